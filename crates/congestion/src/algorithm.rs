@@ -1,4 +1,4 @@
-//! The congestion control algorithms by name, and how each is built.
+//! Congestion control algorithms by name.
 
 use core::fmt;
 use core::str::FromStr;
@@ -8,41 +8,41 @@ use crate::controller::Controller;
 use crate::copa::Copa;
 use crate::cubic::Cubic;
 
-/// The algorithms by name: `cubic`, `cubic-live`, `bbr`, `bbr-draft`, `copa`.
+/// A congestion control algorithm: `cubic`, `cubic-live`, `bbr`, `bbr-draft` or `copa`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
     /// RFC 9438 with RFC 9406.
     Cubic,
-    /// The same with a window floor of our own for live streams: no cut below the delivered rate where round trips show no
-    /// queue.
+    /// CUBIC with a window floor of our own for live streams: no reduction below the delivered rate
+    /// while round trips show no queue.
     CubicLive,
-    /// BBR version 1, draft-cardwell-iccrg-bbr-congestion-control-00, with rules of our own for outages, and for senders
-    /// that the application limits.
+    /// BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00), with rules of our own for
+    /// outages and application-limited senders.
     Bbr,
-    /// The same without those rules: for comparison.
+    /// BBR version 1 without those rules, for comparison.
     BbrDraft,
-    /// Copa, NSDI 2018.
+    /// Copa (NSDI 2018).
     Copa,
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [Self; 5] =
         [Self::Cubic, Self::CubicLive, Self::Bbr, Self::BbrDraft, Self::Copa];
 
-    /// A controller for a path with datagrams of `mtu` bytes. `seed` decides what the algorithm
-    /// leaves to chance (BBR: the first phase of its gain cycle).
+    /// Builds a controller for datagrams of `mtu` bytes. `seed` determines random choices (BBR: the
+    /// first phase of its gain cycle).
     pub fn build(self, mtu: u16, seed: u64) -> Box<dyn Controller> {
         match self {
             Self::Cubic => Box::new(Cubic::new(mtu)),
             Self::CubicLive => Box::new(Cubic::for_live(mtu)),
             Self::Bbr => Box::new(Bbr::new(mtu, seed)),
-            Self::BbrDraft => Box::new(Bbr::by_the_draft(mtu, seed)),
+            Self::BbrDraft => Box::new(Bbr::draft(mtu, seed)),
             Self::Copa => Box::new(Copa::new(mtu)),
         }
     }
 
-    /// Its name.
+    /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cubic => "cubic",
@@ -61,15 +61,15 @@ impl fmt::Display for Algorithm {
 }
 
 impl FromStr for Algorithm {
-    /// One line: the text names no algorithm.
+    /// Message of one line.
     type Err = String;
 
-    /// Reads a name in lower case.
+    /// Parses a name in lower case.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let named = Self::ALL.into_iter().find(|algorithm| algorithm.name() == text);
         named.ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(" ");
-            format!("`{text}` is no congestion control algorithm; expected one of {names}")
+            format!("unknown congestion control algorithm `{text}`; expected one of {names}")
         })
     }
 }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_back_and_others_refused() {
+    fn names_are_parsed_and_others_rejected() {
         for algorithm in Algorithm::ALL {
             assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
             assert_eq!(algorithm.build(1_200, 1).name(), algorithm.name());

@@ -1,5 +1,5 @@
-//! What every congestion controller is told and asked: the trait, its events, and the windows
-//! that RFC 9002, section 7.2 prescribes.
+//! The interface of congestion controllers: the trait, its events, and the windows of RFC 9002,
+//! section 7.2.
 
 use core::any::Any;
 use core::fmt;
@@ -9,14 +9,15 @@ use units::{PacketNumber, Rate, Timestamp};
 
 use crate::rate::RateSample;
 
-/// The initial congestion window in bytes for datagrams of `mtu` bytes: ten datagrams, but no more
-/// than the larger of 14720 bytes and two datagrams (RFC 9002, section 7.2).
+/// Returns the initial congestion window in bytes for datagrams of `mtu` bytes: ten datagrams, but
+/// at most the larger of 14720 bytes and two datagrams (RFC 9002, section 7.2).
 pub fn initial_window(mtu: u16) -> u64 {
     let mtu = u64::from(mtu);
     (10 * mtu).min(14_720.max(2 * mtu))
 }
 
-/// The minimum congestion window in bytes: two datagrams (RFC 9002, section 7.2). BBR's is four.
+/// Returns the minimum congestion window in bytes: two datagrams (RFC 9002, section 7.2). BBR's is
+/// four.
 pub fn minimum_window(mtu: u16) -> u64 {
     2 * u64::from(mtu)
 }
@@ -34,108 +35,109 @@ pub struct RttSnapshot {
     pub variance: Duration,
 }
 
-/// What one ACK frame did; at least one packet in flight is newly acknowledged by it. Packets
-/// that had been declared lost before are in none of its numbers.
+/// Effects of an ACK frame that newly acknowledges at least one packet in flight. Packets that were
+/// declared lost earlier are not counted.
 #[derive(Clone, Copy, Debug)]
 pub struct AckBatch {
-    /// When the ACK arrived.
+    /// Time of arrival.
     pub now: Timestamp,
     /// Bytes newly acknowledged.
     pub acked_bytes: u64,
-    /// The largest newly acknowledged packet number.
+    /// Largest newly acknowledged packet number.
     pub largest_acked: PacketNumber,
-    /// When that packet was sent.
+    /// Time when that packet was sent.
     pub largest_sent_time: Timestamp,
     /// Bytes in flight before the ACK.
     pub in_flight_before: u64,
-    /// Bytes in flight after it, and after the losses that it revealed.
+    /// Bytes in flight after the ACK and the losses it revealed.
     pub in_flight: u64,
-    /// Estimates that include this ACK.
+    /// Round-trip estimates, including this ACK.
     pub rtt: RttSnapshot,
-    /// The delivery-rate sample of this ACK.
+    /// Delivery-rate sample of this ACK.
     pub rate: Option<RateSample>,
-    /// Whether the sender used its window: its last opportunity to send ended for want of window
-    /// or pacer credit, not for want of data (RFC 9002, section 7.8; replicas do not count).
+    /// Whether the sender was limited by its window: its last send opportunity ended because of
+    /// window or pacer, not for lack of data (RFC 9002, section 7.8; replicas do not count).
     pub cwnd_limited: bool,
-    /// Whether data was written since the ACK before that comes at a rate of its own ([`units::Mark`]). The sender of such
-    /// data does not exceed that rate for long, even if it is behind and always has something to send.
+    /// Whether data with a pace of its own ([`units::Mark`]) was written since the last ACK. A
+    /// sender of such data does not exceed that pace for long, even if it lags and always has
+    /// something to send.
     pub source_paced: bool,
-    /// Bytes declared lost by this ACK; [`Controller::on_packets_lost`] has reported them already.
+    /// Bytes declared lost by this ACK, already reported to [`Controller::on_packets_lost`].
     pub lost_bytes: u64,
-    /// Packets newly reported as marked CE; a [`CongestionEvent`] has reported them already.
+    /// Packets newly reported as CE-marked, already reported by a [`CongestionEvent`].
     pub ecn_ce: u64,
 }
 
 impl AckBatch {
-    /// The round trip of the largest newly acknowledged packet, the peer's delay included. Unlike
-    /// `rtt.latest` never older than this ACK.
+    /// Returns the round trip of the largest newly acknowledged packet, including the peer's delay.
+    /// Unlike `rtt.latest`, it is never older than this ACK.
     pub fn rtt_sample(&self) -> Duration {
         self.now.since(self.largest_sent_time)
     }
 }
 
-/// Why a congestion event is raised.
+/// Cause of a congestion event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CongestionKind {
     /// Packets were declared lost (RFC 9002, section 7.3.2).
     Loss,
     /// The peer reports newly CE-marked packets (RFC 9002, section 7.1).
     Ecn,
-    /// Persistent congestion is established (RFC 9002, section 7.6).
+    /// Persistent congestion was established (RFC 9002, section 7.6).
     Persistent,
 }
 
-/// A signal of congestion. Raised at most once per ACK or timer for each kind; a controller
-/// decides itself whether the signal belongs to a round that it has answered already.
+/// A signal of congestion. Raised at most once per ACK or timer for each kind. The controller
+/// decides whether it has already responded to the same round.
 #[derive(Clone, Copy, Debug)]
 pub struct CongestionEvent {
-    /// When it is raised.
+    /// Time of the event.
     pub now: Timestamp,
-    /// Bytes whose loss raised it; 0 for [`CongestionKind::Ecn`].
+    /// Lost bytes; 0 for [`CongestionKind::Ecn`].
     pub lost_bytes: u64,
-    /// When the largest lost packet was sent (for ECN, the largest newly acknowledged one).
+    /// Time when the largest lost packet was sent (for ECN, the largest newly acknowledged one).
     pub largest_lost_sent_time: Timestamp,
-    /// That packet's number.
+    /// Number of that packet.
     pub largest_lost: PacketNumber,
     /// Bytes in flight after the loss.
     pub in_flight: u64,
-    /// The latest round-trip time, the peer's delay included.
+    /// Latest round-trip time, including the peer's delay.
     pub rtt: Duration,
-    /// What was noticed.
+    /// Cause of the event.
     pub kind: CongestionKind,
 }
 
-/// What is believed about a path before it was measured. `None` leaves a value as it is.
+/// Assumptions about a path before it is measured. `None` leaves a value unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Start {
-    /// Congestion window in bytes; raised to the controller's minimum.
+    /// Congestion window in bytes, raised to the controller's minimum.
     pub window: Option<u64>,
     /// Pacing rate.
     pub rate: Option<Rate>,
-    /// Round trip; used only until one is measured.
+    /// Round-trip time until one is measured.
     pub rtt: Option<Duration>,
 }
 
-/// Limits from outside on what a controller may ask for; `None` is no limit. A lifted cap is left
-/// at the controller's own speed of growth.
+/// External caps on window and rate; `None` is no cap. After a cap is lifted, the controller grows
+/// at its own speed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cap {
-    /// Largest pacing rate; one datagram per second always remains.
+    /// Maximum pacing rate; one datagram per second is always allowed.
     pub rate: Option<Rate>,
-    /// Largest window in bytes; the controller's minimum window always remains.
+    /// Maximum window in bytes; the controller's minimum window is always allowed.
     pub in_flight: Option<u64>,
-    /// What is drawn back first, before the two above bind.
+    /// Reduction applied before the two caps above.
     pub halfway: Halfway,
 }
 
-/// Equation 1 of AutoPlex (section 4.3): what a controller asks for above these is taken halfway back to them, what
-/// is below stays as it is. It is applied to what each phase of a controller asks for, so for one that measures what it
-/// sends it is a bound: BBR comes to rest at four thirds of `rate`, whatever the path has.
+/// Equation 1 of AutoPlex (section 4.3): the part of a controller's demand above these values is
+/// halved. It applies to the demand of each phase, so it bounds controllers that measure their own
+/// sending rate: BBR settles at 4/3 of `rate` on any faster path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Halfway {
-    /// The pacing rate.
+    /// Pacing rate.
     pub rate: Option<Rate>,
-    /// The window in bytes.
+    /// Window in bytes.
     pub in_flight: Option<u64>,
 }
 
@@ -151,20 +153,20 @@ impl Halfway {
 }
 
 impl Cap {
-    /// Whether this cap, not the `window` bytes or the `rate` of a controller, is what limits it.
+    /// Returns whether this cap limits a controller that asks for `window` bytes and `rate`.
     pub(crate) fn binds(&self, window: u64, rate: Option<Rate>) -> bool {
         self.rate.is_some_and(|cap| rate.is_some_and(|rate| rate >= cap))
             || self.in_flight.is_some_and(|cap| window >= cap)
     }
 
-    /// `window` bytes under this cap, with `minimum` below it.
+    /// Applies the cap to `window` bytes, but not below `minimum`.
     pub fn window(&self, window: u64, minimum: u64) -> u64 {
         let window = self.halfway.window(window);
         window.min(self.in_flight.unwrap_or(u64::MAX)).max(minimum)
     }
 
-    /// `rate`, which may be unknown yet, under this cap, but one datagram of `mtu` bytes per second
-    /// at least: a rate of zero would end the connection's sending for good.
+    /// Applies the cap to `rate`, but not below one datagram of `mtu` bytes per second: a rate of
+    /// zero would stop the connection for good.
     pub fn rate(&self, rate: Option<Rate>, mtu: u16) -> Option<Rate> {
         let rate = rate.map(|rate| self.halfway.rate(rate));
         let capped = rate.into_iter().chain(self.rate).min()?;
@@ -172,16 +174,16 @@ impl Cap {
     }
 }
 
-/// The rate of [`Controller::start`]: holds until a packet sent under it is acknowledged.
+/// Pacing rate of [`Controller::start`], valid until a packet sent at it is acknowledged.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StartRate {
     rate: Option<Rate>,
-    /// When the first packet under it left.
+    /// Time when the first packet was sent at it.
     since: Option<Timestamp>,
 }
 
 impl StartRate {
-    /// `rate` holds from here on; `None` leaves things as they are.
+    /// Sets the rate; `None` changes nothing.
     pub(crate) fn set(&mut self, rate: Option<Rate>) {
         if rate.is_some() {
             *self = Self { rate, since: None };
@@ -203,7 +205,7 @@ impl StartRate {
     }
 }
 
-/// A controller's state for logs (qlog's `recovery:metrics_updated` and
+/// State of a controller for logs (qlog's `recovery:metrics_updated` and
 /// `recovery:congestion_state_updated`).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Snapshot {
@@ -211,74 +213,73 @@ pub struct Snapshot {
     /// `congestion_avoidance` for CUBIC; `startup`, `drain`, `probe_bw` or `probe_rtt` for BBR;
     /// `slow_start`, `drain`, `default` or `competitive` for Copa.
     pub state: &'static str,
-    /// Congestion window in bytes, caps applied.
+    /// Congestion window in bytes, after caps.
     pub window: u64,
-    /// Pacing rate, caps applied.
+    /// Pacing rate, after caps.
     pub pacing_rate: Option<Rate>,
-    /// Slow-start threshold in bytes; `None` while it is infinite and for controllers without one.
+    /// Slow-start threshold in bytes; `None` while infinite and for controllers without one.
     pub ssthresh: Option<u64>,
-    /// Estimated bottleneck bandwidth, by controllers that estimate it.
+    /// Estimated bottleneck bandwidth, if the controller estimates it.
     pub bandwidth: Option<Rate>,
-    /// The controller's own estimate of the round trip without queues.
+    /// Estimated round-trip time without queues.
     pub min_rtt: Option<Duration>,
     /// Copa's `RTTstanding`.
     pub standing_rtt: Option<Duration>,
-    /// Copa's `δ`: one flow keeps about `1/δ` packets in the queue; above 0, at most 0.5.
+    /// Copa's `δ`: one flow keeps about `1/δ` packets in the queue. Above 0, at most 0.5.
     pub delta: Option<f64>,
-    /// Copa's velocity, 1 or more.
+    /// Copa's velocity, at least 1.
     pub velocity: Option<f64>,
 }
 
-/// A congestion controller of one path. The order of calls stands in the crate's documentation.
-/// Bytes are those of UDP payloads of packets that count in flight. [`Any`], so that its owner finds the type again that
-/// it gave to a connection.
+/// The congestion controller of a path. The crate's documentation has the order of calls. Bytes are
+/// UDP payloads of packets that count as in flight. [`Any`] lets the owner recover the concrete
+/// type.
 pub trait Controller: fmt::Debug + Send + Any {
-    /// Packet `pn` of `bytes` bytes leaves at `now`; `in_flight` bytes were in flight before it.
+    /// Handles the transmission of packet `pn` of `bytes` bytes; `in_flight` excludes it.
     fn on_sent(&mut self, now: Timestamp, pn: PacketNumber, bytes: u64, in_flight: u64);
 
-    /// An ACK newly acknowledged packets. One call per ACK, after its losses were reported.
+    /// Handles an ACK of new packets. Called once per ACK, after its losses.
     fn on_ack(&mut self, batch: &AckBatch);
 
-    /// `bytes` bytes were declared lost and left the flight, now `in_flight`; with or without a
-    /// congestion event, which would follow.
+    /// Handles the loss of `bytes` bytes; `in_flight` excludes them. A congestion event may follow.
     fn on_packets_lost(&mut self, now: Timestamp, bytes: u64, in_flight: u64);
 
-    /// Congestion is signalled.
+    /// Handles a signal of congestion.
     fn on_congestion_event(&mut self, event: &CongestionEvent);
 
-    /// Every packet whose loss raised the last [`CongestionKind::Loss`] has arrived after all: they were
-    /// reordered or delayed. A controller that keeps what it had before takes it back (RFC 9438,
-    /// section 4.9); the others need not answer.
+    /// Handles the late arrival of all packets of the last [`CongestionKind::Loss`]: they were
+    /// reordered or delayed. Controllers that keep their previous state restore it (RFC 9438,
+    /// section 4.9); others do nothing.
     fn on_spurious_congestion(&mut self, _now: Timestamp) {}
 
-    /// Bytes that may be in flight.
+    /// Returns the congestion window in bytes.
     fn window(&self) -> u64;
 
-    /// The rate at which packets leave; `None` while there is no round trip to derive it from, and
-    /// the initial window may leave unpaced.
+    /// Returns the pacing rate; `None` without a round-trip time, when the initial window may leave
+    /// unpaced.
     fn pacing_rate(&self) -> Option<Rate>;
 
-    /// Bytes that may leave at once; see [`burst`](crate::burst).
+    /// Returns the bytes that may leave at once; see [`burst`](crate::burst).
     fn send_quantum(&self) -> u64;
 
-    /// Begins the start-up phase (again) with these values.
+    /// Enters or re-enters the startup phase with these values.
     fn start(&mut self, start: Start);
 
-    /// Ends the start-up phase, which somebody else went through: the window is `window` bytes and goes on from there as after
-    /// congestion. Up to `threshold` bytes it may still grow as in slow start; controllers that know no threshold
-    /// leave that out.
+    /// Ends a startup phase that was conducted from outside: continues with `window` bytes as after
+    /// congestion. Below `threshold` bytes the window may still grow as in slow start; controllers
+    /// without a threshold ignore it.
     fn resume(&mut self, window: u64, threshold: u64);
 
     /// Replaces the caps.
     fn cap(&mut self, cap: Cap);
 
-    /// The maximum datagram size is now `mtu` bytes.
+    /// Sets the maximum datagram size to `mtu` bytes.
     fn on_mtu(&mut self, mtu: u16);
 
-    /// The algorithm's name, as [`Algorithm`](crate::Algorithm) spells it.
+    /// Returns the name of the algorithm, as in [`Algorithm`](crate::Algorithm).
     fn name(&self) -> &'static str;
 
-    /// The state, for logs.
+    /// Returns the state for logs.
     fn snapshot(&self) -> Snapshot;
 }
 

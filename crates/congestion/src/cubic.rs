@@ -1,12 +1,13 @@
-//! CUBIC (RFC 9438): after a congestion event the window returns along a cubic curve to where the
-//! event happened, lingers there, and probes beyond; never slower than Reno. Slow start follows
+//! CUBIC (RFC 9438). After a congestion event the window returns along a cubic curve to its former
+//! maximum, stays there for a while and probes beyond, never slower than Reno. Slow start follows
 //! HyStart++ (RFC 9406); recovery periods and persistent congestion follow RFC 9002, section 7.
-//! Windows are bytes (the RFC's segments times the datagram size), kept with their fraction.
+//! Windows are fractional bytes (the RFC's segments times the datagram size).
 //!
-//! [`Cubic::for_live`] is a variant of our own. By the RFC a window of √(1.5 ÷ p) packets is what a random loss of p
-//! leaves, at 5 % some six packets a round trip, which freezes a live viewer half of the time. The variant keeps a window
-//! that carries the rate which was delivered before, while the sender's data comes at a rate of its own and round trips
-//! show no queue: the losses are then not those of a queue that this sender fills.
+//! [`Cubic::for_live`] is a variant of our own. Under a random loss rate p, the RFC's window is
+//! about √(1.5 ÷ p) packets: six packets per round trip at 5 %, which freezes a live viewer half of
+//! the time. While the sender's data has a pace of its own and round trips show no queue, losses
+//! do not come from a queue that this sender fills. The variant then keeps a window that carries
+//! the recent delivered rate.
 
 use core::time::Duration;
 
@@ -27,31 +28,31 @@ const BETA: f64 = 0.7;
 /// `alpha_cubic` while the Reno-friendly window is below the last maximum (RFC 9438, section 4.3).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
-/// RFC 9002, section 7.7: the pacing rate is N times the window per smoothed round trip; a small
-/// surplus keeps the window, not the pacer, in control.
+/// RFC 9002, section 7.7: the pacing rate is N windows per smoothed round trip. A small surplus
+/// keeps the window, not the pacer, in control.
 const PACING_GAIN: f64 = 1.25;
-/// In slow start the window doubles per round trip, and the next round trip's window must fit.
+/// In slow start the window doubles per round trip, and the next window must fit.
 const SLOW_START_PACING_GAIN: f64 = 2.0;
 
-/// Time for which the sender of a live stream counts as such after it last wrote live data, and the longest round trip
+/// Time for which a sender counts as live after it last wrote live data, and maximum round trip
 /// over which its window carries the delivered rate.
-const LIVE: Duration = Duration::from_secs(4);
-const LONGEST_FLOOR: Duration = Duration::from_secs(1);
+const LIVE_MEMORY: Duration = Duration::from_secs(4);
+const MAX_FLOOR_RTT: Duration = Duration::from_secs(1);
 
-/// One stage of congestion avoidance (the RFC's epoch).
+/// A stage of congestion avoidance (the RFC's epoch).
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
-    /// `t`: time spent in this stage while the window was in use.
+    /// `t`: time in this stage while the window was used.
     elapsed: Duration,
-    /// Up to when `elapsed` has been counted.
+    /// Time up to which `elapsed` was counted.
     counted_to: Timestamp,
-    /// `K` in seconds: when the curve reaches `w_max`.
+    /// `K` in seconds: the time at which the curve reaches `w_max`.
     k: f64,
-    /// `W_est`, the window that Reno would have.
+    /// `W_est`: Reno's window.
     w_est: f64,
 }
 
-/// What a congestion event has changed.
+/// State before a congestion event.
 #[derive(Clone, Copy, Debug)]
 struct Before {
     window: f64,
@@ -61,11 +62,11 @@ struct Before {
     epoch: Option<Epoch>,
 }
 
-/// What the variant for live streams knows.
+/// State of the variant for live streams.
 #[derive(Clone, Copy, Debug, Default)]
 struct Live {
     floor: Floor,
-    /// Until when the sender counts as one of live data.
+    /// Time until which the sender counts as live.
     until: Timestamp,
     min_rtt: Duration,
 }
@@ -75,16 +76,16 @@ impl Live {
         self.floor.on_ack(batch.now, batch.acked_bytes, batch.rtt_sample());
         self.min_rtt = batch.rtt.min;
         if batch.source_paced {
-            self.until = batch.now + LIVE;
+            self.until = batch.now + LIVE_MEMORY;
         }
     }
 
-    /// Least window; 0 where losses may be those of a queue.
+    /// Returns the window floor; 0 if losses may come from a queue.
     fn window(&self, now: Timestamp) -> u64 {
         let shows_queue = |rtt| is_queue(rtt, self.min_rtt);
         match self.floor.present_rtt() {
             Some(rtt) if now < self.until && !shows_queue(rtt) => {
-                self.floor.window((rtt + rtt / 4).min(LONGEST_FLOOR))
+                self.floor.window((rtt + rtt / 4).min(MAX_FLOOR_RTT))
             }
             _ => 0,
         }
@@ -101,26 +102,26 @@ pub struct Cubic {
     ssthresh: f64,
     /// `W_max`; 0 before the first congestion event and after persistent congestion.
     w_max: f64,
-    /// `cwnd_prior`: the window when `ssthresh` was last set.
+    /// `cwnd_prior`: window when `ssthresh` was last set.
     prior_window: f64,
     epoch: Option<Epoch>,
-    /// When the current or last recovery period began.
+    /// Start of the current or last recovery period.
     recovery_start: Option<Timestamp>,
     in_recovery: bool,
-    /// The state before the last congestion event, as long as it can be taken back.
+    /// State before the last congestion event, while it can be restored.
     before: Option<Before>,
     hystart: HyStart,
     next: PacketNumber,
-    /// Smoothed round trip, or the one that [`Controller::start`] supposes.
+    /// Smoothed round trip, or the one assumed by [`Controller::start`].
     rtt: Option<Duration>,
     start_rate: StartRate,
     cap: Cap,
-    /// `None` for CUBIC by the RFC.
+    /// `None` for standard CUBIC.
     live: Option<Live>,
 }
 
 impl Cubic {
-    /// A controller for datagrams of `mtu` bytes.
+    /// Creates a controller for datagrams of `mtu` bytes.
     pub fn new(mtu: u16) -> Self {
         Self {
             mtu,
@@ -141,7 +142,8 @@ impl Cubic {
         }
     }
 
-    /// The variant whose window stays above the delivered rate of a live stream where there is no queue.
+    /// Creates the variant that keeps the window above a live stream's delivered rate if there is
+    /// no queue.
     pub fn for_live(mtu: u16) -> Self {
         Self { live: Some(Live::default()), ..Self::new(mtu) }
     }
@@ -164,7 +166,7 @@ impl Cubic {
         self.window < self.ssthresh
     }
 
-    /// The rate that the window asks for, before caps.
+    /// Returns the pacing rate before caps.
     fn own_rate(&self) -> Option<Rate> {
         self.start_rate.get().or_else(|| {
             let gain = if self.in_slow_start() { SLOW_START_PACING_GAIN } else { PACING_GAIN };
@@ -197,8 +199,7 @@ impl Cubic {
     fn grow_in_congestion_avoidance(&mut self, batch: &AckBatch) {
         let mtu = f64::from(self.mtu);
         let mut epoch = self.epoch.unwrap_or_else(|| {
-            // Section 4.8 and 4.10: without a maximum to return to, the curve starts at its flat
-            // point, here.
+            // Sections 4.8 and 4.10: without a former maximum, the curve starts at its flat point.
             self.w_max = self.w_max.max(self.window);
             Epoch {
                 elapsed: Duration::ZERO,
@@ -230,7 +231,7 @@ impl Controller for Cubic {
     fn on_sent(&mut self, now: Timestamp, pn: PacketNumber, _bytes: u64, in_flight: u64) {
         self.next = pn.next();
         self.start_rate.on_sent(now);
-        // RFC 9438, section 5.8: t does not include time in which nothing was sent.
+        // RFC 9438, section 5.8: t excludes idle time.
         if in_flight == 0
             && let Some(epoch) = &mut self.epoch
         {
@@ -263,7 +264,7 @@ impl Controller for Cubic {
         }
     }
 
-    /// The window answers signals only; what left the flight without one changes nothing.
+    /// The window responds to signals only.
     fn on_packets_lost(&mut self, _now: Timestamp, _bytes: u64, _in_flight: u64) {}
 
     fn on_congestion_event(&mut self, event: &CongestionEvent) {
@@ -275,17 +276,17 @@ impl Controller for Cubic {
             let undoable = event.kind == CongestionKind::Loss;
             self.before =
                 undoable.then_some(Before { window, ssthresh, w_max, prior_window, epoch });
-            // RFC 9438, section 4.7: fast convergence leaves room for newcomers.
+            // RFC 9438, section 4.7: fast convergence releases bandwidth to new flows.
             self.w_max = if self.window < self.w_max {
                 self.window * (1.0 + BETA) / 2.0
             } else {
                 self.window
             };
-            // RFC 9438, section 4.6. Of the two choices there cwnd, not the flight, is what is
-            // reduced: the window grows only while it is in use.
+            // RFC 9438, section 4.6, allows reducing cwnd or flight. The window is reduced: it
+            // grows only while it is used.
             self.prior_window = self.window;
-            // Rounded to whole packets: of a window of 4.9 only four can be used, which costs a
-            // path that holds seven packets 2 % of its goodput.
+            // Rounded to whole packets: only four packets fit a window of 4.9, which costs 2 % of
+            // goodput on a path that holds seven.
             let mtu = f64::from(self.mtu);
             self.ssthresh = ((self.window * BETA / mtu).round() * mtu).max(self.minimum());
             self.window = self.ssthresh;
@@ -307,8 +308,8 @@ impl Controller for Cubic {
         }
     }
 
-    /// RFC 9438, section 4.9.2: what the event has changed is restored, unless the window is larger by
-    /// now.
+    /// Restores the state before the event, unless the window has outgrown it (RFC 9438, section
+    /// 4.9.2).
     fn on_spurious_congestion(&mut self, now: Timestamp) {
         let Some(before) = self.before.take() else { return };
         self.in_recovery = false;
@@ -316,7 +317,7 @@ impl Controller for Cubic {
             return;
         }
         let Before { window, ssthresh, w_max, prior_window, mut epoch } = before;
-        // The curve goes on where it was: the time of the recovery does not count.
+        // The curve continues without the time of the recovery.
         if let Some(epoch) = &mut epoch {
             epoch.counted_to = now;
         }
@@ -362,7 +363,7 @@ impl Controller for Cubic {
     }
 
     fn on_mtu(&mut self, mtu: u16) {
-        // RFC 9002, section 7.2: an initial window is recalculated when the datagram size changes.
+        // RFC 9002, section 7.2: the initial window is recalculated when the datagram size changes.
         if self.window == initial_window(self.mtu) as f64 {
             self.window = initial_window(mtu) as f64;
         }

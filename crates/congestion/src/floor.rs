@@ -1,8 +1,8 @@
-//! A window floor for live streams, from the rate delivered before and the present round trip.
+//! A window floor for live streams, from recent delivered rate and current round trip.
 //!
-//! A sender that the application limits sends no more than its stream whatever its window, so that a window below the
-//! stream's rate gains the network nothing and freezes the viewer. The floor is bounded by data that was delivered, and
-//! in time.
+//! An application-limited sender sends no more than its stream at any window. A window below the
+//! stream's rate would gain the network nothing and freeze the viewer. The floor is limited by
+//! delivered data and in time.
 
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -11,29 +11,30 @@ use units::{Rate, Timestamp};
 
 use crate::recent::RecentMax;
 
-/// Round trips that are longer than the shortest one by less than this, or by less than a quarter, show no queue: packets
-/// wait as long for the turns of a radio network.
-const NO_QUEUE: Duration = Duration::from_millis(10);
+/// Minimum increase of the round trip that indicates a queue, if a quarter of the minimum is less.
+/// Radio networks schedule packets in turns that delay them as much.
+const MIN_QUEUE: Duration = Duration::from_millis(10);
 
-/// Whether a round trip shows a queue, on a path whose shortest is `shortest`.
+/// Returns whether a round trip indicates a queue on a path with the minimum `shortest`.
 pub(crate) fn is_queue(rtt: Duration, shortest: Duration) -> bool {
     rtt > shortest + tolerance(shortest)
 }
 
-/// Longest wait that shows no queue, on a path whose shortest round trip is `shortest`.
+/// Returns the largest increase of the round trip that indicates no queue.
 pub(crate) fn tolerance(shortest: Duration) -> Duration {
-    (shortest / 4).max(NO_QUEUE)
+    (shortest / 4).max(MIN_QUEUE)
 }
-/// Time over which the delivered rate is averaged, and for which its maximum counts at least.
+/// Period over which the delivered rate is averaged, and minimum time for which its maximum counts.
 const AVERAGING: Duration = Duration::from_secs(1);
 const RATE_MEMORY: Duration = Duration::from_secs(5);
-/// Time for which a short round trip is the present one, at least.
+/// Minimum time for which a short round trip counts as the current one.
 const RTT_MEMORY: Duration = Duration::from_millis(250);
 
-/// Delivered rate and present round trip.
+/// Recent delivered rate and current round trip.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Floor {
-    /// Start of the present average, when the newest packet acknowledged until then left, and bytes delivered since.
+    /// Start of the current average, send time of the newest packet acknowledged then, and bytes
+    /// since.
     since: Timestamp,
     sent: Timestamp,
     bytes: u64,
@@ -42,12 +43,12 @@ pub(crate) struct Floor {
 }
 
 impl Floor {
-    /// Takes an acknowledgement of `acked` bytes whose newest packet took `rtt`.
+    /// Handles an acknowledgement of `acked` bytes; the round trip of its newest packet was `rtt`.
     pub(crate) fn on_ack(&mut self, now: Timestamp, acked: u64, rtt: Duration) {
         self.bytes = self.bytes.saturating_add(acked);
         let (span, sent) = (now.since(self.since), now - rtt);
         if span >= AVERAGING {
-            // Acknowledgements that were held back bring what left in a longer time.
+            // Delayed acknowledgements cover the longer time of sending.
             let span = span.max(sent.since(self.sent));
             self.rate.update(now, RATE_MEMORY, Rate::from_bytes_in(self.bytes, span));
             (self.since, self.sent, self.bytes) = (now, sent, 0);
@@ -55,17 +56,17 @@ impl Floor {
         self.rtt.update(now, RTT_MEMORY, Some(Reverse(rtt)));
     }
 
-    /// Highest delivered rate of a second in the last five to ten.
+    /// Returns the highest delivered rate of a second in the last five to ten.
     pub(crate) fn rate(&self) -> Rate {
         self.rate.get()
     }
 
-    /// Shortest round trip of the last quarter to half of a second; `None` before the first.
+    /// Returns the minimum round trip of the last quarter to half second; `None` before the first.
     pub(crate) fn present_rtt(&self) -> Option<Duration> {
         self.rtt.get().map(|Reverse(rtt)| rtt)
     }
 
-    /// Least window in bytes: what the delivered rate carries in this time.
+    /// Returns the floor in bytes: the delivered rate times this time.
     pub(crate) fn window(&self, time: Duration) -> u64 {
         self.rate().bytes_in(time)
     }
@@ -75,7 +76,7 @@ impl Floor {
 mod tests {
     use super::*;
 
-    /// A floor behind `seconds` of 1 Mbps, acknowledged each 10 ms after `rtt`.
+    /// Creates a floor after `seconds` at 1 Mbps, acknowledged every 10 ms after `rtt`.
     fn after(seconds: u64, rtt: Duration) -> Floor {
         let mut floor = Floor::default();
         let acks = 1..=100 * seconds;
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_is_what_the_delivered_rate_carries() {
+    fn the_floor_is_the_delivered_rate_times_the_time() {
         let ms = Duration::from_millis;
         assert_eq!(after(0, ms(20)).window(ms(100)), 0, "nothing was delivered");
         assert!(after(5, ms(20)).window(ms(100)).abs_diff(12_500) < 150);
@@ -92,9 +93,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_held_back_counts_over_the_time_in_which_it_left() {
+    fn delayed_acknowledgements_are_averaged_over_the_time_of_sending() {
         let mut floor = Floor::default();
-        // A megabit a second: a little is acknowledged at 5 s, and the rest of five seconds a second later.
+        // 1 Mbps: a little is acknowledged at 5 s, and the rest of five seconds a second later.
         floor.on_ack(Timestamp::from_millis(1_000), 1_250, Duration::from_millis(20));
         floor.on_ack(Timestamp::from_millis(5_000), 1_250, Duration::from_millis(3_990));
         floor.on_ack(Timestamp::from_millis(6_000), 621_250, Duration::from_millis(20));

@@ -1,11 +1,11 @@
 //! HyStart++: leaves slow start when round trips grow, before the queue overflows (RFC 9406,
 //! section 4). Conservative slow start (CSS) tests whether the growth was real. The sender paces,
-//! hence `L` is infinite (section 4.3) and growth is bounded by the pacer alone.
+//! so `L` is infinite (section 4.3) and only the pacer limits growth.
 //!
-//! Two things are added for long fat paths, where the RFC's five rounds of CSS overfill a queue by
-//! thousands of packets. A round of CSS adds at most [`CSS_GROWTH_LIMIT`] packets; and a queue that
-//! grows with the window is no jitter: round trips that rise in CSS by another threshold end slow
-//! start at once.
+//! Two additions concern long fat paths, where the RFC's five rounds of CSS overfill a queue by
+//! thousands of packets. A round of CSS adds at most [`CSS_GROWTH_LIMIT`] packets. Round trips that
+//! rise in CSS by another threshold end slow start at once, since a queue that grows with the
+//! window is not jitter.
 
 use core::time::Duration;
 
@@ -20,18 +20,18 @@ const CSS_ROUNDS: u32 = 5;
 
 /// Growth in CSS per growth in slow start (`CSS_GROWTH_DIVISOR` is its inverse).
 pub(crate) const CSS_GROWTH_FRACTION: f64 = 0.25;
-/// Packets that one round of CSS adds to the window at most. When they overflow the queue one by
-/// one, as many gaps arise in the stream; clients close the connection at about a thousand.
+/// Maximum packets that a round of CSS adds to the window. Packets that overflow the queue one by
+/// one leave as many gaps in the stream, and clients close the connection at about a thousand.
 pub(crate) const CSS_GROWTH_LIMIT: f64 = 256.0;
 
-/// How the window may grow after an ACK.
+/// Growth of the window after an ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// By the bytes acknowledged.
     SlowStart,
     /// By [`CSS_GROWTH_FRACTION`] of them, within [`CSS_GROWTH_LIMIT`].
     ConservativeSlowStart,
-    /// Slow start is over: congestion avoidance.
+    /// Not at all: slow start has ended.
     Done,
 }
 
@@ -42,11 +42,10 @@ struct Css {
     rounds: u32,
 }
 
-/// The state of the initial slow start.
+/// State of the initial slow start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HyStart {
-    /// `windowEnd`: the round ends when this packet, the next one to be sent when the round
-    /// began, is acknowledged.
+    /// `windowEnd`: the next packet when the round started. Its acknowledgement ends the round.
     window_end: PacketNumber,
     last_round_min_rtt: Option<Duration>,
     current_round_min_rtt: Option<Duration>,
@@ -55,9 +54,9 @@ pub(crate) struct HyStart {
 }
 
 impl HyStart {
-    /// An ACK arrived in slow start with a round trip of `rtt`; `next` is the next packet number
-    /// to be sent. Numbers of the handshake's packet number spaces may mix in: they can misjudge
-    /// no more than the handshake's own rounds, which are too small for [`N_RTT_SAMPLE`].
+    /// Handles an ACK in slow start with a round trip of `rtt`; `next` is the next packet number.
+    /// Numbers of the handshake's packet number spaces may occur, but can only affect the
+    /// handshake's rounds, which are too small for [`N_RTT_SAMPLE`].
     pub(crate) fn on_ack(
         &mut self,
         largest_acked: PacketNumber,
@@ -96,7 +95,7 @@ impl HyStart {
         self.phase()
     }
 
-    /// The phase that holds until the next ACK.
+    /// Returns the phase until the next ACK.
     pub(crate) fn phase(&self) -> Phase {
         match self.css {
             Some(css) if css.rounds >= CSS_ROUNDS => Phase::Done,
@@ -110,7 +109,7 @@ impl HyStart {
 mod tests {
     use super::*;
 
-    /// One round: `samples` ACKs with round trips of `rtt` ms; the phase after the last.
+    /// Runs a round of `samples` ACKs with round trips of `rtt` ms; returns the last phase.
     fn round(h: &mut HyStart, next: &mut u64, samples: u64, rtt: u64) -> Phase {
         let first = *next;
         *next += samples;
@@ -126,7 +125,7 @@ mod tests {
     fn five_conservative_rounds_end_slow_start() {
         let (mut h, mut next) = (HyStart::default(), 0);
         assert_eq!(round(&mut h, &mut next, 10, 40), Phase::SlowStart);
-        // 40 ms / 8 = 5 ms is the threshold.
+        // The threshold is 40 ms / 8 = 5 ms.
         assert_eq!(round(&mut h, &mut next, 20, 44), Phase::SlowStart);
         assert_eq!(round(&mut h, &mut next, 40, 50), Phase::ConservativeSlowStart);
         for _ in 0..4 {
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_passing_jump_of_the_round_trip_resumes_slow_start() {
+    fn a_temporary_increase_of_the_round_trip_resumes_slow_start() {
         let (mut h, mut next) = (HyStart::default(), 0);
         round(&mut h, &mut next, 10, 40);
         assert_eq!(round(&mut h, &mut next, 20, 60), Phase::ConservativeSlowStart);
@@ -144,11 +143,11 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_that_grows_on_in_css_ends_slow_start_at_once() {
+    fn further_growth_of_the_round_trip_in_css_ends_slow_start_at_once() {
         let (mut h, mut next) = (HyStart::default(), 0);
         round(&mut h, &mut next, 10, 40);
         assert_eq!(round(&mut h, &mut next, 20, 60), Phase::ConservativeSlowStart);
-        // 60 ms / 8 = 7.5 ms is the threshold.
+        // The threshold is 60 ms / 8 = 7.5 ms.
         assert_eq!(round(&mut h, &mut next, 20, 67), Phase::ConservativeSlowStart);
         assert_eq!(round(&mut h, &mut next, 7, 68), Phase::ConservativeSlowStart);
         assert_eq!(round(&mut h, &mut next, 8, 68), Phase::Done);

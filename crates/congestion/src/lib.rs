@@ -1,20 +1,22 @@
-//! Congestion control for the sending side of QUIC: how much may be in flight and how fast it may
-//! leave. CUBIC (RFC 9438) with HyStart++ (RFC 9406), BBRv1
-//! (draft-cardwell-iccrg-bbr-congestion-control-00) and Copa (NSDI 2018) behind one trait,
-//! delivery-rate sampling (draft-cheng-iccrg-delivery-rate-estimation-00) and a pacer (RFC 9002, section 7.7).
+//! Congestion control for the sending side of QUIC: CUBIC (RFC 9438) with HyStart++ (RFC 9406),
+//! BBRv1 (draft-cardwell-iccrg-bbr-congestion-control-00) and Copa (NSDI 2018) behind one trait,
+//! delivery-rate sampling (draft-cheng-iccrg-delivery-rate-estimation-00), and a pacer (RFC 9002,
+//! section 7.7).
 //!
-//! Nothing in here knows QUIC's wire image, a clock or a socket. The connection calls, per event:
+//! The crate knows neither QUIC's wire image nor a clock or a socket. The connection makes these
+//! calls:
 //!
-//! | event | calls, in this order |
-//! |---|---|
-//! | a packet that counts in flight is sent | [`RateSampler::on_sent`] (keep the stamp), [`Controller::on_sent`], [`Pacer::consumed`] |
-//! | an ACK newly acknowledges packets | [`RateSampler::on_acked`] for each; loss detection and its calls (next row); [`RateSampler::finish_batch`]; one [`Controller::on_ack`] |
-//! | packets are declared lost, by an ACK or a timer | [`Controller::on_packets_lost`] always; [`Controller::on_congestion_event`] when the loss is a signal |
-//! | all losses behind a signal turn out to be none | [`Controller::on_spurious_congestion`] |
-//! | nothing is left to send while the window has room | [`RateSampler::set_app_limited`] |
+//! - A packet that counts as in flight is sent: [`RateSampler::on_sent`] (keep the stamp),
+//!   [`Controller::on_sent`], [`Pacer::consumed`].
+//! - An ACK newly acknowledges packets: [`RateSampler::on_acked`] for each; loss detection with its
+//!   calls (next item); [`RateSampler::finish_batch`]; [`Controller::on_ack`] once.
+//! - Packets are declared lost, by an ACK or a timer: [`Controller::on_packets_lost`]; then
+//!   [`Controller::on_congestion_event`] if the loss is a signal.
+//! - All losses of a signal turn out to be spurious: [`Controller::on_spurious_congestion`].
+//! - Nothing is left to send while the window has room: [`RateSampler::set_app_limited`].
 //!
-//! Copies of lost data are ordinary packets in all of this. Only the ACK of a packet that was
-//! already declared lost is spurious: it counts as delivered for nobody in this crate.
+//! Copies of lost data are ordinary packets here. A late ACK of a packet that was declared lost is
+//! spurious and does not count as delivered.
 
 #![forbid(unsafe_code)]
 
@@ -40,7 +42,7 @@ pub use cubic::Cubic;
 pub use pacer::{Pacer, burst};
 pub use rate::{RateSample, RateSampler, RateStamp};
 
-/// Property tests run the same cases each time.
+/// Returns a reproducible configuration of property tests.
 #[cfg(test)]
 fn properties(cases: u32) -> proptest::test_runner::Config {
     proptest::test_runner::Config {
@@ -51,7 +53,8 @@ fn properties(cases: u32) -> proptest::test_runner::Config {
     }
 }
 
-/// A packet of 1,200 bytes, sent at `sent`, signals congestion while nothing else is in flight.
+/// Returns a congestion event for a packet of 1,200 bytes sent at `sent`, with nothing else in
+/// flight.
 #[cfg(test)]
 fn event(now: units::Timestamp, sent: units::Timestamp, kind: CongestionKind) -> CongestionEvent {
     CongestionEvent {

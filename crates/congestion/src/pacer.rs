@@ -1,24 +1,24 @@
-//! Pacing: spreads packets over time so that a window does not leave as one burst (RFC 9002,
-//! section 7.7). A token bucket in exact integers: its unit is the bit-nanosecond (a rate in bit/s
-//! times a time in ns), 8·10⁹ of them make a byte, so nothing is ever rounded away.
+//! Pacing: spreads packets over time, so that a window does not leave as one burst (RFC 9002,
+//! section 7.7). A token bucket in exact integers: its unit is the bit-nanosecond (bit/s times ns),
+//! and 8·10⁹ of them make a byte, so nothing is rounded.
 
 use core::time::Duration;
 
 use units::{Rate, Timestamp};
 
-/// Bit-nanoseconds in a byte.
+/// Bit-nanoseconds per byte.
 const UNITS_PER_BYTE: u64 = 8_000_000_000;
 
-/// The largest datagram batch that one system call carries (UDP GSO).
+/// Maximum bytes of datagrams per system call (UDP GSO).
 const MAX_BATCH: u64 = 65_536;
 
-/// Bytes that may leave at once at `rate` with datagrams of `mtu` bytes: 2 ms of the rate, but at
-/// least 2 and at most 10 datagrams; 1 ms of the rate (at most 64 KiB) where that is more. `None`
-/// stands for a rate not yet known: 10 datagrams.
+/// Returns the burst in bytes at `rate` with datagrams of `mtu` bytes: 2 ms at the rate, but 2 to
+/// 10 datagrams; or 1 ms at the rate (at most 64 KiB) if that is more. Without a rate: 10
+/// datagrams.
 ///
-/// RFC 9002, section 7.7: "Senders SHOULD limit bursts to the initial congestion window". Beyond
-/// 10 datagrams the burst is what a timer with 1 ms resolution needs to keep up with the rate, as
-/// in BBR's send quantum (draft-cardwell-iccrg-bbr-congestion-control-00, section 4.2.2).
+/// RFC 9002, section 7.7: "Senders SHOULD limit bursts to the initial congestion window". Bursts
+/// above 10 datagrams let a timer with 1 ms resolution keep up with the rate, as in BBR's send
+/// quantum (draft-cardwell-iccrg-bbr-congestion-control-00, section 4.2.2).
 pub fn burst(rate: Option<Rate>, mtu: u16) -> u64 {
     let mtu = u64::from(mtu);
     let Some(rate) = rate else { return 10 * mtu };
@@ -27,24 +27,24 @@ pub fn burst(rate: Option<Rate>, mtu: u16) -> u64 {
         .max(rate.bytes_in(Duration::from_millis(1)).min(MAX_BATCH))
 }
 
-/// Decides when bytes may leave. Holds a credit of at most one burst; over any span of time `t` no
-/// more than `rate × t + burst` leaves if the caller respects [`budget`](Self::budget).
+/// A pacer. Its credit is at most one burst. Over any time `t`, at most `rate × t + burst` leaves
+/// if the caller respects [`budget`](Self::budget).
 #[derive(Clone, Debug, Default)]
 pub struct Pacer {
-    /// Bit-nanoseconds that may leave; negative after sending past the budget.
+    /// Credit in bit-nanoseconds; negative after sending more than the budget.
     credit: i64,
-    /// When `credit` was true; `None` before the first use, which finds a full bucket.
+    /// Time of `credit`; `None` before the first use, which finds a full bucket.
     updated: Option<Timestamp>,
 }
 
 impl Pacer {
-    /// A pacer that lets one burst go at once.
+    /// Creates a pacer with a full bucket.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Bytes that may leave at `now`, at most `burst`; what was earned since the last call counts
-    /// at `rate`. [`Rate::MAX`] means unpaced: always `burst`.
+    /// Returns the bytes that may leave at `now`, at most `burst`. Credit accrues at `rate` since
+    /// the last call. [`Rate::MAX`] means unpaced: always `burst`.
     pub fn budget(&mut self, now: Timestamp, rate: Rate, burst: u64) -> u64 {
         let full = i64::try_from(burst.saturating_mul(UNITS_PER_BYTE)).unwrap_or(i64::MAX);
         self.credit = match self.updated {
@@ -55,20 +55,20 @@ impl Pacer {
             }
             _ => full,
         };
-        // Time that runs backwards earns nothing, and does not earn twice on its way back.
+        // If time runs backwards, nothing accrues, nor twice when it catches up.
         self.updated = self.updated.max(Some(now));
         u64::try_from(self.credit).map_or(0, |credit| credit / UNITS_PER_BYTE)
     }
 
-    /// `bytes` bytes left. More than the budget (a probe that must not wait) becomes debt that
-    /// later packets wait for.
+    /// Notes that `bytes` bytes left. Bytes beyond the budget (a probe that must not wait) become
+    /// debt that later packets pay.
     pub fn consumed(&mut self, bytes: u64) {
         let units = i64::try_from(bytes.saturating_mul(UNITS_PER_BYTE)).unwrap_or(i64::MAX);
         self.credit = self.credit.saturating_sub(units);
     }
 
-    /// When `bytes` bytes (at most the burst, else the budget never holds them) may leave at
-    /// `rate`; `None` if that is at `now` already. [`Timestamp::MAX`] at rate zero.
+    /// Returns when `bytes` bytes (at most the burst) may leave at `rate`; `None` if they may at
+    /// `now`. [`Timestamp::MAX`] at rate zero.
     pub fn time_until(&self, bytes: u64, now: Timestamp, rate: Rate) -> Option<Timestamp> {
         if rate == Rate::MAX {
             return None;
@@ -96,7 +96,7 @@ mod tests {
     const MTU: u16 = 1_200;
 
     #[test]
-    fn bursts_follow_the_rate_between_their_bounds() {
+    fn bursts_follow_the_rate_within_their_limits() {
         assert_eq!(burst(None, MTU), 12_000);
         assert_eq!(burst(Some(Rate::ZERO), MTU), 2_400);
         assert_eq!(burst(Some(Rate::from_mbps(12)), MTU), 3_000);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_rate_is_unpaced_and_a_zero_rate_waits_for_ever() {
+    fn an_unknown_rate_is_unpaced_and_a_zero_rate_never_sends() {
         let mut p = Pacer::new();
         for _ in 0..3 {
             assert_eq!(p.budget(Timestamp::ZERO, Rate::MAX, 12_000), 12_000);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_beyond_the_budget_are_paid_back() {
+    fn bytes_beyond_the_budget_become_debt() {
         let mut p = Pacer::new();
         let rate = Rate::from_mbps(8);
         p.budget(Timestamp::ZERO, rate, 2_400);
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(
             p.time_until(1_000, Timestamp::ZERO, rate),
             Some(Timestamp::from_micros(3_400)),
-            "2400 bytes of debt and 1000 to go, at a byte per microsecond"
+            "2400 bytes of debt and 1000 bytes at a byte per microsecond"
         );
     }
 
@@ -156,7 +156,7 @@ mod tests {
         #![proptest_config(crate::properties(128))]
 
         #[test]
-        fn no_window_of_time_carries_more_than_its_rate_and_one_burst(
+        fn no_period_carries_more_than_its_rate_and_one_burst(
             steps in prop::collection::vec((0u64..3_000_000, 1u64..50_000_000, 1u64..1_500), 1..60),
         ) {
             let burst = 3_000;
@@ -185,7 +185,7 @@ mod tests {
         }
 
         #[test]
-        fn a_sender_that_wakes_when_told_uses_the_whole_rate(bps in 100_000u64..1_000_000_000) {
+        fn a_sender_that_wakes_on_time_uses_the_whole_rate(bps in 100_000u64..1_000_000_000) {
             let rate = Rate::from_bps(bps);
             let burst = burst(Some(rate), MTU);
             let mut p = Pacer::new();

@@ -1,14 +1,13 @@
-//! Delivery-rate estimation: how fast the path delivered data between two points of a
-//! connection's life, from a stamp that each packet takes along when it is sent
-//! (draft-cheng-iccrg-delivery-rate-estimation-00, section 3; `C`, `P` and `rs` of the draft are
-//! [`RateSampler`], [`RateStamp`] and [`RateSample`]).
+//! Delivery-rate estimation (draft-cheng-iccrg-delivery-rate-estimation-00, section 3). Each packet
+//! takes a stamp when it is sent, and its ACK derives the delivery rate from the stamp. `C`, `P`
+//! and `rs` of the draft are [`RateSampler`], [`RateStamp`] and [`RateSample`].
 
 use core::time::Duration;
 
 use units::{Rate, Timestamp};
 
-/// What the sender knew about delivery when a packet left; kept in the packet's record until it
-/// is acknowledged. 32 bytes.
+/// Delivery state when a packet was sent; kept in the packet's record until it is acknowledged. 32
+/// bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateStamp {
     delivered: u64,
@@ -17,56 +16,55 @@ pub struct RateStamp {
     app_limited: bool,
 }
 
-/// The rate at which the path delivered the flight that ended with the newest packet of an ACK.
+/// Delivery rate of the flight that ended with the newest packet of an ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateSample {
-    /// `delivered` over `interval`.
+    /// `delivered` per `interval`.
     pub delivery_rate: Rate,
-    /// The longer of the time in which the flight was sent and the time in which it was
-    /// acknowledged; never zero.
+    /// The longer of the flight's send and acknowledgement times; never zero.
     pub interval: Duration,
     /// Bytes delivered in `interval`.
     pub delivered: u64,
-    /// Bytes delivered in the connection's life when the newest packet of the ACK was sent. The
-    /// total now is `prior_delivered + delivered`.
+    /// Bytes delivered on the path when the newest packet of the ACK was sent. The total is now
+    /// `prior_delivered + delivered`.
     pub prior_delivered: u64,
-    /// Whether that packet was sent while the sender had too little to send: the rate then says
-    /// what the application did, and is only a lower bound of what the path can do.
+    /// Whether that packet was sent while the application had too little to send. The rate is then
+    /// only a lower bound for the path.
     pub is_app_limited: bool,
 }
 
-/// Takes one [`RateSample`] per ACK. One per path.
+/// Takes one [`RateSample`] per ACK of a path.
 #[derive(Clone, Debug, Default)]
 pub struct RateSampler {
-    /// What a packet takes along that leaves now.
+    /// Stamp of a packet sent now.
     now: RateStamp,
-    /// The sender is application-limited until more than this many bytes are delivered; 0 when it
-    /// is not.
+    /// The sender is application-limited until more than this many bytes are delivered; 0 if it is
+    /// not.
     app_limited_until: u64,
-    /// The newest packet (by delivery at its departure, then by send time) of the ACK in progress: its
-    /// stamp, and when it was sent.
+    /// Stamp and send time of the newest packet of the ACK in progress, ordered by delivered bytes
+    /// and then by send time.
     newest: Option<(RateStamp, Timestamp)>,
 }
 
 impl RateSampler {
-    /// A sampler for a path on which nothing was sent.
+    /// Creates a sampler for a new path.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A packet that counts in flight leaves at `now`, when `bytes_in_flight_before` bytes are in
-    /// flight without it. The stamp belongs to the packet.
+    /// Returns the stamp of a packet sent at `now` that counts as in flight;
+    /// `bytes_in_flight_before` excludes it.
     pub fn on_sent(&mut self, now: Timestamp, bytes_in_flight_before: u64) -> RateStamp {
         if bytes_in_flight_before == 0 {
-            // A flight begins: time in which nothing was under way says nothing about the path.
+            // A flight starts. Idle time says nothing about the path.
             self.now.first_sent_time = now;
             self.now.delivered_time = now;
         }
         RateStamp { app_limited: self.is_app_limited(), ..self.now }
     }
 
-    /// A packet of `bytes` bytes, sent at `sent_time` with `stamp`, is newly acknowledged at
-    /// `now`. Call it once per packet of an ACK, in any order, then [`finish_batch`].
+    /// Handles the acknowledgement at `now` of a packet of `bytes` bytes, sent at `sent_time` with
+    /// `stamp`. Called for each packet of an ACK in any order, then [`finish_batch`].
     ///
     /// [`finish_batch`]: Self::finish_batch
     pub fn on_acked(
@@ -84,19 +82,19 @@ impl RateSampler {
         }
     }
 
-    /// Ends an ACK that arrived at `now`, and gives its sample. `min_rtt` is the smallest round
-    /// trip of the path, this ACK's included ([`Duration::ZERO`] if unknown).
+    /// Completes an ACK that arrived at `now`, and returns its sample. `min_rtt` is the minimum
+    /// round trip of the path including this ACK ([`Duration::ZERO`] if unknown).
     ///
-    /// `None` when the ACK acknowledged nothing new, or when the flight seems to have been
-    /// delivered in less than `min_rtt`, which no path can do.
+    /// `None` if the ACK acknowledges nothing new, or if the flight would have been delivered in
+    /// less than `min_rtt`, which is impossible.
     pub fn finish_batch(&mut self, now: Timestamp, min_rtt: Duration) -> Option<RateSample> {
         let (stamp, sent_time) = self.newest.take()?;
         if self.now.delivered > self.app_limited_until {
             self.app_limited_until = 0;
         }
         self.now.first_sent_time = sent_time;
-        // ACKs may arrive compressed and packets may leave in bursts; the slower of the two rates
-        // is the one that the bottleneck can have caused (section 2.2).
+        // ACKs may be compressed and packets sent in bursts; the slower of the two rates is the one
+        // the bottleneck can have caused (section 2.2).
         let interval = now.since(stamp.delivered_time).max(sent_time.since(stamp.first_sent_time));
         if interval < min_rtt || interval.is_zero() {
             return None;
@@ -111,18 +109,19 @@ impl RateSampler {
         })
     }
 
-    /// The sender has nothing to send although window and pacer would let it, with `in_flight`
-    /// bytes in flight: packets are marked application-limited until those are delivered.
+    /// Notes that the sender has nothing to send although window and pacer would allow it. Packets
+    /// are marked application-limited until the `in_flight` bytes are delivered.
     pub fn set_app_limited(&mut self, in_flight: u64) {
         self.app_limited_until = self.now.delivered.saturating_add(in_flight).max(1);
     }
 
-    /// Whether the next packet will be marked application-limited.
+    /// Returns whether the next packet will be marked application-limited.
     pub fn is_app_limited(&self) -> bool {
         self.app_limited_until > 0
     }
 
-    /// Bytes delivered in the life of the path (acknowledged before they were declared lost).
+    /// Returns the bytes delivered on the path, without those acknowledged after they were declared
+    /// lost.
     pub fn delivered(&self) -> u64 {
         self.now.delivered
     }
@@ -138,7 +137,7 @@ mod tests {
         Timestamp::from_millis(n)
     }
 
-    /// Sends a packet of 1000 bytes each `spacing` ms, `count` times from `from` ms on.
+    /// Sends `count` packets of 1000 bytes from `from` ms on, every `spacing` ms.
     fn flight(s: &mut RateSampler, from: u64, spacing: u64, count: u64) -> Vec<(u64, RateStamp)> {
         (0..count)
             .map(|i| (from + i * spacing, s.on_sent(ms(from + i * spacing), i * 1_000)))
@@ -151,12 +150,12 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_flight_shows_the_rate_of_its_acknowledgements() {
+    fn a_steady_flight_yields_the_rate_of_its_acknowledgements() {
         let mut s = RateSampler::new();
         let sent = flight(&mut s, 0, 1, 10);
         let mut last = None;
         for (at, stamp) in &sent {
-            // The bottleneck needs 2 ms for each packet that was sent 1 ms apart.
+            // The bottleneck takes 2 ms per packet; packets were sent 1 ms apart.
             let now = ms(50 + 2 * at);
             s.on_acked(now, stamp, ms(*at), 1_000);
             last = s.finish_batch(now, RTT);
@@ -172,7 +171,7 @@ mod tests {
     fn compressed_acknowledgements_do_not_inflate_the_rate() {
         let mut s = RateSampler::new();
         let sent = flight(&mut s, 0, 10, 10);
-        // The first ACK is held up until 100 ms, the ten others arrive together at 150 ms.
+        // The first ACK is delayed to 100 ms, and the ten others arrive at 150 ms.
         s.on_acked(ms(100), &sent[0].1, ms(0), 1_000);
         s.finish_batch(ms(100), RTT);
         let last = s.on_sent(ms(100), 9_000);
@@ -214,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_application_limited_mark_ends_when_the_bubble_is_delivered() {
+    fn the_application_limited_mark_ends_when_the_data_in_flight_is_delivered() {
         let mut s = RateSampler::new();
         let a = s.on_sent(ms(0), 0);
         s.set_app_limited(1_000);

@@ -1,21 +1,21 @@
-//! A maximum of recent values in two slots of time.
+//! A maximum over recent time, in two periods.
 
 use core::time::Duration;
 
 use units::Timestamp;
 
-/// Largest value of the last one to two spans of time.
+/// Maximum of the current and the previous period.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RecentMax<T> {
-    /// Index of the present span, counted from time 0.
+    /// Index of the current period, counted from time 0.
     span: u64,
     present: T,
-    /// Maximum of the span before; the default if that had none.
+    /// Maximum of the previous period, or the default without samples.
     before: T,
 }
 
 impl<T: Copy + Ord + Default> RecentMax<T> {
-    /// Takes a value; spans last for `span`, above zero and the same in each call.
+    /// Adds a value. Periods last for `span`, which is above zero and constant.
     pub(crate) fn update(&mut self, now: Timestamp, span: Duration, value: T) {
         let index = now.as_nanos() / (span.as_nanos() as u64).max(1);
         match index.saturating_sub(self.span) {
@@ -26,7 +26,7 @@ impl<T: Copy + Ord + Default> RecentMax<T> {
         self.span = self.span.max(index);
     }
 
-    /// The maximum.
+    /// Returns the maximum.
     pub(crate) fn get(&self) -> T {
         self.present.max(self.before)
     }
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_counts_for_one_to_two_spans() {
+    fn a_value_counts_for_one_to_two_periods() {
         let mut max = RecentMax::default();
         let mut at = |millis, value| {
             max.update(Timestamp::from_millis(millis), Duration::from_secs(1), value);

@@ -1,4 +1,4 @@
-//! What is delivered.
+//! Bodies of responses.
 
 use core::task::{Context, Poll};
 use core::time::Duration;
@@ -7,32 +7,32 @@ use std::io;
 use crate::flv::{FlvStream, Piece};
 use crate::playhead::Buffered;
 
-/// A body that is handed out as the transport has room for it.
+/// A response body that is produced as the transport has room.
 pub trait Body {
-    /// The next piece, `None` at the end. Where it is pending, the context is woken when there is more.
+    /// Polls for the next piece; `None` at the end. If pending, the context is woken on progress.
     ///
     /// # Errors
-    /// The body cannot be completed; its response has to be cut off.
+    /// If the body cannot be completed. The response must then be aborted.
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Piece>>>;
 
-    /// The live stream that this is, if it is one: little of it should wait unsent.
+    /// Returns the live stream, if this is one. Little of it should be queued unsent.
     fn live(&self) -> Option<&FlvStream>;
 
-    /// Whether nothing more of it is to be sent, also where the transport has no room: its next piece is the end.
+    /// Returns true once the body is finished, even if the transport is blocked.
     fn is_over(&self) -> bool {
         false
     }
 
-    /// How long from its first byte on the player can do without what is fetched; `None` if that is not known.
+    /// Returns the slack of fetched data from its first byte, if known.
     fn slack(&self) -> Option<Duration> {
         None
     }
 
-    /// What the player of a live stream said last that it has buffered; `None` if it says nothing.
+    /// Returns the last buffer report of a live stream's player, if any.
     fn buffered(&self) -> Option<Buffered> {
         None
     }
 
-    /// The viewer has acknowledged all of a live stream's first frame.
+    /// Handles the acknowledgement of a live stream's whole first frame.
     fn on_first_frame(&mut self);
 }

@@ -1,5 +1,6 @@
-//! What a viewer's connection is held to because of its user group (AutoPlex, sections 4.1 and 4.3): the group's
-//! parameters and what the stream needs become the controller's cap, again and again while it is served.
+//! Caps on a viewer's connection from its user group (AutoPlex, sections 4.1 and 4.3). The group's
+//! parameters and the stream's demand determine the controller's cap, which is updated while the
+//! stream is served.
 
 use core::time::Duration;
 
@@ -8,49 +9,49 @@ use groups::{Limits, Mode, Need, Parameters};
 use quic::Connection;
 use units::{Rate, Timestamp};
 
-/// How often the cap follows what the stream needs.
-const PERIOD: Duration = Duration::from_millis(100);
-/// A viewer who came a moment ago has a buffer to fill.
-const YOUNG: Duration = Duration::from_secs(3);
-/// Whoever is further behind the newest frame has to catch up.
-const BEHIND: Duration = Duration::from_millis(250);
+const UPDATE_PERIOD: Duration = Duration::from_millis(100);
+/// Time after its start for which a viewer fills its buffer.
+const STARTUP_PERIOD: Duration = Duration::from_secs(3);
+/// Lag at which a viewer has to catch up.
+const MAX_LAG: Duration = Duration::from_millis(250);
 
-/// A stream at one viewer.
+/// State of a stream at a viewer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Playing {
-    /// The rate at which the stream is published; `None` if nobody knows yet.
+    /// Rate at which the stream is published, if known.
     pub bitrate: Option<Rate>,
-    /// How far what was handed out is behind the newest frame; `None` where the viewer fetches the stream in parts, each as
-    /// fast as can be.
+    /// Lag of delivered data behind the newest frame; `None` if the viewer fetches segments as fast
+    /// as possible.
     pub lag: Option<Duration>,
 }
 
-/// What one connection is held to.
+/// Caps on one connection.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Capping {
     mode: Mode,
     limits: Limits,
     is_capped: bool,
-    begun: Option<Timestamp>,
+    started: Option<Timestamp>,
     due: Timestamp,
-    least: Option<Rate>,
+    min_rate: Option<Rate>,
 }
 
 impl Capping {
-    /// A viewer whose connection is to be held in this way.
+    /// Creates the state of a new connection.
     pub fn new(mode: Mode, limits: Limits) -> Self {
-        let (is_capped, begun, due, least) = (false, None, Timestamp::ZERO, None);
-        Self { mode, limits, is_capped, begun, due, least }
+        let (is_capped, started, due, min_rate) = (false, None, Timestamp::ZERO, None);
+        Self { mode, limits, is_capped, started, due, min_rate }
     }
 
-    /// Whether [`Capping::look`] would do something now.
+    /// Returns whether [`Capping::update`] is due.
     pub fn is_due(&self, now: Timestamp) -> bool {
         self.mode != Mode::Off && now >= self.due
     }
 
-    /// The stream is served: to be called as often as that happens, with the parameters that the viewer's group has now.
-    /// Without any there is no cap, but in [`Mode::Demand`], which needs none.
-    pub fn look(
+    /// Updates the cap if it is due. To be called whenever the stream is served, with the current
+    /// parameters of the viewer's group. Without parameters there is no cap, except in
+    /// [`Mode::Demand`], which needs none.
+    pub fn update(
         &mut self,
         now: Timestamp,
         connection: &mut Connection,
@@ -60,24 +61,25 @@ impl Capping {
         if !self.is_due(now) {
             return;
         }
-        self.due = now + PERIOD;
-        let begun = *self.begun.get_or_insert(now);
-        let is_behind = now.since(begun) < YOUNG || playing.lag.is_none_or(|lag| lag > BEHIND);
+        self.due = now + UPDATE_PERIOD;
+        let started = *self.started.get_or_insert(now);
+        let is_behind =
+            now.since(started) < STARTUP_PERIOD || playing.lag.is_none_or(|lag| lag > MAX_LAG);
         let rtt = connection.rtt().smoothed();
         let need = Need { bitrate: playing.bitrate, is_behind, rtt };
         let cap = self.limits.cap(self.mode, parameters.as_ref(), &need);
         let is_capped = cap != Cap::default();
-        // Nobody else sets caps: what was never set need not be lifted.
+        // Caps are set only here, so a connection without one needs no update.
         if is_capped || self.is_capped {
             connection.cap(cap);
         }
         self.is_capped = is_capped;
         let rate = cap.rate.or(cap.halfway.rate);
-        self.least = [self.least, rate].into_iter().flatten().min();
+        self.min_rate = [self.min_rate, rate].into_iter().flatten().min();
     }
 
-    /// The smallest rate that the connection was held to; `None` if to none.
-    pub fn least(&self) -> Option<Rate> {
-        self.least
+    /// Returns the lowest rate the connection was capped to, if any.
+    pub fn min_rate(&self) -> Option<Rate> {
+        self.min_rate
     }
 }

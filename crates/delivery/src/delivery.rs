@@ -1,4 +1,4 @@
-//! Bodies on their way: each stream is given more of its own when it has little unsent.
+//! Bodies in transfer. Each stream is refilled when it has little unsent.
 
 use core::task::{Context, Poll};
 
@@ -9,44 +9,43 @@ use units::{Mark, StreamId, Timestamp};
 
 use crate::{Body, FlvStream, Framing, Piece, Playhead};
 
-/// Bytes of a stream that may be unsent before its body has to wait; a live one waits earlier.
+/// Maximum of unsent bytes per stream; live streams have a lower limit.
 const HIGH_WATER: u64 = 128 * 1024;
 
-/// A body under way.
+/// A body in transfer.
 #[derive(Debug)]
 pub struct Delivery<B> {
     id: StreamId,
     body: B,
     first_frame: FirstFrame,
     playhead: Playhead,
-    /// When the body was first asked for more.
     began: Option<Timestamp>,
-    /// The viewer did not get all yet that was kept for those who come.
+    /// Whether the viewer is still receiving cached data of the stream.
     catches_up: bool,
 }
 
-/// The first frame of a live stream on its way.
+/// Progress of a live stream's first frame.
 #[derive(Clone, Copy, Debug)]
 enum FirstFrame {
-    /// Not handed to the transport yet.
-    Ahead,
-    /// Ends at this offset of the stream.
+    /// Not written to the transport yet.
+    Unsent,
+    /// Written up to this offset of the stream.
     Sent(u64),
     Acked,
 }
 
-/// Why no more was handed over to a stream.
+/// Why a refill stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Filled {
-    /// As much as the stream may hold unsent is there.
+    /// The stream has enough unsent data.
     Enough,
-    /// The body has to wait.
-    Waits,
-    /// The response is over.
-    Over,
+    /// The body has no data yet.
+    Waiting,
+    /// The response is finished.
+    Finished,
 }
 
-/// What comes next.
+/// The next action on a stream.
 #[derive(Debug)]
 enum Step {
     Send(Piece),
@@ -57,39 +56,39 @@ enum Step {
 }
 
 impl<B: Body> Delivery<B> {
-    /// The body of the response on this stream, behind the head that was sent.
+    /// Creates the delivery of a response body; its head must be sent already.
     pub fn new(id: StreamId, body: B) -> Self {
-        let (first_frame, playhead) = (FirstFrame::Ahead, Playhead::default());
+        let (first_frame, playhead) = (FirstFrame::Unsent, Playhead::default());
         Self { id, body, first_frame, playhead, began: None, catches_up: true }
     }
 
-    /// The stream.
+    /// Returns the stream's identifier.
     pub fn id(&self) -> StreamId {
         self.id
     }
 
-    /// What is delivered.
+    /// Returns the body.
     pub fn body(&self) -> &B {
         &self.body
     }
 
-    /// The same, to change it.
+    /// Returns the body for modification.
     pub fn body_mut(&mut self) -> &mut B {
         &mut self.body
     }
 
-    /// The player, as far as it is known.
+    /// Returns the player's position.
     pub fn playhead(&self) -> &Playhead {
         &self.playhead
     }
 
-    /// Whether the acknowledgement of the first frame is still to come.
+    /// Returns whether the acknowledgement of a first frame is outstanding.
     pub fn expects_first_frame(&self) -> bool {
         self.body.live().is_some() && !matches!(self.first_frame, FirstFrame::Acked)
     }
 
-    /// Hands over what the stream has room for. To be called when something was sent or acknowledged, and when
-    /// the body's waker was woken.
+    /// Writes as much as the stream has room for. To be called after sending, after
+    /// acknowledgements, and when the body's waker fires.
     pub fn fill(
         &mut self,
         framing: &mut (impl Framing + ?Sized),
@@ -104,8 +103,8 @@ impl<B: Body> Delivery<B> {
         };
         let began = *self.began.get_or_insert(now);
         loop {
-            let Some(progress) = connection.send_progress(id) else { return Filled::Over };
-            self.look(now, connection, progress);
+            let Some(progress) = connection.send_progress(id) else { return Filled::Finished };
+            self.update_playhead(now, connection, progress);
             let step = self.step(progress, enough, context);
             let mut t = OverQuic::new(connection, now);
             match step {
@@ -118,23 +117,21 @@ impl<B: Body> Delivery<B> {
                 Step::Finish => framing.finish(&mut t, id),
                 Step::Abort => framing.abort(&mut t, id),
             }
-            return Filled::Over;
+            return Filled::Finished;
         }
     }
 
-    /// Notes what the viewer has and what its player said.
-    fn look(&mut self, now: Timestamp, connection: &Connection, progress: SendProgress) {
+    fn update_playhead(&mut self, now: Timestamp, connection: &Connection, progress: SendProgress) {
         let Some(media) = self.body.live().and_then(FlvStream::media_time) else { return };
-        self.playhead.handed(progress.written, media);
-        self.playhead.acked(progress.acked);
+        self.playhead.on_written(progress.written, media);
+        self.playhead.on_acked(progress.acked);
         if let Some(buffered) = self.body.buffered() {
-            // What was said and what was acknowledged both left half a round trip ago.
-            self.playhead.heard(now - connection.rtt().smoothed() / 2, buffered);
+            // Report and acknowledgements both left half a round trip ago.
+            self.playhead.on_report(now - connection.rtt().smoothed() / 2, buffered);
         }
     }
 
-    /// What loss recovery gets to know of the piece that was handed out last: its place on the time line, and when the
-    /// player comes to it.
+    /// Returns the mark for loss recovery of the last piece: its media time and its deadline.
     fn mark(&self, began: Timestamp, now: Timestamp) -> Option<Mark> {
         let Some(live) = self.body.live() else {
             let deadline = Some(began + self.body.slack()?);
@@ -146,11 +143,11 @@ impl<B: Body> Delivery<B> {
         Some(Mark { media_time: Some(media_time), deadline, catching_up })
     }
 
-    /// What comes next for a stream that has come so far, and may hold less than `enough` unsent.
+    /// Returns the next action for a stream at this progress, with less than `enough` to be unsent.
     fn step(&mut self, progress: SendProgress, enough: u64, context: &mut Context<'_>) -> Step {
         if let Some(live) = self.body.live() {
             match self.first_frame {
-                FirstFrame::Ahead if live.has_frame() => {
+                FirstFrame::Unsent if live.has_frame() => {
                     self.first_frame = FirstFrame::Sent(progress.written);
                 }
                 FirstFrame::Sent(end) if progress.acked >= end => {
@@ -160,14 +157,14 @@ impl<B: Body> Delivery<B> {
                 _ => {}
             }
         }
-        // Who gets no more is not waited for.
+        // A finished body needs no room.
         if progress.written - progress.sent >= enough && !self.body.is_over() {
             return Step::Stop(Filled::Enough);
         }
         match self.body.poll_fill(context) {
             Poll::Pending => {
                 self.catches_up &= self.body.live().is_some_and(|live| !live.has_frame());
-                Step::Stop(Filled::Waits)
+                Step::Stop(Filled::Waiting)
             }
             Poll::Ready(Ok(Some(piece))) => Step::Send(piece),
             Poll::Ready(Ok(None)) => Step::Finish,

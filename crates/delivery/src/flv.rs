@@ -1,7 +1,8 @@
-//! A live stream as one viewer gets it: an FLV file that has no end.
+//! A viewer's live stream as an endless FLV file.
 //!
-//! Its times are the viewer's own and begin near 0. Where that is in the stream's time, a script tag
-//! before the first frame says ([`media::flv::time_base_tag`]), for servers that pull the stream.
+//! Timestamps are the viewer's own and start near 0. A script tag before the first frame
+//! ([`media::flv::time_base_tag`]) maps them to the stream's time, for servers that pull the
+//! stream.
 
 use core::task::{Context, Poll, ready};
 use core::time::Duration;
@@ -13,55 +14,55 @@ use relay::{Progress, Viewer};
 
 use crate::capping::Playing;
 
-/// A piece of a body: what is this viewer's own, then what viewers share. Not both are empty.
+/// A piece of a body: the viewer's own bytes, then shared ones. At least one part is not empty.
 pub type Piece = Chain<Bytes, Bytes>;
 
-/// Bytes of the file header and of the size field behind it.
+/// Bytes of the file header and the size field after it.
 const FILE_HEADER: u64 = 13;
 
-/// What is left to send to one viewer.
+/// The rest of a viewer's stream.
 #[derive(Debug)]
 pub struct FlvStream {
     viewer: Viewer,
     started: bool,
-    /// Bytes of the tag that says where the viewer's times begin; 0 before it was sent.
+    /// Bytes of the time base tag; 0 before it was sent.
     base: u64,
-    sound_alone: bool,
+    audio_only: bool,
     /// Bytes up to the end of the first frame.
     first_frame: Option<u64>,
-    /// Where the tag that was handed out last stands on the viewer's time line.
+    /// Media time of the last tag.
     media_time: Option<Duration>,
 }
 
 impl FlvStream {
-    /// The whole file for this viewer.
+    /// Creates the file of this viewer.
     pub fn new(viewer: Viewer) -> Self {
         Self {
             viewer,
             started: false,
             base: 0,
-            sound_alone: false,
+            audio_only: false,
             first_frame: None,
             media_time: None,
         }
     }
 
-    /// The file header, then tags; `None` when the stream is over.
+    /// Polls for the file header, then for tags; `None` at the end of the stream.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Piece>> {
         if !self.started {
-            // Players allocate decoders by the header: it has to be right.
+            // Players allocate decoders by the header, so it must be right.
             let Some((audio, video)) = ready!(self.viewer.poll_kinds(context)) else {
                 return Poll::Ready(None);
             };
             self.started = true;
-            self.sound_alone = !video;
+            self.audio_only = !video;
             return Poll::Ready(Some(flv::file_header(audio, video).chain(Bytes::new())));
         }
         let Some(tag) = ready!(self.viewer.poll_next(context)) else { return Poll::Ready(None) };
-        // In a stream of sound alone, that is a frame of sound.
+        // Without video, the first audio frame counts.
         let is_frame = match tag.role() {
             Role::KeyFrame => true,
-            Role::AudioFrame => self.sound_alone,
+            Role::AudioFrame => self.audio_only,
             _ => false,
         };
         let piece = self.piece(&tag);
@@ -71,7 +72,7 @@ impl FlvStream {
         Poll::Ready(Some(piece))
     }
 
-    /// A tag at the viewer's time, behind the base of times if that is due.
+    /// Encodes a tag with the viewer's timestamp, after the time base tag if that is due.
     fn piece(&mut self, tag: &Tag) -> Piece {
         let time = self.viewer.own_time(tag);
         // Metadata has no time of its own.
@@ -89,49 +90,49 @@ impl FlvStream {
         own.freeze().chain(rest)
     }
 
-    /// Bytes of the file up to the end of the first frame, as far as that is there already: known before any of it is
-    /// handed out. `None` where it is still to come. The tag that says where the viewer's times begin is counted, which
-    /// a stream without an origin has not.
+    /// Returns the bytes of the file up to the end of the first frame, before any of it is
+    /// delivered; `None` if the frame is not cached yet. The time base tag is included, although
+    /// streams without an origin have none.
     pub fn first_frame_ahead(&self) -> Option<u64> {
         if self.first_frame.is_some() || self.progress().tags > 0 {
             return self.first_frame;
         }
         let kinds = self.viewer.stream().with_cache(|cache| cache.kinds());
-        let sound_alone = kinds.is_some_and(|(_, video)| !video);
-        let tags = self.viewer.first_frame_ahead(sound_alone)?;
+        let audio_only = kinds.is_some_and(|(_, video)| !video);
+        let tags = self.viewer.first_frame_ahead(audio_only)?;
         let base = flv::time_base_tag(0).bytes().len() as u64;
         Some(FILE_HEADER + base + tags)
     }
 
-    /// Where the tag that was handed out last stands on the viewer's time line; `None` before the first.
+    /// Returns the media time of the last tag; `None` before the first.
     pub fn media_time(&self) -> Option<Duration> {
         self.media_time
     }
 
-    /// How the stream does at this viewer.
+    /// Returns the state of the stream at this viewer.
     pub fn playing(&self) -> Playing {
         let lag = Duration::from_millis(self.viewer.lag_ms().into());
         Playing { bitrate: self.viewer.stream().bitrate(), lag: Some(lag) }
     }
 
-    /// Whether the first frame was handed out.
+    /// Returns whether the first frame was delivered.
     pub fn has_frame(&self) -> bool {
         self.first_frame.is_some()
     }
 
-    /// Bytes of the file up to the end of the first frame; `None` before it was handed out.
+    /// Returns the bytes of the file up to the end of the first frame; `None` before its delivery.
     pub fn first_frame_bytes(&self) -> Option<u64> {
         self.first_frame
     }
 
-    /// What the viewer got so far, the tag that says where its times begin included.
+    /// Returns the viewer's progress, including the time base tag.
     pub fn progress(&self) -> Progress {
         let progress = self.viewer.progress();
         Progress { bytes: progress.bytes + self.base, ..progress }
     }
 }
 
-/// This time, in milliseconds, as near to the last one as it may be: times of FLV wrap after 49.7 days.
+/// Unwraps an FLV timestamp in milliseconds, which wraps after 49.7 days, near the last time.
 fn unwrapped(last: Duration, time: u32) -> Duration {
     let last = last.as_millis() as u64;
     let distance = time.wrapping_sub(last as u32) as i32;
@@ -146,7 +147,7 @@ mod tests {
     use relay::{Registry, Settings, Start};
 
     #[test]
-    fn the_first_frames_size_counts_all_bytes_up_to_its_end() {
+    fn the_size_of_the_first_frame_counts_all_bytes_up_to_its_end() {
         let streams = Registry::new(1);
         let publisher = streams.publish("live/demo", Settings::default()).expect("free");
         let video = |time, payload: &[u8]| {
@@ -160,7 +161,7 @@ mod tests {
         video(40, &[0x27, 1, 0, 0, 0, 2]);
         let viewer = Viewer::new(publisher.stream().clone(), Start::LatestGop).expect("room");
         let mut stream = FlvStream::new(viewer);
-        let ahead = stream.first_frame_ahead().expect("it is there");
+        let ahead = stream.first_frame_ahead().expect("cached");
         let context = &mut Context::from_waker(Waker::noop());
         let mut bytes = 0;
         while let Poll::Ready(Some(piece)) = stream.poll_next(context) {
@@ -178,11 +179,11 @@ mod tests {
     }
 
     #[test]
-    fn the_time_line_goes_on_where_times_of_flv_wrap() {
+    fn the_time_line_continues_when_timestamps_wrap() {
         let ms = Duration::from_millis;
-        assert_eq!(unwrapped(ms(80), 40), ms(40), "sound behind a picture");
+        assert_eq!(unwrapped(ms(80), 40), ms(40), "audio after a picture");
         assert_eq!(unwrapped(ms(u64::from(u32::MAX)), 39), ms((1 << 32) + 39));
         assert_eq!(unwrapped(ms((1 << 32) + 39), u32::MAX), ms(u64::from(u32::MAX)));
-        assert_eq!(unwrapped(ms(0), u32::MAX), ms(0), "nothing is before the first");
+        assert_eq!(unwrapped(ms(0), u32::MAX), ms(0), "never before 0");
     }
 }

@@ -1,19 +1,20 @@
-//! How pieces become bytes of a stream.
+//! Framing of pieces into bytes of a stream.
 
 use http3::{OverQuic, Server, code};
 use units::StreamId;
 
 use crate::Piece;
 
-/// The part of an application protocol that sends bodies. The connection is lent to each call.
+/// The sending side of an application protocol. Each call borrows the connection.
 pub trait Framing {
-    /// Sends a piece of a body, with the mark of `t`. Returns whether the client still wants the answer.
+    /// Sends a piece of a body, with the mark of `t`. Returns whether the client still wants the
+    /// response.
     fn send(&mut self, t: &mut OverQuic<'_>, id: StreamId, piece: Piece) -> bool;
 
-    /// Ends an answer.
+    /// Finishes a response.
     fn finish(&mut self, t: &mut OverQuic<'_>, id: StreamId);
 
-    /// Breaks an answer off that cannot be completed.
+    /// Aborts a response that cannot be completed.
     fn abort(&mut self, t: &mut OverQuic<'_>, id: StreamId);
 }
 
@@ -25,7 +26,7 @@ impl Framing for Server {
     }
 
     fn finish(&mut self, t: &mut OverQuic<'_>, id: StreamId) {
-        // A stream that the client gave up is over as well.
+        // The client may have cancelled the stream, which ends it as well.
         let _ = Server::finish(self, t, id);
     }
 

@@ -1,13 +1,16 @@
-//! What stands between a stream's tags and the transport: the server and the testbed run it alike.
+//! Delivery of a stream to a viewer: the layer between a stream's tags and the transport, shared by
+//! the server and the testbed.
 //!
-//! A [`FlvStream`] turns what a viewer gets of a stream into the bytes of an FLV file. A [`Delivery`] hands the
-//! pieces of a body to a QUIC stream as there is room, a live one with as little ahead as [`relay::send_ahead`]
-//! says, and knows when the first frame was acknowledged and where the player is ([`Playhead`]). A [`Framing`] frames the
-//! pieces: HTTP/3 does, here.
-//! [`start`] begins a connection in the way of `startup`, and [`learned`] is what the next one gets of it. [`Capping`]
-//! holds it to what its user group may send. [`Transport`] is how the connection under a session does, and fills the session's record with it.
+//! An [`FlvStream`] converts a viewer's tags into an FLV file. A [`Delivery`] passes the pieces of
+//! a body to a QUIC stream as it has room, for live streams with as little queued as
+//! [`relay::send_ahead`] allows. It also detects the acknowledgement of the first frame and tracks
+//! the player ([`Playhead`]). A [`Framing`], such as HTTP/3, frames the pieces.
 //!
-//! There is no IO and no clock: time comes with each call, and waiting is told to a waker.
+//! [`start()`] starts a connection by the rules of `startup`, and [`path_state`] saves its path
+//! state for the next one. [`Capping`] applies the caps of the viewer's user group. [`Transport`]
+//! collects transport statistics and writes them to the session's record.
+//!
+//! The crate has no IO and no clock: callers pass the time, and wakers signal progress.
 
 #![forbid(unsafe_code)]
 
@@ -26,5 +29,5 @@ pub use delivery::{Delivery, Filled};
 pub use flv::{FlvStream, Piece};
 pub use framing::Framing;
 pub use playhead::{Buffered, Playhead, STALE_REPORT};
-pub use start::{Started, controller, guided, knows_nothing, learned, start};
+pub use start::{Started, controller, guided, is_unmeasured, path_state, start};
 pub use transport::{AfterLoss, Transport};

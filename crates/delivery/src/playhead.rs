@@ -1,44 +1,46 @@
-//! Where a viewer's player is on the media's time line: acknowledgements tell what it has, and its reports how much of
-//! that it has not shown. What lies ahead of it has a deadline.
+//! Position of a viewer's player on the media time line. Acknowledgements tell which media the
+//! player has, and its reports how much of it is not shown yet. Data ahead of the position has a
+//! deadline.
 //!
-//! Between two reports it is taken to play at normal speed. One that catches up, or froze meanwhile, is elsewhere until
-//! it says so. Without reports nothing is known: acknowledgements alone say how much media a player has that began to
-//! play with its first frame and never caught up, which is an upper bound.
+//! Between reports the player is assumed to play at normal speed; a player that catches up or
+//! freezes is elsewhere until its next report. Without reports the position is unknown:
+//! acknowledgements alone give only an upper bound of the buffer, for a player that started with
+//! its first frame and never caught up.
 
 use core::time::Duration;
 use std::collections::VecDeque;
 
 use units::Timestamp;
 
-/// Pieces under way whose media times are remembered; of more than that those at the end count as one.
-const PIECES: usize = 64;
-/// A report says nothing after so long: players report each few seconds.
+/// Maximum number of pieces in flight that are tracked. Beyond it, the last ones count as one.
+const MAX_PIECES: usize = 64;
+/// Maximum age of a report: 30 s. Players report every few seconds.
 pub const STALE_REPORT: Duration = Duration::from_secs(30);
 
-/// What a player said it has and has not shown.
+/// A player's report of its buffer level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Buffered {
-    /// Which report this is.
+    /// Number of the report.
     pub report: u32,
-    /// The media.
+    /// Buffered media.
     pub media: Duration,
 }
 
-/// A player on the time line of its viewer.
+/// Playback position of a viewer.
 #[derive(Clone, Debug, Default)]
 pub struct Playhead {
-    /// Of the pieces under way: where they end in the stream of bytes, and their media times.
+    /// End offsets and media times of pieces in flight.
     pieces: VecDeque<(u64, Duration)>,
     acked: Option<Duration>,
-    /// When what was shown.
+    /// Time and position of the last report.
     shown: Option<(Timestamp, Duration)>,
-    heard: Option<u32>,
+    last_report: Option<u32>,
 }
 
 impl Playhead {
-    /// The stream was handed over up to this byte, the end of a piece of this media time.
-    pub(crate) fn handed(&mut self, end: u64, media: Duration) {
-        let is_full = self.pieces.len() >= PIECES;
+    /// Notes that the stream was written up to offset `end`, the end of a piece of this media time.
+    pub(crate) fn on_written(&mut self, end: u64, media: Duration) {
+        let is_full = self.pieces.len() >= MAX_PIECES;
         match self.pieces.back_mut() {
             Some(last) if last.0 >= end => {}
             Some(last) if is_full => *last = (end, media),
@@ -46,39 +48,40 @@ impl Playhead {
         }
     }
 
-    /// The viewer has all bytes up to this one.
-    pub(crate) fn acked(&mut self, end: u64) {
+    /// Notes that the viewer has all bytes up to offset `end`.
+    pub(crate) fn on_acked(&mut self, end: u64) {
         while let Some(&(_, media)) = self.pieces.front().filter(|(piece, _)| *piece <= end) {
             self.pieces.pop_front();
-            // Sound and pictures take turns.
+            // Audio and video are interleaved, so times may go back.
             self.acked = self.acked.max(Some(media));
         }
     }
 
-    /// What the player said last, if it was not heard yet, of the moment `at`.
-    pub(crate) fn heard(&mut self, at: Timestamp, buffered: Buffered) {
-        if self.heard == Some(buffered.report) {
+    /// Handles the player's latest report, of the time `at`, unless it is already known.
+    pub(crate) fn on_report(&mut self, at: Timestamp, buffered: Buffered) {
+        if self.last_report == Some(buffered.report) {
             return;
         }
         if let Some(has) = self.has() {
-            self.heard = Some(buffered.report);
+            self.last_report = Some(buffered.report);
             self.shown = Some((at, has.saturating_sub(buffered.media)));
         }
     }
 
-    /// The media up to which the viewer has everything.
+    /// Returns the media time up to which the viewer has everything.
     pub fn has(&self) -> Option<Duration> {
         self.acked
     }
 
-    /// The media that is shown at that time, which is not before the last report's; `None` without a report.
+    /// Returns the media time shown at `at`, no earlier than the last report; `None` without a
+    /// report.
     pub fn shown_at(&self, at: Timestamp) -> Option<Duration> {
         let (since, shown) = self.shown?;
         let elapsed = at.since(since);
         (elapsed <= STALE_REPORT).then(|| shown + elapsed)
     }
 
-    /// When the player comes to media of this time; `None` if that is not known at `now`.
+    /// Returns when the player reaches this media time; `None` if its position at `now` is unknown.
     pub(crate) fn deadline(&self, now: Timestamp, media: Duration) -> Option<Timestamp> {
         let (since, shown) = self.shown?;
         self.shown_at(now)?;
@@ -98,47 +101,47 @@ mod tests {
         Timestamp::from_millis(ms)
     }
 
-    fn said(report: u32, media: u64) -> Buffered {
+    fn report(report: u32, media: u64) -> Buffered {
         Buffered { report, media: ms(media) }
     }
 
     #[test]
-    fn what_is_ahead_of_the_player_has_until_it_comes_there() {
+    fn data_ahead_of_the_player_has_a_deadline() {
         let mut head = Playhead::default();
-        (0..10).for_each(|n| head.handed(1_000 * (n + 1), ms(40 * n)));
+        (0..10).for_each(|n| head.on_written(1_000 * (n + 1), ms(40 * n)));
         assert_eq!(head.deadline(at(5_000), ms(400)), None);
-        head.heard(at(5_000), said(1, 100));
-        assert_eq!(head.shown_at(at(5_000)), None, "nothing is known to be there");
-        head.acked(5_500);
+        head.on_report(at(5_000), report(1, 100));
+        assert_eq!(head.shown_at(at(5_000)), None, "nothing was acknowledged");
+        head.on_acked(5_500);
         assert_eq!(head.has(), Some(ms(160)));
-        head.heard(at(5_000), said(1, 100));
+        head.on_report(at(5_000), report(1, 100));
         assert_eq!(head.shown_at(at(5_020)), Some(ms(80)));
         assert_eq!(head.deadline(at(5_020), ms(360)), Some(at(5_300)));
-        assert_eq!(head.deadline(at(5_020), ms(20)), Some(at(5_000)), "it is late");
-        // The same report again is none.
-        head.acked(10_000);
-        head.heard(at(6_000), said(1, 100));
+        assert_eq!(head.deadline(at(5_020), ms(20)), Some(at(5_000)), "late");
+        // A repeated report is ignored.
+        head.on_acked(10_000);
+        head.on_report(at(6_000), report(1, 100));
         assert_eq!(head.shown_at(at(6_000)), Some(ms(1_060)));
-        head.heard(at(6_000), said(2, 300));
-        assert_eq!(head.shown_at(at(6_000)), Some(ms(60)), "it froze meanwhile");
-        assert_eq!(head.deadline(at(40_000), ms(80)), None, "nothing was heard for long");
+        head.on_report(at(6_000), report(2, 300));
+        assert_eq!(head.shown_at(at(6_000)), Some(ms(60)), "it froze");
+        assert_eq!(head.deadline(at(40_000), ms(80)), None, "the report is stale");
     }
 
     #[test]
-    fn who_acknowledges_nothing_takes_no_more_memory() {
+    fn memory_is_bounded_without_acknowledgements() {
         let mut head = Playhead::default();
-        (0..100_000).for_each(|n| head.handed(1_000 * (n + 1), ms(40 * n)));
-        assert_eq!(head.pieces.len(), PIECES);
-        head.acked(100_000_000);
+        (0..100_000).for_each(|n| head.on_written(1_000 * (n + 1), ms(40 * n)));
+        assert_eq!(head.pieces.len(), MAX_PIECES);
+        head.on_acked(100_000_000);
         assert_eq!(head.has(), Some(ms(40 * 99_999)));
     }
 
     #[test]
-    fn sound_that_follows_a_picture_does_not_turn_time_back() {
+    fn audio_after_a_picture_does_not_turn_time_back() {
         let mut head = Playhead::default();
-        head.handed(1_000, ms(80));
-        head.handed(1_100, ms(64));
-        head.acked(1_100);
+        head.on_written(1_000, ms(80));
+        head.on_written(1_100, ms(64));
+        head.on_acked(1_100);
         assert_eq!(head.has(), Some(ms(80)));
     }
 }

@@ -1,5 +1,5 @@
-//! How a connection starts (`startup`): what is decided goes to its congestion controller, and what it has learned
-//! about its path becomes the cookie for the next one. The server and the testbed start connections here.
+//! Start of a connection (`startup`): applies the decision to its congestion controller, and saves
+//! the path state in a cookie for the next connection. Shared by the server and the testbed.
 
 use core::any::Any;
 use std::sync::Arc;
@@ -12,26 +12,27 @@ use startup::decision::{self, Inputs, Limits, Mode};
 use startup::{Carrier, Cookie, Guided, Prefix};
 use units::Rate;
 
-/// Controllers that can be told how to start, and that gather what the next cookie says.
+/// Returns a factory of controllers that follow start decisions and measure the path for the
+/// cookie.
 pub fn controller(algorithm: Algorithm) -> ControllerFactory {
     Arc::new(move |mtu, seed| Box::new(Guided::new(algorithm.build(mtu, seed), mtu)))
 }
 
-/// How a viewer's connection started.
+/// Result of starting a viewer's connection.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Started {
-    /// The way of its cohort.
+    /// Start mode of the viewer's cohort.
     pub mode: Mode,
-    /// What brought the path's past along, if it was of use.
+    /// Source of the saved path state, if it was used.
     pub carrier: Option<Carrier>,
-    /// The window that was decided on, in bytes; `None` for the controller's own.
+    /// Initial congestion window in bytes; `None` for the controller's own.
     pub window: Option<u64>,
-    /// The pacing rate that was decided on.
+    /// Initial pacing rate.
     pub rate: Option<Rate>,
 }
 
 impl Started {
-    /// Fills the columns of `record` that say how the connection started.
+    /// Writes the start columns of `record`.
     pub fn write_to(&self, record: &mut Record) {
         record.start = Some(self.mode.name().into());
         record.start_cookie = self.carrier.map(|carrier| carrier.name().into());
@@ -40,39 +41,41 @@ impl Started {
     }
 }
 
-/// The controller of the connection's present path, where it is one of [`controller`].
+/// Returns the controller of the current path, if it was built by [`controller`].
 pub fn guided(connection: &Connection) -> Option<&Guided> {
     let controller: &dyn Any = connection.controller();
     controller.downcast_ref()
 }
 
-/// Whether the connection has not measured its path yet: from then on it knows more than any cookie.
-pub fn knows_nothing(connection: &Connection) -> bool {
+/// Returns whether the connection has not measured its path yet. Measurements supersede any cookie.
+pub fn is_unmeasured(connection: &Connection) -> bool {
     guided(connection).is_some_and(|guided| guided.rates().count() == 0)
 }
 
-/// Bytes of a packet that are not the stream's: short header, header of the STREAM frame, AEAD tag.
-const OVERHEAD: u64 = 40;
-/// Packets beside a first frame's: the response's head, acknowledgements.
-const BESIDE: u64 = 2;
+/// Overhead per packet in bytes: short header, STREAM frame header, AEAD tag.
+const PACKET_OVERHEAD: u64 = 40;
+/// Packets in addition to the first frame's: response head and acknowledgements.
+const EXTRA_PACKETS: u64 = 2;
 
-/// What a congestion window takes of a first frame of so many bytes. Without this its last packet would wait for a round
-/// trip, and with it the frame.
-fn on_the_wire(bytes: u64, mtu: u16) -> u64 {
+/// Returns the window in bytes that a first frame of this size needs. With a smaller one, the
+/// frame's last packet would wait for a round trip.
+fn window_for(bytes: u64, mtu: u16) -> u64 {
     let mtu = u64::from(mtu);
-    let packets = bytes.div_ceil(mtu.saturating_sub(OVERHEAD).max(1)).saturating_add(BESIDE);
+    let packets =
+        bytes.div_ceil(mtu.saturating_sub(PACKET_OVERHEAD).max(1)).saturating_add(EXTRA_PACKETS);
     packets.saturating_mul(mtu)
 }
 
-/// Starts a connection that is about to send its first live response. It goes on as it is where it knows its path, or has more in
-/// flight than the window that is decided on; and with [`Mode::Iw10`], which is what controllers do by themselves.
+/// Starts a connection that is about to send its first live response. Nothing changes with
+/// [`Mode::Iw10`], the controllers' default; if the path has been measured; or if more is in flight
+/// than the decided window.
 pub fn start(connection: &mut Connection, mode: Mode, known: &Inputs, limits: &Limits) -> Started {
     let mut started = Started { mode, carrier: None, window: None, rate: None };
-    if mode == Mode::Iw10 || !knows_nothing(connection) {
+    if mode == Mode::Iw10 || !is_unmeasured(connection) {
         return started;
     }
     let mtu = connection.mtu();
-    let first_frame = known.first_frame.map(|bytes| on_the_wire(bytes, mtu));
+    let first_frame = known.first_frame.map(|bytes| window_for(bytes, mtu));
     let known = Inputs { first_frame, ..*known };
     let decision = decision::decide(mode, &known, &Limits { mtu, ..*limits });
     let start = decision.start;
@@ -85,10 +88,13 @@ pub fn start(connection: &mut Connection, mode: Mode, known: &Inputs, limits: &L
     started
 }
 
-/// What this connection has learned about its path, issued at `now` (Unix seconds) for the viewer of `unit`. A jump judges the
-/// `past` that it went by: if it passed, and measured nothing of its own because all left in one flight, the old
-/// measure holds on. One that went by nothing and failed has measured the path all the same, and says nothing against that.
-pub fn learned(connection: &Connection, past: Option<&Cookie>, now: u64, unit: u64) -> Cookie {
+/// Returns the path state of this connection, for a cookie issued at `now` (Unix seconds) to the
+/// viewer of `unit`.
+///
+/// The verdict on a jump applies to the `past` it was based on. If the jump passed without a
+/// measurement, because everything left in one flight, the old rates are kept. A failed jump
+/// without `past` still measures the path, and gets no verdict.
+pub fn path_state(connection: &Connection, past: Option<&Cookie>, now: u64, unit: u64) -> Cookie {
     let recovery = connection.recovery();
     let t = &recovery.totals;
     let ratio = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
@@ -121,11 +127,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_first_frame_takes_whole_packets_and_two_beside_it() {
-        assert_eq!(on_the_wire(0, 1_200), 2_400);
-        assert_eq!(on_the_wire(1, 1_200), 3_600);
-        assert_eq!(on_the_wire(1_160, 1_200), 3_600);
-        assert_eq!(on_the_wire(66_000, 1_200), 59 * 1_200);
-        assert_eq!(on_the_wire(u64::MAX, 1), u64::MAX);
+    fn a_first_frame_takes_whole_packets_plus_two() {
+        assert_eq!(window_for(0, 1_200), 2_400);
+        assert_eq!(window_for(1, 1_200), 3_600);
+        assert_eq!(window_for(1_160, 1_200), 3_600);
+        assert_eq!(window_for(66_000, 1_200), 59 * 1_200);
+        assert_eq!(window_for(u64::MAX, 1), u64::MAX);
     }
 }

@@ -1,6 +1,5 @@
-//! How the transport does under one viewer's session, and the columns of the session's record that follow
-//! from it. The server and the testbed fill their records here, so that one cannot count what the other
-//! does not.
+//! Transport statistics of a viewer's session, and the columns of its record that follow from them.
+//! Shared by the server and the testbed, so that their records agree.
 
 use core::time::Duration;
 
@@ -13,61 +12,59 @@ use units::{Rate, Timestamp};
 
 use crate::start::guided;
 
-/// The last class of [`LAGS`] in each pair of columns `after_…_sent` and `after_…_lost`: up to 1, 5, 20,
-/// 50, 100 and 200 ms. Packets of one batch, of one frame, of the next frame at 50 frames per second, and the
-/// distances at which copies leave.
+/// Last class of [`LAGS`] in each pair of columns `after_…_sent` and `after_…_lost`: up to 1, 5,
+/// 20, 50, 100 and 200 ms. They cover packets of one batch, of one frame, of the next frame at 50
+/// frames per second, and the spacing of copies.
 const LAST_CLASSES: [usize; 6] = [0, 2, 4, 5, 6, 7];
 
-/// Packets that were sent some time after a lost one, and how many of them were lost, by the classes of
-/// [`LAGS`].
+/// Packets sent some time after a loss, and losses among them, by the classes of [`LAGS`].
 pub type AfterLoss = [(u64, u64); LAGS.len()];
 
-/// How a connection does. Round-trip times, the largest window, flight, delivery rate and burst, and the
-/// highest round are those of the connection; counts can be those since a session began
-/// ([`Transport::since`]).
+/// Transport statistics of a connection. Round-trip times, maxima and the highest round cover the
+/// whole connection; counts may cover a session only ([`Transport::since`]).
 #[derive(Clone, Debug, Default)]
 pub struct Transport {
-    /// Smallest round-trip time.
+    /// Minimum round-trip time.
     pub rtt_min: Duration,
     /// Smoothed round-trip time.
     pub rtt: Duration,
-    /// The congestion controller's name.
+    /// Name of the congestion controller.
     pub congestion_controller: &'static str,
-    /// Largest congestion window, in bytes.
+    /// Maximum congestion window, in bytes.
     pub max_window: u64,
-    /// Most bytes in flight.
+    /// Maximum of bytes in flight.
     pub max_in_flight: u64,
-    /// Largest delivery rate of any flight.
+    /// Maximum delivery rate of any flight.
     pub max_delivery_rate: Option<Rate>,
-    /// Largest delivery rate of any flight that the application did not limit.
+    /// Maximum delivery rate of any flight that was not application-limited.
     pub max_open_rate: Option<Rate>,
-    /// Loss recovery's counters.
+    /// Counters of loss recovery.
     pub totals: Totals,
-    /// Recovery latency of data whose first retransmission was lost.
+    /// Recovery latencies of data lost more than once.
     pub latencies: Latencies,
     /// Time with nothing to send but replicas.
     pub off_mode: OffTime,
-    /// T_unit: from the first sending of content to its first sending again.
+    /// T_unit: times from the first transmission of data to its first copy.
     pub unit_times: UnitTimes,
-    /// Runs of consecutive packets that were declared lost, spurious losses included.
+    /// Runs of consecutive lost packets, including spurious losses.
     pub bursts: u64,
-    /// Packets of the longest.
+    /// Length of the longest run, in packets.
     pub longest_burst: u32,
-    /// Packets sent after a lost one; `None` where that is not measured
+    /// Packets sent after a loss; `None` if it is not measured
     /// ([`Scheme::correlation`](recovery::Scheme::correlation)).
     pub after_loss: Option<AfterLoss>,
-    /// What became of a first flight beyond the initial window.
+    /// Verdict on a first flight beyond the initial window.
     pub jump: Verdict,
-    /// Why the recovery scheme sends as many replicas as it does: names and values.
+    /// Names and values that determined the recovery scheme's decisions.
     pub reasons: Vec<(&'static str, f64)>,
-    /// The TLS session was resumed.
+    /// Whether the TLS session was resumed.
     pub resumed: bool,
-    /// 0-RTT data was accepted.
+    /// Whether 0-RTT data was accepted.
     pub early_data: bool,
 }
 
 impl Transport {
-    /// How the connection does since it began.
+    /// Collects the statistics of the whole connection.
     pub fn of(now: Timestamp, connection: &Connection) -> Self {
         let (stats, recovery) = (connection.stats(), connection.recovery());
         let mut reasons = Vec::new();
@@ -94,7 +91,7 @@ impl Transport {
         }
     }
 
-    /// The same with the counts that came after `earlier`, a former state of the same connection.
+    /// Returns the statistics with counts since `earlier`, a former state of the same connection.
     #[must_use]
     pub fn since(mut self, earlier: &Self) -> Self {
         self.totals = self.totals.since(&earlier.totals);
@@ -103,7 +100,7 @@ impl Transport {
         self.unit_times = self.unit_times.since(&earlier.unit_times);
         self.bursts = self.bursts.saturating_sub(earlier.bursts);
         if let (Some(now), Some(before)) = (&mut self.after_loss, &earlier.after_loss) {
-            // On a new path these counts begin again: then all of them came later.
+            // These counts are reset on a new path, so all of them may be newer.
             let is_newer = now.iter().zip(before).all(|(now, then)| now.0 >= then.0);
             if is_newer {
                 for (now, then) in now.iter_mut().zip(before) {
@@ -114,8 +111,8 @@ impl Transport {
         self
     }
 
-    /// Fills the columns of `record` that follow from the transport, for a session that lasted `duration`.
-    /// Those of a connection on which no packet's fate is known stay absent.
+    /// Writes the transport columns of `record` for a session of this duration. They stay absent if
+    /// no packet has been settled.
     pub fn write_to(&self, duration: Duration, record: &mut Record) {
         if self.totals.settled() == 0 {
             return;
@@ -223,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_begin_with_the_session_and_begin_again_on_a_new_path() {
+    fn counts_start_with_the_session_and_restart_on_a_new_path() {
         let before = Transport {
             totals: Totals { lost: 5, finished: 5, rounds: 7, ..transport().totals },
             unit_times: UnitTimes { count: 2, sum: Duration::from_millis(100) },

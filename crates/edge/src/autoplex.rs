@@ -242,8 +242,8 @@ impl Hold {
     ) {
         let address = connection.addresses().remote.ip();
         let found = all.parameters(address).and_then(Result::ok);
-        self.capping.look(now, connection, found, playing);
-        if let (Some(session), Some(rate)) = (self.session.upgrade(), self.capping.least()) {
+        self.capping.update(now, connection, found, playing);
+        if let (Some(session), Some(rate)) = (self.session.upgrade(), self.capping.min_rate()) {
             session.on_held(|held| held.cap = Some(rate));
         }
     }

@@ -146,7 +146,7 @@ impl Server {
 
     /// What the connection has learned about its path.
     pub(crate) fn learned(&mut self) -> Option<Cookie> {
-        self.connection().map(|connection| delivery::learned(connection, None, UNIX_ORIGIN, 0))
+        self.connection().map(|connection| delivery::path_state(connection, None, UNIX_ORIGIN, 0))
     }
 
     /// The connection's counters.
@@ -261,7 +261,7 @@ impl Server {
                 && capping.is_due(now)
                 && let Some(playing) = source.playing()
             {
-                capping.look(now, connection, Some(*parameters), playing);
+                capping.update(now, connection, Some(*parameters), playing);
             }
             return source.fill(http, now, connection);
         }

@@ -6,14 +6,14 @@ use crate::{
 };
 use units::Timestamp;
 
-/// Retransmission alone, no replica ever.
+/// Retransmission without replicas.
 #[derive(Clone, Copy, Debug)]
 pub struct Arq;
 
 impl Arq {
-    /// Plain retransmission as a scheme.
+    /// Returns plain retransmission as a scheme.
     pub fn scheme() -> Scheme {
-        // Both are zero-sized: boxing them takes no memory.
+        // Both are zero-sized, so boxing does not allocate.
         Scheme::new("arq", Arq, Arq)
     }
 }

@@ -1,37 +1,36 @@
-//! Runs of consecutive lost packets: their sizes, and the longest of late, which is how far a replica
-//! has to stay from its siblings to escape (ART, equation 6: B_max "in the past several RTTs (e.g.,
+//! Runs of consecutive lost packets: their sizes, and the longest recent one, which is the distance
+//! that a replica needs to escape a burst (ART, equation 6: B_max "in the past several RTTs (e.g.,
 //! 5 ~ 10 RTTs)").
 
 use core::time::Duration;
 use units::Timestamp;
 
-/// Sizes that are counted one by one; longer runs are counted together.
+/// Number of size classes; the last one counts all longer runs.
 pub const SIZES: usize = 32;
-/// Round-trip times after which the present maximum becomes the former one.
-const TURN_RTTS: u32 = 5;
+/// Length of a period for [`Bursts::recent`], in round-trip times.
+const PERIOD_RTTS: u32 = 5;
 
 /// Runs of consecutive lost packet numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Bursts {
-    /// Runs of 1, 2, … packets; the last place is for those of [`SIZES`] packets and more.
+    /// Runs by size, from 1; the last entry counts runs of [`SIZES`] packets and more.
     counts: Option<Box<[u32; SIZES]>>,
     longest: u32,
     last: Option<u64>,
     run: u32,
-    /// The longest run since `turned`, and the longest of the period before.
+    /// Longest run since `turned`, and in the period before.
     present: u32,
     former: u32,
     turned: Timestamp,
 }
 
 impl Bursts {
-    /// The packet `number` was declared lost.
     pub(crate) fn on_lost(&mut self, now: Timestamp, rtt: Duration, number: u64) {
         self.turn(now, rtt);
         let follows = self.last.is_some_and(|last| last + 1 == number);
         let counts = self.counts.get_or_insert_with(|| Box::new([0; SIZES]));
         if follows {
-            // The run is one longer than it was counted.
+            // Move the run to the next size class.
             let before = &mut counts[(self.run as usize).min(SIZES) - 1];
             *before = before.saturating_sub(1);
             self.run = self.run.saturating_add(1);
@@ -47,7 +46,7 @@ impl Bursts {
 
     fn turn(&mut self, now: Timestamp, rtt: Duration) {
         let age = now.since(self.turned);
-        let period = rtt * TURN_RTTS;
+        let period = rtt * PERIOD_RTTS;
         if age >= period {
             self.former = if age < period * 2 { self.present } else { 0 };
             self.present = 0;
@@ -55,18 +54,18 @@ impl Bursts {
         }
     }
 
-    /// B_max: the longest run in the last 5 to 10 round-trip times; 0 without loss.
+    /// Returns B_max, the longest run in the last 5 to 10 round-trip times; 0 without a loss.
     pub(crate) fn recent(&mut self, now: Timestamp, rtt: Duration) -> u32 {
         self.turn(now, rtt);
         self.present.max(self.former)
     }
 
-    /// Runs of each size from 1; the last place is for all of 32 packets and more.
+    /// Returns the runs by size, from 1; the last entry counts runs of 32 packets and more.
     pub fn counts(&self) -> &[u32] {
         self.counts.as_ref().map_or(&[], |counts| &counts[..])
     }
 
-    /// The longest run of all.
+    /// Returns the longest run.
     pub fn longest(&self) -> u32 {
         self.longest
     }
@@ -90,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_of_late_is_forgotten_after_5_to_10_round_trips() {
+    fn the_longest_recent_run_expires_after_5_to_10_round_trips() {
         let ms = Timestamp::from_millis;
         let rtt = Duration::from_millis(10);
         let mut bursts = Bursts::default();

@@ -1,8 +1,8 @@
-//! Values by lost unit: a place for each index of the table of units, as large as that table grew.
+//! A map from lost units to values, indexed by slot of the unit table.
 
 use crate::UnitKey;
 
-/// At most one value per unit; a stale value of an earlier unit in the slot is never returned.
+/// A value per unit. Values of earlier units in the same slot are never returned.
 #[derive(Clone, Debug)]
 pub(crate) struct ByUnit<T>(Vec<Option<(UnitKey, T)>>);
 
@@ -13,7 +13,6 @@ impl<T> Default for ByUnit<T> {
 }
 
 impl<T> ByUnit<T> {
-    /// Gives the unit this value, in place of any other.
     pub(crate) fn set(&mut self, key: UnitKey, value: T) {
         if self.0.len() <= key.index() {
             self.0.resize_with(key.index() + 1, || None);
@@ -31,7 +30,7 @@ impl<T> ByUnit<T> {
         (*owner == key).then_some(value)
     }
 
-    /// The unit's value, which it has no more.
+    /// Removes and returns the unit's value.
     pub(crate) fn take(&mut self, key: UnitKey) -> Option<T> {
         self.get(key)?;
         self.0[key.index()].take().map(|(_, value)| value)

@@ -1,8 +1,8 @@
-//! The catalogue: every scheme under its one name, which is the same in configurations, records, qlog,
-//! experiments and figures. To add a scheme, write its file and add a line to [`ALL`].
+//! Catalogue of schemes. Each has one name, used in configurations, records, qlog, experiments and
+//! figures. A new scheme needs its file and a line in [`ALL`].
 //!
-//! A [`SchemeSpec`] is an entry with parameters that were checked, so that making a scheme of it for
-//! a connection cannot fail.
+//! A [`SchemeSpec`] is an entry with checked parameters, so building the scheme for a connection
+//! cannot fail.
 
 use crate::arq::Arq;
 use crate::art::dqn::Network;
@@ -20,37 +20,38 @@ use core::fmt;
 use core::str::FromStr;
 use std::sync::Arc;
 
-/// Everything that a scheme can be told. Each scheme looks at what its entry [takes](Entry::takes); the
-/// defaults are the papers' values.
+/// Parameters of all schemes; [`Entry::takes`] lists those that a scheme uses. Defaults are the
+/// papers' values.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Parameters {
-    /// Replicas of each lost round, 0 to [`spare::MAX_COPIES`].
+    /// Replicas per lost round. 0 to [`spare::MAX_COPIES`], default 1.
     pub copies: u32,
-    /// How far these are apart.
+    /// Spacing of these replicas.
     pub apart: Spread,
-    /// What "deadline" goes by.
+    /// Options of "deadline".
     pub deadline: deadline::Options,
-    /// AutoRec's α, β and γ.
+    /// α, β and γ of AutoRec.
     pub tolerances: Tolerances,
-    /// When AutoRec's replicas may leave.
+    /// Occasions on which AutoRec's replicas leave.
     pub occasions: Occasions,
-    /// The level of "autorec-fixed", 0 to 10; R of "fixed", 1 to 10.
+    /// Level of "autorec-fixed", 0 to 10; R of "fixed", 1 to 10. Default 1.
     pub level: u32,
-    /// The utility of AutoRec's version of MM'24.
+    /// Utility of AutoRec's version of MM'24.
     pub utility: UtilityOptions,
-    /// ART's L_queue.
+    /// L_queue of ART. Default 10.
     pub queue: usize,
-    /// How ART's replicas and fixed ones are spread; `None` for the scheme's own way.
+    /// Spread of the replicas of ART and of fixed redundancy; `None` for the scheme's own.
     pub spread: Option<Spread>,
-    /// α of the escape space in which "art-paper" spreads replicas.
+    /// α of the escape space of "art-paper". Default 1.
     pub escape_alpha: f64,
-    /// What a lost round costs a bandit.
+    /// Penalty of a lost round for bandits.
     pub penalty: Penalty,
-    /// What bandits know, and share with others that have the same arms.
+    /// State of bandits, shared by connections with the same arms.
     pub arms: SharedArms,
-    /// The trained network of "art-dqn".
+    /// Trained network of "art-dqn".
     pub network: Option<Arc<Network>>,
-    /// Whether replicas leave only when nothing else waits ([`Scheme::when_idle()`]), whatever the scheme.
+    /// Whether replicas leave only when nothing else waits ([`Scheme::when_idle()`]), for any
+    /// scheme.
     pub when_idle: bool,
 }
 
@@ -58,7 +59,7 @@ impl Default for Parameters {
     fn default() -> Self {
         Self {
             copies: 1,
-            apart: spare::APART,
+            apart: spare::DEFAULT_SPREAD,
             deadline: deadline::Options::default(),
             tolerances: Tolerances::default(),
             occasions: Occasions::default(),
@@ -93,7 +94,7 @@ impl Parameters {
     }
 }
 
-/// A parameter of [`Parameters`], or several that belong together.
+/// A parameter or group of parameters in [`Parameters`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Takes {
     /// [`Parameters::copies`].
@@ -110,7 +111,7 @@ pub enum Takes {
     Level,
     /// [`Parameters::utility`].
     Utility,
-    /// What R counts: the `-copies` in the name.
+    /// Meaning of R: selected by the suffix `-copies` of the name.
     Reading,
     /// [`Parameters::queue`].
     Queue,
@@ -122,13 +123,13 @@ pub enum Takes {
     Network,
 }
 
-/// A scheme of the catalogue.
+/// An entry of the catalogue.
 #[derive(Debug)]
 pub struct Entry {
-    /// Its name. With [`Reading::Copies`], `-copies` follows.
+    /// Name of the scheme; `-copies` is appended for [`Reading::Copies`].
     pub name: &'static str,
     copies_name: &'static str,
-    /// The parameters that mean something to it.
+    /// Parameters that the scheme uses.
     pub takes: &'static [Takes],
     build: Build,
 }
@@ -142,12 +143,12 @@ const DQN: &[Takes] = &[Takes::Reading, Takes::Spread, Weights];
 
 type Build = fn(&Parameters, Reading, u64) -> Result<Scheme, OutOfRange>;
 
-/// The entry of a scheme in which R counts nothing.
+/// Creates an entry for a scheme without an R.
 const fn plain(name: &'static str, takes: &'static [Takes], build: Build) -> Entry {
     Entry { name, copies_name: name, takes, build }
 }
 
-/// The entry of a scheme whose R counts extra copies, or, under its second name, all copies.
+/// Creates an entry for a scheme with an R that counts replicas, or under its second name copies.
 const fn counting(names: [&'static str; 2], takes: &'static [Takes], build: Build) -> Entry {
     Entry { name: names[0], copies_name: names[1], takes, build }
 }
@@ -193,34 +194,34 @@ pub const ALL: &[Entry] = &[
     }),
 ];
 
-/// A name that no scheme has.
+/// An unknown scheme name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnknownScheme(String);
 
 impl fmt::Display for UnknownScheme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no scheme `{}`; there are {}", self.0, names().join(", "))
+        write!(f, "unknown scheme `{}`; known schemes: {}", self.0, names().join(", "))
     }
 }
 
 impl core::error::Error for UnknownScheme {}
 
-/// The names of all schemes.
+/// Returns the names of all schemes.
 pub fn names() -> Vec<&'static str> {
     ALL.iter().map(|entry| entry.name).collect()
 }
 
-/// A scheme by its name: an entry, and what R counts.
+/// A scheme by name: an entry and the meaning of R.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
     /// The entry.
     pub entry: &'static Entry,
-    /// What R counts.
+    /// Meaning of R.
     pub reading: Reading,
 }
 
 impl Choice {
-    /// The scheme's name in configurations, records, qlog and figures.
+    /// Returns the name in configurations, records, qlog and figures.
     pub fn name(self) -> &'static str {
         match self.reading {
             Reading::Extra => self.entry.name,
@@ -254,7 +255,7 @@ impl FromStr for Choice {
     }
 }
 
-/// A scheme with its parameters, from which one is made for each connection.
+/// A scheme with checked parameters. Each connection builds its own instance.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SchemeSpec {
     choice: Choice,
@@ -262,26 +263,26 @@ pub struct SchemeSpec {
 }
 
 impl SchemeSpec {
-    /// The scheme with these parameters.
+    /// Creates the specification.
     ///
     /// # Errors
-    /// When a parameter that the scheme takes is out of range or missing.
+    /// If a parameter that the scheme uses is out of range or missing.
     pub fn new(choice: Choice, parameters: Parameters) -> Result<Self, OutOfRange> {
         (choice.entry.build)(&parameters, choice.reading, 0)?;
         Ok(Self { choice, parameters })
     }
 
-    /// The scheme's name in configurations, records, qlog and figures.
+    /// Returns the name in configurations, records, qlog and figures.
     pub fn name(&self) -> &'static str {
         self.choice.name()
     }
 
-    /// Its parameters.
+    /// Returns the parameters.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }
 
-    /// The scheme for a new connection. `seed` decides what it leaves to chance.
+    /// Builds the scheme for a connection. `seed` determines its random choices.
     pub fn build(&self, seed: u64) -> Scheme {
         let Choice { entry, reading } = self.choice;
         let built = (entry.build)(&self.parameters, reading, seed);
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn every_scheme_is_made_under_its_one_name() {
+    fn every_scheme_is_built_under_its_name() {
         for entry in ALL {
             for name in [entry.name, entry.copies_name] {
                 let spec = SchemeSpec::new(name.parse().expect("known"), parameters());
@@ -314,12 +315,12 @@ mod tests {
                 .parse::<Choice>()
                 .unwrap_err()
                 .to_string()
-                .contains("there are arq, spare, deadline, autorec")
+                .contains("known schemes: arq, spare, deadline, autorec")
         );
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_by_the_schemes_that_take_it() {
+    fn bad_parameters_are_rejected_by_the_schemes_that_use_them() {
         let tolerances = Tolerances { goodput: 2.0, ..Tolerances::default() };
         let utility = UtilityOptions { a: 0.0, ..UtilityOptions::default() };
         for (name, bad) in [

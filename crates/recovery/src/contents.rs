@@ -1,48 +1,47 @@
-//! What lost units consist of: pieces of the transport's own data, which only the transport can look
-//! into.
+//! Contents of lost units: pieces of the transport's data, opaque to this crate.
 
 use crate::table::UnitKey;
 use core::fmt::Debug;
 use units::Mark;
 
-/// The data that units are made of, as the transport keeps it: QUIC's streams.
+/// The transport's data, such as QUIC streams.
 pub trait Content {
-    /// What one frame carries: a range of a stream.
+    /// Content of one frame: a range of a stream.
     type Piece: Copy + Debug;
 
-    /// Bytes of a piece.
+    /// Returns the length of a piece in bytes.
     fn len(piece: &Self::Piece) -> u32;
 
-    /// Appends the parts of a piece that the peer has not acknowledged, in order.
+    /// Appends the unacknowledged parts of a piece to `out`, in order.
     fn missing(&self, piece: &Self::Piece, out: &mut Vec<Self::Piece>);
 
-    /// Whether nobody waits for the piece any more, because its stream was reset.
+    /// Returns whether the piece is no longer needed because its stream was reset.
     fn is_abandoned(&self, piece: &Self::Piece) -> bool;
 
-    /// What the application said about the piece when it wrote it.
+    /// Returns the application's mark of the piece.
     fn mark(&self, piece: &Self::Piece) -> Option<Mark>;
 
-    /// The piece may stay missing for long. The transport copies it out of the application's buffer,
-    /// so that one missing packet does not keep all of the buffer in memory.
+    /// Copies the piece out of the application's buffer, because it may stay missing for long. The
+    /// rest of the buffer can then be freed.
     fn detach(&mut self, piece: &Self::Piece);
 }
 
-/// How much of a piece a packet had room for.
+/// How much of a piece fitted into a packet.
 #[derive(Clone, Copy, Debug)]
 pub enum Fit<P> {
-    /// All of it was written.
+    /// All of it.
     Whole,
-    /// The first part was written; the second one was not.
+    /// The first part, but not the second.
     Part(P, P),
-    /// Nothing was written.
+    /// Nothing.
     None,
 }
 
-/// The pieces of each unit, by slot of the unit's table. The memory of a slot is used again.
+/// Pieces of each unit, by slot of the unit table. The memory of slots is reused.
 #[derive(Debug)]
 pub(crate) struct Contents<P> {
     pieces: Vec<Vec<P>>,
-    /// What is missing of the unit that was asked about last.
+    /// Result of the last query for missing parts.
     missing: Vec<P>,
 }
 
@@ -57,7 +56,6 @@ impl<P: Copy + Debug> Contents<P> {
         &self.pieces[key.index()]
     }
 
-    /// The slot's list, for a unit that begins or changes.
     pub(crate) fn slot(&mut self, key: UnitKey) -> &mut Vec<P> {
         if self.pieces.len() <= key.index() {
             self.pieces.resize_with(key.index() + 1, Vec::new);
@@ -65,7 +63,7 @@ impl<P: Copy + Debug> Contents<P> {
         &mut self.pieces[key.index()]
     }
 
-    /// What is missing of pieces that belong to no unit yet.
+    /// Returns the missing parts of pieces that belong to no unit yet.
     pub(crate) fn missing_of<C: Content<Piece = P>>(
         &mut self,
         content: &C,
@@ -78,7 +76,7 @@ impl<P: Copy + Debug> Contents<P> {
         &self.missing
     }
 
-    /// What is missing of the unit. The list is the caller's until [`Contents::give_back`].
+    /// Returns the missing parts of the unit. The list goes back with [`Contents::give_back`].
     pub(crate) fn take_missing<C: Content<Piece = P>>(
         &mut self,
         content: &C,
@@ -96,7 +94,7 @@ impl<P: Copy + Debug> Contents<P> {
         self.missing = missing;
     }
 
-    /// Makes what is missing of [`Contents::missing_of`] the content of a new unit.
+    /// Makes the result of [`Contents::missing_of`] the content of a new unit.
     pub(crate) fn open(&mut self, key: UnitKey) {
         let missing = core::mem::take(&mut self.missing);
         let slot = self.slot(key);
@@ -106,7 +104,7 @@ impl<P: Copy + Debug> Contents<P> {
     }
 }
 
-/// Data that is never acknowledged, as numbers of bytes: for measurements of schemes alone.
+/// Data that is never acknowledged, as byte counts. For tests and benchmarks of schemes.
 impl Content for () {
     type Piece = u32;
 

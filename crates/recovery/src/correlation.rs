@@ -1,11 +1,11 @@
-//! How the loss of one packet goes with that of another, by the time between them: what decides
-//! whether copies should leave at once or apart (the reference model of correlated loss
-//! replaces R^j by the chance that copies 0 to j are lost given that the packet was).
+//! Loss correlation: how likely a packet is lost as a function of the time since an earlier loss.
+//! It decides whether copies should leave at once or spaced. (The reference model of correlated
+//! loss replaces R^j by the probability that copies 0 to j are lost given that the packet was.)
 
 use core::time::Duration;
 use units::Timestamp;
 
-/// Upper ends of the classes of lag.
+/// Upper ends of the lag classes.
 pub const LAGS: [Duration; 8] = [
     Duration::from_millis(1),
     Duration::from_millis(2),
@@ -16,36 +16,37 @@ pub const LAGS: [Duration; 8] = [
     Duration::from_millis(100),
     Duration::from_millis(200),
 ];
-/// For each class of [`LAGS`] the chance, 0 to 1, that a packet is lost that leaves at its end after a lost one.
+/// Loss probability, 0 to 1, at the upper end of each class of [`LAGS`].
 pub type Chances = [f64; LAGS.len()];
-/// Those of calls with a loss of 5 %, as far as their conditional chances are known (43 % at 20 ms, 24 % at 100 ms): what
-/// is expected of a path of which nothing is known. Closer than 20 ms they are between that and 1; a value between is
-/// taken, since copies that leave a little too far apart lose little.
+/// Loss probabilities in calls at 5 % loss, the default prior. Known are 43 % at 20 ms and 24 % at
+/// 100 ms. Below 20 ms the values are between 0.43 and 1; intermediate ones are used, since copies
+/// spaced a little too widely cost little.
 pub const CALLS: Chances = [0.8, 0.77, 0.7, 0.6, 0.43, 0.33, 0.24, 0.17];
-/// When what is sent so long after a loss is settled, so is all that the lags ask about: 50 ms behind the last of them,
-/// since packets just before an acknowledged one may still be declared lost.
-const OLD: Duration = Duration::from_millis(250);
-/// A loss so long after the one before it says something new: those of one outage tell of one outage, however many packets
-/// fell into it.
-const EPISODE: Duration = Duration::from_millis(50);
-/// Packets that are remembered. Where more than these are sent within [`OLD`], one in two, four, ... is remembered,
-/// whatever its fate.
-const RING: usize = 256;
-/// Where fewer than these are remembered within it, twice as many are from then on.
-const FEW: usize = RING / 4;
-/// Behind so many episodes half of what was counted is forgotten: a path becomes another within hours.
-const LONG: u64 = 2_048;
-/// The first losses are all looked at, later ones one in four: to look at one takes a pass over the
-/// ring.
-const ALL: u64 = 64;
-/// Multiples of the golden ratio fall alike into each half, quarter, ..., whatever the rhythm of what they count.
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Age at which a loss is evaluated: 50 ms more than the last lag, since packets just before an
+/// acknowledged one may still be declared lost.
+const EVALUATION_AGE: Duration = Duration::from_millis(250);
+/// Minimum distance of independent episodes. Losses of one outage count as one episode, however
+/// many packets it hit.
+const EPISODE_GAP: Duration = Duration::from_millis(50);
+/// Packets in the ring. If more are sent within [`EVALUATION_AGE`], the ring samples one in 2, 4,
+/// …, regardless of their fate.
+const RING_SIZE: usize = 256;
+/// Packets within that age below which sampling doubles.
+const MIN_SAMPLE: usize = RING_SIZE / 4;
+/// Episodes after which counts are halved, because paths change within hours.
+const MAX_EPISODES: u64 = 2_048;
+/// Losses that are all evaluated. Later ones are sampled one in four, since each takes a pass over
+/// the ring.
+const ALWAYS_EVALUATED: u64 = 64;
+/// Multiples of the golden ratio are equidistributed, so sampling by them is independent of
+/// rhythms.
+const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Of each class of lag: packets, and lost ones.
+/// Packets and losses by lag class.
 type Counts = [(u64, u64); LAGS.len()];
 
-/// Counts of packets sent some time after a lost one, and of those of them that were lost too; no
-/// memory is taken before the first loss.
+/// Counts of packets sent some time after a loss, and of losses among them. Allocates on the first
+/// loss.
 #[derive(Clone, Debug, Default)]
 pub struct LossCorrelation {
     ring: Option<Box<Ring>>,
@@ -55,29 +56,29 @@ pub struct LossCorrelation {
 #[derive(Clone, Debug)]
 struct Ring {
     counts: Counts,
-    /// When packets were sent, and whether they were lost, in the order in which that became known.
-    settled: [(Timestamp, bool); RING],
+    /// Send times of packets and whether they were lost, in the order of settlement.
+    settled: [(Timestamp, bool); RING_SIZE],
     next: usize,
     len: usize,
-    /// When the newest of them was sent.
+    /// Send time of the newest packet.
     newest: Timestamp,
-    /// Packets so far.
+    /// Packets offered to the ring.
     packets: u64,
-    /// One in two to the power of this is remembered.
-    thinned: u32,
-    /// Packets that were remembered since that changed.
-    alike: usize,
-    /// Losses that were remembered.
+    /// The ring samples one in two to the power of this.
+    sampling_shift: u32,
+    /// Packets in the ring since sampling changed.
+    since_change: usize,
+    /// Losses added to the ring.
     losses: u64,
-    /// Losses that were looked at and did not follow another one closely, and the last loss that was.
+    /// Episodes among evaluated losses, and send time of the last evaluated loss.
     episodes: u64,
-    looked: Timestamp,
-    /// The places of losses that are not yet old enough to be looked at.
-    young: std::collections::VecDeque<usize>,
+    last_evaluated: Timestamp,
+    /// Ring indices of losses that are too recent for evaluation.
+    pending: std::collections::VecDeque<usize>,
 }
 
 impl LossCorrelation {
-    /// The fate of a packet sent at `sent` is known. Nothing is remembered before the first loss.
+    /// Notes the fate of a packet sent at `sent`. Packets before the first loss are ignored.
     #[inline]
     pub fn on_settled(&mut self, sent: Timestamp, lost: bool) {
         if self.ring.is_none() && !lost {
@@ -90,77 +91,78 @@ impl LossCorrelation {
         let ring = self.ring.get_or_insert_with(|| {
             Box::new(Ring {
                 counts: Counts::default(),
-                settled: [(Timestamp::ZERO, false); RING],
+                settled: [(Timestamp::ZERO, false); RING_SIZE],
                 next: 0,
                 len: 0,
                 newest: Timestamp::ZERO,
                 packets: 0,
-                thinned: 0,
-                alike: 0,
+                sampling_shift: 0,
+                since_change: 0,
                 losses: 0,
                 episodes: 0,
-                looked: Timestamp::ZERO,
-                young: std::collections::VecDeque::new(),
+                last_evaluated: Timestamp::ZERO,
+                pending: std::collections::VecDeque::new(),
             })
         });
         ring.newest = ring.newest.max(sent);
-        let is_left_out = ring.packets.wrapping_mul(GOLDEN).leading_zeros() < ring.thinned;
+        let is_skipped =
+            ring.packets.wrapping_mul(GOLDEN_RATIO).leading_zeros() < ring.sampling_shift;
         ring.packets += 1;
-        if is_left_out {
+        if is_skipped {
             return;
         }
-        // A loss about to fall out of what is remembered is looked at with what there is.
-        if ring.young.front() == Some(&ring.next) {
-            ring.look_at_first();
+        // Evaluate a loss before it is overwritten, with the packets there are.
+        if ring.pending.front() == Some(&ring.next) {
+            ring.evaluate_first();
         }
         if lost {
             ring.losses += 1;
-            if ring.losses <= ALL || ring.losses.wrapping_mul(GOLDEN) >> 62 == 0 {
-                ring.young.push_back(ring.next);
+            if ring.losses <= ALWAYS_EVALUATED || ring.losses.wrapping_mul(GOLDEN_RATIO) >> 62 == 0
+            {
+                ring.pending.push_back(ring.next);
             }
         }
         ring.settled[ring.next] = (sent, lost);
-        ring.next = (ring.next + 1) % RING;
-        ring.len = (ring.len + 1).min(RING);
-        ring.alike += 1;
+        ring.next = (ring.next + 1) % RING_SIZE;
+        ring.len = (ring.len + 1).min(RING_SIZE);
+        ring.since_change += 1;
         ring.adapt();
     }
 
-    /// All that an acknowledgement reveals was told: first what arrived, then what is lost. Looks at losses that are old
-    /// enough. In the midst of an acknowledgement, it would find what arrived after an outage and miss the outage.
+    /// Evaluates losses that are old enough. To be called after each complete acknowledgement.
+    /// Within one, packets that arrived after an outage are settled before the outage's losses.
     #[inline]
     pub fn on_all_settled(&mut self) {
         let Some(ring) = &mut self.ring else { return };
-        while let Some(&place) = ring.young.front()
-            && ring.age(place) > OLD
+        while let Some(&place) = ring.pending.front()
+            && ring.age(place) > EVALUATION_AGE
         {
-            ring.look_at_first();
+            ring.evaluate_first();
         }
     }
 
-    /// What was measured on this path before: schemes begin with it.
+    /// Sets the prior to measurements of an earlier connection.
     pub fn expect(&mut self, chances: Chances) {
         self.expected = Some(Box::new(chances));
     }
 
-    /// What schemes begin with; [`CALLS`] if nothing was measured before.
+    /// Returns the prior; [`CALLS`] by default.
     pub fn expected(&self) -> Chances {
         self.expected.as_deref().copied().unwrap_or(CALLS)
     }
 
-    /// Of each class of [`LAGS`]: packets that were sent so long after a lost one, and how many of them
-    /// were lost.
+    /// Returns packets and losses by lag class.
     pub fn counts(&self) -> [(u64, u64); LAGS.len()] {
         self.ring.as_ref().map_or_else(Counts::default, |ring| ring.counts)
     }
 
-    /// How many times something was lost that the counts are of, losses close to each other once. At most 2,048.
+    /// Returns the number of loss episodes in the counts. At most 2,048.
     pub fn episodes(&self) -> u64 {
         self.ring.as_ref().map_or(0, |ring| ring.episodes)
     }
 
-    /// The chance that a packet is lost that is sent `lag` after a lost one; `None` where fewer than 20
-    /// were seen, or `lag` is above the last class.
+    /// Returns the loss probability of a packet sent `lag` after a lost one; `None` for fewer than
+    /// 20 packets or a lag beyond the last class.
     pub fn chance(&self, lag: Duration) -> Option<f64> {
         let class = LAGS.iter().position(|&end| lag <= end)?;
         let (packets, lost) = self.ring.as_ref()?.counts[class];
@@ -169,12 +171,13 @@ impl LossCorrelation {
 }
 
 impl Ring {
-    fn look_at_first(&mut self) {
-        if let Some(place) = self.young.pop_front() {
+    fn evaluate_first(&mut self) {
+        if let Some(place) = self.pending.pop_front() {
             let (at, _) = self.settled[place];
-            self.episodes += u64::from(self.episodes == 0 || at.since(self.looked) > EPISODE);
-            self.looked = at;
-            if self.episodes > LONG {
+            self.episodes +=
+                u64::from(self.episodes == 0 || at.since(self.last_evaluated) > EPISODE_GAP);
+            self.last_evaluated = at;
+            if self.episodes > MAX_EPISODES {
                 self.episodes /= 2;
                 self.counts = self.counts.map(|(packets, lost)| (packets / 2, lost / 2));
             }
@@ -182,36 +185,36 @@ impl Ring {
         }
     }
 
-    /// From the sending of the packet at this place to that of the newest.
+    /// Returns the time from the packet at this index to the newest one.
     fn age(&self, place: usize) -> Duration {
         self.newest.since(self.settled[place].0)
     }
 
-    /// Remembers half of the packets from now on where all that are remembered are younger than [`OLD`], and twice as
-    /// many where a few reach beyond it.
+    /// Halves sampling if the whole ring is younger than [`EVALUATION_AGE`], and doubles it if a
+    /// few packets reach beyond.
     fn adapt(&mut self) {
-        if self.alike >= RING && self.age(self.next) < OLD {
-            self.thinned += 1;
-        } else if self.thinned > 0
-            && self.alike >= FEW
-            && self.age((self.next + RING - FEW) % RING) > OLD
+        if self.since_change >= RING_SIZE && self.age(self.next) < EVALUATION_AGE {
+            self.sampling_shift += 1;
+        } else if self.sampling_shift > 0
+            && self.since_change >= MIN_SAMPLE
+            && self.age((self.next + RING_SIZE - MIN_SAMPLE) % RING_SIZE) > EVALUATION_AGE
         {
-            self.thinned -= 1;
+            self.sampling_shift -= 1;
         } else {
             return;
         }
-        self.alike = 0;
+        self.since_change = 0;
     }
 
     fn count(&mut self, at: Timestamp) {
-        // Packets of one burst have the same time. The lost one itself is left out once.
-        let mut itself = true;
-        // Fates become known nearly in the order of sending, so that the class of one packet is mostly
-        // that of the one before.
+        // Packets of one burst share a send time. The lost packet itself is skipped once.
+        let mut skip_itself = true;
+        // Packets settle roughly in order, so the class of the previous packet is a good first
+        // guess.
         let mut class = 0;
         let (newer, older) = self.settled[..self.len].split_at(self.next.min(self.len));
         for &(sent, lost) in older.iter().chain(newer) {
-            if sent < at || (sent == at && lost && core::mem::take(&mut itself)) {
+            if sent < at || (sent == at && lost && core::mem::take(&mut skip_itself)) {
                 continue;
             }
             let lag = sent.since(at);
@@ -233,7 +236,7 @@ impl Ring {
 mod tests {
     use super::*;
 
-    /// Packets every `gap` milliseconds, of which `lost` says which are lost, settled in order.
+    /// Settles a packet every `gap` milliseconds, in order; `lost` selects the losses.
     fn measured(gap: u64, packets: u64, lost: impl Fn(u64) -> bool) -> LossCorrelation {
         let mut all = LossCorrelation::default();
         for number in 0..packets {
@@ -244,20 +247,20 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_losses_show_at_short_lags_only() {
-        // 4 of each 100 packets, one after the other, 2 ms apart.
+    fn runs_of_losses_appear_at_short_lags_only() {
+        // Runs of 4 lost packets in every 100, 2 ms apart.
         let all = measured(2, 100_000, |n| n % 100 < 4);
         let near = all.chance(Duration::from_millis(2)).expect("seen");
-        assert!((near - 0.75).abs() < 0.01, "3 of 4 are followed by another: {near}");
+        assert!((near - 0.75).abs() < 0.01, "3 of 4 losses are followed by another: {near}");
         let far = all.chance(Duration::from_millis(20)).expect("seen");
         assert!(far < 0.01, "{far}");
         let again = all.chance(Duration::from_millis(200)).expect("seen");
-        assert!((again - 0.05).abs() < 0.01, "100 to 200 ms later the next run comes: {again}");
+        assert!((again - 0.05).abs() < 0.01, "the next run comes after 200 ms: {again}");
     }
 
     #[test]
-    fn at_any_rate_short_lags_are_seen_and_long_ones() {
-        // 20 ms of 500 are lost, after one packet that shows nothing but how fast they come.
+    fn short_and_long_lags_are_measured_at_any_packet_rate() {
+        // Outages of 20 ms every 500 ms, after a first loss that starts the measurement.
         for packets_in_ms in [1, 2, 4, 16, 64] {
             let mut all = LossCorrelation::default();
             for number in 0..60_000 * packets_in_ms {
@@ -274,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_fast_stretch_more_packets_are_remembered_again() {
+    fn sampling_recovers_after_a_fast_period() {
         let (mut all, mut now) = (LossCorrelation::default(), 0);
         let mut send = |micros, packets| {
             for number in 0..packets {
@@ -282,7 +285,7 @@ mod tests {
                 all.on_settled(Timestamp::from_nanos(now * 1_000), number % 20 == 0);
                 all.on_all_settled();
             }
-            all.ring.as_ref().expect("lost").thinned
+            all.ring.as_ref().expect("lost").sampling_shift
         };
         assert_eq!(send(2_000, 1_000), 0);
         assert_eq!(send(100, 10_000), 4);
@@ -290,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_one_burst_count_and_the_lost_one_itself_does_not() {
+    fn packets_of_the_same_burst_count_without_the_lost_one() {
         let mut all = LossCorrelation::default();
         for burst in 0..1_000 {
             let at = Timestamp::from_millis(burst * 300);
@@ -300,11 +303,11 @@ mod tests {
             all.on_all_settled();
         }
         assert_eq!(all.chance(Duration::ZERO), Some(0.0));
-        assert_eq!(all.chance(Duration::from_millis(3)), None, "never seen");
+        assert_eq!(all.chance(Duration::from_millis(3)), None, "no such packet");
     }
 
     #[test]
-    fn packets_count_by_when_they_were_sent_whenever_their_fate_is_known() {
+    fn send_times_count_not_settlement_times() {
         let mut all = LossCorrelation::default();
         for (sent, lost) in [(0, true), (150, false), (1, true), (300, false)] {
             all.on_settled(Timestamp::from_millis(sent), lost);
@@ -316,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_is_seen_that_is_told_after_what_arrived_behind_it() {
+    fn an_outage_settled_after_later_arrivals_is_detected() {
         let mut all = LossCorrelation::default();
         let ms = Timestamp::from_millis;
         all.on_settled(ms(0), true);
@@ -324,7 +327,7 @@ mod tests {
             all.on_settled(ms(number * 10), false);
             all.on_all_settled();
         }
-        // One acknowledgement: this one arrived, so the five before it are lost.
+        // One acknowledgement: this packet arrived, so the five before it are lost.
         all.on_settled(ms(260), false);
         (16..=20).for_each(|number| all.on_settled(ms(number * 10), true));
         all.on_all_settled();
@@ -332,16 +335,16 @@ mod tests {
     }
 
     #[test]
-    fn what_was_hours_ago_is_forgotten() {
-        // An hour of 2 % independent loss at 125 packets a second, then three with outages of 40 ms.
+    fn old_counts_fade_within_hours() {
+        // An hour of 2 % independent loss at 125 packets/s, then three with outages of 40 ms.
         let is_lost = |n: u64| match n {
-            0..450_000 => n.wrapping_mul(GOLDEN) >> 32 & 0xffff < 1_311,
+            0..450_000 => n.wrapping_mul(GOLDEN_RATIO) >> 32 & 0xffff < 1_311,
             _ => n % 125 < 5,
         };
         let chance = |all: LossCorrelation| all.chance(Duration::from_millis(10)).expect("seen");
         assert!(chance(measured(8, 450_000, is_lost)) < 0.03);
         let all = measured(8, 1_800_000, is_lost);
-        assert!(all.episodes() <= LONG);
+        assert!(all.episodes() <= MAX_EPISODES);
         let after = chance(all);
         assert!((after - 0.8).abs() < 0.05, "{after}");
     }
@@ -352,6 +355,6 @@ mod tests {
         (0..1_000).for_each(|ms| all.on_settled(Timestamp::from_millis(ms), false));
         assert!(all.ring.is_none());
         (0..10_000).for_each(|_| all.on_settled(Timestamp::from_millis(2_000), true));
-        assert!(all.ring.is_some_and(|ring| ring.young.len() <= RING / 4 + 1));
+        assert!(all.ring.is_some_and(|ring| ring.pending.len() <= RING_SIZE / 4 + 1));
     }
 }

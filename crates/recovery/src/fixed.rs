@@ -1,26 +1,26 @@
-//! Redundancy that follows from the round alone: the same R in every round (ART, figure 12 and
-//! section 7.1, "QUIC (R = 1)"), R = 2n − 1 (OR3, the same section), R = 2n + 1 ("QUIC (R = 2n + 1)"),
-//! and the three further copies of OR3's published code.
+//! Redundancy that depends on the round alone: constant R (ART, figure 12 and section 7.1,
+//! "QUIC (R = 1)"), R = 2n − 1 (OR3, the same section), R = 2n + 1 ("QUIC (R = 2n + 1)"), and the
+//! constant 3 of OR3's published code.
 //!
-//! Their replicas leave at once, and each packet's loss is a signal of congestion, as in plain QUIC;
-//! [`crate::art::with_schedule`] puts ART's schedule and signal under them (ART, figure 18(b)).
+//! Replicas leave at once, and each loss signals congestion, as in plain QUIC.
+//! [`crate::art::with_schedule`] adds ART's schedule and signal (ART, figure 18(b)).
 
 use crate::art::{Replicas, Spread};
 use crate::range::OutOfRange;
 use crate::{RedundancyAdapter, Scheme, UnitKey, View};
 
-/// What R counts. ART's sections 5.2 and 6.2 count all copies of a round; its section 7.1, which tells
-/// "QUIC" from "QUIC (R = 1)", and its code count those beyond the retransmission.
+/// Meaning of R. In ART's sections 5.2 and 6.2 R counts all copies of a round. In its section 7.1,
+/// which distinguishes "QUIC" from "QUIC (R = 1)", and in its code R counts replicas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reading {
-    /// R copies beyond the retransmission: the level is R.
+    /// R replicas: the level is R.
     Extra,
-    /// R copies, the retransmission one of them: the level is R − 1.
+    /// R copies including the retransmission: the level is R − 1.
     Copies,
 }
 
 impl Reading {
-    /// The level that `r` means; 0 for an R of 0 in either reading.
+    /// Returns the level for `r`; 0 if `r` is 0.
     pub fn level(self, r: u32) -> u32 {
         match self {
             Self::Extra => r,
@@ -29,28 +29,28 @@ impl Reading {
     }
 }
 
-/// Rounds after which R grows no more: those that ART's code has a place for.
+/// Round after which R stays constant, as in ART's code.
 pub(crate) const ROUNDS: u32 = 20;
 
 /// R = `slope` · n + `offset` in round n, at least 0; n counts up to 20.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fixed {
-    /// What R grows by with each round.
+    /// Increase of R per round.
     pub slope: u32,
-    /// R of the round before the first.
+    /// R of round 0.
     pub offset: i32,
-    /// What R counts.
+    /// Meaning of R.
     pub reading: Reading,
 }
 
 impl Fixed {
-    /// R of a round, from 1.
+    /// Returns R of a round, from 1.
     pub fn redundancy(&self, round: u32) -> u32 {
         let grown = self.slope.saturating_mul(round.clamp(1, ROUNDS));
         grown.saturating_add_signed(self.offset)
     }
 
-    /// This redundancy as a scheme of its own name, replicas leaving at once.
+    /// Returns a scheme of this name that sends replicas at once.
     pub fn scheme(self, name: &'static str) -> Scheme {
         Scheme::new(name, self, Replicas::new(Spread::AtOnce, 0))
     }
@@ -71,7 +71,7 @@ impl RedundancyAdapter for Fixed {
 /// "fixed": the same R in every round, 1 to 10.
 ///
 /// # Errors
-/// When R is out of range.
+/// If R is out of range.
 pub fn fixed(r: u32, reading: Reading) -> Result<Scheme, OutOfRange> {
     if !(1..=10).contains(&r) {
         return Err(OutOfRange { key: "level", allowed: "1 to 10, R of `fixed`" });
@@ -79,12 +79,12 @@ pub fn fixed(r: u32, reading: Reading) -> Result<Scheme, OutOfRange> {
     Ok(Fixed { slope: 0, offset: r.cast_signed(), reading }.scheme("fixed"))
 }
 
-/// "or3": OR3's R = 2n − 1.
+/// "or3": R = 2n − 1.
 pub fn or3(reading: Reading) -> Scheme {
     Fixed { slope: 2, offset: -1, reading }.scheme("or3")
 }
 
-/// "or3-code": the 3 of OR3's published code, where it counts further copies.
+/// "or3-code": R = 3, as in OR3's published code, where R counts replicas.
 pub fn or3_code(reading: Reading) -> Scheme {
     Fixed { slope: 0, offset: 3, reading }.scheme("or3-code")
 }
@@ -100,7 +100,7 @@ mod tests {
     use crate::{CopyKind, Recovery, SendOpportunity};
     use units::Timestamp;
 
-    /// Replicas that leave at once in each of this number of lost rounds.
+    /// Returns the replicas that leave at once in each of this number of lost rounds.
     fn replicas(scheme: Scheme, rounds: u32) -> Vec<u32> {
         let mut r = Recovery::<()>::new(scheme, None, Timestamp::ZERO);
         let now = Timestamp::from_millis(5);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn each_round_gets_the_copies_of_its_formula_in_both_readings() {
+    fn each_round_gets_the_copies_of_its_formula() {
         use Reading::{Copies, Extra};
         assert_eq!(replicas(or3(Extra), 4), [1, 3, 5, 7]);
         assert_eq!(replicas(or3(Copies), 4), [0, 2, 4, 6]);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_loses_for_ever_gets_no_more_copies_than_in_round_20() {
+    fn r_stops_growing_after_round_20() {
         let adapter = Fixed { slope: 2, offset: 1, reading: Reading::Extra };
         assert_eq!(adapter.redundancy(20), 41);
         assert_eq!(adapter.redundancy(u32::MAX), 41);

@@ -1,15 +1,15 @@
-//! Decision intervals (AutoRec, journal version, section V-A): what was counted since the last one.
+//! Decision intervals (AutoRec, journal version, section V-A).
 
 use crate::scheme::IntervalMetrics;
 use crate::statistics::{Statistics, Totals, UnitTimes};
 use core::time::Duration;
 use units::Timestamp;
 
-/// The interval that is under way.
+/// The decision interval in progress.
 #[derive(Debug)]
 pub(crate) struct Interval {
     start: Timestamp,
-    /// The totals at its start.
+    /// Totals at its start.
     totals: Totals,
     latencies: Duration,
     unit_times: UnitTimes,
@@ -27,12 +27,11 @@ impl Interval {
         }
     }
 
-    /// A unit was finished in this round.
+    /// Notes a unit finished in this round.
     pub(crate) fn on_finished(&mut self, round: u32) {
         self.rounds_max = self.rounds_max.max(round);
     }
 
-    /// Forgets what was counted so far.
     pub(crate) fn restart(&mut self, now: Timestamp, sums: &Statistics) {
         *self = Self {
             start: now,
@@ -43,7 +42,7 @@ impl Interval {
         };
     }
 
-    /// What the interval measured, if it lasted for `length`; the next one begins.
+    /// Returns the metrics and starts a new interval, if this one has lasted for `length`.
     pub(crate) fn close(
         &mut self,
         now: Timestamp,

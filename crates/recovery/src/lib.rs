@@ -1,28 +1,27 @@
-//! Recovery of lost data: the table of lost units, and the two questions that a scheme answers
-//! about them: **how many** replicas ([`RedundancyAdapter`]) and **when** each leaves
-//! ([`ReplicaScheduler`]).
+//! Recovery of lost data: a table of lost units, and schemes that decide **how many** replicas a
+//! unit gets ([`RedundancyAdapter`]) and **when** each leaves ([`ReplicaScheduler`]).
 //!
 //! A *lost unit* is the stream data of a packet that was declared lost (the papers' *D_ul*). A
 //! *retransmission* is the first copy of a round, a *replica* (AutoRec: reinjection) any further
-//! copy, a *probe* a copy that a probe time-out (RFC 9002, section 6.2) sent. A round is lost when
-//! the last of its outstanding copies is declared lost. *Level* is the number of copies beyond the
+//! copy, and a *probe* a copy sent on a probe timeout (RFC 9002, section 6.2). A round is lost when
+//! its last outstanding copy is declared lost. The *level* is the number of copies besides the
 //! retransmission: plain ARQ is level 0.
 //!
-//! All schemes stand in the [`catalog`], each under one name.
+//! The [`catalog`] lists all schemes by name.
 //!
-//! This crate knows no packets and no streams: the transport reports the fate of each packet, and
-//! lends its data as a [`Content`], which tells what is still missing. [`Recovery`] is the whole
-//! interface between the two. The transport calls it in this order:
+//! This crate knows neither packets nor streams. The transport reports the fate of each packet and
+//! provides its data as a [`Content`], which knows the missing parts.
+//! [`Recovery`] is the whole interface. The transport calls it in this order:
 //!
-//! | when | calls |
-//! |---|---|
-//! | an ACK arrives | [`acked`] per newly acknowledged packet, after its streams know; [`lost`] per packet that the ACK shows to be lost; then [`ack_done`] once |
-//! | the loss timer fires | [`lost`] per packet |
-//! | something may be sent | [`opportunity`], then in this order [`next_waiting`] (a retransmission), [`next_replica`] on the answer of `opportunity`, new data |
-//! | a probe time-out fires | [`oldest`]; [`probed`] if it carries data of no unit |
-//! | a unit goes into a packet | [`copy`], which asks the scheme for the round's replicas |
-//! | the packet left | [`sent`] |
-//! | never later than [`next_timeout`] | the transmit opportunity again |
+//! - An ACK arrives: [`acked`] per newly acknowledged packet, after its streams know; [`lost`] per
+//!   packet that the ACK shows to be lost; then [`ack_done`] once.
+//! - The loss timer fires: [`lost`] per packet.
+//! - A packet may be sent: [`opportunity`]; then, in this order, [`next_waiting`] (a
+//!   retransmission), [`next_replica`] with the result of `opportunity`, new data. At
+//!   [`next_timeout`] at the latest.
+//! - A probe timeout fires: [`oldest`]; [`probed`] if the probe carries data of no unit.
+//! - A unit is written into a packet: [`copy`], which asks the scheme for the round's replicas.
+//! - A packet was sent: [`sent`].
 //!
 //! [`acked`]: Recovery::acked
 //! [`lost`]: Recovery::lost

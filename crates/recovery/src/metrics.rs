@@ -1,21 +1,22 @@
-//! What recovery was like: latencies of data that was lost more than once, and off-mode time.
+//! Metrics of recovery.
 //!
-//! *Recovery latency* is the time from the first detection of a loss to the sending of the copy that
-//! arrived, of data whose first retransmission did not do (AutoRec, journal version, section V).
-//! *Off-mode* is the time in which a sender has nothing of its own to send (section IV-B).
+//! *Recovery latency* is the time from the first detection of a loss to the transmission of the
+//! copy that arrived, for data that the first retransmission did not deliver (AutoRec, journal
+//! version, section V). *Off-mode* is the time when a sender has nothing to send but replicas
+//! (section IV-B).
 
 use core::time::Duration;
 
 use units::Timestamp;
 
-/// Latency of the first bucket, in nanoseconds.
-const FIRST: f64 = 100_000.0;
-/// Each bucket reaches a twelfth further than the one before: quantiles are off by 4 % at most.
+/// Start of the first bucket, in nanoseconds. Shorter latencies count in it as well.
+const FIRST_BUCKET: f64 = 100_000.0;
+/// Ratio of successive bucket ends. Quantiles are accurate to 4 %.
 const GROWTH: f64 = 13.0 / 12.0;
-/// Up to about four minutes.
+/// Number of buckets; the last ends at about four minutes.
 const BUCKETS: usize = 184;
 
-/// A set of latencies, in little memory: none before the first.
+/// Histogram of latencies. Allocates on the first one.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies {
     count: u64,
@@ -25,18 +26,18 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// Adds one.
+    /// Adds a latency.
     pub fn add(&mut self, latency: Duration) {
         self.count += 1;
         self.sum += latency;
         self.max = self.max.max(latency);
-        let place = (latency.as_nanos() as f64 / FIRST).max(1.0).log(GROWTH) as usize;
+        let place = (latency.as_nanos() as f64 / FIRST_BUCKET).max(1.0).log(GROWTH) as usize;
         let buckets = self.buckets.get_or_insert_with(|| Box::new([0; BUCKETS]));
         let bucket = &mut buckets[place.min(BUCKETS - 1)];
         *bucket = bucket.saturating_add(1);
     }
 
-    /// Adds those of another set.
+    /// Adds the latencies of another histogram.
     pub fn merge(&mut self, other: &Self) {
         self.count += other.count;
         self.sum += other.sum;
@@ -49,15 +50,15 @@ impl Latencies {
         }
     }
 
-    /// Those that were added after `earlier`, a former state of this set. Of these the largest is known
-    /// to within 8 %, unless it is the largest of all.
+    /// Returns the latencies added since `earlier`, a former state of this histogram. Their maximum
+    /// is accurate to 8 %, unless it is the overall maximum.
     pub fn since(&self, earlier: &Self) -> Self {
         let mut buckets = self.buckets.clone();
         if let (Some(buckets), Some(before)) = (&mut buckets, &earlier.buckets) {
             buckets.iter_mut().zip(before.iter()).for_each(|(now, then)| *now -= *then.min(now));
         }
         let last = buckets.as_ref().and_then(|all| all.iter().rposition(|&bucket| bucket > 0));
-        let end = last.map_or(0.0, |last| FIRST * GROWTH.powf(last as f64 + 1.0));
+        let end = last.map_or(0.0, |last| FIRST_BUCKET * GROWTH.powf(last as f64 + 1.0));
         Self {
             count: self.count.saturating_sub(earlier.count),
             sum: self.sum.saturating_sub(earlier.sum),
@@ -66,34 +67,34 @@ impl Latencies {
         }
     }
 
-    /// How many are at most `limit`, to within 4 % of it.
+    /// Returns the number of latencies up to `limit`, which is accurate to 4 %.
     pub fn count_up_to(&self, limit: Duration) -> u64 {
         let Some(buckets) = &self.buckets else { return 0 };
-        let last = (limit.as_nanos() as f64 / FIRST).max(1.0).log(GROWTH) as usize;
+        let last = (limit.as_nanos() as f64 / FIRST_BUCKET).max(1.0).log(GROWTH) as usize;
         buckets.iter().take(last + 1).map(|&bucket| u64::from(bucket)).sum()
     }
 
-    /// Their sum.
+    /// Returns the sum.
     pub fn sum(&self) -> Duration {
         self.sum
     }
 
-    /// How many there are.
+    /// Returns the number of latencies.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their mean.
+    /// Returns the mean.
     pub fn mean(&self) -> Option<Duration> {
         (self.count > 0).then(|| self.sum.div_f64(self.count as f64))
     }
 
-    /// The largest.
+    /// Returns the maximum.
     pub fn max(&self) -> Option<Duration> {
         (self.count > 0).then_some(self.max)
     }
 
-    /// The quantile `q`, from 0 to 1, to within 4 %.
+    /// Returns the quantile `q`, 0 to 1, accurate to 4 %.
     pub fn quantile(&self, q: f64) -> Option<Duration> {
         let buckets = self.buckets.as_ref()?;
         let rank = (q.clamp(0.0, 1.0) * self.count as f64).ceil().max(1.0) as u64;
@@ -102,31 +103,31 @@ impl Latencies {
             seen += u64::from(bucket);
             seen >= rank
         })?;
-        let middle = FIRST * GROWTH.powf(place as f64 + 0.5);
+        let middle = FIRST_BUCKET * GROWTH.powf(place as f64 + 0.5);
         Some(Duration::from_nanos(middle as u64).min(self.max))
     }
 }
 
-/// Time in which there was nothing to send but replicas.
+/// Time when there was nothing to send but replicas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OffTime {
-    /// All of it.
+    /// Total time.
     pub total: Duration,
-    /// The part of it in which flow control held new bytes back.
+    /// Time when new bytes were blocked by flow control.
     pub blocked: Duration,
-    /// How often it began.
+    /// Number of periods.
     pub entries: u64,
 }
 
 impl OffTime {
-    /// Adds another connection's.
+    /// Adds another connection's time.
     pub fn add(&mut self, other: &Self) {
         self.total += other.total;
         self.blocked += other.blocked;
         self.entries += other.entries;
     }
 
-    /// What came after `earlier`, a former state of the same time.
+    /// Returns the time since `earlier`, a former state.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             total: self.total.saturating_sub(earlier.total),
@@ -136,7 +137,6 @@ impl OffTime {
     }
 }
 
-/// Measures [`OffTime`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OffMode {
     past: OffTime,
@@ -168,7 +168,7 @@ impl OffMode {
         }
     }
 
-    /// The time so far, a stretch under way included.
+    /// Returns the total time, including a period in progress.
     pub(crate) fn until(&self, now: Timestamp) -> OffTime {
         let open = |since: Option<Timestamp>| since.map_or(Duration::ZERO, |at| now.since(at));
         OffTime {
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_near_and_the_maximum_is_exact() {
+    fn quantiles_are_close_and_the_maximum_is_exact() {
         let mut latencies = Latencies::default();
         assert_eq!(
             (latencies.mean(), latencies.quantile(0.5), latencies.max()),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_later_is_told_apart() {
+    fn since_returns_later_latencies_only() {
         let ms = Duration::from_millis;
         let mut latencies = Latencies::default();
         assert_eq!(latencies.since(&Latencies::default()).max(), None);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn off_mode_counts_what_goes_on() {
+    fn off_mode_includes_the_period_in_progress() {
         let at = Timestamp::from_millis;
         let mut mode = OffMode::default();
         mode.set(at(10), true, false);

@@ -1,50 +1,51 @@
-//! Data whose acknowledgement is overdue: lost, or on its way, or arrived while the acknowledgement was lost or held
-//! back. Which of these it mostly is goes by the path back and by the peer, who may acknowledge each second packet or
-//! each tenth, and is measured.
+//! Overdue data: its acknowledgement is later than expected. The data may be lost or delayed, or
+//! its acknowledgement lost or held back. The fraction that is lost depends on the return path and
+//! on how often the peer acknowledges, so it is measured.
 
 use units::{Mark, Timestamp};
 
-/// Of so many packets the share is a mean: those of some acknowledgements, one of which may stand for ten packets.
-const PACKETS: f64 = 128.0;
+/// Time constant of the moving average, in packets: several acknowledgements of up to ten packets
+/// each.
+const AVERAGE_PACKETS: f64 = 128.0;
 
-/// Data whose acknowledgement is overdue, and which is not known to be lost.
+/// Data with an overdue acknowledgement and no known loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Overdue {
-    /// When it was sent for the first time.
+    /// Time of its first transmission.
     pub first_sent: Timestamp,
-    /// What the application said of it.
+    /// The application's mark.
     pub mark: Option<Mark>,
 }
 
-/// What became of overdue data.
+/// Fate of overdue data.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fates {
-    /// Packets below this number were overdue unless their fate was known before.
+    /// Packets below this number were overdue, unless their fate was known earlier.
     below: u64,
     lost: f64,
 }
 
 impl Default for Fates {
-    /// As many are expected to be lost as not.
+    /// Assumes that half is lost.
     fn default() -> Self {
         Self { below: 0, lost: 0.5 }
     }
 }
 
 impl Fates {
-    /// This packet is overdue, and so were those before it whose fate is not known.
+    /// Notes that the packet is overdue, and all earlier packets of unknown fate.
     pub(crate) fn on_overdue(&mut self, number: u64) {
         self.below = self.below.max(number + 1);
     }
 
-    /// The fate of a packet that was no copy is known.
+    /// Notes the fate of a packet that was not a copy.
     pub(crate) fn on_settled(&mut self, number: u64, is_lost: bool) {
         if number < self.below {
-            self.lost += (f64::from(u8::from(is_lost)) - self.lost) / PACKETS;
+            self.lost += (f64::from(u8::from(is_lost)) - self.lost) / AVERAGE_PACKETS;
         }
     }
 
-    /// The share that was lost, lately.
+    /// Returns the fraction of recent overdue data that was lost.
     pub(crate) fn lost(&self) -> f64 {
         self.lost
     }
@@ -55,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_settled_in_time_says_nothing_and_the_rest_counts() {
+    fn only_overdue_packets_count() {
         let mut fates = Fates::default();
         (0..100).for_each(|number| fates.on_settled(number, number % 2 == 0));
         assert!((fates.lost() - 0.5).abs() < 1e-9);

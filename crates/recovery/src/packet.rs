@@ -1,66 +1,66 @@
-//! What transport and recovery tell each other about packets.
+//! Packet reports between transport and recovery.
 
 use crate::table::{CopyKind, LostUnit, UnitKey};
 use units::Timestamp;
 
-/// A 1-RTT packet that asked for an acknowledgement and whose fate is known.
+/// A settled ack-eliciting 1-RTT packet: acknowledged or lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet {
-    /// Its number.
+    /// Packet number.
     pub number: u64,
-    /// When it was sent.
+    /// Time of transmission.
     pub sent: Timestamp,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub bytes: u16,
-    /// What it was to its unit's round, if it was a copy.
+    /// Role in the unit's round, if the packet was a copy.
     pub copy: Option<CopyKind>,
-    /// The unit that it is a copy of; or, once it was overdue or declared lost, the one that its data
-    /// became.
+    /// Unit that the packet copied; or the unit that its data became when it was overdue or
+    /// declared lost.
     pub unit: Option<UnitKey>,
 }
 
-/// When an acknowledgement came.
+/// When a packet was acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Acked {
-    /// Before the packet was declared lost.
+    /// Before it was declared lost.
     InTime,
-    /// After that: the loss was spurious.
+    /// After it was declared lost: the loss was spurious.
     AfterLoss,
 }
 
-/// What the loss of a packet means to the transport.
+/// Consequences of a packet loss for the transport.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Loss {
-    /// The unit that the packet's data became.
+    /// Unit that the packet's data became.
     pub opened: Option<UnitKey>,
-    /// The unit whose whole round was lost with this packet.
+    /// Unit that lost its round with this packet.
     pub round_lost: Option<UnitKey>,
-    /// Whether the congestion controller is told of the loss.
+    /// Whether the loss signals congestion.
     pub signals: bool,
 }
 
-/// Whether a copy was written.
+/// Result of writing a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Written {
-    /// A copy of the unit, or of a part of it, is in the packet.
+    /// The packet carries a copy of the unit or of a part of it.
     Copy,
-    /// The packet had no room for any of it; nothing changed.
+    /// The packet had no room, and nothing changed.
     NoRoom,
-    /// Nothing of the unit is missing any more: it is finished.
+    /// Nothing is missing from the unit: it is finished.
     Over,
 }
 
-/// A packet that arrived with content of a unit.
+/// Arrival of a packet with content of a unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Arrival {
     pub(crate) sent: Timestamp,
-    /// `None` for the packet that had been declared lost.
+    /// `None` if it is the packet that was declared lost.
     pub(crate) copy: Option<CopyKind>,
 }
 
 impl Arrival {
-    /// Whether it is the unit's first copy. A replica of the same moment is not, unless the unit
-    /// began as overdue data.
+    /// Returns whether this is the unit's first copy. A replica sent at the same time is not,
+    /// unless the unit was opened as overdue data.
     pub(crate) fn is_first(self, unit: &LostUnit) -> bool {
         let is_first_kind = match self.copy {
             Some(CopyKind::Retransmission | CopyKind::Probe) => true,

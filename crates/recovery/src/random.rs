@@ -1,12 +1,12 @@
-//! Random numbers that a seed determines: Steele, Lea and Flood's SplitMix64 ("Fast splittable
-//! pseudorandom number generators", 2014). Neither peers nor attackers gain by guessing them.
+//! Seeded random numbers: SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+//! generators", 2014). Not cryptographic: no use depends on secrecy.
 
-/// A stream of random numbers.
+/// A generator of random numbers.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The stream of this seed.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -19,12 +19,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// From 0 to below 1, uniform.
+    /// Returns a uniform number from 0 to below 1.
     pub fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// From 0 to below `end`, uniform but for one part in 2^32 at most; 0 for an `end` of 0.
+    /// Returns a number from 0 to below `end`, uniform to within 2^-32; 0 if `end` is 0.
     pub fn below(&mut self, end: u32) -> u32 {
         (((self.next() >> 32) * u64::from(end)) >> 32) as u32
     }

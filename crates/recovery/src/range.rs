@@ -1,13 +1,13 @@
-//! Parameters of schemes that are out of range.
+//! Errors for scheme parameters out of range.
 
 use core::fmt;
 
-/// A parameter that makes no sense.
+/// A scheme parameter out of its range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutOfRange {
-    /// Its name: that of the field.
+    /// Name of the parameter's field.
     pub key: &'static str,
-    /// What it may be.
+    /// Allowed values.
     pub allowed: &'static str,
 }
 

@@ -1,5 +1,6 @@
-//! How much was lost of late: above 20 % within a second or two, ART's signal of congestion falls back to every loss
-//! (section 6.4); what was lost within about a minute is what schemes take for the path's loss.
+//! Recent loss rates. More than 20 % in a second or two makes every loss a signal of congestion
+//! under ART's rule (section 6.4). The loss rate of about a minute is what schemes take for the
+//! path's.
 
 use crate::table::CopyKind;
 use core::time::Duration;
@@ -7,11 +8,11 @@ use units::Timestamp;
 
 const SHORT: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(32);
-/// Before so long was seen, and so many packets, what is lost counts for less: a path whose first outage comes soon is no
-/// worse than others.
-const ENOUGH: (Duration, u64) = (Duration::from_secs(4), 400);
+/// Evidence below which the loss rate is scaled down: time and packets. Otherwise an early outage
+/// would make a path look worse than others.
+const MIN_EVIDENCE: (Duration, u64) = (Duration::from_secs(4), 400);
 
-/// Acknowledged and lost packets of late.
+/// Recently acknowledged and lost packets.
 #[derive(Debug)]
 pub(crate) struct RecentLoss {
     short: Window,
@@ -23,7 +24,7 @@ impl RecentLoss {
         Self { short: Window::new(now, SHORT), long: Window::new(now, LONG) }
     }
 
-    /// The fate of a packet is known; `copy` says what it was if it was a copy.
+    /// Counts a settled packet; `copy` is its role if it was a copy.
     pub(crate) fn count(&mut self, now: Timestamp, copy: Option<CopyKind>, is_lost: bool) {
         self.short.count(now, is_lost);
         if copy.is_none() {
@@ -31,7 +32,7 @@ impl RecentLoss {
         }
     }
 
-    /// A packet that counts as lost has arrived.
+    /// Reverts the loss of a packet that has arrived.
     pub(crate) fn take_back(&mut self, now: Timestamp, copy: Option<CopyKind>) {
         self.count(now, copy, false);
         self.short.take_back();
@@ -40,31 +41,31 @@ impl RecentLoss {
         }
     }
 
-    /// Whether more than 20 % were lost within the last 1 to 2 seconds.
+    /// Returns whether more than 20 % were lost in the last 1 to 2 seconds.
     pub(crate) fn is_heavy(&self) -> bool {
         let (acked, lost) = self.short.all();
         lost * 4 > acked && lost >= 5
     }
 
-    /// The share of what was sent first that was lost within the last 32 to 64 seconds. Copies leave close behind losses,
-    /// and more of them are lost: the more of them, the worse would the path seem.
+    /// Returns the loss rate of first transmissions in the last 32 to 64 seconds. Copies do not
+    /// count: they follow losses closely and are lost more often.
     pub(crate) fn rate(&self, now: Timestamp) -> f64 {
         let (acked, lost) = self.long.all();
         let packets = (acked + lost).max(1) as f64;
-        let (time, enough) = ENOUGH;
-        let seen = now.since(self.long.began).as_secs_f64() / time.as_secs_f64();
-        lost as f64 / packets * seen.min(packets / enough as f64).min(1.0)
+        let (time, count) = MIN_EVIDENCE;
+        let span = now.since(self.long.began).as_secs_f64() / time.as_secs_f64();
+        lost as f64 / packets * span.min(packets / count as f64).min(1.0)
     }
 }
 
-/// Packets of the last one or two spans of time.
+/// Packets of the current and the previous period.
 #[derive(Debug)]
 struct Window {
     span: Duration,
-    /// Of both.
+    /// Start of the previous period, or of the current one without a previous one.
     began: Timestamp,
     since: Timestamp,
-    /// Acknowledged, lost.
+    /// Acknowledged and lost packets.
     present: (u64, u64),
     former: (u64, u64),
 }
@@ -86,7 +87,6 @@ impl Window {
         self.present.1 += u64::from(is_lost);
     }
 
-    /// A lost packet is none.
     fn take_back(&mut self) {
         let lost = if self.present.1 > 0 { &mut self.present.1 } else { &mut self.former.1 };
         *lost = lost.saturating_sub(1);
@@ -102,11 +102,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bad_second_is_heavy_and_the_paths_loss_is_that_of_a_minute() {
+    fn one_bad_second_is_heavy_and_the_loss_rate_spans_a_minute() {
         let at = Timestamp::from_millis;
         let mut recent = RecentLoss::new(at(0));
         assert_eq!((recent.rate(at(0)), recent.is_heavy()), (0.0, false));
-        // 100 packets arrive, and so many more are lost.
+        // Sends 100 packets that arrive, and `lost` that do not.
         let mut second = |from: u64, lost: u64| {
             for n in 0..100 {
                 let now = at(from * 1_000 + n * 10);
@@ -120,7 +120,7 @@ mod tests {
         let (rate, is_heavy) = second(0, 100);
         assert!(
             is_heavy && (rate - 0.125).abs() < 1e-9,
-            "half of a second, a quarter of what counts: {rate}"
+            "half of a second, at a quarter of the evidence: {rate}"
         );
         for n in 1..39 {
             second(n, 0);
@@ -129,11 +129,11 @@ mod tests {
         assert!(is_heavy && (0.04..0.05).contains(&rate), "{rate}");
         assert!(!second(42, 0).1);
         let after = (43..140).map(|n| second(n, 0).0).last();
-        assert_eq!(after, Some(0.0), "it is over for a minute");
+        assert_eq!(after, Some(0.0), "more than a minute ago");
     }
 
     #[test]
-    fn behind_a_pause_of_minutes_a_bad_second_counts_as_little_as_at_the_beginning() {
+    fn after_a_pause_of_minutes_a_bad_second_weighs_as_little_as_at_the_start() {
         let at = Timestamp::from_millis;
         let mut recent = RecentLoss::new(at(0));
         (0..6_000).for_each(|n| recent.count(at(n * 10), None, false));
@@ -142,11 +142,11 @@ mod tests {
             recent.rate(at(from + 1_000))
         };
         assert!((second(60_000) - 20.0 / 6_100.0).abs() < 1e-9);
-        assert!((second(180_000) - 0.05).abs() < 1e-9, "a quarter of what was lost");
+        assert!((second(180_000) - 0.05).abs() < 1e-9, "a quarter of the evidence");
     }
 
     #[test]
-    fn few_packets_say_little_however_long_they_took() {
+    fn few_packets_weigh_little_over_any_time() {
         let at = Timestamp::from_millis;
         let mut recent = RecentLoss::new(at(0));
         (0..4).for_each(|n| recent.count(at(20_000 + n), None, n < 2));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrives_after_all_was_not_lost() {
+    fn late_arrivals_revert_losses() {
         let at = Timestamp::from_millis;
         let mut recent = RecentLoss::new(at(0));
         (0..1_000).for_each(|n| recent.count(at(n * 10), None, n < 500));
@@ -166,13 +166,13 @@ mod tests {
     }
 
     #[test]
-    fn copies_say_nothing_of_the_path() {
+    fn copies_do_not_count_in_the_loss_rate_of_the_path() {
         let at = Timestamp::from_millis;
         let mut recent = RecentLoss::new(at(0));
         (0..1_000).for_each(|n| recent.count(at(n * 10), None, n % 10 == 0));
         (0..1_000).for_each(|n| recent.count(at(9_000 + n), Some(CopyKind::Replica), true));
         recent.take_back(at(10_000), Some(CopyKind::Replica));
         assert!((recent.rate(at(10_000)) - 0.1).abs() < 1e-9);
-        assert!(recent.is_heavy(), "but of what leaves now much is lost");
+        assert!(recent.is_heavy(), "copies do count in the short window");
     }
 }

@@ -1,6 +1,6 @@
-//! The engine: what happens to lost units from the loss of a packet to the acknowledgement of the
-//! last missing byte. [`Recovery`]'s calls and their order stand in the crate's documentation. What
-//! leaves at a transmit opportunity is in `sending`.
+//! The engine: the life of lost units from the loss of a packet to the acknowledgement of the last
+//! missing byte. The crate's documentation lists the calls of [`Recovery`] and their order.
+//! `sending` handles transmit opportunities.
 
 mod sending;
 
@@ -19,18 +19,17 @@ use crate::statistics::Statistics;
 use crate::table::{CopyKind, LostUnit, UnitKey, UnitTable};
 use units::Timestamp;
 
-/// A unit that the acknowledgement under way finished.
+/// A unit finished by the acknowledgement being processed.
 #[derive(Debug)]
 struct Finished {
     key: UnitKey,
     unit: LostUnit,
     at: Timestamp,
-    /// The earliest-sent packet that is known to have arrived.
+    /// The first-sent packet known to have arrived.
     by: Option<Arrival>,
 }
 
-/// The recovery of one connection: its lost units, what they consist of, and the scheme that decides
-/// about their copies.
+/// Recovery state of a connection: lost units, their contents, and the scheme.
 #[derive(Debug)]
 pub struct Recovery<C: Content> {
     table: UnitTable,
@@ -40,17 +39,16 @@ pub struct Recovery<C: Content> {
     path: PathState,
     statistics: Statistics,
     interval: Interval,
-    /// What was sent before this says nothing of the path.
+    /// Start of the current path. Packets sent earlier say nothing about it.
     path_began: Timestamp,
     recent: RecentLoss,
     overdue: Fates,
-    /// Bytes of the first copy of each unit that was overdue when this copy left: a replica, until
-    /// its packet is declared lost.
+    /// Bytes of first copies of overdue units. They count as replicas until the packet is declared
+    /// lost.
     overdue_copies: ByUnit<u32>,
     finished: Vec<Finished>,
 }
 
-/// What a scheme may look at.
 fn view<'a>(
     now: Timestamp,
     path: PathState,
@@ -70,8 +68,8 @@ fn view<'a>(
 }
 
 impl<C: Content> Recovery<C> {
-    /// A recovery without lost units. `guard` bounds the replicas of `scheme`; without one, a hostile
-    /// peer can make the scheme send as many as it likes.
+    /// Creates the state of a new connection. `guard` limits the replicas of `scheme`; without it,
+    /// a hostile peer can provoke any number.
     pub fn new(scheme: Scheme, guard: Option<Guard>, now: Timestamp) -> Self {
         let correlation = scheme.correlation.then(LossCorrelation::default);
         Self {
@@ -90,8 +88,8 @@ impl<C: Content> Recovery<C> {
         }
     }
 
-    /// Changes the scheme. Unfinished units go on under the new one; the old one's plans for them are
-    /// dropped.
+    /// Replaces the scheme. Unfinished units continue under the new one, without the old one's
+    /// plans.
     pub fn set_scheme(&mut self, scheme: Scheme) {
         if scheme.correlation != self.statistics.correlation.is_some() {
             self.statistics.correlation = scheme.correlation.then(LossCorrelation::default);
@@ -99,7 +97,7 @@ impl<C: Content> Recovery<C> {
         self.scheme = scheme;
     }
 
-    /// What was measured on this path before. To be told behind [`Recovery::set_scheme`].
+    /// Sets expectations from an earlier connection. Must follow [`Recovery::set_scheme`].
     pub fn expect(&mut self, expected: &Expected) {
         if let (Some(correlation), Some(chances)) =
             (&mut self.statistics.correlation, expected.chances)
@@ -110,22 +108,22 @@ impl<C: Content> Recovery<C> {
         self.scheme.scheduler.on_expected(self.scheme.adapter.ceiling());
     }
 
-    /// The name of the scheme in force.
+    /// Returns the name of the current scheme.
     pub fn scheme(&self) -> &'static str {
         self.scheme.name
     }
 
-    /// What was measured since the connection began.
+    /// Returns the statistics of the connection.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
     }
 
-    /// The bound on replicas, if there is one.
+    /// Returns the limit on replicas, if any.
     pub fn guard(&self) -> Option<&Guard> {
         self.guard.as_ref()
     }
 
-    /// Tells the values that the scheme's decisions follow from, by name.
+    /// Passes the names and values that determined the scheme's decisions to `tell`.
     pub fn explain(&self, tell: &mut dyn FnMut(&'static str, f64)) {
         self.scheme.adapter.explain(tell);
         self.scheme.scheduler.explain(tell);
@@ -135,23 +133,23 @@ impl<C: Content> Recovery<C> {
         }
     }
 
-    /// The unit of `key` while it is unfinished.
+    /// Returns the unit while it is unfinished.
     pub fn unit(&self, key: UnitKey) -> Option<&LostUnit> {
         self.table.get(key)
     }
 
-    /// Number of unfinished units.
+    /// Returns the number of unfinished units.
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Whether no unit is unfinished.
+    /// Returns whether there is no unfinished unit.
     pub fn is_empty(&self) -> bool {
         self.table.is_empty()
     }
 
-    /// A packet was declared lost that carried `pieces`. What of them is missing becomes a unit, unless
-    /// the packet was a copy; then its unit may have lost its round.
+    /// Handles the loss of a packet that carried `pieces`. Their missing parts become a unit. If
+    /// the packet was a copy, its unit may lose its round instead.
     pub fn lost(
         &mut self,
         now: Timestamp,
@@ -168,7 +166,7 @@ impl<C: Content> Recovery<C> {
             let opened = self.open(now, packet.sent, false, pieces, content);
             return Loss { opened, round_lost: None, signals: true };
         };
-        // A probe may have carried data of no unit: the data's own packet speaks for it.
+        // A probe without a unit repeated data, and the data's own packet is still tracked.
         let round_lost = packet.unit.filter(|&key| {
             self.settle(now, key, None, &*content);
             self.copy_lost(now, key, kind)
@@ -180,7 +178,7 @@ impl<C: Content> Recovery<C> {
                 content.detach(piece);
             }
         }
-        // A round's loss is one signal, and where more than 20 % is lost, each copy's is.
+        // A lost round is one signal. Above 20 % loss, each lost copy is a signal.
         let signals = match self.scheme.signal {
             LossSignal::Every => true,
             LossSignal::WhollyLost => round_lost.is_some() || self.recent.is_heavy(),
@@ -188,16 +186,15 @@ impl<C: Content> Recovery<C> {
         Loss { opened: None, round_lost, signals }
     }
 
-    /// Whether [`Recovery::overdue`] is to be told.
+    /// Returns whether [`Recovery::overdue`] should be called.
     #[inline]
     pub fn takes_overdue(&self) -> bool {
         self.scheme.overdue
     }
 
-    /// The acknowledgement of a packet in flight is overdue that carried `pieces`, all of them for
-    /// the first time. The missing part becomes a unit if the scheme wants that. Until the packet
-    /// is declared lost, the unit's first copy is a replica: it leaves by
-    /// [`Recovery::next_replica`].
+    /// Handles a packet in flight with an overdue acknowledgement; all `pieces` must be first
+    /// transmissions. Their missing parts become a unit if the scheme wants a copy. Until the
+    /// packet is declared lost, this copy is a replica, sent by [`Recovery::next_replica`].
     pub fn overdue(
         &mut self,
         now: Timestamp,
@@ -219,8 +216,7 @@ impl<C: Content> Recovery<C> {
         self.open(now, packet.sent, true, pieces, content)
     }
 
-    /// The packet of overdue data was declared lost. If the first copy has left, it was a
-    /// retransmission and not redundant.
+    /// Handles the loss of an overdue unit's packet. A copy that has left was the retransmission.
     fn overdue_lost(&mut self, key: UnitKey) {
         self.table.on_overdue_lost(key);
         let Some(bytes) = self.overdue_copies.take(key) else { return };
@@ -268,7 +264,7 @@ impl<C: Content> Recovery<C> {
         Some(key)
     }
 
-    /// The unit, which may be over, has lost a copy. Returns whether its round is lost with it: the
+    /// Handles the loss of a copy; its unit may be finished. Returns whether the round is lost: the
     /// unit then waits for the first copy of the next round.
     pub(crate) fn copy_lost(&mut self, now: Timestamp, key: UnitKey, kind: CopyKind) -> bool {
         self.statistics.totals.replicas_lost += u64::from(kind == CopyKind::Replica);
@@ -285,7 +281,7 @@ impl<C: Content> Recovery<C> {
         is_lost
     }
 
-    /// A packet was acknowledged, and `content` knows it.
+    /// Handles the acknowledgement of a packet. `content` must already reflect it.
     #[inline]
     pub fn acked(&mut self, now: Timestamp, packet: &Packet, acked: Acked, content: &C) {
         let statistics = &mut self.statistics;
@@ -331,7 +327,7 @@ impl<C: Content> Recovery<C> {
             self.copy_acked(now, key, kind, packet.sent);
         }
         if !self.settle(now, key, Some(arrival), content) && acked == Acked::InTime {
-            // The copy carried only a part of what is missing.
+            // The copy carried only a part of the missing data.
             self.table.on_partly_acked(key);
         }
     }
@@ -345,7 +341,7 @@ impl<C: Content> Recovery<C> {
     ) {
         let arrival = Arrival { sent, copy: Some(kind) };
         self.statistics.totals.replicas_acked += u64::from(kind == CopyKind::Replica);
-        // One ACK may acknowledge several copies, and not in the order of their sending.
+        // One ACK may acknowledge several copies, in any order.
         if let Some(Finished { unit, by, .. }) = self.finished.iter_mut().find(|f| f.key == key)
             && by.is_some_and(|by| arrival.sent < by.sent || arrival.is_first(unit))
         {
@@ -355,7 +351,7 @@ impl<C: Content> Recovery<C> {
         self.scheme.adapter.on_event(&event);
     }
 
-    /// Finishes the unit if nothing of it is missing. Returns whether it is over.
+    /// Finishes the unit if nothing is missing. Returns whether it is finished.
     fn settle(&mut self, now: Timestamp, key: UnitKey, by: Option<Arrival>, content: &C) -> bool {
         if self.table.get(key).is_none() {
             return true;
@@ -379,10 +375,10 @@ impl<C: Content> Recovery<C> {
         }
     }
 
-    /// All packets of an ACK were told with [`Recovery::acked`], and the losses that it revealed with
-    /// [`Recovery::lost`]. Counts the units that are finished; `each` gets to see them and when it
-    /// happened. A decision interval ends after some smoothed round-trip times ([`RedundancyAdapter::interval_rtts`]): then
-    /// the scheme decides anew, and the interval's measurements are returned.
+    /// Completes an ACK after its packets were reported with [`Recovery::acked`] and
+    /// [`Recovery::lost`]. Passes finished units and their times to `each`. If the decision
+    /// interval has lasted for [`RedundancyAdapter::interval_rtts`] smoothed round-trip times, the
+    /// scheme decides again, and the interval's metrics are returned.
     ///
     /// [`RedundancyAdapter::interval_rtts`]: crate::RedundancyAdapter::interval_rtts
     pub fn ack_done(
@@ -430,7 +426,7 @@ impl<C: Content> Recovery<C> {
             self.interval.on_finished(round);
         }
         match by {
-            // What had been declared lost has arrived: the loss was none.
+            // The packet declared lost has arrived: the loss was spurious.
             Some(Arrival { copy: None, .. }) => {
                 if let Some(first) = unit.first_copy {
                     statistics.unit_times.remove(first.since(unit.first_sent));
@@ -445,7 +441,7 @@ impl<C: Content> Recovery<C> {
         statistics.totals.goodput_bytes += u64::from(unit.bytes);
     }
 
-    /// The connection moved to a new path: estimates start afresh, unfinished units survive.
+    /// Resets estimates after a migration to a new path. Unfinished units remain.
     pub fn on_new_path(&mut self, now: Timestamp) {
         self.interval.restart(now, &self.statistics);
         if let Some(correlation) = &mut self.statistics.correlation {
@@ -458,7 +454,7 @@ impl<C: Content> Recovery<C> {
         self.scheme.scheduler.on_new_path();
     }
 
-    /// The connection is over: nobody waits for any unit. The statistics stay.
+    /// Drops all units because the connection is closed. Statistics remain.
     pub fn close(&mut self) {
         self.table = UnitTable::default();
         self.contents = Contents::default();

@@ -1,8 +1,8 @@
-//! The two questions that a recovery scheme answers, and what it may look at. *How many* and
-//! *when* stay apart, so that every combination of the papers is a pair of types.
+//! The interface of recovery schemes. A scheme decides *how many* replicas a lost unit gets and
+//! *when* they leave. The two decisions are separate traits, so that they can be combined freely.
 //!
-//! A scheme is asked when a unit exists and told of losses, copies, finished units and the ends of
-//! decision intervals. It is never called for a packet that was not lost.
+//! A scheme is told of losses, copies, finished units and ends of decision intervals. It is never
+//! called for a packet that was not lost.
 
 use crate::correlation::{Chances, LossCorrelation};
 use crate::overdue::Overdue;
@@ -11,52 +11,52 @@ use core::fmt::Debug;
 use core::time::Duration;
 use units::{Rate, Timestamp};
 
-/// How many replicas a lost unit may get.
+/// Decides how many replicas a lost unit may get.
 pub trait RedundancyAdapter: Debug {
-    /// Something happened to a unit or to a copy.
+    /// Handles an event of a unit or a copy.
     fn on_event(&mut self, _event: &RecoveryEvent) {}
 
-    /// A decision interval ended.
+    /// Handles the end of a decision interval.
     fn on_interval(&mut self, _metrics: &IntervalMetrics, _view: &View<'_>) {}
 
-    /// What to expect until the first interval has ended. Told once, before anything is lost.
+    /// Sets expectations for the first interval. Called once, before any loss.
     fn on_expected(&mut self, _expected: &Expected) {}
 
-    /// Packets take another path from now on: what was measured on the old one is void.
+    /// Discards measurements: the connection has migrated to another path.
     fn on_new_path(&mut self) {}
 
-    /// Replicas that the unit may get beyond the retransmission of `round` (from 1), which is being
-    /// sent. Asked once per unit and round.
+    /// Returns how many replicas the unit may get besides the retransmission of `round` (from 1)
+    /// that is being sent. Called once per unit and round.
     fn level(&mut self, unit: UnitKey, round: u32, view: &View<'_>) -> u32;
 
-    /// Replicas that any unit may have got in its life; a unit that has as many gets no more, also
-    /// when the ceiling rises again.
+    /// Returns the number of replicas at which a unit gets no more for the rest of its life, even
+    /// if the ceiling rises again.
     fn ceiling(&self) -> u32 {
         u32::MAX
     }
 
-    /// Length of a decision interval in smoothed round-trip times (AutoRec, journal version, section
-    /// V-A: "usually set several Round-Trip Times (RTTs), e.g., D = 5 RTTs").
+    /// Returns the length of a decision interval in smoothed round-trip times (AutoRec, journal
+    /// version, section V-A: "usually set several Round-Trip Times (RTTs), e.g., D = 5 RTTs").
     fn interval_rtts(&self) -> u32 {
         5
     }
 
-    /// Why the level is what it is: names and values of what it follows from.
+    /// Passes the names and values that determined the level to `tell`.
     fn explain(&self, tell: &mut dyn FnMut(&'static str, f64));
 }
 
-/// When each replica leaves.
+/// Decides when each replica leaves.
 pub trait ReplicaScheduler: Debug {
-    /// A decision interval ended; `ceiling` is the adapter's.
+    /// Handles the end of a decision interval; `ceiling` is the adapter's.
     fn on_interval(&mut self, _metrics: &IntervalMetrics, _ceiling: u32) {}
 
-    /// The adapter was told what to expect; `ceiling` is what it made of it.
+    /// Handles the adapter's ceiling after [`RedundancyAdapter::on_expected`].
     fn on_expected(&mut self, _ceiling: u32) {}
 
-    /// Packets take another path from now on; what is planned for unfinished units goes on.
+    /// Discards measurements: the connection has migrated. Plans for unfinished units remain.
     fn on_new_path(&mut self) {}
 
-    /// The first copy of a round was sent; `level` replicas may follow.
+    /// Plans up to `level` replicas: the first copy of a round was sent.
     fn on_retransmitted(
         &mut self,
         now: Timestamp,
@@ -72,17 +72,17 @@ pub trait ReplicaScheduler: Debug {
         false
     }
 
-    /// The replica that `poll` asked for was sent.
+    /// Notes that the replica returned by `poll` was sent.
     fn on_replica_sent(&mut self, now: Timestamp, key: UnitKey, unit: &LostUnit);
 
-    /// A probe carried the unit: a sending like any other to those who space copies in time.
+    /// Notes that a probe carried the unit.
     fn on_probe_sent(&mut self, _now: Timestamp, _key: UnitKey, _unit: &LostUnit) {}
 
-    /// The round is over: acknowledged, abandoned, or wholly lost.
+    /// Drops the unit's plan: its round was acknowledged, abandoned or lost.
     fn on_finished(&mut self, key: UnitKey);
 
-    /// The unit that should send a replica now, if any. Nothing has been sent yet: the answer may
-    /// be asked for again.
+    /// Returns the unit that should get a replica now, if any. May be called repeatedly before
+    /// it is sent.
     fn poll(
         &mut self,
         now: Timestamp,
@@ -90,181 +90,182 @@ pub trait ReplicaScheduler: Debug {
         units: &UnitTable,
     ) -> Option<UnitKey>;
 
-    /// When `poll` wants to be asked again, whatever else happens.
+    /// Returns when `poll` must be called next, at the latest.
     fn next_timeout(&self) -> Option<Timestamp>;
 
-    /// Why the last replicas were planned as they were: names and values of what that follows from.
+    /// Passes the names and values that determined the last plan to `tell`.
     fn explain(&self, _tell: &mut dyn FnMut(&'static str, f64)) {}
 }
 
-/// A moment at which the sender could put one more packet on the wire.
+/// An opportunity to send one more packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SendOpportunity {
-    /// No first copy waits and no stream has new bytes that flow control lets go.
+    /// True if no first copy waits and no stream has new bytes within flow control.
     pub off_mode: bool,
 }
 
-/// The path, as far as schemes care.
+/// State of the path.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct PathState {
-    /// Smoothed round-trip time; the assumed one before the first sample.
+    /// Smoothed round-trip time; the initial one before the first sample.
     pub smoothed_rtt: Duration,
-    /// Smallest round-trip time; zero before the first sample.
+    /// Minimum round-trip time; zero before the first sample.
     pub min_rtt: Duration,
-    /// The newest round-trip time without the peer's delay.
+    /// Latest round-trip time, without the peer's delay.
     pub latest_rtt: Duration,
-    /// The longest of these lately.
+    /// Maximum of recent round-trip times.
     pub peak_rtt: Duration,
-    /// The shortest of these lately: a path may become longer.
+    /// Minimum of recent round-trip times. It rises if the path becomes longer.
     pub trough_rtt: Duration,
-    /// Rate at which packets leave, if it is limited.
+    /// Pacing rate, if any.
     pub pacing_rate: Option<Rate>,
-    /// The highest rate at which packets were delivered lately; 0 before the first were.
+    /// Maximum recent delivery rate; 0 before the first sample.
     pub delivery_rate: Rate,
     /// Congestion window, in bytes.
     pub window: u64,
     /// Bytes in flight.
     pub in_flight: u64,
-    /// Bytes of a full packet.
+    /// Size of a full packet, in bytes.
     pub packet: u16,
 }
 
-/// What an earlier connection has measured of the path.
+/// Measurements of an earlier connection on the same path.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Expected {
-    /// Packets lost per packet sent, 0 to 1.
+    /// Loss rate, 0 to 1.
     pub loss_rate: f64,
-    /// The smallest round-trip time.
+    /// Minimum round-trip time.
     pub rtt: Duration,
-    /// How losses came together, if enough were seen.
+    /// Loss correlation, if it was measured.
     pub chances: Option<Chances>,
 }
 
-/// What a scheme may look at when it decides.
+/// State that schemes decide on.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     /// The path.
     pub path: PathState,
     /// Unfinished units.
     pub units: &'a UnitTable,
-    /// Longest run of consecutive lost packets in the last 5 to 10 round-trip times; 0 without loss.
+    /// Longest run of consecutive lost packets in the last 5 to 10 round-trip times; 0 without a
+    /// loss.
     pub longest_burst: u32,
-    /// How the loss of one packet goes with that of another some time later, if
-    /// [`Scheme::correlation`] asks for it.
+    /// Loss correlation, if [`Scheme::correlation`] is set.
     pub correlation: Option<&'a LossCorrelation>,
-    /// The share of overdue data that was lost, lately: the rest came, and its acknowledgement was late or lost.
+    /// Fraction of recent overdue data that was lost. The rest arrived, with late or lost
+    /// acknowledgements.
     pub overdue_lost: f64,
-    /// The share of first transmissions that was lost within the last 32 to 64 seconds.
+    /// Loss rate of first transmissions in the last 32 to 64 seconds.
     pub loss_rate: f64,
 }
 
-/// What happened to a unit or a copy.
+/// An event of a unit or a copy.
 #[derive(Clone, Debug)]
 pub enum RecoveryEvent {
-    /// A packet with stream data was declared lost for the first time.
+    /// A packet with stream data was declared lost, or overdue, and became a unit.
     Opened {
-        /// When.
+        /// Time of the event.
         now: Timestamp,
-        /// The unit that it became.
+        /// The new unit.
         unit: UnitKey,
     },
     /// A copy was sent.
     CopySent {
-        /// When.
+        /// Time of the event.
         now: Timestamp,
         /// The unit.
         unit: UnitKey,
-        /// What the copy is to its round.
+        /// Role of the copy in its round.
         kind: CopyKind,
-        /// The unit's round, from 1.
+        /// Round of the unit, from 1.
         round: u32,
     },
-    /// The fate of a copy is known, also of one whose unit was finished by a sibling.
+    /// The fate of a copy is known. Its unit may have finished earlier.
     CopySettled {
-        /// When.
+        /// Time of the event.
         now: Timestamp,
-        /// The unit that it is a copy of; it may be over.
+        /// The copied unit, which may be finished.
         unit: UnitKey,
-        /// What the copy was to its round.
+        /// Role of the copy in its round.
         kind: CopyKind,
-        /// Whether it was acknowledged before it was declared lost.
+        /// True if the copy was acknowledged before it was declared lost.
         acked: bool,
     },
-    /// No copy of a round is outstanding any more and none was acknowledged.
+    /// The last outstanding copy of a round was lost, and none was acknowledged.
     RoundLost {
-        /// When.
+        /// Time of the event.
         now: Timestamp,
         /// The unit.
         unit: UnitKey,
-        /// The round that is lost, from 1.
+        /// The lost round, from 1.
         round: u32,
     },
     /// Every byte of the unit was acknowledged.
     Finished {
-        /// When.
+        /// Time of the event.
         now: Timestamp,
-        /// Which unit.
+        /// The unit.
         unit: UnitKey,
-        /// Its last state.
+        /// Its final state.
         state: LostUnit,
     },
     /// The unit's stream was reset.
     Abandoned {
-        /// When.
+        /// Time of the event.
         now: Timestamp,
-        /// Which unit.
+        /// The unit.
         unit: UnitKey,
     },
 }
 
-/// What a decision interval measured.
+/// Measurements of a decision interval.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct IntervalMetrics {
     /// End of the interval.
     pub now: Timestamp,
     /// Its length.
     pub span: Duration,
-    /// Packets whose fate was settled as acknowledged.
+    /// Packets acknowledged.
     pub acked: u64,
-    /// Packets declared lost, those acknowledged later taken out.
+    /// Packets declared lost, without those acknowledged later.
     pub lost: u64,
-    /// Mean of T_unit (first sending of content to its first sending again) over the content that
-    /// was sent again; none if nothing was.
+    /// Mean of T_unit, the time from the first transmission of data to its first copy; `None`
+    /// without copies.
     pub t_unit: Option<Duration>,
     /// Units finished.
     pub finished: u64,
-    /// Mean recovery latency of the units finished, 0 of those whose first retransmission arrived;
-    /// none without any.
+    /// Mean recovery latency of finished units, counted as 0 if the first retransmission arrived;
+    /// `None` without finished units.
     pub recovery_latency: Option<Duration>,
-    /// Highest round of a unit finished, 0 without any.
+    /// Highest round of a finished unit; 0 without any.
     pub rounds_max: u32,
     /// Bytes sent in packets, copies included.
     pub sent_bytes: u64,
-    /// Bytes that arrived, each byte of content once.
+    /// Bytes that arrived, without duplicates.
     pub goodput_bytes: u64,
     /// Replicas sent.
     pub replicas: u64,
 }
 
 impl IntervalMetrics {
-    /// R: the share of the packets settled that were lost; 0 if none was settled.
+    /// Returns R, the lost fraction of settled packets; 0 without any.
     pub fn loss_rate(&self) -> f64 {
         let settled = self.acked + self.lost;
         if settled == 0 { 0.0 } else { self.lost as f64 / settled as f64 }
     }
 }
 
-/// Which losses tell the congestion controller.
+/// Losses that are reported to congestion control.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum LossSignal {
     /// Every packet declared lost (RFC 9002, section 7.3.1).
     #[default]
     Every,
-    /// Packets that are no copies, and a round of copies once it is wholly lost (ART, section 6.4).
+    /// Packets that are not copies, and wholly lost rounds of copies (ART, section 6.4).
     WhollyLost,
 }
 
-/// A scheme: one answer to *how many*, one to *when*, and what its copies mean to congestion control.
+/// A recovery scheme: an adapter, a scheduler, and options of the engine.
 ///
 /// ```
 /// use mendcast_recovery::catalog::{Parameters, SchemeSpec};
@@ -277,35 +278,35 @@ pub enum LossSignal {
 /// ```
 #[derive(Debug)]
 pub struct Scheme {
-    /// Its name in configurations and reports.
+    /// Name in configurations and records.
     pub name: &'static str,
-    /// How many replicas.
+    /// Decides how many replicas a unit gets.
     pub adapter: Box<dyn RedundancyAdapter>,
-    /// When each leaves.
+    /// Decides when replicas leave.
     pub scheduler: Box<dyn ReplicaScheduler>,
-    /// Which losses are signals of congestion.
+    /// Losses that signal congestion.
     pub signal: LossSignal,
-    /// Whether replicas may pass the congestion window a little (ART's opportunism).
+    /// Whether replicas may exceed the congestion window slightly (ART's opportunism).
     pub opportunism: bool,
-    /// Whether replicas leave only in off-mode: when no first copy of a round waits and no stream has new
-    /// bytes that flow control lets go. What is due at another time waits for that, unless its viewer is
-    /// [catching up](units::Mark::catching_up) with a stream that the path is wide enough for.
+    /// Whether replicas leave only in off-mode. Due replicas wait for it, unless the viewer is
+    /// [catching up](units::Mark::catching_up) on a path wider than the stream.
     pub when_idle: bool,
-    /// Whether [`View::correlation`] is measured. It takes 6 KB per connection after the first loss, and
-    /// a few nanoseconds per packet.
+    /// Whether [`View::correlation`] is measured. Costs 6 KB per connection after the first loss,
+    /// and a few nanoseconds per packet.
     pub correlation: bool,
-    /// Whether the loss of each copy begins a new round, also while others are in flight: their fates may be known
-    /// late. Otherwise a round lasts until all its copies are lost.
+    /// Whether the loss of each copy starts a new round, even while others are in flight. Otherwise
+    /// a round ends with the loss of its last copy.
     pub answers_each: bool,
-    /// Whether overdue data gets a copy before its loss is known. The copy is a replica:
-    /// [`Scheme::when_idle()`] and the guard apply to it. If more than 70 % of the recent overdue
-    /// data was lost, only the guard does.
+    /// Whether overdue data gets a copy before its loss is known. The copy is a replica, subject to
+    /// [`Scheme::when_idle()`] and the guard. If more than 70 % of recent overdue data was lost,
+    /// only the guard applies.
     pub overdue: bool,
 }
 
 impl Scheme {
-    /// A scheme with the usual answers to the rest: every loss is a signal, replicas stay within the
-    /// window but wait for nothing, loss correlation is not measured, and rounds last until all copies are lost.
+    /// Creates a scheme with default options: every loss signals congestion, replicas stay within
+    /// the window and need not wait, loss correlation is not measured, and a round ends with its
+    /// last copy.
     pub fn new(
         name: &'static str,
         adapter: impl RedundancyAdapter + 'static,
@@ -323,7 +324,8 @@ impl Scheme {
             overdue: false,
         }
     }
-    /// The same scheme with replicas that leave only when nothing else waits, as the field of this name says.
+
+    /// Returns the scheme with [`Scheme::when_idle`](Self#structfield.when_idle) set.
     pub fn when_idle(self) -> Self {
         Self { when_idle: true, ..self }
     }

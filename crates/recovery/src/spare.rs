@@ -1,13 +1,14 @@
-//! A spare copy of what was lost, in spare time: "spare", the scheme that servers begin with.
+//! "spare": copies of lost data in idle time.
 //!
-//! A copy that leaves while new data waits takes that data's place. Where the network is hardly wider
-//! than the stream, that costs more freezes than the copy prevents. [`Scheme::when_idle()`] makes any scheme
-//! one whose replicas leave only when nothing else waits, or while a viewer catches up on a path wider than the stream.
+//! A copy that leaves while new data waits delays that data. On networks hardly wider than the
+//! stream this causes more freezes than the copy prevents. [`Scheme::when_idle()`] makes the
+//! replicas of any scheme wait until nothing else does, or until a viewer catches up on a path
+//! wider than the stream.
 //!
-//! Real losses come in bursts: what is sent at the moment of the retransmission shares its fate. The
-//! replicas of this scheme are due [`APART`]: each 20 ms after the copy before it, and later on long
-//! paths. Later still, and a copy comes hardly earlier than the next round (experiments/live-default.toml
-//! measures it). Each lost round is a loss of its own and gets as many replicas again.
+//! Real losses come in bursts that hit copies sent with the retransmission too. The replicas of
+//! this scheme are spaced by [`DEFAULT_SPREAD`]: 20 ms, more on long paths. With wider spacing a
+//! copy arrives hardly earlier than the next round (experiments/live-default.toml). Every lost
+//! round gets the same number of replicas.
 
 use crate::Scheme;
 use crate::art::{Replicas, Spread};
@@ -15,23 +16,23 @@ use crate::fixed::{Fixed, Reading};
 use crate::range::OutOfRange;
 use core::time::Duration;
 
-/// The most replicas of a round.
+/// Maximum number of replicas per round.
 pub const MAX_COPIES: u32 = 10;
 
-/// How far the copies of a round are apart when they become due.
-pub const APART: Spread = Spread::Apart { least: Duration::from_millis(20), rtts: 0.25 };
+/// Default spacing of the replicas of a round.
+pub const DEFAULT_SPREAD: Spread = Spread::Apart { least: Duration::from_millis(20), rtts: 0.25 };
 
-/// "spare": `copies` replicas of each round, 0 to [`MAX_COPIES`], spread like this, for example [`APART`],
-/// and only [when nothing else waits](Scheme::when_idle()). With 0 copies it is plain retransmission.
+/// Builds the scheme: `copies` replicas per round (0 to [`MAX_COPIES`]), spaced by `spread`, sent
+/// [when idle](Scheme::when_idle()). With 0 copies it is plain retransmission.
 ///
 /// # Errors
-/// When `copies` is out of range.
+/// If `copies` is out of range.
 pub fn scheme(copies: u32, spread: Spread) -> Result<Scheme, OutOfRange> {
     if copies > MAX_COPIES {
         return Err(OutOfRange { key: "copies", allowed: "0 to 10" });
     }
     let fixed = Fixed { slope: 0, offset: copies.cast_signed(), reading: Reading::Extra };
-    // Nothing is drawn: the seed decides nothing.
+    // The seed is irrelevant: nothing is drawn.
     Ok(Scheme::new("spare", fixed, Replicas::new(spread, 0)).when_idle())
 }
 

@@ -1,4 +1,4 @@
-//! What recovery measured over the life of a connection.
+//! Statistics of a connection's recovery.
 
 use crate::bursts::Bursts;
 use crate::correlation::LossCorrelation;
@@ -6,7 +6,7 @@ use crate::metrics::{Latencies, OffMode, OffTime};
 use core::time::Duration;
 use units::Timestamp;
 
-/// Defines counters that can be added up and subtracted field by field.
+/// Defines counters that are added and subtracted field by field.
 macro_rules! counters {
     (
         $(#[$meta:meta])*
@@ -15,19 +15,19 @@ macro_rules! counters {
         $(#[$meta])*
         pub struct $name {
             $($(#[$doc])* pub $field: u64,)+
-            /// Highest round of a finished unit: N_max.
+            /// N_max, the highest round of a finished unit.
             pub rounds_max: u32,
         }
 
         impl $name {
-            /// Adds another connection's counters.
+            /// Adds the counters of another connection.
             pub fn add(&mut self, other: &Self) {
                 $(self.$field += other.$field;)+
                 self.rounds_max = self.rounds_max.max(other.rounds_max);
             }
 
-            /// What came after `earlier`, a former state of the same counters. `rounds_max` is that
-            /// of all the time.
+            /// Returns the counts since `earlier`, a former state. `rounds_max` covers the whole
+            /// connection.
             pub fn since(&self, earlier: &Self) -> Self {
                 Self {
                     $($field: self.$field.saturating_sub(earlier.$field),)+
@@ -39,24 +39,24 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Counters over the life of a connection. Packets are 1-RTT packets that were ack-eliciting.
+    /// Counters of a connection. Packets are ack-eliciting 1-RTT packets.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct Totals {
-        /// Packets sent that were no copies.
+        /// Packets sent, without copies.
         first_transmissions,
         /// Bytes of these packets.
         first_bytes,
         /// Bytes of copies, replicas included.
         copy_bytes,
-        /// Bytes of replicas, without the first copies of overdue data that was then declared lost.
+        /// Bytes of replicas, without first copies of overdue data that was declared lost later.
         replica_bytes,
-        /// Packets whose fate was settled as acknowledged.
+        /// Packets acknowledged.
         acked,
-        /// Packets declared lost; a later acknowledgement takes the packet out again.
+        /// Packets declared lost, without those acknowledged later.
         lost,
-        /// Packets that were acknowledged after they had been declared lost.
+        /// Packets acknowledged after they were declared lost.
         spurious,
-        /// Bytes of packets that were no copies and arrived, and of units that a copy finished.
+        /// Bytes of acknowledged packets that were not copies, and of units that a copy finished.
         goodput_bytes,
         /// Units opened.
         units,
@@ -72,7 +72,8 @@ counters! {
         replicas_lost,
         /// Probes sent that carried a unit.
         probes,
-        /// Units finished by an acknowledgement; of a packet that was split, one with its last part.
+        /// Units finished by an acknowledgement; of a packet that was split, one with its last
+        /// part.
         finished,
         /// Finished units of round 2 and later: the numerator of the recovery deterioration rate.
         finished_late,
@@ -86,18 +87,18 @@ counters! {
 }
 
 impl Totals {
-    /// Packets whose fate is known: acknowledged, or lost and not acknowledged later.
+    /// Returns the packets of known fate: acknowledged or lost.
     pub fn settled(&self) -> u64 {
         self.acked + self.lost
     }
 }
 
-/// T_unit: the time from the first sending of content to its first sending again.
+/// T_unit: the time from the first transmission of data to its first copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct UnitTimes {
-    /// How many were measured; spurious losses are taken out.
+    /// Number of times, without spurious losses.
     pub count: u64,
-    /// Their sum.
+    /// Sum of the times.
     pub sum: Duration,
 }
 
@@ -112,18 +113,18 @@ impl UnitTimes {
         self.sum = self.sum.saturating_sub(time);
     }
 
-    /// Their mean; `None` without any.
+    /// Returns the mean; `None` without any.
     pub fn mean(&self) -> Option<Duration> {
         (self.count > 0).then(|| self.sum.div_f64(self.count as f64))
     }
 
-    /// Adds another connection's.
+    /// Adds the times of another connection.
     pub fn merge(&mut self, other: &Self) {
         self.count += other.count;
         self.sum += other.sum;
     }
 
-    /// What came after `earlier`, a former state of the same times.
+    /// Returns the times since `earlier`, a former state.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             count: self.count.saturating_sub(earlier.count),
@@ -132,26 +133,25 @@ impl UnitTimes {
     }
 }
 
-/// All that recovery measured.
+/// Measurements of a connection's recovery.
 #[derive(Debug, Default)]
 pub struct Statistics {
     /// Counters.
     pub totals: Totals,
-    /// Recovery latency of data whose first retransmission was lost: from the detection of the loss to
-    /// the sending of the copy that arrived.
+    /// Recovery latencies of data whose first retransmission was lost: time from the detection of
+    /// the loss to the transmission of the copy that arrived.
     pub latencies: Latencies,
-    /// T_unit of all content that was sent again.
+    /// T_unit of all copied data.
     pub unit_times: UnitTimes,
     /// Runs of consecutive lost packets.
     pub bursts: Bursts,
-    /// How the loss of one packet goes with that of another; measured if the scheme asks for it
-    /// ([`Scheme::correlation`](crate::Scheme::correlation)).
+    /// Loss correlation, measured if [`Scheme::correlation`](crate::Scheme::correlation) is set.
     pub correlation: Option<LossCorrelation>,
     pub(crate) off_mode: OffMode,
 }
 
 impl Statistics {
-    /// The time until `now` in which there was nothing to send but replicas.
+    /// Returns the off-mode time until `now`.
     pub fn off_mode(&self, now: Timestamp) -> OffTime {
         self.off_mode.until(now)
     }

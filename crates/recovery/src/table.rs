@@ -1,23 +1,23 @@
-//! The table of lost units: a slab with generations, and the queue of units whose round waits for
-//! its first copy. What was sent first leaves first: in a stream it is what the player needs first, and what all
-//! that came since waits behind.
+//! The table of lost units: a slab with generations, and the queue of units that wait for the first
+//! copy of their round. The queue is ordered by first transmission, because a player needs the
+//! oldest data of a stream first, and later data waits for it.
 
 use core::num::NonZeroU32;
 use std::collections::VecDeque;
 use units::{Mark, Timestamp};
 
-/// What a copy of a unit's content is to its round.
+/// Role of a copy in its unit's round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CopyKind {
     /// The first copy of a round.
     Retransmission,
-    /// A further copy of the round.
+    /// A copy besides the first.
     Replica,
-    /// A copy sent because of a probe time-out: it opens no round and is no replica.
+    /// A copy sent on a probe timeout. It opens no round.
     Probe,
 }
 
-/// Names a lost unit. A key that outlives its unit names nothing.
+/// Key of a lost unit. Keys of finished units are invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct UnitKey {
     index: u32,
@@ -25,7 +25,7 @@ pub struct UnitKey {
 }
 
 impl UnitKey {
-    /// Slot of the unit, for tables beside this one.
+    /// Returns the slot of the unit, for tables indexed like this one.
     pub(crate) fn index(self) -> usize {
         self.index as usize
     }
@@ -34,42 +34,42 @@ impl UnitKey {
 /// Stream data of a packet that was declared lost, until it is acknowledged (the papers' *D_ul*).
 #[derive(Clone, Debug)]
 pub struct LostUnit {
-    /// 1 after the first loss, one more whenever a whole round is lost.
+    /// Current round: 1 after the first loss, incremented when a whole round is lost.
     pub round: u32,
     /// Copies in flight.
     pub outstanding: u32,
-    /// Copies sent in the life of the unit, of all kinds.
+    /// Copies sent, of all kinds.
     pub copies: u32,
-    /// Replicas sent in the life of the unit.
+    /// Replicas sent.
     pub replicas: u32,
-    /// Stream bytes.
+    /// Bytes of stream data.
     pub bytes: u32,
-    /// When the content was first sent.
+    /// Time of the first transmission.
     pub first_sent: Timestamp,
-    /// When its loss was first detected.
+    /// Time when the loss was first detected.
     pub detected: Timestamp,
-    /// When the first copy was sent.
+    /// Time of the first copy.
     pub first_copy: Option<Timestamp>,
-    /// When the newest copy was sent; the time of detection before that.
+    /// Time of the latest copy; before the first, the time of detection.
     pub last_copy: Timestamp,
-    /// What the application said about the first piece when it wrote it.
+    /// The application's mark of the first piece.
     pub mark: Option<Mark>,
-    /// Whether it was opened because an acknowledgement was overdue, before a loss was declared.
+    /// Whether the unit was opened for an overdue acknowledgement, before a loss was declared.
     pub overdue: bool,
-    /// Whether its first packet is still in flight.
+    /// Whether the first packet is still in flight.
     undecided: bool,
     waiting: bool,
-    /// Counts units; the rest of a packet has its first part's.
+    /// Sequence number; parts of a split packet share it.
     number: u64,
-    /// The packet that it is a part of, if that was split.
+    /// Index of the split packet that this unit is a part of.
     pub(crate) whole: Option<u32>,
 }
 
-/// A lost packet that was split into units: it is finished with its last part, and its rounds are
-/// the most that any part needed (ART, on packets that no longer fit).
+/// A lost packet that was split into units. It finishes with its last part, and has the rounds of
+/// the part that took most (ART, on packets that no longer fit).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Whole {
-    /// Parts that are unfinished.
+    /// Unfinished parts.
     pub parts: u32,
     pub round: u32,
     pub copies: u32,
@@ -101,7 +101,7 @@ impl LostUnit {
         }
     }
 
-    /// The data of a packet in flight whose acknowledgement is overdue.
+    /// Creates a unit for a packet in flight with an overdue acknowledgement.
     pub(crate) fn overdue(
         first_sent: Timestamp,
         now: Timestamp,
@@ -111,13 +111,13 @@ impl LostUnit {
         Self { overdue: true, undecided: true, ..Self::new(first_sent, now, bytes, mark) }
     }
 
-    /// Whether the next copy is the first one that overdue data gets.
+    /// Returns whether the next copy is the first copy of overdue data.
     pub(crate) fn is_first_of_overdue(&self) -> bool {
         self.undecided && self.copies == 0
     }
 
-    /// Whether the unit waits for the first copy of its round, as overdue (`undecided`) or as lost
-    /// data.
+    /// Returns whether the unit waits for the first copy of its round, as overdue data
+    /// (`undecided`) or as lost data.
     fn waits(&self, undecided: bool) -> bool {
         self.waiting && self.undecided == undecided
     }
@@ -129,20 +129,19 @@ struct Slot {
     unit: Option<LostUnit>,
 }
 
-/// Units by when they were first sent, and by their number. Keys that no longer belong here are
-/// skipped.
+/// Units ordered by first transmission and sequence number. Stale keys are skipped.
 type Waiting = VecDeque<((Timestamp, u64), UnitKey)>;
 
-/// All unfinished lost units of a connection.
+/// Unfinished lost units of a connection.
 #[derive(Debug, Default)]
 pub struct UnitTable {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Units by time of detection; keys of finished units are skipped and dropped at the front.
+    /// Units by time of detection. Stale keys are skipped, and dropped at the front.
     by_age: VecDeque<UnitKey>,
     /// Lost units that wait for the first copy of their round.
     waiting: Waiting,
-    /// Overdue units that wait for it.
+    /// Overdue units that wait for their first copy.
     overdue: Waiting,
     len: usize,
     opened: u64,
@@ -151,17 +150,17 @@ pub struct UnitTable {
 }
 
 impl UnitTable {
-    /// Number of unfinished units.
+    /// Returns the number of unfinished units.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no unfinished unit.
+    /// Returns whether there is no unfinished unit.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The unit of `key`, while it is unfinished.
+    /// Returns the unit while it is unfinished.
     pub fn get(&self, key: UnitKey) -> Option<&LostUnit> {
         let slot = self.slots.get(key.index())?;
         if slot.generation == key.generation { slot.unit.as_ref() } else { None }
@@ -194,7 +193,7 @@ impl UnitTable {
         key
     }
 
-    /// The unit waits. The rest of a packet goes right behind its first part: a peer keeps a limited number of gaps.
+    /// Queues the unit. Parts of a packet stay together: a peer tracks a limited number of gaps.
     fn enqueue(&mut self, key: UnitKey) {
         let Some(unit) = self.get_mut(key) else { return };
         unit.waiting = true;
@@ -204,8 +203,8 @@ impl UnitTable {
         queue.insert(at, (place, key));
     }
 
-    /// Keys of finished units go when they are most of a queue: one unit that stays must not keep the
-    /// keys of all that come and go behind it.
+    /// Removes stale keys from queues once they prevail: one long-lived unit must not keep the
+    /// keys of all later ones.
     fn tidy(&mut self) {
         let most = 2 * self.len + 32;
         if self.by_age.len() > most {
@@ -235,7 +234,7 @@ impl UnitTable {
         self.free.push(key.index);
         self.len -= 1;
         if self.len == 0 {
-            // What parts are still counted by stays, and the memory, which the slots outweigh.
+            // Split packets may still have uncounted parts; memory is kept for reuse.
             self.by_age.clear();
             self.waiting.clear();
             self.overdue.clear();
@@ -247,7 +246,6 @@ impl UnitTable {
         Some(unit)
     }
 
-    /// The first lost unit that waits.
     pub(crate) fn next_waiting(&mut self) -> Option<UnitKey> {
         while let Some(&(_, key)) = self.waiting.front() {
             if self.get(key).is_some_and(|unit| unit.waits(false)) {
@@ -258,7 +256,6 @@ impl UnitTable {
         None
     }
 
-    /// The first overdue unit that waits.
     pub(crate) fn next_overdue(&mut self) -> Option<UnitKey> {
         while let Some(&(_, key)) = self.overdue.front() {
             if self.get(key).is_some_and(|unit| unit.waits(true)) {
@@ -269,7 +266,7 @@ impl UnitTable {
         None
     }
 
-    /// The packet of an overdue unit was declared lost. If no copy has left, the unit waits for a
+    /// Handles the loss of an overdue unit's packet. Without a copy in flight, the unit waits for a
     /// retransmission.
     pub(crate) fn on_overdue_lost(&mut self, key: UnitKey) {
         let Some(unit) = self.get_mut(key) else { return };
@@ -295,13 +292,13 @@ impl UnitTable {
         unit.first_copy.get_or_insert(now);
         unit.last_copy = now;
         unit.replicas += u32::from(kind == CopyKind::Replica);
-        // A probe that carries a waiting unit takes the place of its first copy.
+        // A probe that carries a waiting unit replaces its first copy.
         unit.waiting = false;
         Some(unit)
     }
 
-    /// Returns the round of the copy, and whether the whole round is lost, or, if `each` copy's loss is answered, this one
-    /// is to be.
+    /// Returns the round of the lost copy, and whether a new round starts: because the whole round
+    /// is lost, or because `each` loss is answered.
     pub(crate) fn on_copy_lost(&mut self, key: UnitKey, each: bool) -> Option<(u32, bool)> {
         let unit = self.get_mut(key)?;
         let round = unit.round;
@@ -346,8 +343,8 @@ impl UnitTable {
         Some(self.insert(other))
     }
 
-    /// A part is over: acknowledged or abandoned. Returns rounds and copies of the whole with its last one;
-    /// a unit that was never split is a whole of its own.
+    /// Counts a finished or abandoned part. Returns rounds and copies of the packet with its last
+    /// part; an unsplit unit is the only part of its packet.
     pub(crate) fn complete(&mut self, unit: &LostUnit) -> Option<(u32, u32)> {
         let Some(place) = unit.whole else { return Some((unit.round, unit.copies)) };
         let whole = &mut self.wholes[place as usize];

@@ -69,7 +69,7 @@ impl Returning {
             return Vec::new();
         }
         // Nobody has had media, so that nothing is measured yet: what a connection with media would say.
-        let learned = delivery::learned(connection, None, NOW, VIEWER);
+        let learned = delivery::path_state(connection, None, NOW, VIEWER);
         let rate = Rate::from_mbps(8);
         let min_rtt = Duration::from_millis(50);
         let cookie = Cookie { min_rtt, max_rate: rate, usual_rate: rate, samples: 10, ..learned };

@@ -1,22 +1,22 @@
-//! The windowed maximum from which BBR takes the bottleneck bandwidth
-//! (draft-cardwell-iccrg-bbr-congestion-control-00, section 4.1.1.5): over the last ten rounds, and for a sender that
-//! the application limits also over the last four seconds, and over the last ten rounds that had a sample:
-//! one poor sample behind an outage does not make half a minute without any forgotten.
+//! BBR's bottleneck bandwidth filter (draft-cardwell-iccrg-bbr-congestion-control-00, section
+//! 4.1.1.5): the maximum over the last ten rounds. For application-limited senders it also covers
+//! the last four seconds, and the last ten rounds with a sample: one poor sample after an outage
+//! must not expire samples from before a long period without any.
 
 use core::time::Duration;
 
 use units::{Rate, Timestamp};
 
-/// `BtlBwFilterLen`: packet-timed rounds for which a sample counts.
+/// `BtlBwFilterLen`: rounds for which a sample counts.
 pub(super) const ROUNDS: usize = 10;
-/// The time for which a sample counts beyond those, in slots: two cycles of ProbeBW as draft-ietf-ccwg-bbr has them
-/// (`MaxBwFilterLen`), whose filter goes by time too.
-pub(super) const TIME: Duration = Duration::from_secs(4);
+/// Minimum time for which a sample counts for limited senders, in slots: two cycles of ProbeBW as
+/// in draft-ietf-ccwg-bbr (`MaxBwFilterLen`), which also filters over time.
+pub(super) const MIN_TIME: Duration = Duration::from_secs(4);
 const SLOTS: usize = 8;
-const SLOT: Duration = Duration::from_millis(500);
+const SLOT_LENGTH: Duration = Duration::from_millis(500);
 
-/// The largest sample of each of the last `N` places that had one. Samples grow old only when a new one comes: an
-/// application-limited stretch, which gives none, forgets nothing.
+/// Maximum sample of each of the last `N` positions. Samples expire only when new ones arrive, so
+/// an application-limited period without samples expires nothing.
 #[derive(Clone, Debug)]
 struct Ring<const N: usize> {
     best: [Rate; N],
@@ -31,7 +31,7 @@ impl<const N: usize> Default for Ring<N> {
 }
 
 impl<const N: usize> Ring<N> {
-    /// Takes a sample of a place, which is at least that of the sample before.
+    /// Adds a sample at a position, which does not decrease.
     fn update(&mut self, place: u64, sample: Rate) {
         for skipped in (self.last + 1..=place).rev().take(N) {
             self.best[(skipped % N as u64) as usize] = Rate::ZERO;
@@ -43,28 +43,28 @@ impl<const N: usize> Ring<N> {
     }
 }
 
-/// The maximum.
+/// The bandwidth filter.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MaxFilter {
     rounds: Ring<ROUNDS>,
-    /// The round of the last sample.
+    /// Round of the last sample.
     round: u64,
     slots: Ring<SLOTS>,
     max: Rate,
 }
 
 impl MaxFilter {
-    /// Takes a sample of `round`; neither it nor `now` is less than with the sample before. `keeps` is whether samples
-    /// of the last four seconds count that are more than ten rounds old, and rounds without a sample do not.
+    /// Adds a sample of `round`; neither it nor `now` decreases. With `keeps`, samples of the last
+    /// four seconds count beyond ten rounds, and only rounds with samples count.
     pub(super) fn update(&mut self, round: u64, now: Timestamp, sample: Rate, keeps: bool) {
         let rounds = round - self.round;
         self.round = round;
         self.rounds.update(self.rounds.last + if keeps { rounds.min(1) } else { rounds }, sample);
-        self.slots.update(now.as_nanos() / SLOT.as_nanos() as u64, sample);
+        self.slots.update(now.as_nanos() / SLOT_LENGTH.as_nanos() as u64, sample);
         self.max = if keeps { self.rounds.max.max(self.slots.max) } else { self.rounds.max };
     }
 
-    /// The maximum; `None` before the first sample.
+    /// Returns the maximum; `None` before the first sample.
     pub(super) fn get(&self) -> Option<Rate> {
         (self.max > Rate::ZERO).then_some(self.max)
     }
@@ -78,7 +78,7 @@ mod tests {
         Rate::from_mbps(n)
     }
 
-    /// Takes a sample of a round of 10 ms.
+    /// Adds a sample of a round of 10 ms.
     fn update(f: &mut MaxFilter, round: u64, sample: Rate) {
         f.update(round, Timestamp::from_millis(10 * round), sample, false);
     }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_without_samples_forgets_only_with_the_next_sample() {
+    fn a_gap_without_samples_expires_values_only_at_the_next_sample() {
         let mut f = MaxFilter::default();
         update(&mut f, 0, mbps(20));
         update(&mut f, 5, mbps(8));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn where_it_is_kept_a_maximum_counts_for_four_seconds() {
+    fn a_kept_maximum_counts_for_four_seconds() {
         let mut f = MaxFilter::default();
         let at = Timestamp::from_millis;
         f.update(0, at(600), mbps(20), true);
@@ -117,26 +117,26 @@ mod tests {
             f.update(round, at(600 + 10 * round), mbps(10), true);
             assert_eq!(f.get(), Some(mbps(20)), "round {round}");
         }
-        // Without that it is forgotten at once.
+        // Without `keeps` it expires at once.
         f.update(340, at(4_000), mbps(10), false);
         assert_eq!(f.get(), Some(mbps(10)));
         f.update(341, at(4_010), mbps(10), true);
         assert_eq!(f.get(), Some(mbps(20)));
         f.update(342, at(4_600), mbps(10), true);
         assert_eq!(f.get(), Some(mbps(10)));
-        // Ten rounds of 300 ms last for three seconds, ten of a second for longer than the time.
+        // Ten rounds of 300 ms last for three seconds; ten of 1 s last longer than four.
         f.update(343, at(10_000), mbps(30), true);
         f.update(352, at(19_000), mbps(10), true);
         assert_eq!(f.get(), Some(mbps(30)));
-        assert_eq!(SLOT * SLOTS as u32, TIME);
+        assert_eq!(SLOT_LENGTH * SLOTS as u32, MIN_TIME);
     }
 
     #[test]
-    fn where_it_is_kept_a_maximum_counts_for_ten_rounds_with_a_sample() {
+    fn a_kept_maximum_counts_for_ten_rounds_with_samples() {
         for keeps in [true, false] {
             let mut f = MaxFilter::default();
             f.update(1, Timestamp::from_millis(100), mbps(20), keeps);
-            // Half a minute of application-limited samples, which do not get here.
+            // Half a minute of application-limited samples, which are not added.
             for (n, round) in (300..309).enumerate() {
                 f.update(round, Timestamp::from_millis(30_000 + 100 * n as u64), mbps(1), keeps);
                 assert_eq!(f.get(), Some(if keeps { mbps(20) } else { mbps(1) }), "{round}");

@@ -1,14 +1,16 @@
-//! Whether Startup has filled the pipe (draft-cardwell-iccrg-bbr-congestion-control-00, section
-//! 4.3.2.2): the bandwidth no longer grows.
+//! Detection of a full pipe in Startup: the bandwidth no longer grows
+//! (draft-cardwell-iccrg-bbr-congestion-control-00, section 4.3.2.2).
 //!
-//! A sender that the application limits seldom has the three rounds that show it, and would stay in Startup for good: each
-//! frame, and the backlog behind each outage, would leave at 2.9 times the bandwidth and overrun a shallow queue. For it,
-//! the pipe has been full if all packets of a round met a queue, if some did and others were lost, or if four rounds in a
-//! row have lost something: a queue of a few packets, or a policer, overflows at each frame and shows in no round trip.
+//! An application-limited sender seldom has the three rounds that show this, and would stay in
+//! Startup. Each frame, and the backlog after each outage, would leave at 2.9 times the bandwidth
+//! and overrun a shallow queue. For such a sender the pipe is also full if all packets of a round
+//! met a queue, if some did and others were lost, or if four consecutive rounds had losses: a queue
+//! of a few packets, or a policer, overflows at every frame without raising round trips.
 //!
-//! An outage keeps the bandwidth from growing too, in the round that it falls into and in the next one, which sends what
-//! the first has left. Where Startup ends by it, ProbeBW needs seconds to find the path's rate. So these rounds do not
-//! count if no packet in them met a queue. A policer drops what is too much without a queue, but in each round.
+//! An outage also stops the growth of the bandwidth, in its own round and in the next one, which
+//! sends only the remaining flight. If it ended Startup, ProbeBW would need seconds to find the
+//! path's rate. So such rounds do not count if none of their packets met a queue. A policer drops
+//! excess packets without a queue, but in every round.
 
 use core::time::Duration;
 
@@ -16,25 +18,25 @@ use units::Rate;
 
 use crate::floor::is_queue;
 
-/// The pipe is full after this many rounds that did not raise the bandwidth by a quarter.
+/// Rounds without growth by a quarter after which the pipe is full.
 const ROUNDS: u8 = 3;
 const GROWTH: f64 = 1.25;
-/// So many of them do not count at most.
-const EXCUSED: u8 = 3;
-/// Rounds in a row that have lost something, for a limited sender.
-const LOSSY: u8 = 4;
+/// Maximum number of excused rounds.
+const MAX_EXCUSED: u8 = 3;
+/// Consecutive rounds with losses after which the pipe is full for a limited sender.
+const LOSSY_ROUNDS: u8 = 4;
 
-/// What the packets of a round met.
+/// Observations of a round.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
-    /// The shortest round trip.
+    /// Minimum round trip.
     rtt: Option<Duration>,
-    /// Whether any of them met a queue.
+    /// Whether any packet met a queue.
     met_queue: bool,
     lost: bool,
 }
 
-/// The growth of the bandwidth from round to round, until the pipe is full.
+/// Growth of the bandwidth per round until the pipe is full.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FullPipe {
     bandwidth: Rate,
@@ -42,14 +44,14 @@ pub(super) struct FullPipe {
     excused: u8,
     is_filled: bool,
     round: Round,
-    /// Rounds in a row before this one that have lost something.
+    /// Consecutive earlier rounds with losses.
     lossy: u8,
     /// Whether all packets of a round met a queue.
     met_queue: bool,
 }
 
 impl FullPipe {
-    /// Somebody else has filled it.
+    /// Creates the state of a pipe that was filled otherwise.
     pub(super) fn filled() -> Self {
         Self { is_filled: true, ..Self::default() }
     }
@@ -58,30 +60,30 @@ impl FullPipe {
         self.is_filled
     }
 
-    /// Whether the round before this one has lost something.
+    /// Returns whether the previous round had losses.
     pub(super) fn was_lossy(&self) -> bool {
         self.lossy > 0
     }
 
-    /// Packets were lost.
+    /// Notes a loss.
     pub(super) fn on_loss(&mut self) {
         self.round.lost = true;
     }
 
-    /// `BBRCheckFullPipe`: a round has begun with a sample that shows what the path can do; `bandwidth` is the maximum
-    /// so far. `excuses` is whether an outage may be why it does not grow.
+    /// `BBRCheckFullPipe`: handles the start of a round with an unlimited sample; `bandwidth` is
+    /// the maximum, and `excuses` allows an outage to excuse the lack of growth.
     pub(super) fn on_round(&mut self, bandwidth: Option<Rate>, excuses: bool) {
         if self.is_filled {
             return;
         }
         let bandwidth = bandwidth.unwrap_or(Rate::ZERO);
-        // Lost in this round or in the one before, but not in both, as a policer does.
+        // Losses in this round or in the previous one, but not in both, as a policer causes.
         let is_outage = self.round.lost != self.was_lossy() && !self.round.met_queue;
         if bandwidth >= self.bandwidth.scale(GROWTH) {
             self.bandwidth = bandwidth;
             self.rounds = 0;
             self.excused = 0;
-        } else if excuses && is_outage && self.excused < EXCUSED {
+        } else if excuses && is_outage && self.excused < MAX_EXCUSED {
             self.excused += 1;
         } else {
             self.rounds += 1;
@@ -89,7 +91,8 @@ impl FullPipe {
         }
     }
 
-    /// A round trip; `starts` a round. `was_idle` is whether the sender lately had nothing to send.
+    /// Handles a round trip; `starts` a round. `was_idle` is whether the sender recently had
+    /// nothing to send.
     pub(super) fn on_rtt(
         &mut self,
         starts: bool,
@@ -107,6 +110,6 @@ impl FullPipe {
         }
         self.round.rtt = Some(self.round.rtt.map_or(rtt, |shortest| shortest.min(rtt)));
         self.round.met_queue |= is_queue(rtt);
-        self.is_filled |= was_idle && (self.met_queue || overflows || self.lossy >= LOSSY);
+        self.is_filled |= was_idle && (self.met_queue || overflows || self.lossy >= LOSSY_ROUNDS);
     }
 }

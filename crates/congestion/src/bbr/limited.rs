@@ -1,80 +1,85 @@
-//! Our rules for what is not the path's rate, and not its window.
+//! Rules of our own for senders that the application limits.
 //!
-//! A sender that the application limits, as it does that of a live stream between frames, is not what fills the path, and
-//! what losses leave of its packets in a bad time is not the path's rate. Ten rounds of 25 ms are shorter than many bad
-//! times, behind each of which the backlog would leave at what came through in it. For four seconds behind an
-//! application-limited sample, therefore, samples of the last four seconds count too, as in the filter of
-//! draft-ietf-ccwg-bbr, and rounds without a sample do not count; and losses, persistent congestion (RFC 9002, section
-//! 7.6) among them, do not cut the window where the round trip shows no queue: behind an outage all that was in flight is
-//! lost, conservation would begin with nothing, and the pacing rate bounds what leaves anyway.
+//! Such a sender (a live stream between frames) does not fill the path, and the packets
+//! that survive an outage do not show the path's rate. Ten rounds of 25 ms are shorter than many
+//! outages, after which the backlog would leave at the rate that came through. For four seconds
+//! after an application-limited sample:
 //!
-//! The same holds for four seconds behind each piece of data that comes at a rate of its own, as a live stream's does.
-//! While it is behind there is always something to send, so that no sample is application-limited: one bad time among its
-//! first seconds, or one that lasts for four, would leave it to the draft's rules at less than its rate, and above a fifth
-//! of loss these do not find more. It would stay behind for as long as the bad times last.
+//! - samples of the last four seconds count, as in the filter of draft-ietf-ccwg-bbr, and only
+//!   rounds with a sample count;
+//! - losses and persistent congestion (RFC 9002, section 7.6) do not reduce the window if round
+//!   trips show no queue. After an outage all data in flight is lost, so conservation would start
+//!   from nothing, and the pacing rate limits the sender anyway.
 //!
-//! Nor does a loss in Startup where the round trip shows no queue and the round before lost nothing, whoever sends. An
-//! outage would take the flight back to a few packets, on long paths just when a viewer waits for its first seconds. A
-//! queue of a few packets loses in each round, and persistent congestion is answered.
+//! The same holds for four seconds after each piece of data with a pace of its own, such as a live
+//! stream's. While a live sender lags, it always has something to send and no sample is
+//! application-limited. An outage in its first seconds, or one of four seconds, would leave it
+//! below the stream's rate under the draft's rules, which cannot find more above a loss rate of a
+//! fifth. It would lag for as long as outages last.
 //!
-//! Behind Startup a sender that always has more to send, at whatever rate, goes by the draft: it fills the queue itself,
-//! and would overrun a shallow one for seconds where ten rounds are less.
+//! For all senders, a loss in Startup is ignored if round trips show no queue and the round before
+//! had no loss. An outage would reduce the flight to a few packets, on long paths just when a
+//! viewer waits for its first seconds. A queue of a few packets loses in every round, and
+//! persistent congestion is answered.
+//!
+//! After Startup, a sender that always has more to send at any rate follows the draft: it fills the
+//! queue itself, and would overrun a shallow one for seconds where ten rounds are less.
 
 use core::time::Duration;
 
 use units::Timestamp;
 
-use super::filter::{ROUNDS, TIME};
+use super::filter::{MIN_TIME, ROUNDS};
 use crate::controller::{AckBatch, CongestionEvent, CongestionKind};
 use crate::floor::is_queue;
 
 /// Whether the application limits the sender.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Limited {
-    /// It does until the later of both.
+    /// Limited until the later of both times.
     Until {
-        /// It had nothing to send.
+        /// After it had nothing to send.
         idle: Timestamp,
-        /// It sent data that comes at a rate of its own.
+        /// After it sent data with a pace of its own.
         paced: Timestamp,
     },
-    /// There are no such rules.
+    /// The rules are disabled.
     Never,
 }
 
 impl Limited {
-    /// The rules, and nothing known.
+    /// Enabled, without observations.
     pub(super) const ON: Self = Self::Until { idle: Timestamp::ZERO, paced: Timestamp::ZERO };
 
-    /// An acknowledgement in this round. That the handshake is limited is no sign of what is to come.
+    /// Handles an acknowledgement in this round. Limits during the handshake are ignored.
     pub(super) fn on_ack(&mut self, batch: &AckBatch, round: u64) {
         let Self::Until { idle, paced } = self else { return };
         let is_idle = batch.rate.is_some_and(|sample| sample.is_app_limited);
         if is_idle && round > ROUNDS as u64 {
-            *idle = batch.now + TIME;
+            *idle = batch.now + MIN_TIME;
         }
         if batch.source_paced {
-            *paced = batch.now + TIME;
+            *paced = batch.now + MIN_TIME;
         }
     }
 
-    /// Whether it does.
+    /// Returns whether the sender is limited.
     pub(super) fn holds(self, now: Timestamp) -> bool {
         matches!(self, Self::Until { idle, paced } if now < idle.max(paced))
     }
 
-    /// Whether it had nothing to send lately, so that rounds which show what the path can do are few. Who catches up
-    /// with what was kept for it has enough of them.
+    /// Returns whether the sender recently had nothing to send, so that few rounds show the path's
+    /// rate. A viewer that catches up with cached data has enough of them.
     pub(super) fn was_idle(self, now: Timestamp) -> bool {
         matches!(self, Self::Until { idle, .. } if now < idle)
     }
 
-    /// Whether there are such rules.
+    /// Returns whether the rules are enabled.
     pub(super) fn is_on(self) -> bool {
         matches!(self, Self::Until { .. })
     }
 
-    /// Whether what was lost says nothing about the window; `starts` in Startup, behind a round without loss.
+    /// Returns whether losses are ignored; `starts` is set in Startup after a round without loss.
     pub(super) fn excuses(
         self,
         event: &CongestionEvent,

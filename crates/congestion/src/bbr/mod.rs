@@ -1,34 +1,37 @@
-//! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00): a model of the path (bottleneck bandwidth, round
-//! trip without queue) from delivery-rate samples, and a pacing rate and window from the model. Section numbers below
-//! are the draft's; names are too, in Rust's spelling.
+//! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00): a model of the path (bottleneck
+//! bandwidth and round trip without queue) from delivery-rate samples, and pacing rate and window
+//! from the model. Section numbers and names are the draft's.
 //!
-//! Where this differs from the draft, and why:
-//! - The application-limited mark of ProbeRTT (section 4.3.5) belongs to the sampler, which the connection owns; here
-//!   the range of delivery counts is kept in which samples are to be taken as application-limited. The effect is the
-//!   same.
-//! - Startup takes no round of packet conservation: what is lost leaves the window, what is delivered enters it. Held
-//!   to conservation, a flight of ten packets that meets a random loss cannot grow for three rounds, which Startup
-//!   takes for a full pipe (at a twentieth of the bandwidth, and ProbeBW then needs half a minute to repair it).
-//! - Nor does a sender that the application limits: what it has in flight is what was written, not what the path
-//!   holds. Held to it, the next frame of a live stream leaves at the pace of the last one's acknowledgements, in
-//!   samples that count as the path's, and the estimate falls towards the stream's own rate (off-mode of `mendcast
-//!   lab run autorec-fig17` shows it).
-//! - The minimum window, four packets, also bounds recovery, and persistent congestion (RFC 9002, section 7.6.2) goes
-//!   to it instead of to one packet, without restoring the window afterwards.
-//! - Startup's window is twice the bandwidth-delay product (`startup_cwnd_gain` of draft-ietf-ccwg-bbr), not 2.885
-//!   times: enough to double each round, and a queue of one bandwidth-delay product holds what it overshoots.
-//!   Alternating drops of a whole window exceed what clients keep of gaps in a stream.
-//! - ProbeRTT is skipped while round trips within an eighth of `RTprop` were seen in the filter's time (Chromium's
-//!   and LSQUIC's tolerance), and it keeps half a bandwidth-delay product in flight (`BBRProbeRTTCwndGain` of
-//!   draft-ietf-ccwg-bbr), not four packets. Without the first, a path of 300 ms loses 4 % of its goodput, without
-//!   the second one of 10 ms does (`mendcast lab run transport`).
-//! - Outages, and senders that the application limits, have rules of their own (`limited`, `full_pipe`),
-//!   which [`Algorithm::BbrDraft`](crate::Algorithm::BbrDraft) does without.
-//! - Beside the model's window there is room for bunches of acknowledgements, and for live streams on paths that became
-//!   longer (`room`), but not under [`Algorithm::BbrDraft`](crate::Algorithm::BbrDraft).
-//! - Before the first acknowledgement of a packet sent after [`Controller::start`] its rate holds.
-//! - ECN-CE and loss signals are answered alike, by one round of packet conservation (RFC 9002, section 7.1); the
-//!   draft does not speak of ECN.
+//! Differences from the draft:
+//! - The application-limited mark of ProbeRTT (section 4.3.5) would belong to the sampler, which
+//!   the connection owns. Instead, the controller keeps the range of delivery counts with
+//!   application-limited samples, with the same effect.
+//! - Startup has no round of packet conservation: lost bytes leave the window, delivered bytes
+//!   enter it. Under conservation, a flight of ten packets with a random loss cannot grow for three
+//!   rounds, which Startup takes for a full pipe (at a twentieth of the bandwidth, which ProbeBW
+//!   takes half a minute to repair).
+//! - Nor has an application-limited sender: its flight reflects the data written, not what the
+//!   path holds. Under conservation, the next frame of a live stream would leave at the pace of the
+//!   last one's acknowledgements, in samples that count as the path's, and the estimate would fall
+//!   towards the stream's own rate (off-mode of `mendcast lab run autorec-fig17` shows it).
+//! - The minimum window, four packets, also applies in recovery. Persistent congestion (RFC 9002,
+//!   section 7.6.2) reduces the window to it instead of to one packet, without restoring it later.
+//! - Startup's window is 2 bandwidth-delay products (`startup_cwnd_gain` of draft-ietf-ccwg-bbr),
+//!   not 2.885. That suffices to double each round, and a queue of one bandwidth-delay product
+//!   holds the overshoot. Alternating drops over a whole window exceed the gaps in a stream that
+//!   clients track.
+//! - ProbeRTT is skipped if the filter's time had round trips within an eighth of `RTprop` (the
+//!   tolerance of Chromium and LSQUIC), and keeps half a bandwidth-delay product in flight
+//!   (`BBRProbeRTTCwndGain` of draft-ietf-ccwg-bbr), not four packets. Without the first, a path of
+//!   300 ms loses 4 % of its goodput; without the second, a path of 10 ms does (`mendcast lab run
+//!   transport`).
+//! - Outages and application-limited senders have rules of their own (`limited`, `full_pipe`),
+//!   except under [`Algorithm::BbrDraft`](crate::Algorithm::BbrDraft).
+//! - The model's window is extended for bunches of acknowledgements, and for live streams on paths
+//!   that became longer (`room`), except under [`Algorithm::BbrDraft`](crate::Algorithm::BbrDraft).
+//! - The rate of [`Controller::start`] holds until a packet sent after it is acknowledged.
+//! - ECN-CE and loss signals are answered alike, by one round of packet conservation (RFC 9002,
+//!   section 7.1); the draft does not cover ECN.
 
 mod aggregation;
 mod filter;
@@ -57,14 +60,14 @@ use room::{Model, Room};
 
 /// `BBRHighGain`, 2/ln 2: the smallest gain that doubles the rate each round (section 4.3.2.1).
 const HIGH_GAIN: f64 = 2.885;
-/// Window per bandwidth-delay product (section 4.2.3.2), and in ProbeRTT.
+/// Window in bandwidth-delay products (section 4.2.3.2), normally and in ProbeRTT.
 const CWND_GAIN: f64 = 2.0;
 const PROBE_RTT_CWND_GAIN: f64 = 0.5;
 /// Pacing gains of the ProbeBW cycle, one per `RTprop` (section 4.3.4.2).
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 /// `RTpropFilterLen`.
 const RTPROP_FILTER_LEN: Duration = Duration::from_secs(10);
-/// Round trips up to `RTprop` and this fraction of it confirm it.
+/// Divisor of `RTprop` for the excess up to which a round trip confirms it.
 const SIMILAR_RTT_DIVISOR: u32 = 8;
 /// `ProbeRTTDuration`.
 const PROBE_RTT_DURATION: Duration = Duration::from_millis(200);
@@ -74,12 +77,12 @@ const PROBE_RTT_DURATION: Duration = Duration::from_millis(200);
 enum State {
     /// Doubles the rate each round until the pipe is full.
     Startup,
-    /// Removes the queue that Startup made.
+    /// Removes the queue that Startup built.
     Drain,
     /// Cruises, and probes for more bandwidth once per cycle.
     ProbeBw { phase: usize, since: Timestamp },
-    /// Drains the pipe to see the round trip without queue. `done`: when it has been drained for
-    /// long enough; `None` while it is not drained yet.
+    /// Drains the pipe to measure the round trip without queue. `done` is the end of the state;
+    /// `None` until the pipe is drained.
     ProbeRtt { done: Option<Timestamp>, round_done: bool },
 }
 
@@ -87,23 +90,23 @@ enum State {
 #[derive(Clone, Debug)]
 pub struct Bbr {
     mtu: u16,
-    /// State of the generator for the first phase of a gain cycle; never 0.
+    /// Generator state for the first phase of a gain cycle; never 0.
     random: u64,
     state: State,
     /// `BtlBw`.
     bandwidth: MaxFilter,
     rtprop: Option<Duration>,
     rtprop_stamp: Timestamp,
-    /// Bytes delivered in all, `C.delivered`.
+    /// Total bytes delivered, `C.delivered`.
     delivered: u64,
     round_count: u64,
     round_start: bool,
-    /// The round ends with the ACK of a packet that was sent when this much was delivered.
+    /// Packets sent at or above this delivery count end the round when acknowledged.
     next_round_delivered: u64,
     full_pipe: FullPipe,
-    /// Samples of packets sent at these delivery counts are ProbeRTT's doing, not the path's.
+    /// Samples of packets sent at these delivery counts are limited by ProbeRTT.
     probe_rtt_limited: Range<u64>,
-    /// Whether the newest sample is of a sender that had nothing more to send.
+    /// Whether the newest sample is application-limited.
     is_app_limited: bool,
     limited: Limited,
     room: Room,
@@ -111,20 +114,20 @@ pub struct Bbr {
     idle_restart: bool,
     recovery: Recovery,
     window: u64,
-    /// The window of the connection's first flight.
+    /// Window of the connection's first flight.
     initial_window: u64,
     /// `prior_cwnd`: restored after recovery and ProbeRTT.
     prior_window: u64,
     pacing_rate: Option<Rate>,
-    /// A round trip supposed by [`Controller::start`], until one is measured.
-    supposed_rtt: Option<Duration>,
+    /// Round trip assumed by [`Controller::start`] until one is measured.
+    assumed_rtt: Option<Duration>,
     start_rate: StartRate,
     cap: Cap,
 }
 
 impl Bbr {
-    /// A controller for datagrams of `mtu` bytes; `seed` chooses the phases at which its gain
-    /// cycles begin.
+    /// Creates a controller for datagrams of `mtu` bytes; `seed` determines the first phases of
+    /// gain cycles.
     pub fn new(mtu: u16, seed: u64) -> Self {
         Self {
             mtu,
@@ -148,14 +151,14 @@ impl Bbr {
             initial_window: initial_window(mtu),
             prior_window: 0,
             pacing_rate: None,
-            supposed_rtt: None,
+            assumed_rtt: None,
             start_rate: StartRate::default(),
             cap: Cap::default(),
         }
     }
 
-    /// The same without our rules of `limited` and `full_pipe`: to compare them with.
-    pub fn by_the_draft(mtu: u16, seed: u64) -> Self {
+    /// Creates a controller without our own rules (`limited`, `full_pipe`), for comparison.
+    pub fn draft(mtu: u16, seed: u64) -> Self {
         Self { limited: Limited::Never, ..Self::new(mtu, seed) }
     }
 
@@ -173,8 +176,8 @@ impl Bbr {
         }
     }
 
-    /// `BBRInflight(gain)`: bytes in flight that keep the pipe full at `gain`, with room for three
-    /// send quanta that wait in sender and receiver (section 4.2.3.2).
+    /// `BBRInflight(gain)`: bytes in flight that keep the pipe full at `gain`, plus three send
+    /// quanta queued in sender and receiver (section 4.2.3.2).
     fn inflight(&self, gain: f64) -> u64 {
         match (self.bandwidth.get(), self.rtprop) {
             (Some(bandwidth), Some(rtprop)) => {
@@ -184,7 +187,7 @@ impl Bbr {
         }
     }
 
-    /// Section 4.1.1: rounds, and the bandwidth from a sample.
+    /// Updates rounds and bandwidth from a sample (section 4.1.1).
     fn update_bandwidth(&mut self, batch: &AckBatch) {
         self.round_start = false;
         self.limited.on_ack(batch, self.round_count);
@@ -207,7 +210,7 @@ impl Bbr {
         }
     }
 
-    /// Whether the sample of `batch` says less than what the path can do.
+    /// Returns whether the sample of `batch` is only a lower bound of the path's rate.
     fn is_limited(&self, batch: &AckBatch) -> bool {
         batch.rate.is_none_or(|sample| {
             sample.is_app_limited || self.probe_rtt_limited.contains(&sample.prior_delivered)
@@ -243,7 +246,7 @@ impl Bbr {
         }
     }
 
-    /// `BBREnterProbeBW`: begins at a random phase, but not at the draining one.
+    /// `BBREnterProbeBW`: starts at a random phase other than the draining one.
     fn enter_probe_bw(&mut self, now: Timestamp) {
         // xorshift64 (Marsaglia 2003).
         self.random ^= self.random << 13;
@@ -253,7 +256,7 @@ impl Bbr {
         self.state = State::ProbeBw { phase, since: now };
     }
 
-    /// `BBRSetPacingRate` (section 4.2.1): before the pipe is full the rate only rises.
+    /// `BBRSetPacingRate` (section 4.2.1): until the pipe is full, the rate only rises.
     fn set_pacing_rate(&mut self, gain: f64, rtt: Duration) {
         let floor = *self.pacing_rate.get_or_insert_with(|| {
             Rate::from_bytes_in((self.window as f64 * HIGH_GAIN) as u64, rtt)
@@ -265,12 +268,12 @@ impl Bbr {
         }
     }
 
-    /// Longest round trip without a queue.
+    /// Returns the longest round trip without a queue.
     fn unqueued_rtt(&self) -> Option<Duration> {
         Some(self.room.unqueued_rtt(self.rtprop?, self.bandwidth.get()?))
     }
 
-    /// Estimates the room beside the model's window.
+    /// Updates the extensions of the model's window.
     fn update_room(&mut self, batch: &AckBatch) {
         let (Some(bandwidth), Some(rtprop)) = (self.bandwidth.get(), self.rtprop) else { return };
         if self.limited.is_on() {
@@ -325,7 +328,7 @@ impl Controller for Bbr {
         if let Some(rtprop) = self.rtprop {
             self.room.on_restart(now, rtprop);
         }
-        // Section 4.3.4.4: the pipe is empty, so that pacing at BtlBw fills it without a queue.
+        // Section 4.3.4.4: the pipe is empty, so pacing at BtlBw fills it without a queue.
         self.idle_restart = true;
         match (self.state, self.rtprop) {
             (State::ProbeBw { .. }, Some(rtprop)) => self.set_pacing_rate(1.0, rtprop),
@@ -372,7 +375,7 @@ impl Controller for Bbr {
             self.window = self.min_pipe_window();
             self.prior_window = self.window;
         } else if self.recovery.is_active() {
-            // This recovery has answered already.
+            // This recovery has already responded.
         } else if matches!(self.state, State::Startup) || self.is_app_limited {
             self.save_window();
             self.recovery.enter_growth();
@@ -380,7 +383,7 @@ impl Controller for Bbr {
         } else {
             self.save_window();
             self.recovery.enter_conservation();
-            // The ACK at hand, if any, adds what it delivered.
+            // The current ACK, if any, adds its delivered bytes.
             self.window =
                 event.in_flight.saturating_add(self.mtu.into()).max(self.min_pipe_window());
             self.next_round_delivered = self.delivered;
@@ -399,21 +402,21 @@ impl Controller for Bbr {
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
-        let supposed = || {
+        let assumed = || {
             let bytes = (self.window as f64 * HIGH_GAIN) as u64;
-            Some(Rate::from_bytes_in(bytes, self.supposed_rtt?))
+            Some(Rate::from_bytes_in(bytes, self.assumed_rtt?))
         };
         let own = self.start_rate.get().or(self.pacing_rate);
-        self.cap.rate(own.or_else(supposed), self.mtu)
+        self.cap.rate(own.or_else(assumed), self.mtu)
     }
 
     fn send_quantum(&self) -> u64 {
         burst(self.pacing_rate(), self.mtu)
     }
 
-    /// The rate holds until a packet sent under it is acknowledged, and then until Startup measures
-    /// that `BBRHighGain` times the bandwidth is more. The bandwidth filter is left to
-    /// measurements: a supposed value would live in it for ten rounds.
+    /// The rate holds until a packet sent at it is acknowledged, and then until Startup measures
+    /// that `BBRHighGain` times the bandwidth is more. Only measurements enter the bandwidth
+    /// filter, where an assumed value would stay for ten rounds.
     fn start(&mut self, start: Start) {
         self.state = State::Startup;
         self.full_pipe = FullPipe::default();
@@ -425,10 +428,10 @@ impl Controller for Bbr {
         }
         self.pacing_rate = start.rate.or(self.pacing_rate);
         self.start_rate.set(start.rate);
-        self.supposed_rtt = start.rtt.or(self.supposed_rtt);
+        self.assumed_rtt = start.rtt.or(self.assumed_rtt);
     }
 
-    /// The bandwidth is what was measured meanwhile. The queue that this has made goes first, as after Startup.
+    /// Keeps the measured bandwidth, and drains the queue first as after Startup.
     fn resume(&mut self, window: u64, _threshold: u64) {
         self.state = State::Drain;
         self.full_pipe = FullPipe::filled();
@@ -443,7 +446,7 @@ impl Controller for Bbr {
     }
 
     fn on_mtu(&mut self, mtu: u16) {
-        // RFC 9002, section 7.2: an initial window is recalculated when the datagram size changes.
+        // RFC 9002, section 7.2: the initial window is recalculated when the datagram size changes.
         if self.window == initial_window(self.mtu) {
             self.window = initial_window(mtu);
             self.initial_window = self.window;

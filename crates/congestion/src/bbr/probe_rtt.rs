@@ -1,4 +1,5 @@
-//! `RTprop` and ProbeRTT (draft-cardwell-iccrg-bbr-congestion-control-00, sections 4.1.2.3 and 4.3.5).
+//! `RTprop` and ProbeRTT (draft-cardwell-iccrg-bbr-congestion-control-00, sections 4.1.2.3 and
+//! 4.3.5).
 
 use units::Timestamp;
 
@@ -8,7 +9,7 @@ use super::{
 use crate::controller::AckBatch;
 
 impl Bbr {
-    /// The window in ProbeRTT.
+    /// Returns the window in ProbeRTT.
     pub(super) fn probe_rtt_window(&self) -> u64 {
         let model = self.bandwidth.get().zip(self.rtprop);
         let window = model
@@ -40,7 +41,7 @@ impl Bbr {
 
     /// `BBRHandleProbeRTT`.
     pub(super) fn handle_probe_rtt(&mut self, batch: &AckBatch) {
-        // The mark lasts until what is in flight is delivered.
+        // The mark lasts until the data in flight is delivered.
         self.probe_rtt_limited.end =
             self.delivered.saturating_add(batch.in_flight).saturating_add(1);
         let is_drained = batch.in_flight <= self.probe_rtt_window();
@@ -68,7 +69,7 @@ impl Bbr {
         }
     }
 
-    /// `BBRSaveCwnd`: remembers the last window that was not cut by recovery or ProbeRTT.
+    /// `BBRSaveCwnd`: saves the last window before recovery or ProbeRTT reduced it.
     pub(super) fn save_window(&mut self) {
         let is_cut = self.recovery.is_active() || matches!(self.state, State::ProbeRtt { .. });
         self.prior_window = if is_cut { self.prior_window.max(self.window) } else { self.window };

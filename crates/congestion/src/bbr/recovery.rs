@@ -1,25 +1,24 @@
-//! What loss does to BBR's window (draft-cardwell-iccrg-bbr-congestion-control-00, section
-//! 4.2.3.4): one round of packet conservation, then growth back towards the target by what is
-//! delivered, minus what is lost.
+//! Effect of losses on BBR's window (draft-cardwell-iccrg-bbr-congestion-control-00, section
+//! 4.2.3.4): one round of packet conservation, then growth towards the target by delivered minus
+//! lost bytes.
 //!
-//! The trap that this avoids: on a path with 5 to 10 % of random loss a round without loss is
-//! rare. Were each lossy round a recovery of its own, conservation would never end and the window
-//! would shrink by the loss of every round. Here a recovery ends with a round without loss and may
-//! last for many rounds, but conserves only during its first; from the second round on the window
-//! gains (1 − 2p) of what the flight carries per round and soon is at its target again, where the
-//! pacing rate, not the window, decides.
+//! At 5 to 10 % random loss, rounds without loss are rare. If each lossy round started a recovery,
+//! conservation would never end and the window would shrink with every round. Here a recovery ends
+//! with a round without loss, but conserves packets only in its first. From the second round on the
+//! window gains (1 − 2p) of the flight per round and soon reaches its target, where the pacing rate
+//! decides.
 //!
-//! Random loss. Before the bottleneck it costs nothing but the lost packets: goodput is 1.01 to
-//! 1.04 times (1 − p) × capacity at p = 5 and 10 %, since what is lost takes no capacity. Behind
-//! the bottleneck it is 0.96 to 0.99 of that at 5 % and 0.91 to 1.00 at 10 %. The cause is the
-//! model, not the window: the samples of a full bottleneck show (1 − p) × capacity, six phases of
-//! eight send no faster, and then the bottleneck passes only that. The maximum over ten rounds
-//! and the queue which the probe at 1.25 leaves bring back a part. It is the same to a thousandth
-//! with recovery switched off, and without ProbeRTT (but for rates where 200 ms are many rounds).
-//! Nothing within the draft's rules cures it; to count losses as delivered would take the loss of
-//! an overflowing queue for bandwidth.
+//! Random loss before the bottleneck costs only the lost packets: goodput is 1.01 to 1.04 times (1
+//! − p) × capacity at p = 5 and 10 %, since lost packets take no capacity. After the bottleneck it
+//! is 0.96 to 0.99 of that at 5 % and 0.91 to 1.00 at 10 %. The cause is the model, not the window:
+//! samples of a full bottleneck show (1 − p) × capacity, six of eight phases send no faster, and
+//! then the bottleneck passes only that. The maximum over ten rounds and the queue of the 1.25
+//! probe recover a part. The result is the same to a thousandth without recovery, and without
+//! ProbeRTT (except at rates where 200 ms are many rounds). No change within the draft's rules
+//! helps: counting losses as delivered would mistake the loss of an overflowing queue for
+//! bandwidth.
 
-/// Where in a recovery the sender is.
+/// Stage of a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Open,
@@ -45,12 +44,12 @@ impl Recovery {
         self.stage == Stage::Conservation
     }
 
-    /// Begins with a round of conservation.
+    /// Starts with a round of conservation.
     pub(super) fn enter_conservation(&mut self) {
         *self = Self { stage: Stage::Conservation, loss_in_round: true };
     }
 
-    /// Begins with growth: in Startup, and when the window was cut to its minimum.
+    /// Starts with growth: in Startup, and when the window was reduced to its minimum.
     pub(super) fn enter_growth(&mut self) {
         *self = Self { stage: Stage::Growth, loss_in_round: true };
     }
@@ -59,7 +58,7 @@ impl Recovery {
         self.loss_in_round = true;
     }
 
-    /// Returns whether recovery is over with the last round: the window from before it is restored.
+    /// Returns whether recovery ended with the last round, so that the window is restored.
     pub(super) fn on_round_start(&mut self) -> bool {
         let lossy = core::mem::take(&mut self.loss_in_round);
         let is_over = self.stage == Stage::Growth && !lossy;

@@ -1,4 +1,4 @@
-//! BBR's reactions to single events; its behaviour on paths is tested in `tests/paths`.
+//! BBR's reactions to single events. `tests/paths` tests its behaviour on paths.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ fn at(millis: u64) -> Timestamp {
     Timestamp::from_millis(millis)
 }
 
-/// An ACK of `bytes` bytes at `now` that ends a round with a sample of `mbps`.
+/// Returns an ACK of `bytes` bytes at `now` that ends a round with a sample of `mbps`.
 fn ack(b: &Bbr, now: Timestamp, bytes: u64, mbps: u64, in_flight: u64) -> AckBatch {
     AckBatch {
         now,
@@ -48,7 +48,7 @@ fn event(now: Timestamp, in_flight: u64, kind: CongestionKind) -> CongestionEven
     }
 }
 
-/// A controller in ProbeBW at 12 Mbps and 50 ms (75000 bytes), at the returned time.
+/// Returns a controller in ProbeBW at 12 Mbps and 50 ms (75000 bytes), and the time.
 fn cruising() -> (Bbr, Timestamp) {
     let mut b = Bbr::new(MTU, 1);
     let mut now = at(50);
@@ -66,7 +66,7 @@ fn cruising() -> (Bbr, Timestamp) {
 #[test]
 fn the_window_in_probe_bw_is_two_bdp_three_quanta_and_a_bunch() {
     let (b, _) = cruising();
-    // Each acknowledgement brings a whole round trip's data.
+    // Each acknowledgement covers a whole round trip.
     assert_eq!(b.window(), 150_000 + 3 * b.send_quantum() + 75_000);
 }
 
@@ -88,10 +88,10 @@ fn startup_ends_after_three_rounds_without_growth() {
 }
 
 #[test]
-fn startup_of_a_limited_sender_ends_after_a_round_in_which_all_met_a_queue() {
+fn startup_of_a_limited_sender_ends_after_a_round_whose_packets_all_met_a_queue() {
     let more = |b: &mut Bbr, now| b.on_ack(&ack(b, now, 12_000, 16, 90_000));
     let stays = |round_trips: [u64; 3], draft: bool, application: fn(&mut Bbr, Timestamp)| {
-        let mut b = if draft { Bbr::by_the_draft(MTU, 1) } else { Bbr::new(MTU, 1) };
+        let mut b = if draft { Bbr::draft(MTU, 1) } else { Bbr::new(MTU, 1) };
         let mut now = at(50);
         for (mbps, rtt) in [4, 8, 12].into_iter().zip(round_trips) {
             let batch = ack(&b, now, 12_000, mbps, 90_000);
@@ -103,18 +103,18 @@ fn startup_of_a_limited_sender_ends_after_a_round_in_which_all_met_a_queue() {
         b.snapshot().state == "startup"
     };
     assert!(!stays([50, 50, 80], false, limited));
-    assert!(!stays([50, 80, 50], false, limited), "it has shown what the path can do");
-    assert!(stays([50, 50, 60], false, limited), "a turn of the radio network");
+    assert!(!stays([50, 80, 50], false, limited), "all packets of a round met a queue");
+    assert!(stays([50, 50, 60], false, limited), "within the tolerance of radio networks");
     assert!(stays([50, 50, 80], false, more), "the bandwidth grows");
-    assert!(stays([50, 50, 80], false, source_paced), "what was kept fills the path");
+    assert!(stays([50, 50, 80], false, source_paced), "cached data fills the path");
     assert!(stays([50, 50, 80], true, limited));
 }
 
 #[test]
-fn startup_goes_on_behind_an_outage() {
-    // The round without growth in which Startup ends.
+fn startup_continues_after_an_outage() {
+    // Returns the round without growth that ends Startup.
     let ends = |draft: bool, loses: fn(u32) -> bool, rtt: Duration| {
-        let mut b = if draft { Bbr::by_the_draft(MTU, 1) } else { Bbr::new(MTU, 1) };
+        let mut b = if draft { Bbr::draft(MTU, 1) } else { Bbr::new(MTU, 1) };
         (0..20).find(|&round| {
             let now = at(100) + RTT * round;
             let batch = ack(&b, now, 12_000, 9, 90_000);
@@ -127,17 +127,17 @@ fn startup_goes_on_behind_an_outage() {
         })
     };
     assert_eq!(ends(false, |_| false, RTT), Some(3));
-    assert_eq!(ends(false, |round| round == 1, RTT), Some(5), "neither of two rounds counts");
+    assert_eq!(ends(false, |round| round == 1, RTT), Some(5), "two rounds are excused");
     assert_eq!(ends(false, |round| round == 1, RTT * 2), Some(3), "there is a queue");
-    assert_eq!(ends(false, |_| true, RTT), Some(4), "a policer loses in each round");
-    assert_eq!(ends(false, |round| round % 2 == 1, RTT), Some(6), "three at most");
+    assert_eq!(ends(false, |_| true, RTT), Some(4), "a policer drops in every round");
+    assert_eq!(ends(false, |round| round % 2 == 1, RTT), Some(6), "at most three are excused");
     assert_eq!(ends(true, |round| round == 1, RTT), Some(3));
 }
 
 #[test]
-fn startup_of_a_limited_sender_ends_after_four_rounds_in_a_row_that_lost_something() {
+fn startup_of_a_limited_sender_ends_after_four_consecutive_lossy_rounds() {
     let rounds = |draft: bool, loses: fn(u32) -> bool| {
-        let mut b = if draft { Bbr::by_the_draft(MTU, 1) } else { Bbr::new(MTU, 1) };
+        let mut b = if draft { Bbr::draft(MTU, 1) } else { Bbr::new(MTU, 1) };
         b.round_count += 10;
         for round in 1..50 {
             let now = at(50) + RTT * round;
@@ -156,18 +156,18 @@ fn startup_of_a_limited_sender_ends_after_four_rounds_in_a_row_that_lost_somethi
     assert_eq!(
         rounds(false, |_| true),
         Some(4),
-        "a queue of a few packets overflows at each frame"
+        "a queue of a few packets overflows at every frame"
     );
     assert_eq!(rounds(false, |round| round % 4 > 0), None, "outages");
     assert_eq!(rounds(true, |_| true), None);
 }
 
 #[test]
-fn startup_of_a_limited_sender_ends_with_a_round_that_met_a_queue_and_lost_something() {
+fn startup_of_a_limited_sender_ends_after_a_round_with_queue_and_loss() {
     let ends = |rtt: Duration, loses: bool| {
         let mut b = Bbr::new(MTU, 1);
         b.round_count += 10;
-        // In each round one packet meets a queue or not.
+        // One packet per round meets a queue or not.
         for round in 1..8 {
             for (now, is_new, rtt) in [(at(50), true, RTT), (at(60), false, rtt)] {
                 let now = now + RTT * round;
@@ -193,9 +193,9 @@ fn startup_of_a_limited_sender_ends_with_a_round_that_met_a_queue_and_lost_somet
 }
 
 #[test]
-fn an_outage_in_startup_does_not_cut_the_window() {
+fn an_outage_in_startup_does_not_reduce_the_window() {
     let window = |draft: bool, rtt: Duration, kind: CongestionKind, before: bool| {
-        let mut b = if draft { Bbr::by_the_draft(MTU, 1) } else { Bbr::new(MTU, 1) };
+        let mut b = if draft { Bbr::draft(MTU, 1) } else { Bbr::new(MTU, 1) };
         if before {
             b.on_packets_lost(at(40), 1_200, 90_000);
         }
@@ -228,9 +228,9 @@ fn a_limited_sender_keeps_its_window_in_startup_too() {
 }
 
 #[test]
-fn one_poor_sample_behind_a_limited_stretch_is_not_the_rate() {
+fn one_poor_sample_after_a_limited_period_is_not_the_rate() {
     for draft in [false, true] {
-        let mut b = if draft { Bbr::by_the_draft(MTU, 1) } else { Bbr::new(MTU, 1) };
+        let mut b = if draft { Bbr::draft(MTU, 1) } else { Bbr::new(MTU, 1) };
         b.on_ack(&ack(&b, at(50), 90_000, 9, 90_000));
         for round in 0..600 {
             let batch = ack(&b, at(100) + RTT * round, 1_200, 2, 12_000);
@@ -252,7 +252,7 @@ fn the_first_rate_is_high_gain_times_the_initial_window_per_round_trip() {
     assert_eq!(b.pacing_rate(), Some(Rate::from_bytes_in(34_620, RTT)));
 }
 
-/// Rounds of `rtt` in which the window is full and `mbps` are delivered, from the returned time on.
+/// Runs rounds of `rtt` with a full window and `mbps` delivered; returns the time.
 fn full_rounds(b: &mut Bbr, now: Timestamp, rtt: Duration, mbps: [u64; 3]) -> Timestamp {
     mbps.into_iter().fold(now, |now, mbps| {
         let (now, window) = (now + rtt, b.window());
@@ -264,7 +264,7 @@ fn full_rounds(b: &mut Bbr, now: Timestamp, rtt: Duration, mbps: [u64; 3]) -> Ti
 
 const LONG: Duration = Duration::from_millis(400);
 
-/// A controller that has delivered 12 Mbps of a live stream for seconds.
+/// Returns a controller that has delivered a live stream of 12 Mbps for seconds.
 fn streaming() -> (Bbr, Timestamp) {
     let (mut b, mut now) = cruising();
     for _ in 0..60 {
@@ -275,7 +275,7 @@ fn streaming() -> (Bbr, Timestamp) {
     (b, now)
 }
 
-/// Nearly what 12 Mbps carry in one and a half of such round trips.
+/// Roughly what 12 Mbps carry in one and a half of these round trips.
 const OVER_LONG: u64 = 850_000;
 
 #[test]
@@ -284,11 +284,11 @@ fn a_starved_stream_gets_a_window_for_a_longer_path() {
     // The last short round trip is a quarter of a second old.
     let now = full_rounds(&mut b, now, LONG, [2, 2, 2]);
     assert!(b.window() > OVER_LONG, "{}", b.window());
-    // The round trip stays, and so does the window.
+    // The round trip does not rise, so the window stays.
     let now = full_rounds(&mut b, now, LONG, [11, 11, 11]);
     let now = full_rounds(&mut b, now, LONG, [11, 11, 11]);
     assert!(b.window() > OVER_LONG, "{}", b.window());
-    // A short one ends it.
+    // A short round trip ends the extension.
     full_rounds(&mut b, now, RTT, [11, 11, 11]);
     assert!(b.window() < OVER_LONG / 2, "{}", b.window());
 }
@@ -311,7 +311,7 @@ fn a_trial_that_delivers_no_more_ends() {
 }
 
 #[test]
-fn what_a_sender_without_a_stream_meets_is_a_queue() {
+fn long_round_trips_without_a_stream_are_a_queue() {
     let (mut b, mut now) = cruising();
     for _ in 0..4 {
         now += LONG;
@@ -322,7 +322,7 @@ fn what_a_sender_without_a_stream_meets_is_a_queue() {
     assert!(b.window() < OVER_LONG / 2, "{}", b.window());
 }
 
-/// The sender, well behind its handshake, finds nothing to send; its sample is of the stream's rate.
+/// Makes the sender application-limited, after its handshake, with a sample at the stream's rate.
 fn limited(b: &mut Bbr, now: Timestamp) {
     b.round_count += 10;
     let batch = ack(b, now, 1_200, 2, 12_000);
@@ -330,13 +330,13 @@ fn limited(b: &mut Bbr, now: Timestamp) {
     b.on_ack(&AckBatch { rate: sample, ..batch });
 }
 
-/// The sender has something to send, and data that comes at a rate of its own is among it.
+/// Lets the sender have data to send, including data with a pace of its own.
 fn source_paced(b: &mut Bbr, now: Timestamp) {
     let batch = ack(b, now, 18_750, 3, 18_750);
     b.on_ack(&AckBatch { source_paced: true, ..batch });
 }
 
-/// Rounds at 3 Mbps in which there is always something to send, until the estimate falls below 12.
+/// Counts saturated rounds at 3 Mbps until the estimate falls below 12 Mbps.
 fn bad_rounds(b: &mut Bbr, mut now: Timestamp) -> u32 {
     for rounds in 1..1_000 {
         now += RTT;
@@ -350,9 +350,9 @@ fn bad_rounds(b: &mut Bbr, mut now: Timestamp) -> u32 {
 }
 
 #[test]
-fn what_comes_through_in_a_bad_time_is_not_taken_for_the_rate_of_the_path() {
+fn samples_of_an_outage_are_not_taken_for_the_rate_of_the_path() {
     let (mut b, now) = cruising();
-    assert_eq!(bad_rounds(&mut b, now), 10, "a sender that fills the path goes by the draft");
+    assert_eq!(bad_rounds(&mut b, now), 10, "an unlimited sender follows the draft");
     for application in [limited, source_paced] {
         let (mut b, now) = cruising();
         application(&mut b, now);
@@ -366,7 +366,7 @@ fn what_comes_through_in_a_bad_time_is_not_taken_for_the_rate_of_the_path() {
 }
 
 #[test]
-fn an_outage_without_a_queue_behind_it_leaves_the_window_to_a_sender_that_is_limited() {
+fn an_outage_without_a_queue_does_not_reduce_the_window_of_a_limited_sender() {
     let after = |application: fn(&mut Bbr, Timestamp), rtt: Duration, kind: CongestionKind| {
         let (mut b, now) = cruising();
         let before = b.window();
@@ -375,7 +375,7 @@ fn an_outage_without_a_queue_behind_it_leaves_the_window_to_a_sender_that_is_lim
         b.on_congestion_event(&CongestionEvent { rtt, lost_bytes: 60_000, ..event(now, 0, kind) });
         b.window() >= before
     };
-    // Longer than a bunch waits, too.
+    // Longer than the wait for a bunch.
     let queue = RTT + Duration::from_millis(100);
     for kind in [CongestionKind::Loss, CongestionKind::Persistent] {
         for application in [limited, source_paced] {
@@ -384,17 +384,17 @@ fn an_outage_without_a_queue_behind_it_leaves_the_window_to_a_sender_that_is_lim
         }
         assert!(!after(|_, _| {}, RTT, kind), "{kind:?}");
     }
-    assert!(!after(limited, RTT, CongestionKind::Ecn), "the network itself says it");
+    assert!(!after(limited, RTT, CongestionKind::Ecn), "an explicit signal");
 }
 
 #[test]
-fn a_loss_conserves_packets_for_one_round_and_a_clean_round_restores_the_window() {
+fn a_loss_conserves_packets_for_one_round_and_a_round_without_loss_restores_the_window() {
     let (mut b, mut now) = cruising();
     let before = b.window();
     b.on_packets_lost(now, 1_200, 60_000);
     b.on_congestion_event(&event(now, 60_000, CongestionKind::Loss));
     assert_eq!(b.window(), 61_200);
-    // Within the round the window stays with the flight.
+    // Within the round the window follows the flight.
     let batch = ack(&b, now, 1_200, 12, 60_000);
     let inside =
         RateSample { prior_delivered: 0, delivered: b.delivered + 1_200, ..batch.rate.unwrap() };
@@ -403,10 +403,10 @@ fn a_loss_conserves_packets_for_one_round_and_a_clean_round_restores_the_window(
     now += RTT;
     let batch = ack(&b, now, 1_200, 12, 60_000);
     b.on_ack(&batch);
-    assert_eq!(b.window(), 62_400, "growth by what is delivered");
+    assert_eq!(b.window(), 62_400, "growth by delivered bytes");
     b.on_packets_lost(now, 2_400, 60_000);
     b.on_congestion_event(&event(now, 60_000, CongestionKind::Loss));
-    assert_eq!(b.window(), 60_000, "no second conservation, only the loss itself");
+    assert_eq!(b.window(), 60_000, "no second conservation, only the lost bytes");
     for _ in 0..2 {
         now += RTT;
         let batch = ack(&b, now, 1_200, 12, 60_000);
@@ -416,8 +416,8 @@ fn a_loss_conserves_packets_for_one_round_and_a_clean_round_restores_the_window(
 }
 
 #[test]
-fn a_sender_that_the_application_limits_is_not_held_to_its_flight() {
-    // There is a queue.
+fn an_application_limited_sender_has_no_conservation() {
+    // With a queue.
     let rtt = RTT * 2;
     for is_app_limited in [false, true] {
         let (mut b, now) = cruising();
@@ -433,7 +433,7 @@ fn a_sender_that_the_application_limits_is_not_held_to_its_flight() {
 }
 
 #[test]
-fn a_loss_without_a_signal_leaves_the_window_alone() {
+fn a_loss_without_a_signal_does_not_change_the_window() {
     let (mut b, now) = cruising();
     let before = b.window();
     b.on_packets_lost(now, 12_000, 60_000);
@@ -456,7 +456,7 @@ fn persistent_congestion_collapses_to_four_packets_and_grows_back_by_deliveries(
         assert!(b.window <= 2 * window);
         rounds += 1;
     }
-    assert_eq!(rounds, 5, "4800 bytes, doubled each round");
+    assert_eq!(rounds, 5, "from 4800 bytes, doubled each round");
 }
 
 #[test]
@@ -470,14 +470,14 @@ fn restart_from_idle_paces_at_the_bandwidth() {
     assert_eq!(b.pacing_rate(), Some(Rate::from_mbps(15)));
     b.on_sent(now + Duration::from_secs(30), PacketNumber(9), 1_200, 0);
     assert_eq!(b.pacing_rate(), Some(Rate::from_mbps(12)));
-    // The round trip of the restart renews RTprop without ProbeRTT.
+    // The round trip after the restart renews RTprop without ProbeRTT.
     let batch = ack(&b, now + Duration::from_secs(30) + RTT, 1_200, 12, 75_000);
     b.on_ack(&batch);
     assert_eq!(b.snapshot().state, "probe_bw");
 }
 
 #[test]
-fn gain_cycles_begin_at_every_phase_but_the_draining_one() {
+fn gain_cycles_start_at_every_phase_but_the_draining_one() {
     let mut seen = [false; 8];
     let mut b = Bbr::new(MTU, 42);
     for _ in 0..200 {
@@ -490,14 +490,14 @@ fn gain_cycles_begin_at_every_phase_but_the_draining_one() {
 }
 
 #[test]
-fn a_supposed_round_trip_paces_the_first_flight() {
+fn an_assumed_round_trip_paces_the_first_flight() {
     let mut b = Bbr::new(MTU, 1);
     b.start(Start { window: Some(50_000), rate: None, rtt: Some(RTT) });
     assert_eq!(b.pacing_rate(), Some(Rate::from_bytes_in(144_250, RTT)));
 }
 
 #[test]
-fn a_cap_bounds_what_a_start_asks_for() {
+fn a_cap_limits_the_values_of_a_start() {
     let mut b = Bbr::new(MTU, 1);
     b.cap(Cap { rate: Some(Rate::from_mbps(1)), in_flight: None, ..Cap::default() });
     let s = b.snapshot();

@@ -1,40 +1,38 @@
 //! Copa (V. Arun, H. Balakrishnan: "Copa: Practical Delay-Based Congestion Control for the
-//! Internet", NSDI 2018): the window moves towards a rate of `1/(δ·d_q)` packets per second, where
-//! `d_q` is the queueing delay; one flow keeps about `1/δ` packets in the queue. Section numbers
-//! below are the paper's. Windows are bytes, kept with their fraction; the paper's packets are
-//! datagrams.
+//! Internet", NSDI 2018). The window moves towards a rate of `1/(δ·d_q)` packets per second, where
+//! `d_q` is the queueing delay, so one flow keeps about `1/δ` packets in the queue. Section numbers
+//! are the paper's. Windows are fractional bytes; the paper's packets are datagrams.
 //!
-//! What the paper does not say, and what was chosen:
-//! - A velocity earned in one direction is not used in the other: when the window turns, the
-//!   velocity is 1 at once (as in mvfst), not only after the next comparison of windows.
-//! - A velocity above 1 takes at most half of the packets per round trip that are too many in the
-//!   queue. Feedback is a round trip old: without this bound a window of 3000 packets swings
-//!   between half and one and a half of what the path holds, and never settles.
-//! - Per round trip a window at most doubles or halves, whatever velocity and `1/δ` are.
-//! - A queue is nearly empty, too, when it holds less than one and a half packets of this flow, or
-//!   when round trips do not vary at all. The oscillation of default mode is about five packets; a
-//!   tenth of that is less than the one packet that each flow always has on its way.
-//! - The five round trips without an empty queue begin anew when the window turns after slow start
-//!   (that queue was no competitor's) and when a flight begins with nothing in flight.
+//! Choices that the paper leaves open:
+//! - Velocity is reset to 1 as soon as the window turns (as in mvfst), not only after the next
+//!   comparison of windows.
+//! - A velocity above 1 removes at most half of the excess packets in the queue per round trip.
+//!   Feedback is a round trip old: without this limit, a window of 3000 packets oscillates between
+//!   half and one and a half of the path's capacity.
+//! - A window at most doubles or halves per round trip at any velocity and `1/δ`.
+//! - A queue also counts as nearly empty if it holds less than one and a half packets of this flow,
+//!   or if round trips do not vary. The oscillation of default mode is about five packets, and a
+//!   tenth of that is less than the one packet that each flow always has in transit.
+//! - The five round trips without an empty queue restart when the window turns after slow start
+//!   (the queue was the flow's own) and when a flight starts with nothing in flight.
 //! - In competitive mode `1/δ` is halved at most once per round trip, as RFC 9002, section 7.3.2
-//!   cuts windows, and grows only while the window is in use. CE marks count as losses.
-//! - In default mode neither losses nor CE marks are signals (loss: the paper; its queue of a few
-//!   packets gives ECN nothing to mark). Persistent congestion collapses the window as RFC 9002,
-//!   section 7.6.2 demands, and slow start begins again.
-//! - A window that is not in use, or under a cap, does not grow, but shrinks when the queue asks
-//!   for it.
-//! - Round trips include the peer's acknowledgement delay; the minima take out what varies of it.
+//!   reduces windows, and grows only while the window is used. CE marks count as losses.
+//! - In default mode, losses and CE marks are not signals (loss: as in the paper; ECN has nothing
+//!   to mark in a queue of a few packets). Persistent congestion collapses the window as RFC 9002,
+//!   section 7.6.2 demands, and restarts slow start.
+//! - An unused or capped window does not grow, but shrinks if the queue demands it.
+//! - Round trips include the peer's acknowledgement delay; the minima remove its variation.
 //!
-//! Known of the algorithm:
-//! - Where the queue holds fewer than `1/δ` packets no delay tells it to stop: with a queue of two
-//!   packets half of what it sends is lost (and the link is full).
-//! - Against one CUBIC flow it gets 0.3 to 0.5 of a link whose queue holds 1 or 2 bandwidth-delay
-//!   products, 0.15 with a queue of 4, and as little where that product is 1000 packets: `1/δ`
-//!   grows by 1 per round trip, CUBIC's window faster.
-//! - A flow that takes its own queue for a competitor's adds to it until packets are lost or the
-//!   queue empties by chance. One flow alone does so for moments only; two flows do on paths of
-//!   fewer than about 40 packets, where their oscillations interleave and the queue seldom empties.
-//! - A path that got longer looks congested until the old minimum is 10 s old.
+//! Known limits of the algorithm:
+//! - If the queue holds fewer than `1/δ` packets, no delay stops the flow: with a queue of two
+//!   packets half of its packets are lost (and the link is full).
+//! - Against one CUBIC flow it gets 0.3 to 0.5 of a link with a queue of 1 or 2 bandwidth-delay
+//!   products, and 0.15 with a queue of 4, or with a product of 1000 packets: `1/δ` grows by 1 per
+//!   round trip, and CUBIC's window faster.
+//! - A flow that mistakes its own queue for a competitor's adds to it until packets are lost or the
+//!   queue empties by chance. A single flow does so only briefly. Two flows do on paths of fewer
+//!   than about 40 packets, where their oscillations interleave and the queue seldom empties.
+//! - A path that became longer seems congested until the old minimum is 10 s old.
 
 mod windowed;
 
@@ -50,26 +48,26 @@ use crate::controller::{
 use crate::pacer::burst;
 use windowed::Windowed;
 
-/// `1/δ` of the default mode, and the least of the competitive mode (sections 2.1 and 2.2).
+/// `1/δ` of the default mode and minimum of the competitive mode (sections 2.1 and 2.2).
 const DEFAULT_INVERSE_DELTA: f64 = 2.0;
 /// `τ` of `RTTmin` (section 2.1).
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
-/// `RTTmax` is that of this many round trips (section 2.2).
+/// Round trips that `RTTmax` covers (section 2.2).
 const MAX_RTT_ROUNDS: u32 = 4;
-/// A queue is nearly empty when its delay is this fraction of `RTTmax − RTTmin` (section 2.2).
+/// Fraction of `RTTmax − RTTmin` up to which a queueing delay counts as nearly empty (section 2.2).
 const NEARLY_EMPTY_DIVISOR: u32 = 10;
-/// When the queue was not nearly empty for this many round trips, somebody else fills it.
+/// Round trips without a nearly empty queue after which a competitor is assumed.
 const EMPTY_QUEUE_ROUNDS: u32 = 5;
-/// The velocity doubles only after this many round trips of one direction (section 2.1).
+/// Round trips in one direction after which the velocity doubles (section 2.1).
 const VELOCITY_ROUNDS: u32 = 3;
-/// Packets leave at this many times the window per `RTTstanding` (section 2.1).
+/// Pacing rate in windows per `RTTstanding` (section 2.1).
 const PACING_GAIN: f64 = 2.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// The window doubles per round trip until its rate exceeds the target.
     SlowStart,
-    /// Removes the queue that slow start made; ends when the window turns.
+    /// Removes the queue that slow start built; ends when the window turns.
     Drain,
     /// `δ` is 0.5.
     Default,
@@ -87,13 +85,13 @@ pub struct Copa {
     inverse_delta: f64,
     /// `v`.
     velocity: f64,
-    /// Where the window went in the last round.
+    /// Direction of the window in the last round.
     direction: Ordering,
-    /// Rounds in that direction, the last one included.
+    /// Rounds in that direction, including the last one.
     direction_rounds: u32,
-    /// The round ends when this packet, the next one to be sent when it began, is acknowledged.
+    /// The next packet when the round started. Its acknowledgement ends the round.
     round_end: PacketNumber,
-    /// The window when the round began.
+    /// Window when the round started.
     round_window: f64,
     /// Whether `1/δ` was halved in this round.
     round_has_loss: bool,
@@ -104,18 +102,18 @@ pub struct Copa {
     standing_rtt: Windowed<Duration>,
     /// `RTTmax`.
     max_rtt: Windowed<Reverse<Duration>>,
-    /// When the queue was nearly empty for the last time.
+    /// Time when the queue was last nearly empty.
     nearly_empty: Timestamp,
-    /// Losses of packets sent up to then have halved `1/δ` already.
+    /// Losses of packets sent up to then are already answered.
     loss_answered: Option<Timestamp>,
-    /// A round trip supposed by [`Controller::start`], until one is measured.
-    supposed_rtt: Option<Duration>,
+    /// Round trip assumed by [`Controller::start`] until one is measured.
+    assumed_rtt: Option<Duration>,
     start_rate: StartRate,
     cap: Cap,
 }
 
 impl Copa {
-    /// A controller for datagrams of `mtu` bytes.
+    /// Creates a controller for datagrams of `mtu` bytes.
     pub fn new(mtu: u16) -> Self {
         let window = initial_window(mtu) as f64;
         Self {
@@ -135,7 +133,7 @@ impl Copa {
             max_rtt: Windowed::default(),
             nearly_empty: Timestamp::ZERO,
             loss_answered: None,
-            supposed_rtt: None,
+            assumed_rtt: None,
             start_rate: StartRate::default(),
             cap: Cap::default(),
         }
@@ -145,10 +143,10 @@ impl Copa {
         minimum_window(self.mtu) as f64
     }
 
-    /// The rate that the window asks for, before caps.
+    /// Returns the pacing rate before caps.
     fn own_rate(&self) -> Option<Rate> {
         self.start_rate.get().or_else(|| {
-            let rtt = self.standing_rtt.get().or(self.supposed_rtt)?;
+            let rtt = self.standing_rtt.get().or(self.assumed_rtt)?;
             Some(Rate::from_bytes_in((self.window * PACING_GAIN) as u64, rtt))
         })
     }
@@ -158,7 +156,7 @@ impl Copa {
         self.inverse_delta = DEFAULT_INVERSE_DELTA;
     }
 
-    /// The window is `window`, and doubles from there.
+    /// Restarts slow start from `window` bytes.
     fn begin_slow_start(&mut self, window: f64) {
         self.enter(State::SlowStart);
         self.window = window.max(self.minimum());
@@ -178,7 +176,7 @@ impl Copa {
         self.round_has_loss = false;
     }
 
-    /// Section 2.2: which mode the queue calls for.
+    /// Selects the mode (section 2.2).
     fn choose_mode(&mut self, now: Timestamp, is_nearly_empty: bool, srtt: Duration) {
         if matches!(self.state, State::SlowStart | State::Drain) || is_nearly_empty {
             self.nearly_empty = now;
@@ -192,7 +190,7 @@ impl Copa {
         }
     }
 
-    /// Section 2.1, step 4, and the additive increase of section 2.2: once per round.
+    /// Ends a round: section 2.1, step 4, and the additive increase of section 2.2.
     fn end_round(&mut self, in_use: bool) {
         let direction = self.window.total_cmp(&self.round_window);
         if direction == Ordering::Equal || direction != self.direction {
@@ -212,7 +210,7 @@ impl Copa {
         self.begin_round();
     }
 
-    /// Section 2.1, step 3: one step of `v/(δ·cwnd)` packets for each packet acknowledged.
+    /// Moves the window by `v/(δ·cwnd)` packets per acknowledged packet (section 2.1, step 3).
     fn step(&mut self, towards: Ordering, acked: u64) {
         if self.velocity > 1.0 && towards != self.direction {
             self.forget_direction();
@@ -244,7 +242,7 @@ impl Controller for Copa {
         let Reverse(max_rtt) = self.max_rtt.update(now, Reverse(rtt), MAX_RTT_ROUNDS * srtt);
         // Equation 2.
         let d_q = standing_rtt.saturating_sub(min_rtt);
-        // What this flow has in the queue, in packets.
+        // Packets of this flow in the queue.
         let queued = self.window / f64::from(self.mtu) * d_q.as_secs_f64()
             / standing_rtt.as_secs_f64().max(f64::MIN_POSITIVE);
         let is_nearly_empty =
@@ -252,7 +250,7 @@ impl Controller for Copa {
         self.choose_mode(now, is_nearly_empty, srtt);
 
         let in_use = batch.cwnd_limited && !self.cap.binds(self.window as u64, self.own_rate());
-        // Section 2.1, step 3: the rate cwnd / RTTstanding against equation 1, 1 / (δ·d_q).
+        // Section 2.1, step 3: compares the rate cwnd / RTTstanding with equation 1, 1 / (δ·d_q).
         let excess = queued - self.inverse_delta;
         if excess > 0.0 {
             if self.state == State::SlowStart {
@@ -275,7 +273,7 @@ impl Controller for Copa {
         }
     }
 
-    /// A lost packet leaves the flight, and is no signal by itself.
+    /// A loss alone is not a signal.
     fn on_packets_lost(&mut self, _now: Timestamp, _bytes: u64, _in_flight: u64) {}
 
     fn on_congestion_event(&mut self, event: &CongestionEvent) {
@@ -308,7 +306,7 @@ impl Controller for Copa {
     fn start(&mut self, start: Start) {
         self.begin_slow_start(start.window.map_or(self.window, |window| window as f64));
         self.start_rate.set(start.rate);
-        self.supposed_rtt = start.rtt.or(self.supposed_rtt);
+        self.assumed_rtt = start.rtt.or(self.assumed_rtt);
     }
 
     fn resume(&mut self, window: u64, _threshold: u64) {
@@ -322,7 +320,7 @@ impl Controller for Copa {
     }
 
     fn on_mtu(&mut self, mtu: u16) {
-        // RFC 9002, section 7.2: an initial window is recalculated when the datagram size changes.
+        // RFC 9002, section 7.2: the initial window is recalculated when the datagram size changes.
         if self.window == initial_window(self.mtu) as f64 {
             self.window = initial_window(mtu) as f64;
             self.round_window = self.window;

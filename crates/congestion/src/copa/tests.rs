@@ -1,5 +1,4 @@
-//! Copa's rules one by one, driven by hand-made ACKs; its behaviour on paths is tested in
-//! `tests/paths`.
+//! Copa's rules, driven by synthetic ACKs. `tests/paths` tests its behaviour on paths.
 
 use proptest::prelude::*;
 
@@ -34,7 +33,7 @@ fn ack(now: Timestamp, rtt: Duration, acked_bytes: u64) -> AckBatch {
     }
 }
 
-/// A sender whose round trips the test chooses: each step acknowledges a tenth of the window.
+/// A sender with round trips chosen by the test. Each step acknowledges a tenth of the window.
 struct Driver {
     copa: Copa,
     now: Timestamp,
@@ -43,7 +42,7 @@ struct Driver {
 }
 
 impl Driver {
-    /// In default mode with a window of `packets`, after a round trip of 50 ms without queue.
+    /// Creates a sender in default mode with a window of `packets`, after a round trip of 50 ms.
     fn new(packets: u64) -> Self {
         let mut copa = Copa::new(MTU);
         copa.start(Start { window: Some(packets * u64::from(MTU)), ..Start::default() });
@@ -54,7 +53,7 @@ impl Driver {
         driver
     }
 
-    /// A round trip during which every packet needs `rtt`, in ten ACKs.
+    /// Runs a round trip of `rtt` with ten ACKs.
     fn round(&mut self, rtt: Duration) {
         let (end, step) = (self.pn.next(), self.copa.window() / 10);
         self.pn = end;
@@ -90,10 +89,10 @@ fn slow_start_doubles_until_the_rate_exceeds_the_target() {
     d.copa.enter(State::SlowStart);
     d.round(RTT);
     assert!((d.packets() - 20.0).abs() < 0.1, "{}", d.packets());
-    // Of 20 packets in 52 ms, 0.8 are in the queue: fewer than 1/δ.
+    // 0.8 of 20 packets in 52 ms are in the queue: fewer than 1/δ.
     d.round(ms(52));
     assert_eq!(d.state(), "slow_start");
-    // Of 40 packets in 53 ms, 2.3 are; the standing round trip shows them half a round later.
+    // 2.3 of 40 packets in 53 ms are; the standing round trip shows them half a round later.
     d.round(ms(53));
     assert_ne!(d.state(), "slow_start");
     assert!((45.0..60.0).contains(&d.packets()), "{}", d.packets());
@@ -105,14 +104,14 @@ fn a_window_moves_by_two_packets_per_round_trip_towards_the_target() {
     d.round(RTT);
     assert!((d.packets() - 42.0).abs() < 0.1, "{}", d.packets());
     d.round(ms(60));
-    // The standing round trip is that of half a round trip: the first five ACKs still see 50 ms.
+    // The standing round trip covers half a round trip: the first five ACKs still see 50 ms.
     assert!((d.packets() - 42.0).abs() < 0.5, "{}", d.packets());
     d.round(ms(60));
     assert!((d.packets() - 40.0).abs() < 0.6, "{}", d.packets());
 }
 
 #[test]
-fn the_velocity_doubles_after_three_rounds_and_is_one_at_the_turn() {
+fn the_velocity_doubles_after_three_rounds_and_resets_when_the_window_turns() {
     let mut d = Driver::new(400);
     let velocities: Vec<f64> = (0..6)
         .map(|_| {
@@ -123,18 +122,18 @@ fn the_velocity_doubles_after_three_rounds_and_is_one_at_the_turn() {
     assert_eq!(velocities, [1.0, 1.0, 2.0, 4.0, 8.0, 16.0]);
     d.round(ms(80));
     assert_eq!(d.copa.velocity, 1.0);
-    // 3/8 of the window waits; half of what is too much is the limit of a step per round.
+    // 3/8 of the window is queued. Half of the excess is the limit of a step per round.
     let mut last = d.packets();
     for _ in 0..5 {
         d.round(ms(80));
-        // Ten ACKs of a tenth of what the window was when the round began.
+        // Ten ACKs of a tenth of the window at the start of the round.
         assert!(last - d.packets() <= 1.2 * last * 0.375 / 2.0, "{last} {}", d.packets());
         last = d.packets();
     }
 }
 
 #[test]
-fn a_window_that_is_not_used_does_not_grow_but_shrinks() {
+fn an_unused_window_does_not_grow_but_shrinks() {
     for state in [State::SlowStart, State::Default] {
         let mut d = Driver::new(40);
         d.copa.enter(state);
@@ -149,7 +148,7 @@ fn a_window_that_is_not_used_does_not_grow_but_shrinks() {
 }
 
 #[test]
-fn a_queue_that_never_empties_for_five_round_trips_calls_for_competition() {
+fn five_round_trips_without_an_empty_queue_start_competitive_mode() {
     let mut d = Driver::new(100);
     for round in 0..5 {
         d.round(ms(70));
@@ -162,7 +161,7 @@ fn a_queue_that_never_empties_for_five_round_trips_calls_for_competition() {
         d.round(ms(90));
     }
     assert_eq!(d.copa.snapshot().delta, Some(1.0 / 6.0));
-    // A tenth of 90 ms − 50 ms are 4 ms; of 54 ms in 4 round trips the maximum is forgotten later.
+    // A tenth of 90 ms − 50 ms is 4 ms. The maximum over 4 round trips of 54 ms expires later.
     d.round(ms(54));
     assert_eq!((d.state(), d.copa.snapshot().delta), ("default", Some(0.5)));
 }
@@ -178,7 +177,7 @@ fn one_packet_in_the_queue_is_nearly_empty() {
 }
 
 #[test]
-fn time_without_a_flight_is_no_evidence_of_competition() {
+fn idle_time_is_no_evidence_of_competition() {
     let mut d = Driver::new(100);
     d.round(ms(70));
     d.now += Duration::from_secs(9);
@@ -192,7 +191,7 @@ fn time_without_a_flight_is_no_evidence_of_competition() {
 }
 
 #[test]
-fn competition_is_additive_increase_and_one_halving_per_round_trip() {
+fn competitive_mode_is_additive_increase_and_one_halving_per_round_trip() {
     let mut d = Driver::new(100);
     d.round(ms(70));
     d.copa.enter(State::Competitive);
@@ -209,7 +208,7 @@ fn competition_is_additive_increase_and_one_halving_per_round_trip() {
     assert_eq!(d.copa.inverse_delta, 11.5);
     d.in_use = false;
     d.round(ms(70));
-    assert_eq!(d.copa.inverse_delta, 11.5, "nor does one that did not use the window");
+    assert_eq!(d.copa.inverse_delta, 11.5, "nor does a round with an unused window");
     for _ in 0..5 {
         d.now += RTT;
         d.lose(d.now);
@@ -219,7 +218,7 @@ fn competition_is_additive_increase_and_one_halving_per_round_trip() {
 }
 
 #[test]
-fn losses_are_no_signal_in_default_mode() {
+fn losses_are_not_signals_in_default_mode() {
     let mut d = Driver::new(100);
     d.lose(d.now);
     d.copa.on_congestion_event(&event(d.now, d.now, CongestionKind::Ecn));
@@ -251,7 +250,7 @@ fn packets_leave_at_twice_the_window_per_standing_round_trip() {
 }
 
 #[test]
-fn a_cap_bounds_what_a_start_asks_for() {
+fn a_cap_limits_the_values_of_a_start() {
     let mut copa = Copa::new(1_452);
     copa.cap(Cap { rate: Some(Rate::from_mbps(1)), in_flight: None, ..Cap::default() });
     let s = copa.snapshot();
@@ -266,7 +265,7 @@ proptest! {
     #![proptest_config(crate::properties(128))]
 
     #[test]
-    fn no_sequence_of_events_leads_below_the_minimum_or_to_nonsense(
+    fn no_sequence_of_events_leads_below_the_minimum_or_to_invalid_values(
         events in prop::collection::vec((0u8..6, 0u64..3_000, 0u64..100_000), 1..120),
     ) {
         let mut c = Copa::new(MTU);

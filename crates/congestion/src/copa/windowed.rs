@@ -1,18 +1,18 @@
-//! The smallest sample of a sliding window of time, in bounded memory.
+//! Minimum over a sliding window of time, in bounded memory.
 
 use core::time::Duration;
 
 use units::Timestamp;
 
-/// Samples kept at most.
+/// Maximum number of samples kept.
 const SLOTS: usize = 4;
 
-/// The smallest `T` of the last while (the largest, if `T` is a `Reverse`). Samples that can
-/// become the smallest once older ones have left the window are kept at least a fourth of the
-/// window apart, hence a sample may leave by that much too early, but never late.
+/// Minimum `T` of a recent period (the maximum, if `T` is a `Reverse`). Candidates for later minima
+/// are kept at least a quarter of the period apart, so a sample may expire that much too early, but
+/// never late.
 #[derive(Clone, Debug)]
 pub(super) struct Windowed<T> {
-    /// By age and by value, both ascending; the first is the minimum.
+    /// Sorted by age and by value; the first is the minimum.
     samples: [Option<(Timestamp, T)>; SLOTS],
 }
 
@@ -23,8 +23,7 @@ impl<T> Default for Windowed<T> {
 }
 
 impl<T: Copy + Ord> Windowed<T> {
-    /// Takes `sample` at `now`; the smallest of the samples of the last `window`, this one
-    /// included.
+    /// Adds `sample` at `now`. Returns the minimum of the last `window`, including it.
     pub(super) fn update(&mut self, now: Timestamp, sample: T, window: Duration) -> T {
         let lives = |&(at, value): &(Timestamp, T)| now.since(at) <= window && value < sample;
         let mut kept = [None; SLOTS];
@@ -44,7 +43,7 @@ impl<T: Copy + Ord> Windowed<T> {
         self.get().unwrap_or(sample)
     }
 
-    /// The result of the last update.
+    /// Returns the result of the last update.
     pub(super) fn get(&self) -> Option<T> {
         self.samples[0].map(|(_, value)| value)
     }
@@ -65,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_minimum_counts_for_the_window_and_the_next_best_follows_it() {
+    fn a_minimum_expires_with_the_window_and_the_next_one_follows() {
         let mut w = Windowed::default();
         assert_eq!(w.update(at(0), 5, WINDOW), 5);
         assert_eq!(w.update(at(50), 7, WINDOW), 5);
@@ -88,7 +87,7 @@ mod tests {
         #![proptest_config(crate::properties(256))]
 
         #[test]
-        fn the_result_lies_between_the_minima_of_three_fourths_and_of_the_whole_window(
+        fn the_result_lies_between_the_minima_of_three_quarters_and_of_the_whole_window(
             samples in prop::collection::vec((0u64..60, 0u32..1_000), 1..80),
         ) {
             let mut w = Windowed::default();

@@ -1,4 +1,4 @@
-//! CUBIC against the formulas of its RFC, driven by hand-made ACKs.
+//! CUBIC against the formulas of its RFC, driven by synthetic ACKs.
 
 use proptest::prelude::*;
 
@@ -30,7 +30,7 @@ fn at(millis: u64) -> Timestamp {
     Timestamp::from_millis(millis)
 }
 
-/// A controller whose window of `segments` met a loss at 1 s.
+/// Creates a controller with a window of `segments` and a loss at 1 s.
 fn after_loss(segments: u64) -> Cubic {
     let mut c = Cubic::new(MTU);
     c.start(Start { window: Some(segments * u64::from(MTU)), ..Start::default() });
@@ -38,7 +38,7 @@ fn after_loss(segments: u64) -> Cubic {
     c
 }
 
-/// Acknowledges a window per round trip, in twenty ACKs, from `from` on for `span`.
+/// Acknowledges a window per round trip in twenty ACKs, for `span` from `from`.
 fn acknowledge(c: &mut Cubic, from: Timestamp, span: Duration) -> Timestamp {
     let mut now = from;
     while now < from + span {
@@ -62,7 +62,7 @@ proptest! {
         let w_max = segments as f64;
         let k = (w_max * (1.0 - BETA) / C).cbrt();
         let t = span.as_secs_f64();
-        // From 400 segments on Reno would be slower all the way. The window is on its way to where the curve is a round trip later.
+        // From 400 segments on, Reno is always slower. The window leads the curve by a round trip.
         let curve = |t: f64| C * (t - k).powi(3) + w_max;
         let (low, high) = (curve(t - 0.05), curve(t + 0.05));
         let found = c.window() as f64 / SEGMENT;
@@ -70,7 +70,7 @@ proptest! {
     }
 
     #[test]
-    fn no_sequence_of_events_leads_below_the_minimum_or_to_nonsense(
+    fn no_sequence_of_events_leads_below_the_minimum_or_to_invalid_values(
         events in prop::collection::vec((0u8..6, 0u64..200, 0u64..100_000), 1..80),
     ) {
         let mut c = Cubic::new(MTU);
@@ -94,14 +94,14 @@ proptest! {
 fn small_windows_grow_at_least_as_fast_as_reno() {
     let mut c = after_loss(10);
     acknowledge(&mut c, at(1_060), Duration::from_secs(1));
-    // 20 round trips from 7 segments: alpha = 0.53 up to 10 segments, 1 above. The cubic alone
+    // 20 round trips from 7 segments: alpha is 0.53 up to 10 segments, then 1. The cubic alone
     // would still be below 10.
     let found = c.window() as f64 / SEGMENT;
     assert!((20.0..=25.0).contains(&found), "{found}");
 }
 
 #[test]
-fn a_round_is_cut_once_by_three_tenths() {
+fn a_round_is_reduced_once_by_three_tenths() {
     for kind in [CongestionKind::Loss, CongestionKind::Ecn] {
         let mut c = Cubic::new(MTU);
         c.start(Start { window: Some(120_000), ..Start::default() });
@@ -120,7 +120,7 @@ fn a_round_is_cut_once_by_three_tenths() {
 }
 
 #[test]
-fn fast_convergence_lowers_the_maximum_when_losses_come_below_it() {
+fn fast_convergence_lowers_the_maximum_after_losses_below_it() {
     let mut c = after_loss(100);
     assert_eq!(c.w_max, 100.0 * SEGMENT);
     c.on_congestion_event(&event(at(1_100), at(1_050), CongestionKind::Loss));
@@ -147,7 +147,7 @@ fn persistent_congestion_collapses_to_the_minimum_window_and_slow_starts() {
 }
 
 #[test]
-fn time_without_use_of_the_window_does_not_move_along_the_curve() {
+fn idle_or_unused_time_does_not_advance_the_curve() {
     let (mut busy, mut idle, mut starved) = (after_loss(500), after_loss(500), after_loss(500));
     for c in [&mut busy, &mut idle, &mut starved] {
         acknowledge(c, at(1_060), Duration::from_secs(2));
@@ -155,11 +155,11 @@ fn time_without_use_of_the_window_does_not_move_along_the_curve() {
     let window = busy.window();
     acknowledge(&mut busy, at(3_060), RTT);
     assert!(busy.window() > window);
-    // Nothing is sent for a minute.
+    // Idle for a minute.
     idle.on_sent(at(63_060), PacketNumber(9), 1_200, 0);
     acknowledge(&mut idle, at(63_060), RTT);
     assert_eq!(idle.window(), busy.window());
-    // A minute of acknowledgements without use of the window.
+    // A minute of acknowledgements with an unused window.
     for ms in 0..=1_200 {
         starved.on_ack(&ack(at(3_060 + 50 * ms), 12_000, false));
     }
@@ -169,7 +169,7 @@ fn time_without_use_of_the_window_does_not_move_along_the_curve() {
 }
 
 #[test]
-fn pacing_runs_ahead_of_the_window_most_in_slow_start() {
+fn the_pacing_rate_exceeds_the_window_most_in_slow_start() {
     let mut c = Cubic::new(MTU);
     assert_eq!(c.pacing_rate(), None);
     assert_eq!(c.send_quantum(), 12_000);
@@ -204,7 +204,7 @@ fn a_cap_holds_until_it_is_lifted() {
 }
 
 #[test]
-fn an_event_whose_losses_were_none_is_taken_back() {
+fn an_event_of_spurious_losses_is_undone() {
     let mut c = Cubic::new(MTU);
     c.start(Start { window: Some(400 * 1_200), ..Start::default() });
     c.on_congestion_event(&event(at(1_000), at(950), CongestionKind::Loss));
@@ -215,9 +215,9 @@ fn an_event_whose_losses_were_none_is_taken_back() {
     c.on_spurious_congestion(now + RTT);
     assert_eq!((c.window(), c.snapshot().ssthresh), (window, snapshot.ssthresh));
     assert_eq!(c.snapshot().state, "congestion_avoidance");
-    // Once.
+    // Only once.
     c.on_congestion_event(&event(now + 2 * RTT, now + RTT, CongestionKind::Ecn));
     let cut = c.window();
     c.on_spurious_congestion(now + 3 * RTT);
-    assert_eq!(c.window(), cut, "marks are genuine");
+    assert_eq!(c.window(), cut, "CE marks are never spurious");
 }

@@ -1,4 +1,4 @@
-//! Copa on simulated paths: its queue, its oscillation, its rivals, and random loss.
+//! Copa on simulated paths: queue, oscillation, competitors and random loss.
 
 use crate::sim::{App, MTU, Path, Sim};
 use crate::{ms, path, secs, share, sim};
@@ -10,7 +10,7 @@ fn packets(bytes: u64) -> f64 {
     bytes as f64 / f64::from(MTU)
 }
 
-/// Runs for `seconds`, looking every millisecond.
+/// Runs for `seconds`, calling `look` every millisecond.
 fn watch(s: &mut Sim, seconds: u64, mut look: impl FnMut(&Sim, &Snapshot)) {
     for _ in 0..seconds * 1_000 {
         s.run(ms(1));
@@ -18,8 +18,8 @@ fn watch(s: &mut Sim, seconds: u64, mut look: impl FnMut(&Sim, &Snapshot)) {
     }
 }
 
-/// Runs two flows for `seconds`: their shares of the link, the share of time that the first spends
-/// in competitive mode, and the mean queue in packets.
+/// Runs two flows for `seconds`. Returns their shares of the link, the fraction of time that the
+/// first spends in competitive mode, and the mean queue in packets.
 fn watch_two(a: &mut Sim, b: &mut Sim, seconds: u64) -> ([f64; 2], f64, f64) {
     let (before, looks) = ([a.delivered, b.delivered], seconds * 100);
     let (mut competitive, mut queue) = (0, 0.0);
@@ -34,7 +34,7 @@ fn watch_two(a: &mut Sim, b: &mut Sim, seconds: u64) -> ([f64; 2], f64, f64) {
 }
 
 #[test]
-fn a_flow_alone_keeps_a_few_packets_in_the_queue_and_the_link_busy() {
+fn a_single_flow_keeps_a_few_packets_in_the_queue_and_the_link_busy() {
     for (mbps, rtt) in [(12, 60), (50, 30), (5, 100), (100, 300)] {
         let mut s = sim(path(mbps, rtt, 1.0), Algorithm::Copa, 1);
         s.run(secs(15));
@@ -47,18 +47,18 @@ fn a_flow_alone_keeps_a_few_packets_in_the_queue_and_the_link_busy() {
         });
         let used = share(Rate::from_bytes_in(s.delivered - before, secs(20)), s.path.rate);
         assert!(used >= 0.97, "{mbps} Mbps {rtt} ms: {used}");
-        // 1/δ is 2, and the paper's mean is 1.25/δ. What waits is half a packet less on average than
-        // what the link has still to send.
+        // 1/δ is 2, and the paper's mean is 1.25/δ. The queue excludes the packet being sent, half
+        // a packet on average.
         let mean = sum / 20_000.0;
         assert!((1.5..4.5).contains(&mean), "{mbps} Mbps {rtt} ms: {mean}");
-        // Its oscillation has an amplitude of 2.5/δ packets, however large the window is.
+        // The amplitude of its oscillation is 2.5/δ packets at any window.
         assert!(most <= 24.0, "{mbps} Mbps {rtt} ms: {most}");
         assert!(fastest <= 8.0, "{mbps} Mbps {rtt} ms: {fastest}");
     }
 }
 
 #[test]
-fn a_queue_that_slow_start_made_is_drained_without_idling_the_link() {
+fn the_queue_of_slow_start_is_drained_without_idling_the_link() {
     for (mbps, rtt) in [(12, 60), (50, 30), (100, 300)] {
         let mut s = sim(path(mbps, rtt, 4.0), Algorithm::Copa, 1);
         while s.controller.snapshot().state == "slow_start" && s.now.as_secs_f64() < 10.0 {
@@ -72,7 +72,7 @@ fn a_queue_that_slow_start_made_is_drained_without_idling_the_link() {
 }
 
 #[test]
-fn a_flow_that_fills_the_queue_calls_for_competitive_mode_which_ends_with_it() {
+fn a_queue_filling_competitor_starts_competitive_mode_which_ends_with_it() {
     for (mbps, rtt, bdps, at_least) in
         [(12, 60, 1.0, 0.25), (12, 60, 2.0, 0.2), (50, 30, 1.0, 0.25), (5, 100, 2.0, 0.2)]
     {
@@ -85,7 +85,7 @@ fn a_flow_that_fills_the_queue_calls_for_competitive_mode_which_ends_with_it() {
         assert!(shares[0] >= at_least, "{place}: {shares:?}");
         assert!(shares[0] + shares[1] >= 0.97, "{place}: {shares:?}");
 
-        // The rival goes away.
+        // The competitor leaves.
         b.set_app(App::Frames { every: secs(100_000), bytes: 0 });
         a.run_with(&mut b, secs(20));
         let (shares, competitive, queue) = watch_two(&mut a, &mut b, 20);

@@ -1,6 +1,6 @@
 //! Controllers on simulated paths: utilisation, convergence of BBR's model, goodput under random
-//! loss, application-limited senders, start values and caps; Copa has a file of its own, and peers
-//! that withhold acknowledgements have one.
+//! loss, application-limited senders, start values and caps. Copa and peers that withhold
+//! acknowledgements have files of their own.
 
 mod copa;
 mod sim;
@@ -37,7 +37,7 @@ fn share(rate: Rate, of: Rate) -> f64 {
 }
 
 #[test]
-fn all_fill_a_link_with_a_queue_of_one_bdp() {
+fn all_controllers_fill_a_link_with_a_queue_of_one_bdp() {
     for algorithm in Algorithm::ALL {
         for (mbps, rtt) in PATHS {
             let mut s = sim(path(mbps, rtt, 1.0), algorithm, 7);
@@ -65,11 +65,11 @@ fn bbr_finds_the_bandwidth_and_the_exact_round_trip() {
 
 #[test]
 fn random_loss_costs_bbr_no_more_than_the_lost_packets() {
-    // Loss before the bottleneck leaves its capacity to others of the sender's packets. Why loss
-    // behind it counts twice stands in the documentation of BBR: its model leaves 1 - p, and the
-    // maximum over ten rounds brings back a part, which depends on where the losses fall. At 10 %
-    // and 200 ms, seeds 1 to 40 have 0.912 to 0.938, and half of them are above 0.923. So each run
-    // has a bound of its own, below that of their mean.
+    // Loss before the bottleneck leaves capacity to the sender's other packets. Loss after it
+    // counts twice: BBR's model sees 1 - p, and the maximum over ten rounds recovers a part that
+    // depends on the pattern of losses (see the documentation of BBR's recovery). At 10 % and 200
+    // ms, seeds 1 to 40 have 0.912 to 0.938, with a median of 0.923, so each run has a bound below
+    // the mean.
     let table = [
         (LossPlace::BeforeQueue, 0.05, 1.0, 1.0),
         (LossPlace::BeforeQueue, 0.10, 1.0, 1.0),
@@ -116,7 +116,7 @@ fn random_loss_holds_cubic_to_the_window_that_theory_allows() {
 }
 
 #[test]
-fn random_loss_does_not_hold_cubic_for_live_below_the_stream() {
+fn random_loss_does_not_limit_cubic_live_below_the_stream() {
     let frames = App::Frames { every: ms(40), bytes: 10_000 };
     let delivered = |algorithm, loss| {
         let mut s = sim(Path { loss, ..path(12, 60, 2.0) }, algorithm, 1);
@@ -128,12 +128,12 @@ fn random_loss_does_not_hold_cubic_for_live_below_the_stream() {
         let live = delivered(Algorithm::CubicLive, loss);
         assert!(live >= 1.98, "{loss}: {live} of 2 Mbps");
     }
-    assert!(delivered(Algorithm::Cubic, 0.05) < 1.5, "by the RFC");
+    assert!(delivered(Algorithm::Cubic, 0.05) < 1.5, "standard CUBIC");
 }
 
 #[test]
-fn a_full_queue_cuts_the_window_of_cubic_for_live_as_the_rfc_says() {
-    // 1.9 Mbps for 2 Mbps of stream: all that is lost, the queue drops.
+fn a_full_queue_reduces_the_window_of_cubic_live_as_in_the_rfc() {
+    // 1.9 Mbps for a stream of 2 Mbps: all losses are queue drops.
     let narrow = Path::new(Rate::from_kbps(1_900), ms(60), 1.0);
     let windows = [Algorithm::Cubic, Algorithm::CubicLive].map(|algorithm| {
         let mut s = sim(narrow, algorithm, 1);
@@ -152,9 +152,8 @@ fn a_full_queue_cuts_the_window_of_cubic_for_live_as_the_rfc_says() {
 
 #[test]
 fn hystart_leaves_slow_start_before_a_deep_queue_overflows() {
-    // The round trip that betrays a queue comes a round late, at 2 to 4.4 BDP here, and five
-    // conservative rounds multiply the window by up to 1.25^5: at most 13.4 BDP. Slow start alone
-    // overflows any queue.
+    // A queue is detected a round late, at 2 to 4.4 BDP here, and five conservative rounds multiply
+    // the window by up to 1.25^5: at most 13.4 BDP. Slow start alone overflows any queue.
     for (mbps, rtt) in [(12, 60), (50, 30), (100, 40)] {
         let mut s = sim(path(mbps, rtt, 16.0), Algorithm::Cubic, 1);
         while s.controller.snapshot().ssthresh.is_none() && s.now.as_secs_f64() < 10.0 {
@@ -195,10 +194,10 @@ fn cubic_does_not_grow_an_unused_window() {
 }
 
 #[test]
-fn probe_rtt_waits_for_a_queue_that_stays() {
-    // A clean path shows its round trip in every gain cycle: nothing to probe for.
+fn probe_rtt_waits_for_a_standing_queue() {
+    // On an idle path every gain cycle shows the round trip, so there is no need to probe.
     let short = path(12, 60, 1.0);
-    // From then on every packet takes 30 ms longer: the old minimum is seen no more.
+    // From then on every packet takes 30 ms longer, so the old minimum is not seen again.
     let later = [(secs(55), Path { rtt: ms(90), ..short })];
     let mut s = Sim::new(short, &later, Algorithm::Bbr.build(MTU, 5), 5);
     s.run(secs(55));
@@ -219,7 +218,7 @@ fn probe_rtt_waits_for_a_queue_that_stays() {
 
 #[test]
 fn the_bandwidth_estimate_survives_probe_rtt_on_a_short_path() {
-    // 200 ms are 20 rounds here: twice the filter.
+    // 200 ms are 20 rounds here: twice the filter's length.
     let mut s = sim(path(12, 10, 2.0), Algorithm::Bbr, 5);
     for _ in 0..30_000 {
         s.run(ms(1));
@@ -246,7 +245,7 @@ fn bbr_follows_a_link_that_becomes_slower_and_faster() {
 }
 
 #[test]
-fn bbr_notices_that_the_path_has_become_longer() {
+fn bbr_detects_that_the_path_has_become_longer() {
     let short = path(12, 40, 2.0);
     let long = Path { rtt: ms(70), ..short };
     let mut s = Sim::new(short, &[(secs(5), long)], Algorithm::Bbr.build(MTU, 2), 2);
@@ -265,7 +264,7 @@ fn start_values_shape_the_first_round_trip() {
         });
         assert_eq!(s.controller.window(), 60_000, "{algorithm}");
         s.run(ms(40));
-        // A millisecond at 8 Mbps is 1000 bytes, and a burst of 2 ms may go ahead.
+        // 1 ms at 8 Mbps is 1000 bytes, and a burst of 2 ms may precede.
         assert!((40_000..=43_600).contains(&s.sent), "{algorithm}: {}", s.sent);
         s.run(ms(60));
         assert!((58_800..=60_000).contains(&s.sent), "{algorithm}: {}", s.sent);
@@ -274,11 +273,12 @@ fn start_values_shape_the_first_round_trip() {
     }
 }
 
-/// The paper's "average" is a bound: probes at 1.25 times the largest delivery rate m are sent at (1.25 m + b) / 2, whose
-/// fixed point is m = 4/3 b. They would last a round trip, but a probe ends when 1.25 times the product of m and the
-/// round-trip time is in flight, which it never is at that rate: it lasts for good.
+/// The paper's "average" is a bound. Probes at 1.25 times the maximum delivery rate m are sent at
+/// (1.25 m + b) / 2, with the fixed point m = 4/3 b. They would last a round trip, but a probe ends
+/// when 1.25 times m times the round trip is in flight, which never happens at that rate: it lasts
+/// for good.
 #[test]
-fn equation_1_of_autoplex_brings_bbr_to_rest_at_four_thirds() {
+fn equation_1_of_autoplex_lets_bbr_settle_at_four_thirds() {
     let mut s = sim(path(12, 60, 1.0), Algorithm::Bbr, 1);
     s.run(secs(3));
     let last = Rate::from_mbps(3);
@@ -287,7 +287,7 @@ fn equation_1_of_autoplex_brings_bbr_to_rest_at_four_thirds() {
     s.run(secs(20));
     let rest = s.run(secs(20)).as_mbps_f64() / last.as_mbps_f64();
     assert!((1.3..=1.35).contains(&rest), "{rest}");
-    // What asks for less is left alone.
+    // Lower demand is unaffected.
     let halfway = Halfway { rate: Some(Rate::from_mbps(40)), in_flight: Some(1 << 20) };
     s.controller.cap(Cap { halfway, ..Cap::default() });
     s.run(secs(10));
@@ -296,7 +296,7 @@ fn equation_1_of_autoplex_brings_bbr_to_rest_at_four_thirds() {
 }
 
 #[test]
-fn caps_bind_at_once_and_can_be_lifted() {
+fn caps_apply_at_once_and_can_be_lifted() {
     for algorithm in Algorithm::ALL {
         let mut s = sim(path(12, 60, 1.0), algorithm, 1);
         s.run(secs(3));

@@ -1,7 +1,7 @@
-//! Senders in virtual time for the tests of controllers, on a path of `links`: one bottleneck with
-//! a drop-tail queue, random loss, one or two flows. A sender has RFC 9002's loss detection in its
-//! simplest form. Every packet is acknowledged by an ACK of its own, which is never lost; a peer
-//! may withhold it.
+//! Senders in virtual time for tests of controllers, on a path of `links`: one bottleneck with a
+//! drop-tail queue, random loss, one or two flows. A sender has RFC 9002's loss detection in its
+//! simplest form. Every packet is acknowledged by its own ACK, which is never lost; a peer may
+//! withhold ACKs.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -20,16 +20,16 @@ const SIZE: u64 = MTU as u64;
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
     pub rate: Rate,
-    /// Round trip of an empty path, without the time to serialise the packet.
+    /// Round trip of an empty path, without serialisation.
     pub rtt: Duration,
-    /// Bytes that wait at most.
+    /// Capacity of the queue in bytes.
     pub queue: u64,
     pub loss: f64,
     pub loss_place: LossPlace,
 }
 
 impl Path {
-    /// A path without random loss whose queue holds `bdps` bandwidth-delay products.
+    /// Creates a path without random loss and with a queue of `bdps` bandwidth-delay products.
     pub fn new(rate: Rate, rtt: Duration, bdps: f64) -> Self {
         let queue = (rate.bytes_in(rtt) as f64 * bdps) as u64;
         Self { rate, rtt, queue, loss: 0.0, loss_place: LossPlace::BeforeQueue }
@@ -40,8 +40,8 @@ impl Path {
     }
 }
 
-/// The links of a path whose rate, round trip and loss become those of the `later` paths at their
-/// times, which ascend. Packets carry the number of their flow and their own.
+/// Builds the links of a path that changes to the `later` paths at their times, in order. Packets
+/// carry the numbers of their flow and their own.
 fn links(first: Path, later: &[(Duration, Path)], seed: u64) -> links::Path<(usize, u64)> {
     let row = |&(at, path): &(Duration, Path)| Row {
         at,
@@ -50,7 +50,7 @@ fn links(first: Path, later: &[(Duration, Path)], seed: u64) -> links::Path<(usi
         loss: Probability::new(path.loss).expect("a probability"),
     };
     let mut rows: Vec<Row> = [(Duration::ZERO, first)].iter().chain(later).map(row).collect();
-    // A trace repeats; this one does so after everything.
+    // Traces repeat; this one does so after the end of any test.
     rows.extend(rows.last().map(|last| Row { at: Duration::from_secs(1_000_000_000), ..*last }));
     let path = PathConfig::both(LinkConfig {
         queue: Queue::drop_tail(first.queue),
@@ -61,25 +61,25 @@ fn links(first: Path, later: &[(Duration, Path)], seed: u64) -> links::Path<(usi
     links::Path::new(&path, seed, "path")
 }
 
-/// What there is to send.
+/// Data to send.
 #[derive(Clone, Copy, Debug)]
 pub enum App {
     Bulk,
-    /// `bytes` bytes become available each `every`.
+    /// `bytes` bytes become available every `every`.
     Frames {
         every: Duration,
         bytes: u64,
     },
 }
 
-/// When a peer acknowledges.
+/// Acknowledgement policy of a peer.
 #[derive(Clone, Copy, Debug)]
 pub enum Acks {
-    /// At once.
+    /// Immediately.
     Prompt,
-    /// This long after a packet's arrival.
+    /// This long after the packet's arrival.
     After(Duration),
-    /// Everything together at this time; at once from then on.
+    /// All together at this time; immediately from then on.
     At(Timestamp),
 }
 
@@ -92,7 +92,7 @@ struct Sent {
 
 #[derive(Debug)]
 pub struct Sim {
-    /// The path at the beginning.
+    /// Path at the start.
     pub path: Path,
     links: links::Path<(usize, u64)>,
     pub controller: Box<dyn Controller>,
@@ -101,16 +101,15 @@ pub struct Sim {
     /// Bytes acknowledged before they were declared lost.
     pub delivered: u64,
     pub sent: u64,
-    /// When each visit to ProbeRTT began.
+    /// Times when ProbeRTT was entered.
     pub probe_rtts: Vec<Timestamp>,
     app: App,
     next_frame: Timestamp,
     backlog: u64,
-    /// The peer's rule from now on, and the numbers that it has yet to acknowledge, with their
-    /// times.
+    /// Current policy of the peer, and withheld packet numbers with their acknowledgement times.
     pub acks: Acks,
     withheld: VecDeque<(Timestamp, u64)>,
-    /// Numbers of packets that are on no link yet.
+    /// Packet numbers that are on no link yet.
     outbox: Vec<u64>,
     packets: Vec<Sent>,
     /// No packet below is outstanding.
@@ -126,7 +125,7 @@ pub struct Sim {
 }
 
 impl Sim {
-    /// A sender on this path, or on one that changes: see [`links`].
+    /// Creates a sender on this path, or on one that changes: see [`links`].
     pub fn new(
         path: Path,
         later: &[(Duration, Path)],
@@ -167,19 +166,19 @@ impl Sim {
         self.next_frame = self.now;
     }
 
-    /// Runs for `span`; the mean rate of delivery in it.
+    /// Runs for `span`. Returns the mean rate of delivery.
     pub fn run(&mut self, span: Duration) -> Rate {
         let before = self.delivered;
         Self::run_all(&mut [self], span);
         Rate::from_bytes_in(self.delivered - before, span)
     }
 
-    /// Runs two flows for `span`, both on the path of `self`.
+    /// Runs two flows for `span` on the path of `self`.
     pub fn run_with(&mut self, other: &mut Self, span: Duration) {
         Self::run_all(&mut [self, other], span);
     }
 
-    /// Runs flows for `span` on the path of the first.
+    /// Runs flows for `span` on the path of the first one.
     fn run_all(flows: &mut [&mut Self], span: Duration) {
         let mut now = flows[0].now;
         let end = now + span;
@@ -215,28 +214,28 @@ impl Sim {
             }
         }
         flows.iter_mut().for_each(|flow| flow.now = end);
-        // Nothing arrives until `end`, but the queue moves on.
+        // Nothing arrives until `end`, but the queue advances.
         assert!(flows[0].links.down.poll(end).is_none());
     }
 
-    /// Bytes that wait at the bottleneck, without the packet that is being sent.
+    /// Returns the queued bytes at the bottleneck, without the packet being sent.
     pub fn queued(&self) -> u64 {
         self.links.down.queued_bytes()
     }
 
-    /// Packets dropped by the full queue.
+    /// Returns the packets dropped by the full queue.
     pub fn overflows(&self) -> u64 {
         self.links.down.counters().queue_dropped.packets
     }
 
-    /// When this flow does something by itself.
+    /// Returns the time of this flow's next own event.
     fn next_event(&self) -> Option<Timestamp> {
         let frame = matches!(self.app, App::Frames { .. }).then_some(self.next_frame);
         let ack = self.withheld.front().map(|(at, _)| *at);
         [frame, ack, self.timer(), self.wake].into_iter().flatten().min()
     }
 
-    /// Queues the acknowledgement of a packet, behind those that are queued already.
+    /// Withholds the acknowledgement of a packet, after those already withheld.
     fn withhold(&mut self, pn: u64) {
         let at = match self.acks {
             Acks::Prompt => self.now,
@@ -365,7 +364,8 @@ impl Sim {
         rtt
     }
 
-    /// RFC 9002, section 6.1: packet and time thresholds. The bytes declared lost.
+    /// Detects losses by packet and time thresholds (RFC 9002, section 6.1). Returns the lost
+    /// bytes.
     fn detect_losses(&mut self, largest_acked: u64) -> u64 {
         self.loss_time = None;
         let Some(rtt) = self.rtt else { return 0 };

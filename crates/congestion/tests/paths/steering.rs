@@ -1,5 +1,5 @@
-//! What callers may do to any controller at any moment: start values and caps. Histories are
-//! random: paths, loss, queues, bulk and frames.
+//! Start values and caps on any controller at any time, after random histories of paths, loss,
+//! queues, bulk transfers and frames.
 
 use core::time::Duration;
 
@@ -12,12 +12,12 @@ use units::Rate;
 
 const SIZE: u64 = MTU as u64;
 
-/// Property tests run the same cases each time.
+/// Returns a reproducible configuration of property tests.
 fn properties(cases: u32) -> Config {
     Config { cases, rng_seed: RngSeed::Fixed(7), failure_persistence: None, ..Config::default() }
 }
 
-/// A sender's past: bulk transfers (or frames) of so many milliseconds.
+/// A sender's history: bulk transfers (or frames) of these durations in milliseconds.
 #[derive(Clone, Debug)]
 struct History {
     algorithm: Algorithm,
@@ -27,7 +27,7 @@ struct History {
 }
 
 impl History {
-    /// The sender at the end of it, whose path becomes the `later` ones at their times.
+    /// Returns the sender at its end, on a path that changes to the `later` ones.
     fn run(&self, later: &[(Duration, Path)]) -> Sim {
         let controller = self.algorithm.build(MTU, self.seed);
         let mut s = Sim::new(self.path, later, controller, self.seed);
@@ -39,7 +39,7 @@ impl History {
         s
     }
 
-    /// The algorithm's smallest window.
+    /// Returns the algorithm's minimum window.
     fn minimum(&self) -> u64 {
         SIZE * if matches!(self.algorithm, Algorithm::Bbr | Algorithm::BbrDraft) { 4 } else { 2 }
     }
@@ -90,8 +90,8 @@ proptest! {
             let probes = 2 * SIZE;
             let paced = rate.bytes_in(s.now.since(begun)) + burst(Some(rate), MTU);
             prop_assert!(sent <= paced + probes, "{sent} of {paced}");
-            // Old packets that arrive may open the window as in slow start, no faster; old
-            // packets that are lost make room.
+            // Arriving old packets open the window at most as in slow start; lost old packets make
+            // room.
             let room = window.saturating_sub(in_flight) + 2 * acked + in_flight;
             prop_assert!(sent <= room + probes, "{sent} of {room}");
         }
@@ -122,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn no_cap_is_ever_passed_and_a_start_does_not_lift_it(
+    fn no_cap_is_exceeded_and_a_start_does_not_lift_it(
         history in history(),
         cap in caps(),
         start in prop::option::of(start_values()),
@@ -139,7 +139,7 @@ proptest! {
         for _ in 0..2_000 {
             s.run(ms(1));
             prop_assert!(s.controller.window() <= window);
-            // What was too much when the cap came only shrinks; a probe goes beyond any window.
+            // Bytes in flight beyond a new cap only shrink; probes exceed any window.
             prop_assert!(s.in_flight <= window.max(in_flight).saturating_add(SIZE), "{}", s.in_flight);
             in_flight = s.in_flight;
             log.push((s.now, s.sent));
@@ -155,7 +155,7 @@ proptest! {
     }
 
     #[test]
-    fn a_lifted_cap_is_forgotten(history in history(), cap in caps()) {
+    fn a_lifted_cap_has_no_further_effect(history in history(), cap in caps()) {
         // Random loss ends with the history.
         let end = ms(1 + history.stages.iter().map(|(_, millis)| millis).sum::<u64>());
         let mut s = history.run(&[(end, Path { loss: 0.0, ..history.path })]);

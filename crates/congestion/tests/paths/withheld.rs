@@ -1,5 +1,5 @@
-//! Peers that withhold acknowledgements. The path has room for everything, so that only the
-//! controller bounds the bytes in flight.
+//! Peers that withhold acknowledgements. The path has ample room, so only the controller limits the
+//! bytes in flight.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -10,14 +10,14 @@ use units::Rate;
 use crate::sim::{Acks, App, Sim};
 use crate::{ms, path, secs, sim};
 
-/// Longest silence before a bunch for which the window has room (`bbr::aggregation::MAX_SILENCE`).
+/// Maximum silence before a bunch that extends the window (`bbr::aggregation::MAX_SILENCE`).
 const MAX_SILENCE: Duration = Duration::from_millis(400);
-/// Window of a longer path in products of the delivered rate and the round trip (`bbr::longer`).
+/// Window of a longer path in products of delivered rate and round trip (`bbr::longer`).
 const LONGER: f64 = 1.5;
-/// Time over which the delivered rate is averaged, and for which it counts (`floor`).
+/// Period over which the delivered rate is averaged, and for which it counts (`floor`).
 const AVERAGING: Duration = Duration::from_secs(1);
 const MEMORY: Duration = Duration::from_secs(10);
-/// Time between two looks.
+/// Sampling interval.
 const STEP: Duration = Duration::from_millis(10);
 /// A live stream of 2 Mbps.
 const STREAM: App = App::Frames { every: Duration::from_millis(40), bytes: 10_000 };
@@ -25,11 +25,11 @@ const STREAM: App = App::Frames { every: Duration::from_millis(40), bytes: 10_00
 /// A sender under observation.
 struct Observed {
     sim: Sim,
-    /// Bytes delivered at the looks of the last [`MEMORY`] and [`AVERAGING`], the newest last.
+    /// Bytes delivered at the samples of the last [`MEMORY`] and [`AVERAGING`], the newest last.
     delivered: VecDeque<u64>,
-    /// Largest window above the model's, in bytes.
+    /// Maximum excess of the window over the model's, in bytes.
     above_model: u64,
-    /// Largest rate at which packets left, or the model says that they arrive.
+    /// Maximum of sending rate and modelled delivery rate.
     rate: Rate,
     window: u64,
 }
@@ -40,7 +40,7 @@ impl Observed {
         Self { sim, delivered: VecDeque::new(), above_model, rate, window }
     }
 
-    /// Runs for `span`, calling `look` each 10 ms.
+    /// Runs for `span`, calling `look` every 10 ms.
     fn run(&mut self, span: Duration, mut look: impl FnMut(&Self)) {
         let end = self.sim.now + span;
         while self.sim.now < end {
@@ -59,14 +59,14 @@ impl Observed {
         }
     }
 
-    /// The model's window: two bandwidth-delay products and three send quanta.
+    /// Returns the model's window: two bandwidth-delay products and three send quanta.
     fn model(&self) -> u64 {
         let seen = self.sim.controller.snapshot();
         let Some((bandwidth, rtprop)) = seen.bandwidth.zip(seen.min_rtt) else { return u64::MAX };
         2 * bandwidth.bytes_in(rtprop) + 3 * self.sim.controller.send_quantum()
     }
 
-    /// Highest rate at which a second's data was acknowledged lately.
+    /// Returns the maximum rate at which a recent second's data was acknowledged.
     fn delivered_rate(&self) -> Rate {
         let step = (AVERAGING.as_millis() / STEP.as_millis()) as usize;
         let seconds = self.delivered.iter().zip(self.delivered.iter().skip(step));
@@ -76,10 +76,10 @@ impl Observed {
 }
 
 #[test]
-fn a_bunch_after_silence_makes_room_for_the_longest_silence_at_most() {
+fn a_bunch_after_silence_extends_the_window_by_the_maximum_silence_at_most() {
     for silence in [400, 700, 1_000, 2_000, 5_000] {
         let mut s = Observed::new(sim(path(20, 40, 20.0), Algorithm::Bbr, 3));
-        // Bunches of Startup are forgotten after 8 s.
+        // Bunches of Startup expire after 8 s.
         s.sim.run(secs(10));
         s.run(secs(2), |_| {});
         assert_eq!(s.above_model, 0, "acknowledgements come one by one");
@@ -90,22 +90,22 @@ fn a_bunch_after_silence_makes_room_for_the_longest_silence_at_most() {
         let limit = s.rate.bytes_in(MAX_SILENCE);
         println!("{silence} ms: {} bytes above the model, limit {limit}", s.above_model);
         assert!(s.above_model <= limit, "{silence} ms: {} of {limit}", s.above_model);
-        // There is room for bunches that networks make.
+        // The window is extended for bunches that networks cause.
         assert!(s.above_model >= limit / 2, "{silence} ms: {} of {limit}", s.above_model);
     }
 }
 
 #[test]
-fn stretched_round_trips_gain_half_more_than_the_delivered_rate_fills() {
+fn stretched_round_trips_gain_at_most_half_of_the_delivered_rate() {
     for delay in [100, 200, 400, 1_000, 3_000, 5_000] {
         let mut s = Observed::new(sim(path(20, 20, 20.0), Algorithm::Bbr, 3));
         s.sim.set_app(STREAM);
         s.run(secs(12), |_| {});
         s.sim.acks = Acks::After(ms(delay));
-        // A backlog leaves faster than the bottleneck carries it: 100 ms in its queue.
+        // A backlog leaves faster than the bottleneck carries it and queues for 100 ms.
         let rtt = s.sim.path.min_rtt() + ms(delay) + ms(100);
         let (mut share, mut most) = (0.0f64, 0);
-        // Shorter than the time for which `RTprop` lives.
+        // Shorter than the lifetime of `RTprop`.
         s.run(secs(9), |s| {
             let longer = LONGER * s.delivered_rate().bytes_in(rtt) as f64;
             let bunch = s.rate.bytes_in(MAX_SILENCE);
@@ -131,7 +131,7 @@ fn late_acknowledgements_in_bursts_gain_no_more_than_the_limit_in_flight() {
             let acks = [Acks::After(ms(silence)), Acks::At(s.sim.now + ms(silence))];
             s.sim.acks = acks[round % 2];
             s.run(ms(silence), |s| {
-                // Probes after a time-out do not ask the window.
+                // Probes after a timeout ignore the window.
                 assert!(s.sim.in_flight <= LIMIT + 8 * 1_200, "{silence} ms: {}", s.sim.in_flight);
             });
         }

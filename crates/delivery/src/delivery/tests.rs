@@ -1,4 +1,4 @@
-//! What a delivery does for a stream of which all is said: how far it has come, and what its body has.
+//! Tests of a delivery with scripted stream progress and bodies.
 
 use core::task::Waker;
 use core::time::Duration;
@@ -11,7 +11,6 @@ use relay::{Publisher, Registry, Settings, Start, Viewer};
 
 use super::*;
 
-/// A body that has what it is told.
 #[derive(Debug, Default)]
 struct Scripted {
     next: VecDeque<Poll<io::Result<Option<Piece>>>>,
@@ -41,7 +40,7 @@ impl Body for Scripted {
     }
 }
 
-/// A live stream, and how often its first frame was acknowledged.
+/// A live stream, and the number of acknowledgements of its first frame.
 struct Live(FlvStream, usize);
 
 impl Body for Live {
@@ -74,19 +73,19 @@ fn step<B: Body>(delivery: &mut Delivery<B>, written: u64, sent: u64, acked: u64
 }
 
 #[test]
-fn a_body_is_sent_while_there_is_room_and_waits_while_it_has_nothing() {
+fn a_body_is_sent_while_there_is_room_and_data() {
     let mut delivery = scripted([piece("a"), Poll::Pending, piece("b"), Poll::Ready(Ok(None))]);
     let full = HIGH_WATER + 5;
     assert!(matches!(step(&mut delivery, full, 5, 5), Step::Stop(Filled::Enough)));
     assert!(matches!(step(&mut delivery, full, 6, 5), Step::Send(_)), "one byte was sent");
-    assert!(matches!(step(&mut delivery, 0, 0, 0), Step::Stop(Filled::Waits)));
+    assert!(matches!(step(&mut delivery, 0, 0, 0), Step::Stop(Filled::Waiting)));
     assert!(matches!(step(&mut delivery, 0, 0, 0), Step::Send(_)));
     assert!(matches!(step(&mut delivery, 0, 0, 0), Step::Finish));
     assert!(!delivery.expects_first_frame());
 }
 
 #[test]
-fn a_body_that_is_over_is_not_held_up_by_a_full_stream() {
+fn a_finished_body_does_not_wait_for_room() {
     let broken = || Poll::Ready(Err(io::ErrorKind::Other.into()));
     let mut delivery = scripted([Poll::Ready(Ok(None)), broken()]);
     assert!(matches!(step(&mut delivery, HIGH_WATER, 0, 0), Step::Stop(Filled::Enough)));
@@ -96,13 +95,13 @@ fn a_body_that_is_over_is_not_held_up_by_a_full_stream() {
 }
 
 #[test]
-fn a_body_that_cannot_be_completed_is_cut_off() {
+fn a_body_that_cannot_be_completed_is_aborted() {
     let mut delivery = scripted([piece("a"), Poll::Ready(Err(io::ErrorKind::Other.into()))]);
     assert!(matches!(step(&mut delivery, 0, 0, 0), Step::Send(_)));
     assert!(matches!(step(&mut delivery, 1, 1, 1), Step::Abort));
 }
 
-/// A stream of which only the decoder's parameters were published, and a viewer of it.
+/// A stream with sequence headers only, and one viewer.
 fn live() -> (Publisher, Delivery<Live>) {
     let publisher = Registry::new(1).publish("live/a", Settings::default()).expect("room");
     publish(&publisher, 0, &[0x17, 0, 0, 0, 0, 1]);
@@ -111,12 +110,12 @@ fn live() -> (Publisher, Delivery<Live>) {
 }
 
 #[test]
-fn a_viewer_catches_up_until_what_was_kept_is_handed_out() {
+fn a_viewer_catches_up_until_cached_data_is_delivered() {
     let (publisher, mut delivery) = live();
     let mark = |delivery: &Delivery<Live>| {
         delivery.mark(Timestamp::ZERO, Timestamp::ZERO).map(|m| m.catching_up)
     };
-    // Who waits for the first frame has caught up with nothing.
+    // Waiting for the first frame does not end catching up.
     while let Step::Send(_) = step(&mut delivery, 0, 0, 0) {}
     for frame in 0..50 {
         let kind = if frame == 0 { 0x17 } else { 0x27 };
@@ -135,7 +134,7 @@ fn a_viewer_catches_up_until_what_was_kept_is_handed_out() {
 }
 
 #[test]
-fn what_is_fetched_has_the_slack_that_its_body_says_from_its_first_byte_on() {
+fn fetched_data_has_the_slack_of_its_body_from_the_first_byte() {
     let mut delivery = scripted([]);
     let at = Timestamp::from_millis;
     let mark = |delivery: &Delivery<Scripted>| delivery.mark(at(5_000), at(5_200));
@@ -159,12 +158,15 @@ fn the_first_frame_is_acknowledged_once_with_its_last_byte() {
     }
     let end = written;
     assert!(delivery.body.0.has_frame() && delivery.expects_first_frame());
-    // What comes behind it does not have to arrive.
+    // Later data need not arrive.
     publish(&publisher, 40, &[0x27, 1, 0, 0, 0, 7]);
     let Step::Send(piece) = step(&mut delivery, end, end, 0) else { panic!("a frame") };
     written += piece.remaining() as u64;
     for (acked, count) in [(end - 1, 0), (end, 1), (written, 1)] {
-        assert!(matches!(step(&mut delivery, written, written, acked), Step::Stop(Filled::Waits)));
+        assert!(matches!(
+            step(&mut delivery, written, written, acked),
+            Step::Stop(Filled::Waiting)
+        ));
         assert_eq!((delivery.body.1, delivery.expects_first_frame()), (count, count == 0));
     }
 }

@@ -268,14 +268,14 @@ sections! {
         scheme: Choice = deadline();
         /// Deadline: how much sooner, in the mean, a copy has to make late data come for it to be sent; to be in time
         /// and not late counts 150 ms more. More: fewer copies; 0s: all that help at all, within `max_redundancy`.
-        price: Duration = MILLISECOND * 2, in Duration::ZERO..=recovery::deadline::DEAREST;
+        price: Duration = MILLISECOND * 2, in Duration::ZERO..=recovery::deadline::MAX_PRICE;
         /// Deadline: how long after its first sending data is of use, for viewers whose players do not report what they
         /// have buffered (docs/operate.md, beacons). It is taken for 200 ms more or less. 350ms suits buffers of 250 to
         /// 500 ms; players with more need fewer copies than they get, and those with less would need more.
         patience: Duration = MILLISECOND * 350, in MILLISECOND * 10..=MINUTE;
         /// Deadline: with each 0.01 that a path loses beyond this, `patience` is 50 ms longer: most players keep more, and copies
         /// for the others have to bring more than `price` (docs/deadline.md). 1.0 switches it off, if all keep 250 to 500 ms.
-        patient_above: f64 = 0.05, in recovery::deadline::PATIENT_ABOVE;
+        patient_above: f64 = 0.05, in recovery::deadline::PATIENT_ABOVE_RANGE;
         /// Spare: replicas of lost data, and as many again when these and the retransmission are lost.
         copies: u32 = 1, in 0..=recovery::spare::MAX_COPIES;
         /// AutoRec: mean recovery latency that is tolerated, of data whose first retransmission was
@@ -431,7 +431,7 @@ sections! {
         /// How lost data is repaired.
         scheme: Option<Choice> = None, example "\"arq\"";
         /// Deadline: how much sooner a copy has to make late data come.
-        price: Option<Duration> = None, in Some(Duration::ZERO)..=Some(recovery::deadline::DEAREST), example "\"2ms\"";
+        price: Option<Duration> = None, in Some(Duration::ZERO)..=Some(recovery::deadline::MAX_PRICE), example "\"2ms\"";
         /// Deadline: how long after its first sending data is of use, where the player does not report.
         patience: Option<Duration> = None, in Some(MILLISECOND * 10)..=Some(MINUTE), example "\"350ms\"";
         /// Deadline: the loss above which `patience` gets longer.

@@ -189,7 +189,7 @@ impl Beginning {
         }
         let client = connection.addresses().remote.ip();
         let rules = rules(config);
-        let buys = delivery::knows_nothing(connection) && self.mode.needs_past();
+        let buys = delivery::is_unmeasured(connection) && self.mode.needs_past();
         let past = match all.past(&self.brought, client, unix_now(), &rules, buys) {
             Ok(past) => past,
             Err(_) => {
@@ -264,7 +264,7 @@ impl Beginning {
         }
         // What was sent meanwhile has measured the path, perhaps for the first time.
         if let Next::Refresh(due) = &mut self.next
-            && !delivery::knows_nothing(connection)
+            && !delivery::is_unmeasured(connection)
         {
             *due = now.min(*due);
         }
@@ -312,7 +312,7 @@ impl Beginning {
     /// What this connection knows about its path.
     fn cookie(&self, connection: &Connection) -> Cookie {
         let past = self.past.as_ref().and_then(Option::as_ref).map(|(_, past)| &past.cookie);
-        delivery::learned(connection, past, unix_now(), self.unit.0)
+        delivery::path_state(connection, past, unix_now(), self.unit.0)
     }
 }
 

@@ -366,7 +366,7 @@ impl Requests {
                 }
             }
             match filled {
-                Filled::Over => {
+                Filled::Finished => {
                     let last = |watch: &mut Watch| watch.look(now, connection, true);
                     self.watches.iter_mut().for_each(last);
                     let over = self.responses.swap_remove(index);

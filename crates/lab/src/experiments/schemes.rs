@@ -8,7 +8,7 @@ use recovery::art::dqn::train::{self, Learner, Phase};
 use recovery::art::{self, Penalty, SharedArms, Spread};
 use recovery::autorec::{Occasions, Options as UtilityOptions, Tolerances};
 use recovery::catalog::{Choice, Parameters, SchemeSpec, Takes};
-use recovery::deadline::{self, Together};
+use recovery::deadline::{self, CorrelationSource};
 use recovery::fixed::Reading;
 
 use super::settings::{Settings, word};
@@ -78,11 +78,11 @@ impl Settings {
         word("spread", &self.spread, &known)
     }
 
-    fn together(&self) -> Result<Together, String> {
+    fn together(&self) -> Result<CorrelationSource, String> {
         let known = [
-            ("measured", Together::Measured),
-            ("expected", Together::Expected),
-            ("nothing", Together::Nothing),
+            ("measured", CorrelationSource::Measured),
+            ("expected", CorrelationSource::Prior),
+            ("nothing", CorrelationSource::Independent),
         ];
         word("together", &self.together, &known)
     }
@@ -101,7 +101,7 @@ impl Settings {
                 price: ms(self.price_ms),
                 patience: ms(self.patience_ms),
                 overdue: self.overdue,
-                together: self.together()?,
+                correlation: self.together()?,
                 patient_above: self.patient_above_percent / 100.0,
             },
             tolerances: Tolerances {

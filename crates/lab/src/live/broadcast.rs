@@ -152,7 +152,7 @@ impl Broadcast {
             let totals = &connection.recovery().totals;
             served.first_frame_loss = (totals.lost, totals.settled());
         }
-        if filled == Filled::Over {
+        if filled == Filled::Finished {
             self.viewer = None;
         }
     }

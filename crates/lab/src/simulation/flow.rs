@@ -271,7 +271,7 @@ impl Flow {
             smoothed_rtt,
             client_time,
             started: self.server.opening.started,
-            cap: self.server.held.as_ref().and_then(|(capping, _)| capping.least()),
+            cap: self.server.held.as_ref().and_then(|(capping, _)| capping.min_rate()),
             learned: self.server.learned(),
             live,
             rival: None,

@@ -1,55 +1,55 @@
-//! The redundancy adapter by test and verification (ART, section 6.1): with E = R · (1 − p_r)
-//! (equation 5), R rises by one when E < 1 and falls by one when E ≥ 2, before each retransmission,
-//! for each round on its own (R_n).
+//! Redundancy adapter by test and verification (ART, section 6.1). With E = R · (1 − p_r) (equation
+//! 5), R rises by one if E < 1 and falls by one if E ≥ 2, before each retransmission and separately
+//! for each round (R_n).
 //!
-//! The paper and its code differ in more than that; [`Options::paper`] and [`Options::code`] are the
-//! two. Neither bounds R from above: the cap is ours. From below the rule does: at R = 1, E ≥ 2 is
-//! out of reach.
+//! [`Options::paper`] and [`Options::code`] cover the other differences between the paper and its
+//! code. Neither has an upper limit of R: the cap is ours. The rule itself keeps R at 1 or more,
+//! since E ≥ 2 is impossible at R = 1.
 
 use super::bitmap::Bitmap;
 use crate::by_unit::ByUnit;
 use crate::fixed::{ROUNDS, Reading};
 use crate::{CopyKind, RecoveryEvent, RedundancyAdapter, UnitKey, View};
 
-/// Whose rules, where they differ.
+/// Rules of the paper or of its code, where they differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rules {
-    /// R starts at 1 in every round, each round gets R_n of its own, and the fate of every copy that R
-    /// counts is known to the bitmap.
+    /// R starts at 1 in every round, R_n is independent of other rounds, and the bitmap learns the
+    /// fate of every copy that R counts.
     Paper,
-    /// R starts at 2n − 1; what a unit got in its former rounds is taken off R_n, as its count of
-    /// replicas goes on; and the bitmap learns the fates of copies, the retransmission among them,
-    /// only until one is acknowledged, and never that of the last copy of a round to be lost.
+    /// R starts at 2n − 1. The unit's replicas of earlier rounds are subtracted from R_n, as its
+    /// replica count is not reset. The bitmap learns the fates of copies, including the
+    /// retransmission, only until one is acknowledged, and never of the last copy of a lost round.
     Code,
 }
 
-/// The adapter's parameters.
+/// Parameters of the adapter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Whose rules.
+    /// Rules in use.
     pub rules: Rules,
-    /// What R counts.
+    /// Meaning of R.
     pub reading: Reading,
     /// L_queue, at least 10.
     pub queue: usize,
-    /// The highest R, at least 1.
+    /// Maximum of R, at least 1.
     pub cap: u32,
 }
 
 impl Options {
-    /// The paper's, with L_queue = 10 and R up to 10.
+    /// Returns the paper's parameters: L_queue = 10 and R up to 10.
     pub fn paper(reading: Reading) -> Self {
         Self { rules: Rules::Paper, reading, queue: 10, cap: 10 }
     }
 
-    /// Its code's, with L_queue = 10 and R up to 10.
+    /// Returns the parameters of the paper's code: L_queue = 10 and R up to 10.
     pub fn code(reading: Reading) -> Self {
         Self { rules: Rules::Code, ..Self::paper(reading) }
     }
 }
 
-/// R after one step of the rule, when `lost` of `known` fates were losses. In whole numbers, E < 1
-/// and E ≥ 2 are the code's p_r > 1 − 1/R and p_r ≤ 1 − 2/R; without any fate p_r is 0.
+/// Returns R after a step of the rule, if `lost` of `known` copies were lost. E < 1 and E ≥ 2 equal
+/// the code's p_r > 1 − 1/R and p_r ≤ 1 − 2/R. If nothing is known, p_r is 0.
 pub fn step(r: u32, (lost, known): (u32, u32)) -> u32 {
     let (lost, known) = if known == 0 { (0, 1) } else { (u64::from(lost), u64::from(known)) };
     let expected = u64::from(r) * known.saturating_sub(lost);
@@ -69,12 +69,12 @@ pub struct TestAndVerify {
     bitmap: Bitmap,
     /// R_n from n = 1; later rounds share the last.
     redundancy: [u32; ROUNDS as usize],
-    /// Copies in flight of each unit that is not over, where the rules ask for it.
+    /// Copies in flight of unfinished units, under the code's rules.
     in_flight: ByUnit<u32>,
 }
 
 impl TestAndVerify {
-    /// An adapter that has seen nothing.
+    /// Creates an adapter without history.
     pub fn new(options: Options) -> Self {
         let cap = options.cap.max(1);
         let redundancy = core::array::from_fn(|before| match options.rules {
@@ -89,12 +89,12 @@ impl TestAndVerify {
         }
     }
 
-    /// R_n of round n, from 1.
+    /// Returns R_n of round n, from 1.
     pub fn redundancy(&self, round: u32) -> u32 {
         self.redundancy[round.clamp(1, ROUNDS) as usize - 1]
     }
 
-    /// Whether the fate is one that the paper's bitmap holds: that of a copy which R counts.
+    /// Returns whether the paper's bitmap learns the fate of this kind: whether R counts it.
     fn counts(&self, kind: CopyKind) -> bool {
         match kind {
             CopyKind::Replica => true,
@@ -103,7 +103,7 @@ impl TestAndVerify {
         }
     }
 
-    /// The code's bitmap: whether it learns of this fate.
+    /// Returns whether the code's bitmap learns this fate.
     fn learns(&mut self, unit: UnitKey, acked: bool) -> bool {
         let Some(in_flight) = self.in_flight.get_mut(unit) else { return false };
         *in_flight = in_flight.saturating_sub(1);
@@ -140,7 +140,7 @@ impl RedundancyAdapter for TestAndVerify {
     }
 
     fn on_new_path(&mut self) {
-        // The count of copies in flight is of units, not of the path.
+        // Copies in flight belong to units, not to the path.
         let in_flight = core::mem::take(&mut self.in_flight);
         *self = Self { in_flight, ..Self::new(self.options) };
     }

@@ -1,5 +1,5 @@
-//! The redundancy adapter as a multi-armed bandit (ART, appendix A.1): an arm for each R from 1 to 10,
-//! pulled for each retransmission, by ε-greedy choice or by upper confidence bounds (Auer,
+//! Redundancy adapter as a multi-armed bandit (ART, appendix A.1), with an arm for each R from 1 to
+//! 10. Each retransmission pulls an arm, chosen ε-greedily or by upper confidence bounds (Auer,
 //! Cesa-Bianchi and Fischer, 2002).
 
 use super::reward::{Choices, Penalty};
@@ -8,41 +8,41 @@ use crate::random::Random;
 use crate::{RecoveryEvent, RedundancyAdapter, UnitKey, View};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Arms: R = 1 to 10.
+/// Number of arms: R = 1 to 10.
 pub const ARMS: usize = 10;
 
-/// How an arm is chosen. Of equal arms, the one with the least R.
+/// How an arm is chosen. Ties go to the lowest R.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Strategy {
-    /// With this probability any arm, else the one of the highest mean. An arm that was never tried
-    /// has a mean of 0.
+    /// A random arm with this probability, otherwise the arm with the highest mean. Untried arms
+    /// have a mean of 0.
     EpsilonGreedy(f64),
-    /// The arm of the highest mean + factor · √(2 ln N ÷ n), where n of N rewards were its own; first
-    /// those without any. Appendix A.1 gives no factor; its code has 0.5.
+    /// The arm with the highest mean + factor · √(2 ln N ÷ n), where n of N rewards were its own;
+    /// untried arms first. Appendix A.1 gives no factor; its code uses 0.5.
     UpperBound(f64),
 }
 
-/// The bandit's parameters.
+/// Parameters of the bandit.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Options {
     /// How an arm is chosen.
     pub strategy: Strategy,
-    /// What a lost round costs. The paper's η is 1.01.
+    /// Penalty of a lost round. The paper's η is 1.01.
     pub penalty: Penalty,
-    /// What R counts.
+    /// Meaning of R.
     pub reading: Reading,
 }
 
-/// What a bandit knows of its arms, from R = 1.
+/// Statistics of the arms, from R = 1.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Arms {
-    /// Rewards that each got.
+    /// Number of rewards.
     pub counts: [u64; ARMS],
-    /// Mean of each one's rewards; 0 without any.
+    /// Mean reward; 0 without any.
     pub means: [f64; ARMS],
 }
 
-/// Names under which counts and means are told.
+/// Names of counts and means in `explain`.
 const NAMES: [[&str; 2]; ARMS] = [
     ["count_1", "mean_1"],
     ["count_2", "mean_2"],
@@ -80,30 +80,30 @@ impl Arms {
     }
 }
 
-/// Arms that bandits have in common: those of one connection after the other, or of several at a time.
+/// Arms shared by bandits of successive or concurrent connections.
 #[derive(Clone, Debug, Default)]
 pub struct SharedArms(Arc<Mutex<Arms>>);
 
 impl SharedArms {
-    /// What is known of them now.
+    /// Returns the current statistics.
     pub fn get(&self) -> Arms {
         *self.lock()
     }
 
     fn lock(&self) -> MutexGuard<'_, Arms> {
-        // Numbers are whole after each statement that changes them.
+        // Every statement leaves the numbers consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The same arms, not equal ones.
+/// Identity, not equality of values.
 impl PartialEq for SharedArms {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-/// The place of the highest value, the first of equal ones.
+/// Returns the index of the highest value, the first of equal ones.
 pub(crate) fn first_highest<T: PartialOrd + Copy>(values: &[T]) -> usize {
     let mut best = 0;
     for (place, value) in values.iter().enumerate() {
@@ -114,8 +114,8 @@ pub(crate) fn first_highest<T: PartialOrd + Copy>(values: &[T]) -> usize {
     best
 }
 
-/// The bandit of one connection. What the arms are worth is not the path's alone: a new path changes
-/// nothing, as a new connection does not.
+/// The bandit of a connection. Arms are not specific to a path, so a new path or connection keeps
+/// them.
 #[derive(Debug)]
 pub struct Bandit {
     options: Options,
@@ -126,7 +126,7 @@ pub struct Bandit {
 }
 
 impl Bandit {
-    /// A bandit with these arms. The seed determines all draws.
+    /// Creates a bandit with these arms. The seed determines all draws.
     pub fn new(options: Options, arms: SharedArms, seed: u64) -> Self {
         let random = Random::new(seed);
         Self { options, arms, choices: Choices::default(), newest: 0, random }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn upper_bounds_try_every_arm_first_and_then_weigh_mean_and_doubt() {
+    fn upper_bounds_try_every_arm_and_then_weigh_mean_and_uncertainty() {
         let mut random = Random::new(1);
         let mut known = Arms::default();
         let strategy = Strategy::UpperBound(0.5);
@@ -183,27 +183,27 @@ mod tests {
             assert_eq!(known.choose(strategy, &mut random), arm);
             known.reward(arm, -1.0);
         }
-        assert_eq!(known.choose(strategy, &mut random), 0, "all alike");
+        assert_eq!(known.choose(strategy, &mut random), 0, "all equal");
         known.reward(3, 1.0);
         // -1 + 0.5·√(2 ln 11) = 0.095 for the others, 0 + 0.5·√(ln 11) = 0.774 for this one.
         assert_eq!(known.choose(strategy, &mut random), 3);
         known.counts[3] = 1_000_000;
-        assert_eq!(known.choose(strategy, &mut random), 0, "doubt grows with N");
+        assert_eq!(known.choose(strategy, &mut random), 0, "uncertainty grows with N");
     }
 
     #[test]
-    fn greed_explores_one_time_in_ten_and_takes_the_best_else() {
+    fn greedy_choice_explores_one_time_in_ten() {
         let mut random = Random::new(2);
         let mut known = Arms::default();
         known.reward(6, 0.5);
         let strategy = Strategy::EpsilonGreedy(0.1);
         let best = (0..10_000).filter(|_| known.choose(strategy, &mut random) == 6).count();
-        // 90 % and a tenth of 10 %.
+        // 90 %, plus a tenth of 10 %.
         assert!((9_020..=9_180).contains(&best), "{best}");
     }
 
     #[test]
-    fn rounds_are_rewarded_by_their_fate_and_the_arms_outlive_the_connection() {
+    fn rounds_are_rewarded_by_fate_and_arms_outlive_the_connection() {
         let arms = SharedArms::default();
         let bandit = |seed| Bandit::new(options(Strategy::UpperBound(0.5)), arms.clone(), seed);
         let mut r = recovery(bandit(3));
@@ -219,9 +219,9 @@ mod tests {
         assert_eq!(arms.get().counts[..3], [1, 1, 0]);
         assert_eq!(arms.get().means[..2], [-1.01, 1.0 / (2.0 * 2.0)]);
         r.finish(now, c, None);
-        assert_eq!(arms.get().counts[..3], [1, 1, 0], "it arrived before a round began");
+        assert_eq!(arms.get().counts[..3], [1, 1, 0], "it arrived before a round started");
         drop(r);
-        // The third arm is the next that was never rewarded, in another connection too.
+        // Another connection continues with the third arm, the next untried one.
         let mut other = recovery(bandit(3));
         let d = other.opened(now, Timestamp::ZERO, 1);
         send(&mut other, d);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn both_strategies_find_the_arm_of_the_highest_reward() {
+    fn both_strategies_find_the_best_arm() {
         for strategy in [Strategy::EpsilonGreedy(0.1), Strategy::UpperBound(0.5)] {
             let mut random = Random::new(7);
             let mut known = Arms::default();
@@ -243,11 +243,12 @@ mod tests {
             for _ in 0..5_000 {
                 let arm = known.choose(strategy, &mut random);
                 pulls[arm] += 1;
-                // Copies get lost 30 % of the time, each on its own.
+                // Independent loss of 30 %.
                 let arrived = (0..=arm).any(|_| random.fraction() >= 0.3);
                 known.reward(arm, Penalty::Quotient(1.01).reward(1, arm as u32 + 1, arrived));
             }
-            // R = 1: 0.7 − 0.3 · 1.01 = 0.397; R = 2: (0.91 − 0.09 · 1.01) / 2 = 0.410; R = 3: 0.315.
+            // R = 1: 0.7 − 0.3 · 1.01 = 0.397; R = 2: (0.91 − 0.09 · 1.01) / 2 = 0.410; R = 3:
+            // 0.315.
             assert!(pulls[0] + pulls[1] > 3_500, "{strategy:?}: {pulls:?}");
         }
     }

@@ -1,12 +1,12 @@
-//! The bitmap queue (ART, section 6.1 and figure 13): the fates of the last copies, of which the
-//! replica loss rate p_r = c ÷ L_queue follows.
+//! The bitmap queue (ART, section 6.1 and figure 13): fates of recent copies, which give the
+//! replica loss rate p_r = c ÷ L_queue.
 
 use std::collections::VecDeque;
 
-/// The shortest queue that the paper advises: shorter ones leave p_r to chance.
+/// Minimum length that the paper advises. In shorter queues p_r is random.
 pub const MIN_LENGTH: usize = 10;
 
-/// The last fates, "1" for a copy that was lost again.
+/// Fates of recent copies; true if lost.
 #[derive(Clone, Debug)]
 pub struct Bitmap {
     fates: VecDeque<bool>,
@@ -15,13 +15,13 @@ pub struct Bitmap {
 }
 
 impl Bitmap {
-    /// A queue of the last `length` fates, at least 10.
+    /// Creates a queue of `length` fates, at least 10.
     pub fn new(length: usize) -> Self {
         let length = length.max(MIN_LENGTH);
         Self { fates: VecDeque::with_capacity(length), length, lost: 0 }
     }
 
-    /// A copy was lost again, or acknowledged.
+    /// Adds the fate of a copy.
     pub fn push(&mut self, lost: bool) {
         if self.fates.len() == self.length {
             self.lost -= u32::from(self.fates.pop_front() == Some(true));
@@ -30,14 +30,13 @@ impl Bitmap {
         self.lost += u32::from(lost);
     }
 
-    /// How many of the fates that are known are losses, and how many are known. The paper leaves p_r
-    /// undefined for a queue that is not full yet; as in its code, that is the share of what there
-    /// is, and 0 of nothing.
+    /// Returns the numbers of losses and of known fates. The paper does not define p_r of a queue
+    /// that is not full; as in its code, it is the lost fraction of known fates, and 0 without any.
     pub fn counts(&self) -> (u32, u32) {
         (self.lost, self.fates.len() as u32)
     }
 
-    /// p_r, from 0 to 1.
+    /// Returns p_r, 0 to 1.
     pub fn loss_rate(&self) -> f64 {
         let (lost, known) = self.counts();
         if known == 0 { 0.0 } else { f64::from(lost) / f64::from(known) }
@@ -49,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_of_the_last_fates_and_of_what_there_is_before() {
+    fn the_rate_covers_known_fates_until_the_queue_is_full() {
         let mut bitmap = Bitmap::new(3);
         assert_eq!(bitmap.loss_rate(), 0.0);
         bitmap.push(true);
@@ -59,7 +58,7 @@ mod tests {
         (0..6).for_each(|_| bitmap.push(false));
         assert_eq!(bitmap.counts(), (1, 10));
         bitmap.push(true);
-        assert_eq!(bitmap.counts(), (1, 10), "the oldest left");
+        assert_eq!(bitmap.counts(), (1, 10), "the oldest loss is replaced");
         (0..99).for_each(|_| bitmap.push(true));
         assert_eq!(bitmap.loss_rate(), 1.0);
     }

@@ -1,10 +1,9 @@
-//! ART, "Accelerating Loss Recovery for Content Delivery Network": redundancy for retransmissions
-//! alone, adapted to the loss of copies ([`TestAndVerify`], section 6.1) and spread over time against
+//! ART, "Accelerating Loss Recovery for Content Delivery Network": redundancy for retransmissions,
+//! adapted to the loss of copies ([`TestAndVerify`], section 6.1) and spread over time against
 //! bursts ([`Replicas`], section 6.2).
 //!
-//! Replicas may pass the congestion window a little, and a loss is a signal of congestion only if a
-//! whole round is lost (section 6.4). The bandits and the DQN of appendix A take the adapter's place
-//! and nothing else.
+//! Replicas may exceed the congestion window slightly, and only a wholly lost round signals
+//! congestion (section 6.4). The bandits and the DQN of appendix A replace the adapter only.
 
 mod adapter;
 mod bandit;
@@ -36,30 +35,30 @@ fn scheme(
     with_schedule(Scheme::new(name, adapter, Arq), spread, seed)
 }
 
-/// "art-paper": ART as its paper has it.
+/// "art-paper": ART as in its paper.
 pub fn paper(reading: Reading, seed: u64) -> Scheme {
     with_options("art-paper", Options::paper(reading), ESCAPE, seed)
 }
 
-/// "art-code": ART as its published code has it, which counts extra copies. With [`Reading::Copies`] R_1
-/// hardly ever rises: the loss of a round's only copy is the last one's, which its bitmap does not
-/// learn of.
+/// "art-code": ART as in its published code, which counts replicas. With [`Reading::Copies`] R_1
+/// hardly ever rises, because its bitmap ignores the loss of a round's last copy, which is then the
+/// only one.
 pub fn code(reading: Reading, seed: u64) -> Scheme {
     with_options("art-code", Options::code(reading), Spread::RoundTrip, seed)
 }
 
-/// Test and verification by any options over any spread: the sensitivity to L_queue (figure 15), to α,
-/// and what each difference between paper and code does.
+/// Test and verification with any options and spread, for the sensitivity to L_queue (figure 15)
+/// and α, and to each difference between paper and code.
 pub fn with_options(name: &'static str, options: Options, spread: Spread, seed: u64) -> Scheme {
     scheme(name, TestAndVerify::new(options), spread, seed)
 }
 
-/// "art-egreedy": an ε-greedy bandit with these arms, ε = 0.1, R counted as in `reading`.
+/// "art-egreedy": an ε-greedy bandit with these arms and ε = 0.1.
 pub fn egreedy(reading: Reading, arms: SharedArms, penalty: Penalty, seed: u64) -> Scheme {
     bandit("art-egreedy", Strategy::EpsilonGreedy(0.1), reading, arms, penalty, seed)
 }
 
-/// "art-ucb": a bandit by upper confidence bounds with these arms, R counted as in `reading`.
+/// "art-ucb": a bandit with these arms by upper confidence bounds.
 pub fn ucb(reading: Reading, arms: SharedArms, penalty: Penalty, seed: u64) -> Scheme {
     bandit("art-ucb", Strategy::UpperBound(0.5), reading, arms, penalty, seed)
 }
@@ -73,17 +72,17 @@ fn bandit(
     seed: u64,
 ) -> Scheme {
     let options = BanditOptions { strategy, penalty, reading };
-    // Choices and moments are drawn apart.
+    // Arms and send times use separate generators.
     scheme(name, Bandit::new(options, arms, !seed), ESCAPE, seed)
 }
 
-/// "art-dqn": a trained network, R counted as in `reading`.
+/// "art-dqn": a trained network.
 pub fn dqn(network: Arc<dqn::Network>, reading: Reading, seed: u64) -> Scheme {
     scheme("art-dqn", dqn::adapter(network, reading), ESCAPE, seed)
 }
 
-/// Another scheme's redundancy with ART's window, signal and a schedule: over a fixed redundancy, the
-/// "ART-fix" of figure 18(b), and with [`Spread::AtOnce`] its "ART-norand".
+/// Adds ART's window, signal and a schedule to another scheme. With fixed redundancy this is
+/// "ART-fix" of figure 18(b), and with [`Spread::AtOnce`] "ART-norand".
 pub fn with_schedule(other: Scheme, spread: Spread, seed: u64) -> Scheme {
     Scheme {
         scheduler: Box::new(Replicas::new(spread, seed)),

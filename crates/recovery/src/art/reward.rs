@@ -1,25 +1,25 @@
-//! What a round was worth (ART, appendix A): 1/(N·R) for round N with R copies if one of them arrived,
-//! and a penalty if none did.
+//! Rewards (ART, appendix A): 1/(N·R) for round N with R copies if one of them arrived, and a
+//! penalty otherwise.
 
 use crate::by_unit::ByUnit;
 use crate::{RecoveryEvent, UnitKey};
 
 /// η, the factor of the bandits' penalty (ART, section 8.1).
 pub const ETA: f64 = 1.01;
-/// γ, the factor of the DQN's penalty with which it did best (ART, section 8.1).
+/// γ, the factor of the DQN's penalty that performed best (ART, section 8.1).
 pub const GAMMA: f64 = 1.05;
 
 /// The penalty of a lost round.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Penalty {
-    /// −factor / (N·R), as the paper has it: the more copies were lost, the *less* it is.
+    /// −factor / (N·R), as in the paper: *smaller* for more lost copies.
     Quotient(f64),
-    /// −factor · N · R, as its code has it.
+    /// −factor · N · R, as in its code.
     Product(f64),
 }
 
 impl Penalty {
-    /// The worth of `round`, from 1, with `r` copies, from 1.
+    /// Returns the reward of `round`, from 1, with `r` copies, from 1.
     pub fn reward(self, round: u32, r: u32, arrived: bool) -> f64 {
         let cost = f64::from(round.max(1)) * f64::from(r.max(1));
         match self {
@@ -30,10 +30,10 @@ impl Penalty {
     }
 }
 
-/// What was chosen for the rounds that are under way.
+/// Choices for rounds in progress.
 ///
-/// The paper rewards and punishes all rounds of a unit once it is acknowledged; here each round is
-/// scored when its own fate is known, which comes to the same sooner.
+/// The paper rewards all rounds of a unit once it is acknowledged. Here each round is rewarded when
+/// its own fate is known, with the same result earlier.
 #[derive(Clone, Debug)]
 pub(crate) struct Choices<T>(ByUnit<(u32, T)>);
 
@@ -44,12 +44,12 @@ impl<T> Default for Choices<T> {
 }
 
 impl<T> Choices<T> {
-    /// `choice` was made for the unit's round.
+    /// Notes the choice for the unit's round.
     pub(crate) fn made(&mut self, unit: UnitKey, round: u32, choice: T) {
         self.0.set(unit, (round, choice));
     }
 
-    /// The round and the choice that the event settles, and whether the round arrived.
+    /// Returns the round and choice that the event settles, and whether the round arrived.
     pub(crate) fn settled(&mut self, event: &RecoveryEvent) -> Option<(u32, T, bool)> {
         let (unit, arrived) = match *event {
             RecoveryEvent::RoundLost { unit, .. } => (unit, false),
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_penalty_shrinks_with_the_cost_in_the_paper_and_grows_in_its_code() {
+    fn the_penalty_falls_with_cost_in_the_paper_and_rises_in_its_code() {
         let (paper, code) = (Penalty::Quotient(1.01), Penalty::Product(1.01));
         assert_eq!(paper.reward(2, 4, true), 0.125);
         assert_eq!(code.reward(2, 4, true), 0.125);

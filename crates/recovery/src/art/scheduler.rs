@@ -1,14 +1,14 @@
-//! The replica scheduler (ART, section 6.2): replicas leave at random moments of an *escape space*,
-//! so that not all copies of a round fall into one burst of losses.
+//! The replica scheduler (ART, section 6.2): replicas leave at random times within an *escape
+//! space*, so that a burst of losses does not hit all copies of a round.
 //!
-//! Equation 6: escape_space = min(bdp, α · B_max), in sending cycles; a cycle is the time that a
-//! packet takes at the pacing rate. Without a pacing rate it is that of a window per round trip. As
-//! bdp cycles last one round trip, the first term is the paper's other rule, "all replicas should be
-//! sent in one RTT"; and as the space of R copies sent at once is R, it is never less.
+//! Equation 6: escape_space = min(bdp, α · B_max), in sending cycles. A cycle is the time per
+//! packet at the pacing rate, or at a window per round trip without one. Since bdp cycles last one
+//! round trip, the first term is the paper's rule that "all replicas should be sent in one RTT". R
+//! copies sent at once take R cycles, so the space is never smaller.
 //!
 //! "We randomly select a time interval less than escape_space" (section 6.3): with α = 1 no replica
-//! is B_max cycles behind the retransmission, and the copies of a round can all be in the longest
-//! burst, contrary to section 6.2. An α above 1 avoids that.
+//! is B_max cycles after the retransmission, so the longest burst may hit all copies, contrary to
+//! section 6.2. A greater α avoids that.
 
 use crate::by_unit::ByUnit;
 use crate::random::Random;
@@ -17,31 +17,30 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use units::Timestamp;
 
-/// Over what time the replicas of a round are spread.
+/// How the replicas of a round are spread over time.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Spread {
-    /// Over none: each is due at once.
+    /// All leave at once.
     AtOnce,
-    /// Each anywhere in the escape space of the paper.
+    /// Each leaves at a random time in the paper's escape space.
     EscapeSpace {
-        /// α, at least 1; anything else is taken as 1.
+        /// α, at least 1; other values count as 1.
         alpha: f64,
     },
-    /// As in the paper's code: the first anywhere in one minimum round-trip time, each next one anywhere
-    /// in what is left of it. (There, the generator starts again from the second of the day with
-    /// every draw; here, draws are independent.)
+    /// As in the paper's code: the first at a random time in one minimum round-trip time, each next
+    /// one at a random time in the rest of it. (The code reseeds its generator from the second of
+    /// the day before every draw; here draws are independent.)
     RoundTrip,
-    /// None is drawn: each is due a step after the copy before it, a step being `rtts` smoothed round-trip
-    /// times, and `least` if that is more ([`crate::spare`]).
+    /// Evenly, by a step of `rtts` smoothed round-trip times, at least `least` ([`crate::spare`]).
     Apart {
-        /// The shortest step.
+        /// Minimum step.
         least: Duration,
-        /// Round-trip times of a step, 0 and above; anything else is taken as 0.
+        /// Step in round-trip times, 0 and above; other values count as 0.
         rtts: f64,
     },
 }
 
-/// The time that one packet takes at the rate at which packets leave.
+/// Returns the time per packet at the current sending rate.
 fn cycle(path: &PathState) -> Duration {
     let packet = u64::from(path.packet);
     match path.pacing_rate {
@@ -51,7 +50,7 @@ fn cycle(path: &PathState) -> Duration {
 }
 
 impl Spread {
-    /// The escape space of `level` replicas as a time.
+    /// Returns the period over which `level` replicas are spread.
     pub fn span(self, level: u32, view: &View<'_>) -> Duration {
         let path = &view.path;
         match self {
@@ -68,7 +67,7 @@ impl Spread {
                 let rtts = if rtts.is_finite() { rtts.clamp(0.0, 1e3) } else { 0.0 };
                 path.smoothed_rtt.mul_f64(rtts).max(least) * level
             }
-            // There is none before the first sample.
+            // The minimum is zero before the first sample.
             Self::RoundTrip if path.min_rtt.is_zero() => path.smoothed_rtt,
             Self::RoundTrip => path.min_rtt,
         }
@@ -79,24 +78,24 @@ impl Spread {
 struct Planned {
     due: Timestamp,
     key: UnitKey,
-    /// The unit's plan that it belongs to: replicas of a former plan never leave.
+    /// Plan of the unit that this replica belongs to. Replicas of outdated plans are skipped.
     plan: u64,
 }
 
-/// The replicas that are to leave, by time.
+/// Replicas to be sent, by time.
 #[derive(Debug)]
 pub struct Replicas {
     spread: Spread,
     random: Random,
-    /// In order of time; the first one is always of a plan in force.
+    /// In order of time; the first entry always belongs to a current plan.
     queue: VecDeque<Planned>,
-    /// The plan in force for each unit; none once its round is over.
+    /// Current plan of each unit, until its round is over.
     plans: ByUnit<u64>,
     newest_plan: u64,
 }
 
 impl Replicas {
-    /// A schedule without replicas. The seed determines all draws.
+    /// Creates an empty schedule. The seed determines all draws.
     pub fn new(spread: Spread, seed: u64) -> Self {
         Self {
             spread,
@@ -107,7 +106,7 @@ impl Replicas {
         }
     }
 
-    /// Replicas of this unit leave these times after `now`, in place of those that were planned.
+    /// Replaces the unit's plan: replicas leave these times after `now`.
     pub(crate) fn plan(
         &mut self,
         now: Timestamp,
@@ -126,20 +125,20 @@ impl Replicas {
         }
     }
 
-    /// Replicas planned, also of rounds that are over and not dropped yet.
+    /// Returns the queue's length, including outdated entries.
     #[cfg(test)]
     fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// Drops what is first and of no plan in force.
+    /// Drops outdated entries at the front.
     fn settle(&mut self) {
         while self.queue.front().is_some_and(|p| self.plans.get(p.key) != Some(&p.plan)) {
             self.queue.pop_front();
         }
     }
 
-    /// Makes room for `more` replicas, and drops finished ones before it grows.
+    /// Reserves room for `more` replicas; drops outdated entries before growing.
     fn make_room(&mut self, more: usize) {
         if self.queue.len() + more > self.queue.capacity() {
             let plans = &self.plans;

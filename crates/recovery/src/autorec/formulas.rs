@@ -1,17 +1,17 @@
-//! What a redundancy level leads to: F, G and H of AutoRec (journal version, section V-A, equations
-//! 1 to 3), the levels that follow from them, and what is true where they are not.
+//! Consequences of a redundancy level: F, G and H of AutoRec (journal version, section V-A,
+//! equations 1 to 3), the levels that follow from them, and exact values where they are
+//! approximations.
 //!
-//! The model: losses are independent with probability R; a lost packet is retransmitted at once; K
-//! replicas follow for its whole life, T_unit ÷ (K + 1) apart; after the last of them plain
-//! retransmission goes on, once per T_unit. F and H are exact for it, G if no acknowledgement ever
-//! comes before the last replica.
+//! The model assumes independent losses with probability R. A lost packet is retransmitted at once,
+//! and K replicas follow in its life, T_unit ÷ (K + 1) apart. After the last one, plain
+//! retransmission continues once per T_unit. F and H are exact in the model; G is if no
+//! acknowledgement arrives before the last replica.
 //!
-//! Every function is defined for every argument: a loss rate that is no number is 0, others are
-//! brought into [0, 1].
+//! All functions are total: a loss rate of NaN counts as 0, and others are clamped to [0, 1].
 
 use core::time::Duration;
 
-/// What rounding may do to a bound: it must not cost a level (6 × 0.05 > 0.3 in binary).
+/// Tolerance for rounding, so that a level at the bound is accepted (6 × 0.05 > 0.3 in binary).
 const ROUNDING: f64 = 1e-9;
 
 fn rate(loss: f64) -> f64 {
@@ -22,7 +22,7 @@ fn power(base: f64, exponent: u32) -> f64 {
     base.powi(i32::try_from(exponent).unwrap_or(i32::MAX))
 }
 
-/// `share` of T_unit; without end if nothing ever arrives.
+/// Returns `share` of T_unit; [`Duration::MAX`] if it is infinite.
 fn of_unit(t_unit: Duration, share: f64) -> Duration {
     if share.is_finite() {
         Duration::try_from_secs_f64(t_unit.as_secs_f64() * share).unwrap_or(Duration::MAX)
@@ -31,26 +31,26 @@ fn of_unit(t_unit: Duration, share: f64) -> Duration {
     }
 }
 
-/// F(K), equation 1: the mean recovery latency of data whose first retransmission was lost, in
-/// on-mode throughout. [`Duration::MAX`] if everything is lost.
+/// F(K), equation 1: mean recovery latency in on-mode of data lost more than once.
+/// [`Duration::MAX`] if everything is lost.
 pub fn recovery_latency(loss: f64, t_unit: Duration, level: u32) -> Duration {
     let (r, k) = (rate(loss), f64::from(level));
     of_unit(t_unit, (1.0 + k * power(r, level)) / ((1.0 - r) * (1.0 + k)))
 }
 
-/// F'(K): the same if every round had K replicas of its own.
+/// F'(K): F(K) if every round had K replicas of its own.
 pub fn recovery_latency_renewed(loss: f64, t_unit: Duration, level: u32) -> Duration {
     let (r, k) = (rate(loss), f64::from(level));
     let gone = power(r, level.saturating_add(1));
     of_unit(t_unit, (1.0 / (1.0 - r) + k * power(r, level) / (1.0 - gone)) / (1.0 + k))
 }
 
-/// G(K), equation 2: replicas per packet that is no copy.
+/// G(K), equation 2: replicas per packet that is not a copy.
 pub fn redundancy_cost(loss: f64, level: u32) -> f64 {
     f64::from(level) * rate(loss)
 }
 
-/// G'(K): the same if every round had K replicas of its own; infinite if everything is lost.
+/// G'(K): G(K) if every round had K replicas of its own; infinite if everything is lost.
 pub fn redundancy_cost_renewed(loss: f64, level: u32) -> f64 {
     if level == 0 {
         return 0.0;
@@ -58,12 +58,12 @@ pub fn redundancy_cost_renewed(loss: f64, level: u32) -> f64 {
     redundancy_cost(loss, level) / (1.0 - power(rate(loss), level.saturating_add(1)))
 }
 
-/// G(K) of a sender that sends no replica of what was acknowledged: replica j is kept back if a
-/// copy i with t_i + RTT ≤ t_j arrived, copies leaving T_unit ÷ (K + 1) apart.
+/// G(K) of a sender that cancels replicas of acknowledged data: replica j is cancelled if a copy i
+/// with t_i + RTT ≤ t_j arrived, where copies leave T_unit ÷ (K + 1) apart.
 pub fn redundancy_cost_cancelled(loss: f64, t_unit: Duration, rtt: Duration, level: u32) -> f64 {
     let r = rate(loss);
     let copies = u128::from(level) + 1;
-    // Of the copies before j, j − reach + 1 could have been acknowledged.
+    // Among the copies before j, j − reach + 1 can have been acknowledged.
     let reach = match t_unit.as_nanos() {
         0 => copies,
         t_unit => (rtt.as_nanos() * copies).div_ceil(t_unit).clamp(1, copies),
@@ -73,47 +73,47 @@ pub fn redundancy_cost_cancelled(loss: f64, t_unit: Duration, rtt: Duration, lev
     r * (f64::from(free) + sent)
 }
 
-/// H(K), equation 3: the part of goodput that is lost to replicas, in on-mode throughout.
+/// H(K), equation 3: fraction of goodput lost to replicas in on-mode.
 pub fn goodput_reduction(loss: f64, level: u32) -> f64 {
     let (r, k) = (rate(loss), f64::from(level));
     let sent = 1.0 + k * r - (1.0 + k) * r * r + power(r, level.saturating_add(2));
     (1.0 - 1.0 / sent).max(0.0)
 }
 
-/// H(K) of a sender that sends no replica of what was acknowledged: with the replicas of
-/// [`redundancy_cost_cancelled`] in the place of K R.
+/// H(K) of a sender that cancels replicas of acknowledged data: [`redundancy_cost_cancelled`]
+/// replaces K R.
 pub fn goodput_reduction_cancelled(loss: f64, t_unit: Duration, rtt: Duration, level: u32) -> f64 {
     let r = rate(loss);
     let replicas = redundancy_cost_cancelled(loss, t_unit, rtt, level);
-    // (1 − R) N, where N = 1 + R + G + R^(K+2) ÷ (1 − R) sendings per packet; 1 at level 0.
+    // (1 − R) N, where N = 1 + R + G + R^(K+2) ÷ (1 − R) transmissions per packet; 1 at level 0.
     let sent = 1.0 + ((1.0 - r) * replicas + (power(r, level.saturating_add(2)) - r * r));
     (1.0 - 1.0 / sent).max(0.0)
 }
 
-/// The recovery deterioration rate R^(K+1): the share of lost data that takes T_unit or longer.
+/// Recovery deterioration rate R^(K+1): fraction of lost data that takes T_unit or longer.
 pub fn deterioration_rate(loss: f64, level: u32) -> f64 {
     power(rate(loss), level.saturating_add(1))
 }
 
-/// K_α: the lowest level in [0, `cap`] with F(K) ≤ `tolerance`, `cap` if there is none.
+/// K_α: lowest level in [0, `cap`] with F(K) ≤ `tolerance`; `cap` if there is none.
 pub fn level_for_latency(loss: f64, t_unit: Duration, tolerance: Duration, cap: u32) -> u32 {
     // F falls strictly (journal, appendix C).
     first_without(cap, |k| recovery_latency(loss, t_unit, k) > tolerance).min(cap)
 }
 
-/// K_β: the highest level in [0, `cap`] with G(K) ≤ `tolerance`, 0 if there is none.
+/// K_β: highest level in [0, `cap`] with G(K) ≤ `tolerance`; 0 if there is none.
 pub fn level_for_cost(loss: f64, tolerance: f64, cap: u32) -> u32 {
     first_without(cap, |k| redundancy_cost(loss, k) <= tolerance + ROUNDING).saturating_sub(1)
 }
 
-/// K_γ: the highest level in [0, `cap`] with H(K) ≤ `tolerance`, 0 if there is none.
+/// K_γ: highest level in [0, `cap`] with H(K) ≤ `tolerance`; 0 if there is none.
 pub fn level_for_goodput(loss: f64, tolerance: f64, cap: u32) -> u32 {
     // H rises (journal, appendix G).
     first_without(cap, |k| goodput_reduction(loss, k) <= tolerance + ROUNDING).saturating_sub(1)
 }
 
-/// The first level in [0, `cap`] for which `holds` does not, `cap` + 1 if it does for all, by binary
-/// search: it holds for the levels below some level and for no other.
+/// Returns the first level in [0, `cap`] for which the monotone predicate `holds` is false, or
+/// `cap` + 1. Binary search.
 fn first_without(cap: u32, holds: impl Fn(u32) -> bool) -> u32 {
     let (mut low, mut high) = (0, cap.saturating_add(1));
     while low < high {

@@ -1,21 +1,20 @@
-//! The Redundancy Adapter of AutoRec's journal version (section V-A): the level that keeps recovery
-//! latency below α if it can, and never costs more than β and γ allow; and an adapter whose level
-//! never changes.
+//! The Redundancy Adapter of AutoRec's journal version (section V-A), whose level keeps recovery
+//! latency below α if possible, within the costs β and γ; and an adapter with a constant level.
 
 use super::{MAX_LEVEL, UnitTime, formulas};
 use crate::range::OutOfRange;
 use crate::{Expected, IntervalMetrics, RedundancyAdapter, UnitKey, View};
 use core::time::Duration;
 
-/// What the operator wants and tolerates. The default is that of the paper's testbed.
+/// Latency target and cost limits. Defaults are the paper's testbed values.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Tolerances {
-    /// α: mean recovery latency that is low enough. 0 is out of reach and asks for all that the
-    /// others allow.
+    /// α: target of the mean recovery latency. 0 is unreachable and uses all that β and γ allow.
+    /// Default 30 ms.
     pub latency: Duration,
-    /// β: replicas per packet that is no copy, 0 and above.
+    /// β: maximum replicas per packet that is not a copy. 0 and above, default 0.3.
     pub cost: f64,
-    /// γ: part of the goodput that replicas may take while there is always new data, 0 to 1.
+    /// γ: maximum fraction of goodput that replicas take while new data waits. 0 to 1, default 0.2.
     pub goodput: f64,
 }
 
@@ -26,10 +25,10 @@ impl Default for Tolerances {
 }
 
 impl Tolerances {
-    /// The tolerances, if they make sense.
+    /// Returns the tolerances if all are in range.
     ///
     /// # Errors
-    /// When `cost` or `goodput` is out of range or no number.
+    /// If `cost` or `goodput` is out of range or NaN.
     pub fn checked(self) -> Result<Self, OutOfRange> {
         if !(self.cost.is_finite() && self.cost >= 0.0) {
             return Err(OutOfRange { key: "cost", allowed: "a finite number, 0 and above" });
@@ -41,7 +40,7 @@ impl Tolerances {
     }
 }
 
-/// What the last interval led to.
+/// Decision after an interval, and its inputs.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 struct Decision {
     loss_rate: f64,
@@ -52,7 +51,7 @@ struct Decision {
     level: u32,
 }
 
-/// Decides by the formulas F, G and H. Its level is for the life of a unit.
+/// Decides by the formulas F, G and H. Its level covers the life of a unit.
 #[derive(Debug)]
 pub struct FormulaAdapter {
     tolerances: Tolerances,
@@ -61,8 +60,8 @@ pub struct FormulaAdapter {
 }
 
 impl FormulaAdapter {
-    /// An adapter that sends no replicas before its first interval with loss is over, unless it is told what
-    /// to expect.
+    /// Creates an adapter that sends no replicas until an interval with loss ends or
+    /// [`RedundancyAdapter::on_expected`] is called.
     pub fn new(tolerances: Tolerances) -> Self {
         Self { tolerances, t_unit: UnitTime::default(), decision: Decision::default() }
     }
@@ -112,17 +111,17 @@ impl RedundancyAdapter for FormulaAdapter {
     }
 }
 
-/// The same level always, for the life of a unit (journal, figure 13).
+/// A constant level for the life of a unit (journal, figure 13).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FixedLife {
     level: u32,
 }
 
 impl FixedLife {
-    /// `level` replicas for each unit, 0 to 10.
+    /// Creates an adapter with `level` replicas per unit, 0 to 10.
     ///
     /// # Errors
-    /// When `level` is above 10.
+    /// If `level` is above 10.
     pub fn new(level: u32) -> Result<Self, OutOfRange> {
         if level > MAX_LEVEL {
             return Err(OutOfRange { key: "level", allowed: "0 to 10" });

@@ -1,27 +1,27 @@
-//! The Redundancy Adapter of AutoRec's first version (MM'24, section 4.1): a level that climbs along
-//! a utility of latency and goodput, one step per decision interval.
+//! The Redundancy Adapter of AutoRec's first version (MM'24, section 4.1): a level that climbs
+//! along a utility of latency and goodput, one step per decision interval.
 //!
-//! What the paper leaves open or states wrongly is read so:
+//! Interpretation of open questions and errors in the paper:
 //!
 //! - "T_thres" in the sigmoid of equation 1 and in the sentence on falling back means A_thres.
-//! - With a = 0.1 the sigmoid goes from 0.45 to 0.55 over the levels 0 to 4: cost hardly counts.
-//!   The goodput of a live stream that fits its link is its bitrate, so that the utility measures
-//!   latency for the most part. Both are kept.
-//! - The recovery latency of equation 1 is the mean over all lost data of the interval, 0 for those
-//!   whose first retransmission arrived: section 2.3 defines it "when any data is detected lost", as
-//!   "zero or more T_unit"; only "displayed" figures leave out the zeros. An interval in which no lost
-//!   datum was recovered has that of the one before. Where there is no utility yet, or none can be had
-//!   (no round-trip time, nothing arrived), or the one before is 0, R_Δ is 0.
-//! - λ is −1 when the level did not move: a utility that got worse then raises it, one that got
-//!   better lowers it. That reacts to the network in the right direction and is kept.
-//! - E_waiting close to Θ would switch the scheme on and off with the noise of the round-trip time:
-//!   at the paper's testbed point it is 47.5 ms for one retransmission and 52.3 ms for two, Θ being 50
+//! - With a = 0.1 the sigmoid only ranges from 0.45 to 0.55 over the levels 0 to 4, so cost hardly
+//!   counts. The goodput of a live stream that fits its link is its bitrate, so the utility mainly
+//!   measures latency. Both are kept.
+//! - The recovery latency of equation 1 is the mean over all lost data of the interval, with 0 if
+//!   the first retransmission arrived: section 2.3 defines it "when any data is detected lost", as
+//!   "zero or more T_unit"; only "displayed" figures omit the zeros. An interval without recovered
+//!   data keeps the latency of the previous one. R_Δ is 0 if there is no utility (none yet, no
+//!   round-trip time, no arrivals) or the previous one is 0.
+//! - λ is −1 if the level did not move: a worse utility then raises it, and a better one lowers it.
+//!   This reacts to the network in the right direction and is kept.
+//! - An E_waiting near Θ would switch the scheme on and off with the noise of the round-trip time:
+//!   in the paper's testbed it is 47.5 ms for one retransmission and 52.3 ms for two, and Θ is 50
 //!   ms. Once on, the scheme stays on until E_waiting is 10 % below Θ.
-//! - After a level that was forced to 0, λ is 1: there is no way but up.
-//! - The utility that an explored level is judged by is that of the level before; after a fall-back
-//!   the search goes on from where it was, as if there had been no exploration.
-//! - The length of decision intervals is not stated. 5 round-trip times, as in the journal version, is
-//!   the default here; the fewer data are lost twice in an interval, the more is R_Δ noise.
+//! - After a level that was forced to 0, λ is 1, since the level can only rise.
+//! - An explored level is compared with the utility of the previous level. After a fallback the
+//!   search continues as if there had been no exploration.
+//! - The length of decision intervals is not stated. The default is 5 round-trip times as in the
+//!   journal version. The fewer data are lost twice in an interval, the noisier R_Δ is.
 
 use super::MAX_LEVEL;
 use crate::random::Random;
@@ -29,28 +29,29 @@ use crate::range::OutOfRange;
 use crate::{IntervalMetrics, RedundancyAdapter, UnitKey, View};
 use core::time::Duration;
 
-/// Intervals of an unchanged level before another one is tried.
-const PATIENCE: u32 = 10;
-/// E_waiting may fall so far below Θ before the scheme goes off.
-const BAND: f64 = 0.9;
+/// Intervals at an unchanged level before another one is explored.
+const EXPLORE_AFTER: u32 = 10;
+/// Hysteresis: fraction of Θ at which the gate closes again.
+const HYSTERESIS: f64 = 0.9;
 
-/// The adapter's parameters. The defaults are the paper's testbed (section 5.1).
+/// Parameters of the adapter. Defaults are the paper's testbed values (section 5.1).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Options {
-    /// α of the sigmoid: what cost counts; above 0.
+    /// α of the sigmoid: weight of cost; above 0. Default 0.1.
     pub a: f64,
-    /// Θ: how much waiting does no harm. In production "between the 50th and 80th percentile" of
-    /// round-trip times.
+    /// Θ: waiting time that does no harm. Default 50 ms; in production "between the 50th and 80th
+    /// percentile" of round-trip times.
     pub theta: Duration,
-    /// R_nor: a relative change of the utility that is noise; 0 and above.
+    /// R_nor: relative change of the utility that counts as noise. 0 and above, default 0.03.
     pub r_nor: f64,
-    /// Highest level, at most 10.
+    /// Maximum level. At most 10, default 4.
     pub max: u32,
-    /// Whether an E_waiting below Θ turns replicas off; without, variant 3 of figure 12.
+    /// Whether an E_waiting below Θ disables replicas; false for variant 3 of figure 12. Default
+    /// true.
     pub gate: bool,
-    /// Turns replicas off above this loss rate, 0 to 1 (production: 0.1).
+    /// Loss rate above which replicas are disabled, 0 to 1 (production: 0.1). Default: none.
     pub off_above: Option<f64>,
-    /// Length of a decision interval in smoothed round-trip times, 1 to 1,000.
+    /// Length of a decision interval in smoothed round-trip times. 1 to 1,000, default 5.
     pub interval_rtts: u32,
 }
 
@@ -69,39 +70,39 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The options, if they make sense.
+    /// Returns the options if all are in range.
     ///
     /// # Errors
-    /// When one of them is out of range or no number.
+    /// If an option is out of range or NaN.
     pub fn checked(self) -> Result<Self, OutOfRange> {
-        let refuse = |key, allowed| Err(OutOfRange { key, allowed });
+        let reject = |key, allowed| Err(OutOfRange { key, allowed });
         if !(self.a.is_finite() && self.a > 0.0) {
-            return refuse("a", "a finite number above 0");
+            return reject("a", "a finite number above 0");
         }
         if !(self.r_nor.is_finite() && self.r_nor >= 0.0) {
-            return refuse("r_nor", "a finite number, 0 and above");
+            return reject("r_nor", "a finite number, 0 and above");
         }
         if self.max > MAX_LEVEL {
-            return refuse("max", "0 to 10");
+            return reject("max", "0 to 10");
         }
         if self.off_above.is_some_and(|loss| !(0.0..=1.0).contains(&loss)) {
-            return refuse("off_above", "a number from 0 to 1");
+            return reject("off_above", "a number from 0 to 1");
         }
         if !(1..=1_000).contains(&self.interval_rtts) {
-            return refuse("interval_rtts", "1 to 1,000");
+            return reject("interval_rtts", "1 to 1,000");
         }
         Ok(self)
     }
 }
 
-/// An unexplored level to fall back to, and its utility.
+/// Level and utility to restore after a failed exploration.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Fallback {
     level: u32,
     utility: Option<f64>,
 }
 
-/// Decides by utility. Its level is for the life of a unit.
+/// Decides by utility. Its level covers the life of a unit.
 #[derive(Debug)]
 pub struct UtilityAdapter {
     options: Options,
@@ -116,15 +117,15 @@ pub struct UtilityAdapter {
     rounds_max: u32,
     waiting: f64,
     open: bool,
-    /// Times that the gate opened or closed.
+    /// Number of times the gate opened or closed.
     turns: u64,
-    /// Decisions that left the level as it was.
+    /// Decisions since the level last changed.
     unchanged: u32,
     exploring: Option<Fallback>,
 }
 
 impl UtilityAdapter {
-    /// An adapter at level 0, with `seed` for its explorations.
+    /// Creates an adapter at level 0; `seed` determines its explorations.
     pub fn new(options: Options, seed: u64) -> Self {
         let options = Options { max: options.max.min(MAX_LEVEL), ..options };
         Self::starting(options, Random::new(seed))
@@ -148,30 +149,30 @@ impl UtilityAdapter {
         }
     }
 
-    /// U, equation 1: lower is better. None if there is no saying.
+    /// Returns U (equation 1), for which lower is better; `None` if it is undefined.
     fn measure(&mut self, metrics: &IntervalMetrics, min_rtt: Duration) -> Option<f64> {
         self.latency = metrics.recovery_latency.or(self.latency);
         let goodput = metrics.goodput_bytes as f64 / metrics.span.as_secs_f64();
         let per = min_rtt.as_secs_f64() * goodput;
         let cost = 1.0 / (1.0 + (-self.options.a * (f64::from(self.level) - 2.0)).exp());
-        // Not so without bytes, without time, and without a round-trip time.
+        // Zero or infinite without bytes, time or round-trip time.
         (per > 0.0 && per.is_finite()).then_some(self.latency?.as_secs_f64() * cost / per)
     }
 
-    /// Whether replicas may leave at all.
+    /// Returns whether replicas may leave at all.
     fn passes(&mut self, metrics: &IntervalMetrics, smoothed_rtt: Duration) -> bool {
         let loss = metrics.loss_rate();
         if metrics.rounds_max > 0 {
             self.rounds_max = metrics.rounds_max;
         }
         self.waiting = waiting(loss, smoothed_rtt.as_secs_f64(), self.rounds_max);
-        let theta = self.options.theta.as_secs_f64() * if self.open { BAND } else { 1.0 };
+        let theta = self.options.theta.as_secs_f64() * if self.open { HYSTERESIS } else { 1.0 };
         let calm = self.options.gate && self.waiting < theta;
         let heavy = self.options.off_above.is_some_and(|limit| loss > limit);
         !calm && !heavy
     }
 
-    /// The next level, equation 4.
+    /// Returns the next level (equation 4).
     fn step(&self) -> u32 {
         let noise = self.options.r_nor;
         let sense = i32::from(self.change > noise) - i32::from(self.change < -noise);
@@ -184,14 +185,14 @@ impl UtilityAdapter {
         self.level = level;
     }
 
-    /// Another level, any other with the same chance.
+    /// Draws a different level uniformly.
     fn other_level(&mut self) -> u32 {
         let drawn = self.random.below(self.options.max);
         if drawn < self.level { drawn } else { (drawn + 1).min(self.options.max) }
     }
 }
 
-/// E_waiting, equation 3, in the unit of `rtt`, for at most `rounds` retransmissions.
+/// Returns E_waiting (equation 3), in the unit of `rtt`, for at most `rounds` retransmissions.
 fn waiting(loss: f64, rtt: f64, rounds: u32) -> f64 {
     if loss >= 1.0 {
         return 0.0;
@@ -205,7 +206,7 @@ fn waiting(loss: f64, rtt: f64, rounds: u32) -> f64 {
 impl RedundancyAdapter for UtilityAdapter {
     fn on_interval(&mut self, metrics: &IntervalMetrics, view: &View<'_>) {
         let now = self.measure(metrics, view.path.min_rtt);
-        // Equation 2: above 0 means better.
+        // Equation 2: positive means better.
         self.change = match (self.utility, now) {
             (Some(before), Some(now)) if before > 0.0 => (before - now) / before,
             _ => 0.0,
@@ -226,7 +227,7 @@ impl RedundancyAdapter for UtilityAdapter {
             self.utility = old.utility;
             return;
         }
-        if self.unchanged >= PATIENCE && self.options.max > 0 {
+        if self.unchanged >= EXPLORE_AFTER && self.options.max > 0 {
             self.exploring = Some(Fallback { level: self.level, utility: self.utility });
             let level = self.other_level();
             self.set_level(level);

@@ -1,7 +1,7 @@
-//! AutoRec, "reinjection in off-mode and at the right moment": the journal version (arXiv
-//! 2511.22046: the level follows from tolerances by formulas) and the version of MM'24 (the level
-//! follows a utility). Both have the same Reinjection Controller, and a level K_θ that is for the
-//! life of a unit: when the last copy of round 1 is lost, plain retransmission goes on (journal,
+//! AutoRec, "reinjection in off-mode and at the right moment", in two versions. In the journal
+//! version (arXiv 2511.22046) the level follows from tolerances by formulas; in the version of
+//! MM'24 it follows a utility. Both share the Reinjection Controller, and a level K_θ for the life
+//! of a unit: after the last copy of round 1 is lost, plain retransmission continues (journal,
 //! section VIII-C).
 //!
 //! Ablations are combinations: `Scheme { scheduler: Box::new(ReinjectionController::new(…)),
@@ -23,9 +23,9 @@ use core::time::Duration;
 /// "We limit the value range of the redundancy level to [0, 10]" (journal, section VII).
 pub const MAX_LEVEL: u32 = 10;
 
-/// T_unit as it is known: that of the last interval that has one. Before the first, the smoothed
-/// round-trip time stands in for it; detection takes at least that long, so the latency is taken for
-/// smaller and no replica too many is sent.
+/// T_unit of the last interval that measured it. Before that, the smoothed round-trip time is used.
+/// Since detection takes at least that long, latency is underestimated and replicas are not
+/// overspent.
 #[derive(Clone, Copy, Debug, Default)]
 struct UnitTime(Option<Duration>);
 
@@ -48,12 +48,12 @@ pub fn scheme(tolerances: Tolerances) -> Scheme {
     reinjecting("autorec", FormulaAdapter::new(tolerances))
 }
 
-/// AutoRec's version of MM'24, "autorec-mm24"; `seed` is for its explorations.
+/// AutoRec's version of MM'24, "autorec-mm24"; `seed` determines its explorations.
 pub fn scheme_mm24(options: Options, seed: u64) -> Scheme {
     reinjecting("autorec-mm24", UtilityAdapter::new(options, seed))
 }
 
-/// The Reinjection Controller with the same level always, "autorec-fixed": figure 13 of the journal
+/// The Reinjection Controller at a constant level, "autorec-fixed": figure 13 of the journal
 /// version, and variant 2 in figure 12 of MM'24 with level 2.
 pub fn fixed(level: FixedLife) -> Scheme {
     reinjecting("autorec-fixed", level)

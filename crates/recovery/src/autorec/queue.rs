@@ -1,6 +1,6 @@
-//! The sender-side reinjection queue (journal, figure 10): unfinished units in the order of their
-//! last sending. A list over the places of the unit table, so that a unit leaves from anywhere at
-//! the price of one, and memory is taken only when the table has grown.
+//! The sender-side reinjection queue (journal, figure 10): unfinished units by their last
+//! transmission. A linked list over the slots of the unit table: removal takes constant time, and
+//! memory grows only with the table.
 
 use crate::UnitKey;
 use units::Timestamp;
@@ -9,18 +9,17 @@ use units::Timestamp;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub key: UnitKey,
-    /// Replicas sent so far.
+    /// Replicas sent.
     pub replicas: u32,
-    /// When the newest copy was sent.
+    /// Time of the latest copy.
     pub sent: Timestamp,
     before: Option<usize>,
     behind: Option<usize>,
 }
 
-/// The queue.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// By the places of the units.
+    /// Indexed by the units' slots.
     entries: Vec<Option<Entry>>,
     head: Option<usize>,
     tail: Option<usize>,
@@ -31,7 +30,7 @@ impl Queue {
         self.entries[self.head?].as_ref()
     }
 
-    /// Puts a unit that is not in the queue at its tail: it was sent just now.
+    /// Appends a unit that is not in the queue.
     pub(super) fn push(&mut self, key: UnitKey, replicas: u32, sent: Timestamp) {
         let place = key.index();
         if self.entries.len() <= place {
@@ -45,7 +44,7 @@ impl Queue {
         self.entries[place] = Some(Entry { key, replicas, sent, before, behind: None });
     }
 
-    /// Takes the unit out. Returns whether it was there.
+    /// Removes the unit. Returns whether it was in the queue.
     pub(super) fn remove(&mut self, key: UnitKey) -> bool {
         let Some(slot) = self.entries.get_mut(key.index()) else { return false };
         let Some(entry) = slot.take_if(|entry| entry.key == key) else { return false };
@@ -60,7 +59,7 @@ impl Queue {
         true
     }
 
-    /// Takes out all units that had `level` replicas or more.
+    /// Removes all units with `level` replicas or more.
     pub(super) fn remove_from(&mut self, level: u32) {
         let mut place = self.head;
         while let Some(entry) = place.and_then(|place| self.entries[place]) {
@@ -71,7 +70,7 @@ impl Queue {
         }
     }
 
-    /// Places that memory was taken for.
+    /// Returns the number of allocated slots.
     #[cfg(test)]
     pub(super) fn places(&self) -> usize {
         self.entries.len()

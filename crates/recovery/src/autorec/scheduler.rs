@@ -1,8 +1,8 @@
-//! The Reinjection Controller (journal, section V-B; MM'24, section 4.2): replicas leave at once in
+//! The Reinjection Controller (journal, section V-B; MM'24, section 4.2). Replicas leave at once in
 //! off-mode, and in on-mode when a unit has been silent for T_thres (equation 5).
 //!
-//! K_θ is that of the present, as the paper has it: the adapter's ceiling, for the whole life of a
-//! unit. This scheduler therefore belongs to adapters that have one.
+//! As in the paper, K_θ is the adapter's current ceiling and covers the whole life of a unit. This
+//! scheduler therefore needs an adapter with a ceiling.
 
 use super::UnitTime;
 use super::queue::Queue;
@@ -12,12 +12,12 @@ use crate::{
 use core::time::Duration;
 use units::Timestamp;
 
-/// When replicas may leave.
+/// Occasions on which replicas may leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Occasions {
-    /// At once when there is nothing else to send. Off: as in on-mode (the model of the formulas).
+    /// At once in off-mode. If false, as in on-mode (the model of the formulas).
     pub off_mode: bool,
-    /// Whenever a unit has been silent for T_thres. Off: figure 17 of the journal version and
+    /// When a unit has been silent for T_thres. If false: figure 17 of the journal version and
     /// variant 1 in figure 12 of MM'24.
     pub opportunistic: bool,
 }
@@ -28,7 +28,7 @@ impl Default for Occasions {
     }
 }
 
-/// The reinjection queue and its clock.
+/// The reinjection queue and its timer.
 #[derive(Debug)]
 pub struct ReinjectionController {
     occasions: Occasions,
@@ -40,7 +40,7 @@ pub struct ReinjectionController {
 }
 
 impl ReinjectionController {
-    /// An empty queue.
+    /// Creates a controller with an empty queue.
     pub fn new(occasions: Occasions) -> Self {
         Self {
             occasions,
@@ -51,12 +51,12 @@ impl ReinjectionController {
         }
     }
 
-    /// T_thres, equation 5.
+    /// Returns T_thres (equation 5).
     fn threshold(&self) -> Duration {
         self.t_unit.or(self.smoothed_rtt) / self.level.saturating_add(1)
     }
 
-    /// The unit was sent: it is the last in the queue now, if it was there and may get more.
+    /// Moves a queued unit that was just sent to the end, or out if it has reached the level.
     fn on_sent(&mut self, now: Timestamp, key: UnitKey, unit: &LostUnit) {
         if self.queue.remove(key) && unit.replicas < self.level {
             self.queue.push(key, unit.replicas, now);
@@ -68,8 +68,8 @@ impl ReplicaScheduler for ReinjectionController {
     fn on_interval(&mut self, metrics: &IntervalMetrics, ceiling: u32) {
         self.t_unit.measured(metrics);
         self.level = ceiling;
-        // What has had enough leaves for ever, also when the level rises again. Units that wait
-        // for an acknowledgement are rarely here for more than one or two intervals.
+        // Units at the ceiling leave for good, even if the level rises again. Units waiting for an
+        // acknowledgement rarely stay for more than two intervals.
         self.queue.remove_from(ceiling);
     }
 
@@ -91,10 +91,9 @@ impl ReplicaScheduler for ReinjectionController {
     ) {
         self.smoothed_rtt = view.path.smoothed_rtt;
         self.on_sent(now, key, unit);
-        // A unit comes here once, before it has any replica: what has had some and is not in the
-        // queue has left it.
+        // A unit enters once, before its first replica. Later it has left the queue for good.
         if level > 0 && unit.replicas == 0 {
-            // The first interval may not be over yet.
+            // The first interval may not have ended yet.
             self.level = level;
             self.queue.remove(key);
             self.queue.push(key, 0, now);

@@ -1,5 +1,5 @@
-//! What was worked out lately. Data that was lost together is in one situation, and a connection that loses hundreds of
-//! packets a second does not work out each one's.
+//! Cache of recent plans. Units lost together are in the same situation, so a connection that loses
+//! hundreds of packets per second does not compute a plan for each.
 
 use core::time::Duration;
 
@@ -7,31 +7,31 @@ use super::curve::Curve;
 use super::plan::{Plan, Situation, Slack};
 use units::Timestamp;
 
-/// What is known of the path holds for this part of a round-trip time: what is measured within it tells of one outage at
-/// most.
-const HOLDS: u32 = 4;
-/// Situations whose times differ by no more than this part of a round are one: a quarter of a place for copies.
-const ALIKE: u32 = 32;
+/// Fraction of a round-trip time for which a path model is reused. Measurements within it cover at
+/// most one outage.
+const MODEL_LIFETIME: u32 = 4;
+/// Tolerance for situations that share a plan, as a fraction of a round: a quarter
+/// of a slot.
+const TOLERANCE: u32 = 32;
 
-/// What is known of the path.
+/// Loss behaviour of the path, and its consequences for unknown players.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Known {
+pub(super) struct PathModel {
     pub curve: Curve,
-    /// By how much data is supposed to be of use for longer than `patience` to players that are not known.
-    pub longer: Duration,
-    /// The price of copies for those of them who keep no more than `patience`.
-    pub dear: Duration,
+    /// Time beyond `patience` for which data is assumed to be useful to unknown players.
+    pub extra_patience: Duration,
+    /// Price of copies for unknown players with no more than `patience`.
+    pub raised_price: Duration,
 }
 
-/// What is known of the path, and the plans that were made by it last.
+/// The current path model, and the last plans made with it.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
-    known: Option<(Timestamp, Known)>,
-    /// By what is supposed of the player.
+    model: Option<(Timestamp, PathModel)>,
+    /// Indexed by hypothesis about the player.
     plans: [Option<Planned>; 2],
 }
 
-/// A plan and what it answers.
 #[derive(Debug)]
 struct Planned {
     gap: Duration,
@@ -39,55 +39,56 @@ struct Planned {
     slack: Slack,
     round: Duration,
     price: Duration,
-    most: usize,
+    max: usize,
     plan: Plan,
 }
 
 impl Planned {
-    fn answers(&self, situation: &Situation<'_>, price: Duration, most: usize) -> bool {
-        let alike = |a: Duration, b: Duration| a.abs_diff(b) <= self.round / ALIKE;
-        (self.price, self.most) == (price, most)
+    fn matches(&self, situation: &Situation<'_>, price: Duration, max: usize) -> bool {
+        let close = |a: Duration, b: Duration| a.abs_diff(b) <= self.round / TOLERANCE;
+        (self.price, self.max) == (price, max)
             && self.losses == situation.losses
-            && alike(self.gap, situation.gap)
-            && self.slack.unsure == situation.slack.unsure
-            && (self.slack.left - situation.slack.left).abs() <= (self.round / ALIKE).as_secs_f64()
-            && alike(self.round, situation.round)
+            && close(self.gap, situation.gap)
+            && self.slack.uncertainty == situation.slack.uncertainty
+            && (self.slack.left - situation.slack.left).abs()
+                <= (self.round / TOLERANCE).as_secs_f64()
+            && close(self.round, situation.round)
     }
 }
 
 impl Memo {
-    /// What is known by now; `find` is asked if that does not hold any more.
-    pub(super) fn known(
+    /// Returns the current model; calls `compute` if the cached one has expired.
+    pub(super) fn model(
         &mut self,
         now: Timestamp,
         rtt: Duration,
-        find: impl FnOnce() -> Known,
-    ) -> Known {
-        if let Some((at, known)) = self.known
-            && now.since(at) < rtt / HOLDS
+        compute: impl FnOnce() -> PathModel,
+    ) -> PathModel {
+        if let Some((at, model)) = self.model
+            && now.since(at) < rtt / MODEL_LIFETIME
         {
-            return known;
+            return model;
         }
-        let known = find();
-        *self = Self { known: Some((now, known)), plans: [None, None] };
-        known
+        let model = compute();
+        *self = Self { model: Some((now, model)), plans: [None, None] };
+        model
     }
 
-    /// The plan by that, for the supposition of this number.
+    /// Returns the plan for the hypothesis of this number.
     pub(super) fn plan(
         &mut self,
         number: usize,
         situation: &Situation<'_>,
         price: Duration,
-        most: usize,
+        max: usize,
     ) -> Plan {
         let last = &mut self.plans[number];
-        if let Some(planned) = last.as_ref().filter(|last| last.answers(situation, price, most)) {
+        if let Some(planned) = last.as_ref().filter(|last| last.matches(situation, price, max)) {
             return planned.plan;
         }
-        let plan = situation.plan(price, most);
+        let plan = situation.plan(price, max);
         let Situation { gap, losses, slack, round, .. } = *situation;
-        *last = Some(Planned { gap, losses, slack, round, price, most, plan });
+        *last = Some(Planned { gap, losses, slack, round, price, max, plan });
         plan
     }
 }
@@ -99,41 +100,43 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn a_curve_holds_for_a_quarter_of_a_round_trip_and_a_plan_no_longer() {
-        let known = |curve| Known { curve, longer: Duration::ZERO, dear: MS * 2 };
+    fn a_model_lasts_a_quarter_of_a_round_trip_and_plans_no_longer() {
+        let model =
+            |curve| PathModel { curve, extra_patience: Duration::ZERO, raised_price: MS * 2 };
         let (flat, calls) = (Curve::flat(0.07), Curve::of(None));
         let mut memo = Memo::default();
         let mut at =
-            |ms, found| memo.known(Timestamp::from_millis(ms), MS * 100, || known(found)).curve;
+            |ms, found| memo.model(Timestamp::from_millis(ms), MS * 100, || model(found)).curve;
         assert_eq!(at(0, flat), flat);
         assert_eq!(at(24, calls), flat);
         assert_eq!(at(25, calls), calls);
         let of = |gap, left| {
-            let slack = Slack { left: f64::from(left) / 1e3, unsure: MS * 10 };
+            let slack = Slack { left: f64::from(left) / 1e3, uncertainty: MS * 10 };
             Situation { gap: MS * gap, losses: 1, slack, round: MS * 128, curve: &calls }
         };
         let (price, first) = (MS * 2, of(150, 40));
         let plan = first.plan(price, 2);
         assert_eq!(memo.plan(0, &first, price, 2), plan);
-        assert_eq!(memo.plan(0, &of(154, 37), price, 2), plan, "alike");
-        for (other, price, most) in [
+        assert_eq!(memo.plan(0, &of(154, 37), price, 2), plan, "within the tolerance");
+        for (other, price, max) in [
             (of(150, 0), price, 2),
             (of(20, 40), price, 2),
             (of(150, 40), price, 0),
             (of(150, 40), MS * 200, 2),
         ] {
             assert_eq!(memo.plan(0, &first, MS * 2, 2), plan);
-            let planned = memo.plan(0, &other, price, most);
-            assert_eq!(planned, other.plan(price, most));
+            let planned = memo.plan(0, &other, price, max);
+            assert_eq!(planned, other.plan(price, max));
             assert_ne!(planned, plan);
         }
         memo.plan(0, &first, price, 2);
-        let unsure = Situation { slack: Slack { unsure: MS * 200, ..first.slack }, ..first };
-        assert_eq!(memo.plan(0, &unsure, price, 2), unsure.plan(price, 2));
-        assert_ne!(unsure.plan(price, 2), plan);
+        let uncertain =
+            Situation { slack: Slack { uncertainty: MS * 200, ..first.slack }, ..first };
+        assert_eq!(memo.plan(0, &uncertain, price, 2), uncertain.plan(price, 2));
+        assert_ne!(uncertain.plan(price, 2), plan);
         memo.plan(0, &first, price, 2);
-        // The plan goes with its curve.
-        memo.known(Timestamp::from_millis(60), MS * 100, || known(flat));
+        // Plans expire with their model.
+        memo.model(Timestamp::from_millis(60), MS * 100, || model(flat));
         let independent = Situation { curve: &flat, ..first };
         assert_eq!(memo.plan(0, &independent, price, 2), independent.plan(price, 2));
     }

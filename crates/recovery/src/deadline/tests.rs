@@ -1,4 +1,4 @@
-//! Who gets copies, when they leave, and that the loss of each is answered.
+//! Tests of the scheme: which units get copies, when copies leave, and answers to their loss.
 
 use super::*;
 use crate::{Acked, CopyKind, Fit, Guard, Packet, PathState, Recovery};
@@ -23,7 +23,7 @@ fn at(ms: u64) -> Timestamp {
     Timestamp::from_millis(ms)
 }
 
-/// A connection with two packets each 4 ms.
+/// Builds a connection that has sent two packets every 4 ms.
 fn connection(mut is_lost: impl FnMut(u64) -> bool) -> Recovery<()> {
     let scheme = scheme(Options::default()).expect("in range");
     let mut r = Recovery::<()>::new(scheme, Some(Guard::new(0.2, None)), Timestamp::ZERO);
@@ -44,14 +44,15 @@ fn outages() -> Recovery<()> {
     connection(|_| is_lost())
 }
 
-/// A unit that is retransmitted at 50 s and was first sent so long before.
+/// Opens a unit that was first sent `age` ms before 50 s, and retransmits it at 50 s.
 fn retransmitted(r: &mut Recovery<()>, age: u64) -> UnitKey {
     let key = r.opened(at(50_000), at(50_000 - age), 1_000);
     r.copy_sent(at(50_000), key, CopyKind::Retransmission);
     key
 }
 
-/// How long after 50 s replicas leave, if there is a chance each millisecond.
+/// Returns the delays in ms after 50 s at which replicas leave, with an opportunity every
+/// millisecond.
 fn leaving(r: &mut Recovery<()>) -> Vec<u64> {
     let mut sent = Vec::new();
     for ms in 0..2_000 {
@@ -64,7 +65,7 @@ fn leaving(r: &mut Recovery<()>) -> Vec<u64> {
 }
 
 #[test]
-fn copies_leave_behind_the_outage_and_before_the_deadline() {
+fn copies_leave_after_the_outage_and_before_the_deadline() {
     let mut r = outages();
     retransmitted(&mut r, 250);
     let copies = leaving(&mut r);
@@ -73,14 +74,14 @@ fn copies_leave_behind_the_outage_and_before_the_deadline() {
 }
 
 #[test]
-fn independent_losses_are_met_at_once() {
+fn copies_leave_at_once_under_independent_loss() {
     let mut r = connection(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59 == 0);
     retransmitted(&mut r, 250);
     assert_eq!(leaving(&mut r).first(), Some(&0));
 }
 
 #[test]
-fn who_has_time_for_retransmissions_gets_no_copies() {
+fn units_with_time_for_retransmissions_get_no_copies() {
     let mut r = outages();
     let scheme = scheme(Options { patience: Duration::from_secs(3), ..Options::default() });
     r.set_scheme(scheme.expect("in range"));
@@ -89,14 +90,14 @@ fn who_has_time_for_retransmissions_gets_no_copies() {
 }
 
 #[test]
-fn what_is_late_already_is_waited_for() {
+fn late_units_still_get_copies() {
     let mut r = outages();
     retransmitted(&mut r, 450);
     assert!(!leaving(&mut r).is_empty());
 }
 
 #[test]
-fn what_the_application_says_takes_the_place_of_patience() {
+fn a_deadline_replaces_patience() {
     let unit = |deadline| {
         LostUnit::new(
             at(49_750),
@@ -108,24 +109,24 @@ fn what_the_application_says_takes_the_place_of_patience() {
     let planned = |deadline| {
         let mut r = outages();
         let key = r.opened(at(50_000), at(49_750), 1_000);
-        let mut copies = Copies::new(Options::default());
+        let mut copies = CopyPlanner::new(Options::default());
         copies.on_retransmitted(at(50_000), key, &unit(deadline), 3, &r.view(at(50_000)));
-        (copies.told.slack, copies.told.plan)
+        (copies.last.slack, copies.last.plan)
     };
     let copies = |deadline| planned(deadline).1.times().len();
     assert!(copies(None) > 0);
     assert!(copies(Some(at(50_100))) > 0);
-    assert_eq!(copies(Some(at(52_000))), 0, "it has seconds");
-    assert!(copies(Some(at(49_000))) > 0, "others wait behind it");
-    // At the same time what a player says is surer than what is guessed.
-    let (guessed, said) = (planned(None), planned(Some(at(50_100) + MARGIN)));
+    assert_eq!(copies(Some(at(52_000))), 0, "time for retransmissions");
+    assert!(copies(Some(at(49_000))) > 0, "late data delays the data after it");
+    // A reported deadline is less uncertain than an assumed one at the same time.
+    let (guessed, said) = (planned(None), planned(Some(at(50_100) + TUNING.decode_margin)));
     assert_eq!(guessed.0, said.0);
     assert_ne!(guessed.1, said.1);
 }
 
 #[test]
-fn on_a_path_that_loses_much_most_players_are_supposed_to_keep_more() {
-    let supposed = |of_1000: u64, deadline: Option<u64>| -> Vec<(f64, f64)> {
+fn unknown_players_are_assumed_to_be_more_patient_on_paths_with_heavy_loss() {
+    let hypotheses = |of_1000: u64, deadline: Option<u64>| -> Vec<(f64, f64)> {
         let lost = (of_1000 << 32) / 1_000;
         let mut r = connection(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 < lost);
         let mark = deadline.map(|ms| Mark {
@@ -134,22 +135,24 @@ fn on_a_path_that_loses_much_most_players_are_supposed_to_keep_more() {
             catching_up: None,
         });
         let data = Overdue { first_sent: at(49_750), mark };
-        let mut copies = Copies::new(Options::default());
-        let known = copies.known(at(50_000), &r.view(at(50_000)));
-        let supposed = copies.supposed(at(50_000), &data, RTT, &known);
-        supposed.map(|is| (is.slack.left, is.price.as_secs_f64() * 1e3)).collect()
+        let mut copies = CopyPlanner::new(Options::default());
+        let model = copies.model(at(50_000), &r.view(at(50_000)));
+        let hypotheses = copies.hypotheses(at(50_000), &data, RTT, &model);
+        hypotheses.map(|is| (is.slack.left, is.price.as_secs_f64() * 1e3)).collect()
     };
-    // Of 350 ms 250 are over, and half a round trip and a little are under way.
-    assert_eq!(supposed(40, None), [(0.01, 2.0)]);
-    for (of_1000, longer, price) in [(100, 0.25, 11.3), (200, 0.75, 362.0)] {
-        let [(most, cheap), (few, dear)] = supposed(of_1000, None)[..] else { panic!("two") };
-        assert!((most - 0.01 - longer).abs() < 0.03, "{of_1000}: {most}");
-        assert_eq!((cheap, few), (2.0, 0.01));
-        assert!((dear / price - 1.0).abs() < 0.25, "{of_1000}: {dear}");
-        assert_eq!(supposed(of_1000, Some(50_000)).len(), 1, "it is known");
+    // 250 of 350 ms have passed, and a copy takes half a round trip and a margin.
+    assert_eq!(hypotheses(40, None), [(0.01, 2.0)]);
+    for (of_1000, extra_patience, price) in [(100, 0.25, 11.3), (200, 0.75, 362.0)] {
+        let [(patient, cheap), (impatient, raised_price)] = hypotheses(of_1000, None)[..] else {
+            panic!("two")
+        };
+        assert!((patient - 0.01 - extra_patience).abs() < 0.03, "{of_1000}: {patient}");
+        assert_eq!((cheap, impatient), (2.0, 0.01));
+        assert!((raised_price / price - 1.0).abs() < 0.25, "{of_1000}: {raised_price}");
+        assert_eq!(hypotheses(of_1000, Some(50_000)).len(), 1, "the deadline is known");
     }
-    assert_eq!(supposed(900, None)[1].1, DEAREST.as_secs_f64() * 1e3);
-    let patience = MOST_PATIENT + Duration::from_nanos(1);
+    assert_eq!(hypotheses(900, None)[1].1, MAX_PRICE.as_secs_f64() * 1e3);
+    let patience = MAX_PATIENCE + Duration::from_nanos(1);
     assert!(Options { patience, ..Options::default() }.checked().is_err());
     for patient_above in [0.0, 1.1, f64::NAN] {
         assert!(Options { patient_above, ..Options::default() }.checked().is_err());
@@ -170,7 +173,7 @@ fn the_loss_of_each_copy_is_answered() {
 }
 
 #[test]
-fn answers_do_not_bring_copies_of_their_own_while_others_are_in_flight() {
+fn answers_get_no_copies_while_others_are_in_flight() {
     let mut r = outages();
     let key = retransmitted(&mut r, 250);
     let copies = leaving(&mut r).len();
@@ -182,7 +185,7 @@ fn answers_do_not_bring_copies_of_their_own_while_others_are_in_flight() {
         leaving(r).len()
     };
     assert_eq!(answer(&mut r), 0);
-    // Once all are lost it begins anew.
+    // After the last copy is lost, a new round starts.
     for _ in 0..copies {
         r.copy_lost(at(50_200), key, CopyKind::Replica);
     }
@@ -190,13 +193,13 @@ fn answers_do_not_bring_copies_of_their_own_while_others_are_in_flight() {
 }
 
 #[test]
-fn it_says_why() {
+fn explain_reports_the_last_decision() {
     let mut r = outages();
     retransmitted(&mut r, 250);
     let mut said = Vec::new();
     r.explain(&mut |name, value| said.push((name, value)));
     let of = |name: &str| said.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
-    // Of 350 ms 250 are over, and half a round trip and a little are under way.
+    // 250 of 350 ms have passed, and a copy takes half a round trip and a margin.
     assert_eq!(of("slack_ms"), Some(10.0), "{said:?}");
     assert!(of("late_ms") < of("late_without_copies_ms"), "{said:?}");
     assert_eq!((of("copies_planned"), of("had_time")), (Some(1.0), Some(0.0)));
@@ -204,7 +207,7 @@ fn it_says_why() {
     assert!(of("first_copy_after_ms").is_some_and(|ms| ms >= 20.0), "{said:?}");
 }
 
-/// What is said of one name when a unit was retransmitted at 50 s.
+/// Retransmits a unit at 50 s and returns the value that `explain` reports under `name`.
 fn said(mut r: Recovery<()>, age: u64, name: &str) -> Option<f64> {
     retransmitted(&mut r, age);
     overdue(&mut r);
@@ -218,7 +221,7 @@ fn value(r: &Recovery<()>, name: &str) -> Option<f64> {
 }
 
 #[test]
-fn it_counts_what_it_declines() {
+fn explain_counts_the_reasons_for_no_copies() {
     let with = |options| {
         let mut r = outages();
         r.set_scheme(scheme(options).expect("in range"));
@@ -227,13 +230,13 @@ fn it_counts_what_it_declines() {
     let seconds = Duration::from_secs(3);
     let patient = with(Options { patience: seconds, ..Options::default() });
     assert_eq!(said(patient, 250, "had_time"), Some(1.0));
-    // No copy takes nearly all of it off.
+    // No copy saves nearly all of the lateness.
     let late = said(outages(), 250, "late_without_copies_ms").expect("said");
-    let dear =
+    let raised_price =
         with(Options { price: Duration::from_secs_f64(late * 0.98e-3), ..Options::default() });
-    assert_eq!(said(dear, 250, "copies_too_dear"), Some(1.0));
+    assert_eq!(said(raised_price, 250, "copies_too_dear"), Some(1.0));
     let lossy = || connection(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62 == 0);
-    assert_eq!(said(lossy(), 250, "copies_too_dear"), Some(1.0), "not that it had time");
+    assert_eq!(said(lossy(), 250, "copies_too_dear"), Some(1.0), "it did not have time");
     assert_eq!(said(outages(), 250, "overdue_wanted"), Some(1.0));
     let full = || {
         let mut r = outages();
@@ -247,16 +250,24 @@ fn it_counts_what_it_declines() {
 }
 
 #[test]
-fn what_says_how_losses_come_together_can_be_chosen() {
-    let of = |together| {
+fn the_source_of_loss_probabilities_is_configurable() {
+    let of = |correlation| {
         let mut r = outages();
-        r.set_scheme(scheme(Options { together, ..Options::default() }).expect("in range"));
+        r.set_scheme(scheme(Options { correlation, ..Options::default() }).expect("in range"));
         said(r, 160, "lost_again_percent").expect("said")
     };
-    // 160 ms behind an outage of 20 ms, and behind a call's loss.
-    assert!(of(Together::Measured) < 8.0, "{}", of(Together::Measured));
-    assert!((15.0..25.0).contains(&of(Together::Expected)), "{}", of(Together::Expected));
-    assert!(of(Together::Nothing) < of(Together::Measured) + 1.0, "{}", of(Together::Nothing));
+    // 160 ms after an outage of 20 ms, and after a loss with the prior of calls.
+    assert!(of(CorrelationSource::Measured) < 8.0, "{}", of(CorrelationSource::Measured));
+    assert!(
+        (15.0..25.0).contains(&of(CorrelationSource::Prior)),
+        "{}",
+        of(CorrelationSource::Prior)
+    );
+    assert!(
+        of(CorrelationSource::Independent) < of(CorrelationSource::Measured) + 1.0,
+        "{}",
+        of(CorrelationSource::Independent)
+    );
 }
 
 fn packet(unit: Option<UnitKey>) -> Packet {
@@ -264,8 +275,8 @@ fn packet(unit: Option<UnitKey>) -> Packet {
 }
 
 #[test]
-fn on_a_path_that_loses_much_copies_are_for_those_who_keep_more_or_are_worth_their_price() {
-    // A quarter is lost: data is of use for a second longer, and a copy for those with 350 ms has to bring a second.
+fn heavy_loss_limits_copies_to_patient_players_or_those_worth_the_raised_price() {
+    // At 25 % loss patience is a second longer, and a copy for 350 ms must save a second.
     let copies = |age: u64, price: u64| {
         let mut r = connection(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62 == 0);
         let options = Options { price: Duration::from_millis(price), ..Options::default() };
@@ -273,23 +284,23 @@ fn on_a_path_that_loses_much_copies_are_for_those_who_keep_more_or_are_worth_the
         retransmitted(&mut r, age);
         (leaving(&mut r).len(), value(&r, "slack_ms").expect("said"))
     };
-    let (none, of_few) = copies(250, 2);
-    assert_eq!(none, 0, "who keeps 1.35 s has time, and for others none is worth a second");
-    assert!((of_few - 10.0).abs() < 1.0, "{of_few}");
-    let (some, of_most) = copies(1_250, 2);
+    let (none, of_impatient) = copies(250, 2);
+    assert_eq!(none, 0, "1.35 s leave time, and no copy for 350 ms is worth a second");
+    assert!((of_impatient - 10.0).abs() < 1.0, "{of_impatient}");
+    let (some, of_patient) = copies(1_250, 2);
     assert!(
-        some > 0 && (-50.0..100.0).contains(&of_most),
-        "late for nearly all: {some}, {of_most}"
+        some > 0 && (-50.0..100.0).contains(&of_patient),
+        "late for nearly all players: {some}, {of_patient}"
     );
-    assert!(copies(250, 0).0 > 0, "what costs nothing gets no dearer");
+    assert!(copies(250, 0).0 > 0, "a price of 0 is not raised");
 }
 
-/// What becomes of a packet that is overdue after 100 ms.
+/// Reports a packet sent at 49.9 s as overdue at 50 s.
 fn overdue(r: &mut Recovery<()>) -> Option<UnitKey> {
     r.overdue(at(50_000), &packet(None), [1_200], &mut ())
 }
 
-/// Writes the replica that is due at 50 s, if there is one.
+/// Writes the replica that is due at 50 s, if any.
 fn write_replica(r: &mut Recovery<()>, at_chance: &SendOpportunity) -> Option<UnitKey> {
     let key = r.next_replica(at(50_000), at_chance)?;
     r.copy(at(50_000), key, CopyKind::Replica, &(), |_| Fit::Whole);
@@ -298,19 +309,19 @@ fn write_replica(r: &mut Recovery<()>, at_chance: &SendOpportunity) -> Option<Un
 }
 
 #[test]
-fn a_copy_of_overdue_data_is_the_retransmission_if_its_packet_is_then_lost() {
+fn a_copy_of_overdue_data_becomes_the_retransmission_when_its_packet_is_lost() {
     let mut r = outages();
     assert!(r.takes_overdue());
-    let key = overdue(&mut r).expect("the outage is over by now");
-    assert_eq!(r.next_waiting(), None, "nobody knows that it is lost");
+    let key = overdue(&mut r).expect("the outage is over");
+    assert_eq!(r.next_waiting(), None, "the loss is not known yet");
     assert_eq!(write_replica(&mut r, &OFF), Some(key));
-    assert_eq!(write_replica(&mut r, &OFF), None, "each unit once");
+    assert_eq!(write_replica(&mut r, &OFF), None, "one copy per unit");
     let loss = r.lost(at(50_050), &packet(Some(key)), [1_200], &mut ());
     assert_eq!((loss.opened, loss.signals, r.len()), (None, true, 1));
     assert_eq!(r.next_waiting(), None, "the copy is in flight");
-    // The overhead of the packet stays the guard's.
+    // The packet's overhead still counts against the guard.
     assert_eq!(r.statistics().totals.replica_bytes, 50);
-    // If that copy is lost too, the next round is an ordinary one.
+    // If that copy is lost as well, an ordinary round follows.
     assert!(r.copy_lost(at(50_200), key, CopyKind::Replica));
     assert_eq!(r.next_waiting(), Some(key));
 }
@@ -318,10 +329,10 @@ fn a_copy_of_overdue_data_is_the_retransmission_if_its_packet_is_then_lost() {
 #[test]
 fn overdue_data_waits_for_idle_time_until_its_packet_is_lost() {
     let mut r = outages();
-    let key = overdue(&mut r).expect("the outage is over by now");
+    let key = overdue(&mut r).expect("the outage is over");
     let busy = SendOpportunity { off_mode: false };
     assert_eq!(write_replica(&mut r, &busy), None);
-    assert!(r.opportunity(at(50_000), false, false).off_mode, "it is nothing that waits");
+    assert!(r.opportunity(at(50_000), false, false).off_mode, "overdue data is not waiting");
     r.lost(at(50_010), &packet(Some(key)), [1_200], &mut ());
     assert_eq!((r.next_waiting(), write_replica(&mut r, &OFF)), (Some(key), None));
     r.copy_sent(at(50_010), key, CopyKind::Retransmission);
@@ -333,10 +344,10 @@ fn overdue_data_waits_for_idle_time_until_its_packet_is_lost() {
 }
 
 #[test]
-fn overdue_data_leaves_ahead_of_new_data_if_most_of_it_was_lost() {
+fn overdue_data_precedes_new_data_if_most_of_it_was_lost() {
     let leaves = |lost: u32, arrived: u32| {
         let mut r = outages();
-        let key = overdue(&mut r).expect("the outage is over by now");
+        let key = overdue(&mut r).expect("the outage is over");
         (0..lost).for_each(|_| r.count_loss(at(50_000), &packet(None)));
         (0..arrived).for_each(|_| r.acked(at(50_000), &packet(None), Acked::InTime, &()));
         r.next_replica(at(50_000), &SendOpportunity { off_mode: false }) == Some(key)
@@ -347,7 +358,7 @@ fn overdue_data_leaves_ahead_of_new_data_if_most_of_it_was_lost() {
 }
 
 #[test]
-fn a_copy_of_overdue_data_that_arrives_too_is_at_the_guards_expense() {
+fn an_unneeded_copy_of_overdue_data_counts_against_the_guard() {
     let mut r = outages();
     let budget = |r: &Recovery<()>| r.guard().expect("given").budget();
     let key = overdue(&mut r).expect("wanted");
@@ -358,7 +369,7 @@ fn a_copy_of_overdue_data_that_arrives_too_is_at_the_guards_expense() {
     let totals = &r.statistics().totals;
     assert_eq!((before - budget(&r), totals.replicas, totals.replica_bytes), (1_250, 1, 1_250));
     r.finish(at(50_010), key, None);
-    // The content of a lost packet's copy is given back, once.
+    // The content bytes of a lost packet's copy are refunded once.
     let key = overdue(&mut r).expect("wanted");
     write_replica(&mut r, &OFF);
     for _ in 0..2 {
@@ -368,12 +379,12 @@ fn a_copy_of_overdue_data_that_arrives_too_is_at_the_guards_expense() {
     let totals = &r.statistics().totals;
     assert_eq!((totals.replicas, totals.retransmissions), (1, 1));
     r.finish(at(50_060), key, None);
-    // A unit whose copy has not left has nothing to give back.
+    // Without a copy sent there is nothing to refund.
     let key = overdue(&mut r).expect("wanted");
     r.lost(at(50_070), &packet(Some(key)), [1_200], &mut ());
     assert_eq!(before - budget(&r), 1_250 + 50);
     r.finish(at(50_070), key, None);
-    // A peer that never confirms a loss gets no more than the guard has.
+    // A peer that never confirms a loss gets no more than the guard's budget.
     for _ in 0..1_000 {
         overdue(&mut r);
     }
@@ -382,8 +393,8 @@ fn a_copy_of_overdue_data_that_arrives_too_is_at_the_guards_expense() {
 }
 
 #[test]
-fn what_is_overdue_in_a_bad_time_that_lasts_waits_for_its_end() {
-    // Half a second of each five, with a packet each 2 ms.
+fn overdue_data_gets_no_copy_during_an_outage() {
+    // Outages of 0.5 s every 5 s, with two packets every 4 ms.
     let mut r = connection(|n| n % 2_500 < 250);
     assert_eq!(overdue(&mut r), None);
     let options = Options { overdue: false, ..Options::default() };
@@ -391,7 +402,7 @@ fn what_is_overdue_in_a_bad_time_that_lasts_waits_for_its_end() {
 }
 
 #[test]
-fn what_is_overdue_leaves_again_only_if_it_would_be_late_otherwise() {
+fn overdue_data_gets_a_copy_only_if_a_retransmission_would_be_late() {
     let leaves = |patience| {
         let mut r = outages();
         r.set_scheme(scheme(Options { patience, ..Options::default() }).expect("in range"));
@@ -402,8 +413,9 @@ fn what_is_overdue_leaves_again_only_if_it_would_be_late_otherwise() {
 }
 
 #[test]
-fn what_is_overdue_leaves_again_for_those_who_keep_little_if_that_is_worth_their_price() {
-    // A tenth is lost. A round later it would be in time for who keeps half a second more, and late for half of the others.
+fn overdue_data_of_impatient_players_gets_copies_worth_the_raised_price() {
+    // At 10 % loss, a retransmission would be in time for patient players and late for half of the
+    // others.
     let leaves = |patient_above, price| {
         let mut r = connection(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 < (1 << 32) / 10);
         let price = Duration::from_millis(price);
@@ -411,26 +423,26 @@ fn what_is_overdue_leaves_again_for_those_who_keep_little_if_that_is_worth_their
         r.set_scheme(scheme(options).expect("in range"));
         overdue(&mut r).is_some()
     };
-    assert!(leaves(0.01, 2), "worth 45 ms");
-    assert!(!leaves(0.01, 10), "but not 226 ms");
+    assert!(leaves(0.01, 2), "saves more than 45 ms");
+    assert!(!leaves(0.01, 10), "saves less than 226 ms");
     assert!(leaves(1.0, 10));
 }
 
 #[test]
-fn where_acknowledgements_are_lost_and_not_data_nothing_leaves_again() {
+fn overdue_data_gets_no_copies_where_only_acknowledgements_are_lost() {
     let mut r = outages();
     for number in 10..210 {
         let packet = Packet { number, ..packet(None) };
         let unit = r.overdue(at(50_000), &packet, [1_200], &mut ());
         r.acked(at(50_010), &Packet { unit, ..packet }, Acked::InTime, &());
     }
-    // Each takes a 128th off what is expected, which falls from a half below a third.
+    // Each packet takes 1/128 off the estimate, which falls from 1/2 below 1/3.
     assert_eq!(value(&r, "overdue_wanted"), Some(52.0));
     assert!(value(&r, "overdue_lost_percent").is_some_and(|percent| percent < 15.0));
 }
 
 #[test]
-fn where_the_queue_is_what_loses_packets_there_are_no_copies() {
+fn a_full_queue_allows_no_copies() {
     let ms = Duration::from_millis;
     let copies_on = |path| {
         let mut r = outages();
@@ -443,10 +455,10 @@ fn where_the_queue_is_what_loses_packets_there_are_no_copies() {
         copies_on(path)
     };
     assert!(copies(0, 0) > 0);
-    assert!(copies(20, 20) > 0, "a key frame");
-    assert!(copies(30, 100) > 0, "others waited much longer, and were not lost");
+    assert!(copies(20, 20) > 0, "a key frame's queue");
+    assert!(copies(30, 100) > 0, "the queue was much longer without loss");
     assert_eq!(copies(60, 100), 0);
     let long = RTT + ms(60);
     let path = PathState { latest_rtt: long, peak_rtt: long, trough_rtt: long, ..PATH };
-    assert!(copies_on(path) > 0, "the path is longer, and the first round trip was of another");
+    assert!(copies_on(path) > 0, "the path has become longer");
 }

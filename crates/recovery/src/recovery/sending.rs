@@ -1,4 +1,4 @@
-//! The sending side of the engine: which unit has a turn, and the copies that are written of it.
+//! The sending side of the engine: selects units and writes their copies.
 
 use super::{Recovery, view};
 use crate::contents::{Content, Fit};
@@ -7,17 +7,16 @@ use crate::scheme::{RecoveryEvent, SendOpportunity};
 use crate::table::{CopyKind, LostUnit, UnitKey};
 use units::Timestamp;
 
-/// A path at least this many times as wide as the stream has room for replicas while data waits.
-const ROOM: f64 = 1.5;
+/// Minimum ratio of path rate to stream rate at which replicas may leave before new data.
+const MIN_PATH_RATIO: f64 = 1.5;
 
-/// If more than this share of the recent overdue data was lost, the first copy of overdue data
-/// leaves ahead of new data. The share begins at 0.5, so that takes at least 66 packets.
-const MOSTLY_LOST: f64 = 0.7;
+/// Fraction of recent overdue data that must be lost for its copies to precede new data. The
+/// estimate starts at 0.5, so reaching it takes at least 66 packets.
+const URGENT_LOSS: f64 = 0.7;
 
 impl<C: Content> Recovery<C> {
-    /// The state of the sender at a transmit opportunity: whether new data may leave (`fresh`), and
-    /// whether flow control holds it back (`blocked`). With neither first copies nor new data to
-    /// send, the sender is in off-mode.
+    /// Returns the state of a transmit opportunity. `fresh` is set if new data may leave, `blocked`
+    /// if flow control holds it back. Without first copies or new data, the sender is in off-mode.
     #[inline]
     pub fn opportunity(&mut self, now: Timestamp, fresh: bool, blocked: bool) -> SendOpportunity {
         let off_mode = !fresh && self.table.next_waiting().is_none();
@@ -25,19 +24,19 @@ impl<C: Content> Recovery<C> {
         SendOpportunity { off_mode }
     }
 
-    /// Of the units that wait for the first copy of their round, the one that was sent first.
+    /// Returns the waiting unit that was first sent earliest.
     #[inline]
     pub fn next_waiting(&mut self) -> Option<UnitKey> {
         self.table.next_waiting()
     }
 
-    /// The unfinished unit that was detected first: what a probe carries.
+    /// Returns the unfinished unit with the earliest detected loss, for a probe.
     pub fn oldest(&self) -> Option<UnitKey> {
         self.table.oldest()
     }
 
-    /// The unit whose replica is due at this opportunity, if the scheme wants one sent now and the
-    /// guard allows it. The answer stays the same until another call changes it.
+    /// Returns the unit that should get a replica now, if the guard allows it. May be
+    /// called repeatedly.
     #[inline]
     pub fn next_replica(&mut self, now: Timestamp, at: &SendOpportunity) -> Option<UnitKey> {
         if self.table.is_empty() {
@@ -48,41 +47,42 @@ impl<C: Content> Recovery<C> {
         self.guard.as_mut().is_none_or(|guard| guard.allows(packet)).then_some(key)
     }
 
-    /// Overdue data, which was sent earlier, comes before the scheme's replicas.
+    /// Returns overdue data first, as it is older than the scheme's replicas.
     fn due_replica(&mut self, now: Timestamp, at: &SendOpportunity) -> Option<UnitKey> {
         let is_free = !self.scheme.when_idle || at.off_mode;
-        let is_urgent = is_free || self.overdue.lost() > MOSTLY_LOST;
+        let is_urgent = is_free || self.overdue.lost() > URGENT_LOSS;
         let overdue = self.table.next_overdue();
-        if let Some(key) = overdue.filter(|&key| is_urgent || self.has_room_for(key)) {
+        if let Some(key) = overdue.filter(|&key| is_urgent || self.may_precede_data(key)) {
             return Some(key);
         }
         let key = self.scheme.scheduler.poll(now, at, &self.table)?;
-        (is_free || self.has_room_for(key)).then_some(key)
+        (is_free || self.may_precede_data(key)).then_some(key)
     }
 
-    /// Whether what waits may wait for a replica of this unit: on a wide path, of what a viewer gets to begin with. Seconds
-    /// of media wait then, which a second loss stops for a round trip. The time that replicas take adds up for as long as
-    /// anything waits, which is long where the path is hardly wider than the stream. Later on, behind an outage, what
-    /// waits is gone soon or the path is full.
-    fn has_room_for(&self, key: UnitKey) -> bool {
+    /// Returns whether a replica of this unit may leave before waiting data: if the viewer is
+    /// catching up on a wide path. Seconds of media then wait, and a second loss would stop them
+    /// for a round trip. Otherwise replicas add delay for as long as data waits, which is long on
+    /// paths hardly wider than the stream; after an outage, the waiting data leaves soon or the
+    /// path is full.
+    fn may_precede_data(&self, key: UnitKey) -> bool {
         let mark = self.table.get(key).and_then(|unit| unit.mark);
         let stream = mark.and_then(|mark| mark.catching_up);
-        stream.is_some_and(|rate| self.path.delivery_rate >= rate.scale(ROOM))
+        stream.is_some_and(|rate| self.path.delivery_rate >= rate.scale(MIN_PATH_RATIO))
     }
 
-    /// When [`Recovery::next_replica`] wants to be asked again.
+    /// Returns when [`Recovery::next_replica`] must be called next, at the latest.
     pub fn next_timeout(&self) -> Option<Timestamp> {
         if self.table.is_empty() { None } else { self.scheme.scheduler.next_timeout() }
     }
 
-    /// Whether replicas may pass the congestion window: by 2 packets or a quarter of it.
+    /// Returns whether replicas may exceed the congestion window, by 2 packets or a quarter of it.
     pub fn passes_window(&self) -> bool {
         self.scheme.opportunism && !self.table.is_empty()
     }
 
-    /// Writes a copy of what is missing of a unit into a packet: `write` gets piece after piece, until
-    /// one does not fit. What does not fit of a retransmission becomes a unit of its own; of other
-    /// copies it stays in the unit, which may have other copies outstanding.
+    /// Writes a copy of the unit's missing data into a packet. `write` gets one piece after
+    /// another, until one does not fit. The rest of a retransmission becomes a unit of its own; the
+    /// rest of other copies stays in the unit, which may have more copies outstanding.
     pub fn copy(
         &mut self,
         now: Timestamp,
@@ -136,7 +136,7 @@ impl<C: Content> Recovery<C> {
         Written::Copy
     }
 
-    /// Nothing of a unit is missing at the moment when it would be sent.
+    /// Ends a unit that has nothing missing when its turn comes.
     fn end_unwritten(&mut self, now: Timestamp, key: UnitKey, content: &C) {
         if self.contents.get(key).iter().any(|piece| content.is_abandoned(piece)) {
             self.drop_unit(now, key);
@@ -145,7 +145,7 @@ impl<C: Content> Recovery<C> {
         }
     }
 
-    /// The unit's stream was reset.
+    /// Abandons a unit after its stream was reset.
     pub(super) fn drop_unit(&mut self, now: Timestamp, key: UnitKey) {
         self.contents.slot(key).clear();
         if let Some(unit) = self.table.remove(key) {
@@ -185,7 +185,7 @@ impl<C: Content> Recovery<C> {
         self.scheme.adapter.on_event(&RecoveryEvent::CopySent { now, unit: key, kind, round });
     }
 
-    /// The first copy of a round has left, or of overdue data.
+    /// Asks the scheme for replicas after the first copy of a round or of overdue data.
     fn plan_replicas(&mut self, now: Timestamp, key: UnitKey, round: u32) {
         let view =
             view(now, self.path, &self.table, &mut self.statistics, &self.overdue, &self.recent);
@@ -195,12 +195,12 @@ impl<C: Content> Recovery<C> {
         }
     }
 
-    /// A probe sent data again that is in no unit, first sent at `first_sent`.
+    /// Notes that a probe repeated data of no unit, first sent at `first_sent`.
     pub fn probed(&mut self, now: Timestamp, first_sent: Timestamp) {
         self.statistics.unit_times.add(now.since(first_sent));
     }
 
-    /// A packet of `bytes` left; `copy` says what it was to its round, if it was a copy.
+    /// Notes that a packet of `bytes` left; `copy` is its role if it was a copy.
     #[inline]
     pub fn sent(&mut self, now: Timestamp, bytes: u16, copy: Option<CopyKind>) {
         let (size, totals) = (u64::from(bytes), &mut self.statistics.totals);

@@ -1,11 +1,11 @@
-//! Steps of a unit's life, for tests of schemes: without packets around them.
+//! Steps of a unit's life without packets, for tests of schemes.
 
 use super::{Acked, Arrival, Packet, Recovery, view};
 use crate::scheme::{PathState, View};
 use crate::table::{CopyKind, UnitKey};
 use units::Timestamp;
 
-/// A copy that was sent at that time and arrived.
+/// The arrival of a copy sent at this time.
 pub(crate) fn arrival(sent: Timestamp, kind: CopyKind) -> Option<Arrival> {
     Some(Arrival { sent, copy: Some(kind) })
 }
@@ -45,7 +45,7 @@ impl Recovery<()> {
         self.acked(now, &packet(0, sent, bytes, copy), acked, &());
     }
 
-    /// A copy arrived with a part of what is missing.
+    /// Notes that a copy arrived with a part of the missing data.
     pub(crate) fn partly_acked(&mut self, key: UnitKey) {
         self.table.on_partly_acked(key);
     }
@@ -54,12 +54,11 @@ impl Recovery<()> {
         self.drop_unit(now, key);
     }
 
-    /// The units that were finished are counted.
     pub(crate) fn counted(&mut self) {
         self.count_finished(&mut |_, _| {});
     }
 
-    /// Whether a decision interval ended.
+    /// Returns whether a decision interval ended.
     pub(crate) fn decided(&mut self, now: Timestamp, path: PathState) -> bool {
         self.decide(now, path).is_some()
     }

@@ -13,13 +13,13 @@ fn arq() -> Recovery<()> {
     Recovery::<()>::new(Arq::scheme(), None, Timestamp::ZERO)
 }
 
-/// A retransmission of this time.
+/// The arrival of a retransmission sent at this time.
 fn copy(ms: u64) -> Option<Arrival> {
     arrival(at(ms), CopyKind::Retransmission)
 }
 
 #[test]
-fn a_lost_round_makes_the_unit_wait_again_with_the_next_round() {
+fn a_lost_round_starts_the_next_round() {
     let mut r = arq();
     let key = r.opened(at(100), at(40), 1_200);
     assert_eq!(r.next_waiting(), Some(key));
@@ -36,14 +36,14 @@ fn a_lost_round_makes_the_unit_wait_again_with_the_next_round() {
 }
 
 #[test]
-fn what_was_sent_first_leaves_first_however_often_it_was_lost() {
+fn the_oldest_data_is_retransmitted_first_after_any_number_of_losses() {
     let mut r = arq();
     let [old, next] = [40, 41].map(|sent| r.opened(at(100), at(sent), 1_200));
     for key in [old, next] {
         r.copy_sent(at(100), key, CopyKind::Retransmission);
     }
     assert_eq!(r.next_waiting(), None);
-    // An outage later all is lost, and what was sent in it is found first.
+    // After an outage all is lost, and the loss of later data is detected first.
     let new = r.opened(at(200), at(140), 1_200);
     for key in [next, old] {
         assert!(r.copy_lost(at(200), key, CopyKind::Retransmission));
@@ -56,7 +56,7 @@ fn what_was_sent_first_leaves_first_however_often_it_was_lost() {
 }
 
 #[test]
-fn recovery_latency_is_that_of_data_whose_retransmission_was_lost() {
+fn recovery_latency_covers_only_data_whose_retransmission_was_lost() {
     let mut r = arq();
     let once = r.opened(at(100), at(40), 1_200);
     r.copy_sent(at(100), once, CopyKind::Retransmission);
@@ -70,7 +70,7 @@ fn recovery_latency_is_that_of_data_whose_retransmission_was_lost() {
     assert_eq!(
         (times.count, times.mean()),
         (1, Some(Duration::from_millis(60))),
-        "no spurious ones"
+        "without spurious losses"
     );
     let twice = r.opened(at(300), at(240), 1_200);
     r.copy_sent(at(300), twice, CopyKind::Retransmission);
@@ -95,7 +95,7 @@ fn a_round_is_lost_only_with_its_last_outstanding_copy() {
 }
 
 #[test]
-fn a_key_of_a_finished_unit_names_nothing_even_when_its_place_is_taken_again() {
+fn keys_of_finished_units_are_invalid_even_if_the_slot_is_reused() {
     let mut r = arq();
     let old = r.opened(at(0), at(0), 10);
     r.finish(at(1), old, None);
@@ -110,7 +110,7 @@ fn a_key_of_a_finished_unit_names_nothing_even_when_its_place_is_taken_again() {
 }
 
 #[test]
-fn a_split_inherits_round_and_waiting() {
+fn a_split_unit_inherits_round_and_waiting() {
     let mut r = arq();
     let a = r.opened(at(0), at(0), 1_000);
     let b = r.split(a, 400).expect("the unit is unfinished");
@@ -135,7 +135,7 @@ fn a_copy_that_carried_a_part_makes_the_unit_wait_for_the_rest() {
 }
 
 #[test]
-fn the_oldest_unit_is_the_one_detected_first_and_still_unfinished() {
+fn the_oldest_unit_is_the_unfinished_one_detected_first() {
     let mut r = arq();
     let keys: Vec<_> = (0..4).map(|i| r.opened(at(i), at(0), 1)).collect();
     r.finish(at(9), keys[1], None);
@@ -148,7 +148,7 @@ fn the_oldest_unit_is_the_one_detected_first_and_still_unfinished() {
     assert_eq!((r.statistics().totals.finished, r.statistics().totals.abandoned), (2, 1));
 }
 
-/// Notes what it is asked and wants one replica at once, to see that both traits are consulted.
+/// Records all calls, and wants one replica in off-mode.
 #[derive(Debug, Default, Clone)]
 struct Spy(Rc<RefCell<Vec<String>>>);
 
@@ -214,7 +214,7 @@ impl ReplicaScheduler for Spy {
 }
 
 #[test]
-fn the_scheme_is_told_of_every_step_and_asked_for_level_and_replica() {
+fn the_scheme_receives_every_event_and_decides_on_level_and_replica() {
     let spy = Spy::default();
     let scheme = Scheme {
         adapter: Box::new(spy.clone()),
@@ -234,7 +234,7 @@ fn the_scheme_is_told_of_every_step_and_asked_for_level_and_replica() {
     assert!(r.copy_lost(at(3), key, CopyKind::Replica));
     r.packet_acked(at(4), at(1), 1_200, true, Acked::AfterLoss);
     r.finish(at(4), key, None);
-    // A copy whose sibling finished the unit is still scored.
+    // A copy is still counted after a sibling finished the unit.
     r.copy_acked(at(5), key, CopyKind::Replica, at(2));
     let path = PathState { smoothed_rtt: Duration::from_millis(10), ..PathState::default() };
     assert!(!r.decided(at(49), path));
@@ -261,7 +261,7 @@ fn the_scheme_is_told_of_every_step_and_asked_for_level_and_replica() {
 }
 
 #[test]
-fn a_split_packet_is_finished_with_its_last_part_and_took_the_most_rounds_of_any() {
+fn a_split_packet_finishes_with_its_last_part_and_counts_its_maximum_rounds() {
     let mut r = arq();
     let a = r.opened(at(0), at(0), 1_000);
     let b = r.split(a, 400).expect("unfinished");
@@ -280,7 +280,7 @@ fn a_split_packet_is_finished_with_its_last_part_and_took_the_most_rounds_of_any
     let totals = r.statistics().totals;
     assert_eq!((totals.finished, totals.finished_late), (1, 1));
     assert_eq!((totals.rounds, totals.rounds_max, totals.copies), (2, 2, 2));
-    // The next split packet takes its place.
+    // The next split packet reuses the slot.
     let d = r.opened(at(200), at(150), 10);
     let e = r.split(d, 5).expect("unfinished");
     r.abandon(at(201), d);
@@ -290,13 +290,13 @@ fn a_split_packet_is_finished_with_its_last_part_and_took_the_most_rounds_of_any
 }
 
 #[test]
-fn of_several_copies_in_one_acknowledgement_the_earliest_sent_ended_recovery() {
+fn the_earliest_sent_copy_in_an_acknowledgement_ends_recovery() {
     let mut r = arq();
     let key = r.opened(at(100), at(40), 1_200);
     r.copy_sent(at(100), key, CopyKind::Retransmission);
     r.copy_sent(at(110), key, CopyKind::Replica);
     r.copy_sent(at(120), key, CopyKind::Replica);
-    // The acknowledgement tells of the newest first.
+    // The newest copy is reported first.
     let replica = |ms| arrival(at(ms), CopyKind::Replica);
     r.copy_acked(at(180), key, CopyKind::Replica, at(120));
     r.finish(at(180), key, replica(120));
@@ -311,7 +311,7 @@ fn of_several_copies_in_one_acknowledgement_the_earliest_sent_ended_recovery() {
         ),
         (1, 3, 1)
     );
-    // In off-mode a replica leaves at the moment of the retransmission; what matters is which arrived.
+    // In off-mode a replica is sent together with the retransmission; the one that arrived counts.
     for (arrives, count) in [(CopyKind::Replica, 2), (CopyKind::Retransmission, 2)] {
         let key = r.opened(at(200), at(140), 1_200);
         r.copy_sent(at(200), key, CopyKind::Retransmission);
@@ -321,11 +321,11 @@ fn of_several_copies_in_one_acknowledgement_the_earliest_sent_ended_recovery() {
         r.counted();
         assert_eq!(r.statistics().latencies.count(), count, "{arrives:?}");
     }
-    assert_eq!(r.statistics().latencies.sum(), Duration::from_millis(10), "none beyond the first");
+    assert_eq!(r.statistics().latencies.sum(), Duration::from_millis(10), "only the first has one");
 }
 
 #[test]
-fn losses_of_copies_signal_congestion_as_the_scheme_has_it_unless_loss_is_heavy() {
+fn losses_of_copies_signal_congestion_by_scheme_or_under_heavy_loss() {
     let art = Scheme { signal: LossSignal::WhollyLost, ..Arq::scheme() };
     let original = |number| Packet { number, sent: at(0), bytes: 1_200, copy: None, unit: None };
     for (scheme, each_signals) in [(art, false), (Arq::scheme(), true)] {
@@ -343,7 +343,7 @@ fn losses_of_copies_signal_congestion_as_the_scheme_has_it_unless_loss_is_heavy(
         assert!(lose(&mut r, 61, copies[1]).signals, "7 of 27 is heavy");
         r.acked(at(3_000), &original(50), Acked::InTime, &());
         r.copy_sent(at(3_000), key, CopyKind::Replica);
-        assert_eq!(lose(&mut r, 3_001, copies[2]).signals, each_signals, "that was long ago");
+        assert_eq!(lose(&mut r, 3_001, copies[2]).signals, each_signals, "no longer heavy");
         let last = lose(&mut r, 3_002, copies[2]);
         assert!(last.signals && last.round_lost == Some(key), "the last of its round");
     }
@@ -354,7 +354,7 @@ fn losses_of_copies_signal_congestion_as_the_scheme_has_it_unless_loss_is_heavy(
 struct Data {
     acked: Vec<u32>,
     is_reset: bool,
-    /// What the viewer catches up with.
+    /// Rate of the stream while the viewer catches up.
     catching_up: Option<Rate>,
     detached: Vec<core::ops::RangeInclusive<u32>>,
 }
@@ -394,7 +394,7 @@ impl Content for Data {
 
 const LOST: Packet = Packet { number: 1, sent: at(40), bytes: 1_200, copy: None, unit: None };
 
-/// Loses a packet with all of the data.
+/// Loses a packet that carried all data.
 fn lose_all(r: &mut Recovery<Data>, data: &mut Data) -> UnitKey {
     r.lost(at(100), &LOST, [(0, 99)], data).opened.expect("something is missing")
 }
@@ -424,7 +424,7 @@ fn written(
 }
 
 #[test]
-fn replicas_leave_before_what_waits_while_a_viewer_catches_up_on_a_wide_path() {
+fn replicas_precede_waiting_data_while_a_viewer_catches_up_on_a_wide_path() {
     let (stream, waiting) = (Rate::from_mbps(4), SendOpportunity { off_mode: false });
     for (catching_up, kbps, leaves) in
         [(Some(stream), 6_000, true), (Some(stream), 5_999, false), (None, 100_000, false)]
@@ -443,7 +443,7 @@ fn replicas_leave_before_what_waits_while_a_viewer_catches_up_on_a_wide_path() {
 }
 
 #[test]
-fn a_unit_is_what_is_missing_of_a_packet_and_ends_with_its_last_byte() {
+fn a_unit_covers_missing_data_and_ends_with_its_last_byte() {
     let (mut r, mut data) = (Recovery::new(Arq::scheme(), None, at(0)), Data::default());
     data.acked.extend(10..20);
     let key = lose_all(&mut r, &mut data);
@@ -454,7 +454,7 @@ fn a_unit_is_what_is_missing_of_a_packet_and_ends_with_its_last_byte() {
     );
     data.acked.extend(0..10);
     assert_eq!(written(&mut r, key, &data, 100), (Written::Copy, vec![(20, 99)]));
-    // The packet arrives after all, but something else had brought a part of it.
+    // The packet arrives late, after a part of it arrived otherwise.
     let late = Packet { unit: Some(key), ..LOST };
     data.acked.extend(20..98);
     r.acked(at(110), &late, Acked::AfterLoss, &data);
@@ -470,7 +470,7 @@ fn a_unit_is_what_is_missing_of_a_packet_and_ends_with_its_last_byte() {
 }
 
 #[test]
-fn what_does_not_fit_becomes_a_unit_of_its_own() {
+fn the_rest_of_a_retransmission_becomes_a_new_unit() {
     let (mut r, mut data) = (Recovery::new(Arq::scheme(), None, at(0)), Data::default());
     let key = lose_all(&mut r, &mut data);
     assert_eq!(written(&mut r, key, &data, 0), (Written::NoRoom, vec![]));
@@ -481,7 +481,7 @@ fn what_does_not_fit_becomes_a_unit_of_its_own() {
 }
 
 #[test]
-fn data_is_detached_once_when_a_unit_begins_its_second_round() {
+fn data_is_detached_once_when_its_second_round_begins() {
     let (mut r, mut data) = (Recovery::new(Arq::scheme(), None, at(0)), Data::default());
     let key = lose_all(&mut r, &mut data);
     for round in 1..4 {
@@ -503,7 +503,7 @@ fn a_unit_whose_stream_was_reset_is_abandoned() {
 }
 
 #[test]
-fn an_interval_measures_what_happened_in_it() {
+fn an_interval_measures_its_own_packets() {
     let mut r = arq();
     let path = PathState { smoothed_rtt: Duration::from_millis(10), ..PathState::default() };
     let spy = Spy::default();
@@ -512,7 +512,7 @@ fn an_interval_measures_what_happened_in_it() {
     r.packet_lost(at(19), 19, at(0));
     assert!(r.decided(at(60), path));
     assert!(r.decided(at(120), path));
-    // What was counted on another path is not the new one's.
+    // Measurements of another path are discarded.
     r.packet_lost(at(121), 20, at(60));
     r.on_new_path(at(122));
     assert!(r.decided(at(180), path));
@@ -521,7 +521,7 @@ fn an_interval_measures_what_happened_in_it() {
 }
 
 #[test]
-fn what_is_given_up_while_an_acknowledgement_is_taken_is_not_counted() {
+fn units_abandoned_during_an_acknowledgement_are_not_counted_as_finished() {
     let mut r = arq();
     let a = r.opened(at(0), at(0), 1_000);
     r.split(a, 400).expect("the unit is unfinished");
@@ -532,7 +532,7 @@ fn what_is_given_up_while_an_acknowledgement_is_taken_is_not_counted() {
 }
 
 #[test]
-fn what_was_sent_on_the_path_before_says_nothing_of_the_new_one() {
+fn packets_of_the_old_path_do_not_count_for_the_new_one() {
     let mut r = arq();
     r.set_scheme(deadline::scheme(deadline::Options::default()).expect("in range"));
     let packet =
@@ -551,7 +551,7 @@ fn what_was_sent_on_the_path_before_says_nothing_of_the_new_one() {
     let view = r.view(at(20_000));
     let correlation = view.correlation.expect("asked for");
     assert_eq!((view.loss_rate, correlation.episodes(), view.overdue_lost), (0.0, 0, 0.5));
-    // What is sent on it does.
+    // Packets sent on the new path count.
     for number in 1_000..2_000 {
         r.lost(at(6_000), &packet(number, 5_000 + number), [1_200], &mut ());
     }

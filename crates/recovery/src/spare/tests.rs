@@ -1,5 +1,4 @@
-//! What leaves when: never in the way of anything else, not at the moment of the retransmission, and
-//! so many a round.
+//! Tests of the scheme: replicas wait for idle time, and their spacing and number.
 
 use super::*;
 use crate::{CopyKind, PathState, Recovery, SendOpportunity, UnitKey};
@@ -15,25 +14,25 @@ fn at(ms: u64) -> Timestamp {
     Timestamp::from_millis(ms)
 }
 
-/// A connection over a path of this round-trip time.
 fn spare(copies: u32) -> Scheme {
-    scheme(copies, APART).expect("in range")
+    scheme(copies, DEFAULT_SPREAD).expect("in range")
 }
 
+/// Creates a connection over a path of this round-trip time.
 fn over(scheme: Scheme, smoothed_rtt: Duration) -> Recovery<()> {
     let mut r = Recovery::<()>::new(scheme, None, Timestamp::ZERO);
     r.decided(at(1), PathState { smoothed_rtt, packet: 1_200, ..PathState::default() });
     r
 }
 
-/// A unit that was detected and retransmitted at this time.
+/// Loses and retransmits a unit at this time.
 fn lost(r: &mut Recovery<()>, ms: u64) -> UnitKey {
     let key = r.opened(at(ms), at(ms) - RTT, 1_000);
     r.copy_sent(at(ms), key, CopyKind::Retransmission);
     key
 }
 
-/// Replicas that leave between two times if there is a chance every millisecond, and when.
+/// Returns the times at which replicas leave, with an opportunity every millisecond.
 fn leaving(r: &mut Recovery<()>, chance: SendOpportunity, from: u64, to: u64) -> Vec<u64> {
     let mut sent = Vec::new();
     for ms in from..to {
@@ -46,15 +45,15 @@ fn leaving(r: &mut Recovery<()>, chance: SendOpportunity, from: u64, to: u64) ->
 }
 
 #[test]
-fn no_replica_leaves_while_anything_else_waits_however_long_that_lasts() {
+fn replicas_wait_as_long_as_anything_else_does() {
     let mut r = over(spare(MAX_COPIES), RTT);
     lost(&mut r, 1_000);
     assert_eq!(leaving(&mut r, ON, 1_000, 4_000), []);
-    assert_eq!(leaving(&mut r, OFF, 4_000, 4_001).len(), 10, "all were due long ago");
+    assert_eq!(leaving(&mut r, OFF, 4_000, 4_001).len(), 10, "all are overdue");
 }
 
 #[test]
-fn any_schedule_becomes_one_that_waits_until_nothing_else_does() {
+fn when_idle_makes_any_schedule_wait() {
     use crate::autorec::{self, FixedLife};
     use crate::{art, fixed};
     let made: [fn() -> Scheme; 3] = [
@@ -65,7 +64,7 @@ fn any_schedule_becomes_one_that_waits_until_nothing_else_does() {
     for make in made {
         let mut plain = over(make(), RTT);
         lost(&mut plain, 1_000);
-        assert_eq!(leaving(&mut plain, ON, 1_000, 4_000).len(), 3, "it would");
+        assert_eq!(leaving(&mut plain, ON, 1_000, 4_000).len(), 3, "without `when_idle`");
         let scheme = make().when_idle();
         assert_eq!((scheme.name, scheme.opportunism), (make().name, make().opportunism));
         let mut idle = over(scheme, RTT);
@@ -76,7 +75,7 @@ fn any_schedule_becomes_one_that_waits_until_nothing_else_does() {
 }
 
 #[test]
-fn a_copy_leaves_a_quarter_of_a_round_trip_after_the_retransmission_and_20_ms_at_least() {
+fn copies_are_spaced_by_a_quarter_of_a_round_trip_and_at_least_20_ms() {
     for (rtt, step) in [(200, STEP), (400, 100), (80, 20), (10, 20)] {
         let mut r = over(spare(1), Duration::from_millis(rtt));
         lost(&mut r, 1_000);
@@ -90,12 +89,12 @@ fn a_copy_leaves_a_quarter_of_a_round_trip_after_the_retransmission_and_20_ms_at
 }
 
 #[test]
-fn each_lost_round_gets_as_many_copies_again_and_none_that_is_over() {
+fn each_lost_round_gets_the_same_number_of_copies() {
     let mut r = over(spare(2), RTT);
     let key = lost(&mut r, 1_000);
     assert_eq!(leaving(&mut r, OFF, 1_000, 1_060), [1_050]);
     r.copy_lost(at(1_060), key, CopyKind::Retransmission);
-    // The second copy of the round has not left: what is outstanding decides when the round is lost.
+    // The second copy has not left, so it is not outstanding and does not prolong the round.
     assert!(r.copy_lost(at(1_061), key, CopyKind::Replica));
     assert_eq!(leaving(&mut r, OFF, 1_062, 1_900), [], "the round is over");
     r.copy_sent(at(1_900), key, CopyKind::Retransmission);
@@ -105,7 +104,7 @@ fn each_lost_round_gets_as_many_copies_again_and_none_that_is_over() {
 }
 
 #[test]
-fn an_acknowledgement_cancels_a_copy_that_waits() {
+fn an_acknowledgement_cancels_a_waiting_copy() {
     let mut r = over(spare(1), RTT);
     let (one, other) = (lost(&mut r, 1_000), lost(&mut r, 1_010));
     r.finish(at(1_040), one, None);
@@ -114,8 +113,8 @@ fn an_acknowledgement_cancels_a_copy_that_waits() {
 }
 
 #[test]
-fn without_copies_it_is_plain_retransmission_and_more_than_ten_are_refused() {
-    assert!(scheme(MAX_COPIES + 1, APART).is_err());
+fn without_copies_it_is_plain_retransmission_and_more_than_ten_are_rejected() {
+    assert!(scheme(MAX_COPIES + 1, DEFAULT_SPREAD).is_err());
     for (copies, sent) in [(0, 0), (1, 1), (10, 10)] {
         let mut r = over(spare(copies), RTT);
         lost(&mut r, 1_000);

@@ -5,7 +5,7 @@ use units::Timestamp;
 
 const NOW: Timestamp = Timestamp::from_millis(1);
 
-/// The rule as the code writes it, in fractions of whole numbers: p_r > 1 − 1/R, p_r ≤ 1 − 2/R.
+/// The rule as written in the code, in integers: p_r > 1 − 1/R, p_r ≤ 1 − 2/R.
 fn step_of_the_code(r: u32, (lost, known): (u32, u32)) -> u32 {
     let [r, lost, known] = [r, lost, known].map(i64::from);
     let next = if lost * r > known * (r - 1) {
@@ -45,11 +45,11 @@ fn r_moves_until_one_to_two_copies_are_expected_to_arrive() {
     for (r, lost, next) in table {
         assert_eq!(step(r, (lost, 10)), next, "R {r}, {lost} of 10");
     }
-    assert_eq!((step(1, (0, 0)), step(3, (0, 0))), (1, 2), "no fate known: none lost");
+    assert_eq!((step(1, (0, 0)), step(3, (0, 0))), (1, 2), "p_r is 0 without history");
 }
 
 #[test]
-fn the_paper_and_its_code_write_the_same_rule() {
+fn the_rules_of_the_paper_and_its_code_agree() {
     for known in 1..=40 {
         for lost in 0..=known {
             for r in 1..=50 {
@@ -62,7 +62,7 @@ fn the_paper_and_its_code_write_the_same_rule() {
     }
 }
 
-/// Mean R, and the least and the greatest, when copies get lost each on its own.
+/// Returns mean, minimum and maximum of R under independent loss.
 fn converged(queue: usize, loss: f64) -> (f64, u32, u32) {
     let options = Options { queue, ..Options::paper(Reading::Extra) };
     let (mut adapter, mut random) = (TestAndVerify::new(options), Random::new(11));
@@ -94,14 +94,14 @@ fn converged(queue: usize, loss: f64) -> (f64, u32, u32) {
 }
 
 #[test]
-fn under_independent_loss_the_mean_of_r_is_that_of_the_rule() {
-    // A long queue knows p_r: 0 < p_r ≤ 0.5 leaves R at 2, and 0.6 at 3.
+fn mean_r_follows_the_rule_under_independent_loss() {
+    // A long queue measures p_r exactly: R stays at 2 for 0 < p_r ≤ 0.5, and at 3 for 0.6.
     assert_eq!(converged(1_000, 0.0), (1.0, 1, 1));
     assert_eq!(converged(1_000, 0.05), (2.0, 2, 2));
     assert_eq!(converged(1_000, 0.3), (2.0, 2, 2));
     assert_eq!(converged(1_000, 0.6), (3.0, 3, 3));
-    // With 10 fates, p_r is 0 at 5 % loss for 0.95^10 = 60 % of all copies; these are sent one a
-    // round and the others two, so that a quarter of the rounds has 2.
+    // With 10 fates, p_r is 0 for 0.95^10 = 60 % of copies at 5 % loss. Those rounds have one copy
+    // and the others two, so a quarter of rounds has 2.
     let (mean, least, most) = converged(10, 0.05);
     assert!((1.2..1.3).contains(&mean) && (least, most) == (1, 2), "{mean} {least} {most}");
     let (mean, ..) = converged(10, 0.3);
@@ -125,7 +125,7 @@ fn told(r: &Recovery<()>, wanted: &str) -> f64 {
     found
 }
 
-/// Rounds of a retransmission and two replicas, of which these arrive; then the unit is over.
+/// Sends a retransmission and two replicas, reports their fates, and ends the unit.
 fn one_round(r: &mut Recovery<()>, arrived: [bool; 3]) {
     use CopyKind::{Replica, Retransmission};
     let key = r.opened(NOW, NOW, 1);
@@ -144,10 +144,10 @@ fn one_round(r: &mut Recovery<()>, arrived: [bool; 3]) {
 }
 
 #[test]
-fn which_fates_the_bitmap_holds_differs_between_readings_and_between_paper_and_code() {
+fn the_fates_in_the_bitmap_depend_on_reading_and_rules() {
     use Reading::{Copies, Extra};
     let (paper, code) = (Options::paper, Options::code);
-    // The losses and the fates known, after a lost retransmission and two replicas that arrived …
+    // A lost retransmission, then two replicas that arrive.
     for (options, p_r) in
         [(paper(Extra), 0.0), (paper(Copies), 1.0 / 3.0), (code(Extra), 0.5), (code(Copies), 0.5)]
     {
@@ -155,13 +155,13 @@ fn which_fates_the_bitmap_holds_differs_between_readings_and_between_paper_and_c
         one_round(&mut r, [false, true, true]);
         assert_eq!(told(&r, "p_r"), p_r, "{options:?}");
     }
-    // … after an arrival that nobody waits for the siblings of …
+    // An arrival, after which the siblings no longer matter.
     for (options, p_r) in [(paper(Extra), 0.5), (code(Extra), 0.0)] {
         let mut r = recovery(options);
         one_round(&mut r, [true, false, true]);
         assert_eq!(told(&r, "p_r"), p_r, "{options:?}");
     }
-    // … and after a round that is wholly lost, whose last loss the code passes over.
+    // A wholly lost round; the code ignores its last loss.
     for (options, fates) in [(paper(Extra), 2), (paper(Copies), 3), (code(Extra), 2)] {
         let mut adapter = TestAndVerify::new(options);
         let mut source = Recovery::<()>::new(Arq::scheme(), None, NOW);
@@ -189,7 +189,7 @@ fn probes_are_no_copies_of_a_round() {
     }
 }
 
-/// Levels of the rounds of one unit that loses all its copies, replicas sent as wanted.
+/// Returns the levels of successive rounds of a unit that loses all copies.
 fn levels(options: Options, rounds: u32) -> Vec<u32> {
     let mut r = Recovery::<()>::new(
         Scheme {
@@ -217,18 +217,18 @@ fn levels(options: Options, rounds: u32) -> Vec<u32> {
 }
 
 #[test]
-fn each_round_has_an_r_of_its_own_and_the_code_counts_on() {
-    // The paper: R_1 starts at 1 and stays, as nothing is lost yet; all later rounds step up once.
+fn each_round_has_its_own_r_and_the_code_subtracts_earlier_replicas() {
+    // Paper: R_1 starts at 1 and stays, as nothing is lost yet. Later rounds step up once.
     assert_eq!(levels(Options::paper(Reading::Extra), 4), [1, 2, 2, 2]);
     assert_eq!(levels(Options::paper(Reading::Copies), 4), [0, 1, 1, 1]);
-    // The code: R_n = 1, then 3, 5, 7 stepped up to 4, 6, 8, less the replicas of former rounds.
+    // Code: R_1 = 1, then 3, 5, 7 step up to 4, 6, 8, minus the replicas of earlier rounds.
     assert_eq!(levels(Options::code(Reading::Extra), 4), [1, 3, 2, 2]);
-    // Its first loss is passed over as the last of the round: R_2 steps down to 2, R_3 = 6, R_4 = 8.
+    // The first loss is ignored as the last of its round: R_2 steps down to 2, R_3 = 6, R_4 = 8.
     assert_eq!(levels(Options::code(Reading::Copies), 4), [0, 1, 4, 2]);
 }
 
 #[test]
-fn r_stays_within_the_house_bound_and_the_table_of_rounds() {
+fn r_is_limited_by_the_cap_and_rounds_by_the_table() {
     let options = Options { cap: 4, ..Options::code(Reading::Extra) };
     let mut adapter = TestAndVerify::new(options);
     assert_eq!([1, 2, 3, 20, 21, u32::MAX].map(|n| adapter.redundancy(n)), [1, 3, 4, 4, 4, 4]);

@@ -1,10 +1,10 @@
-//! The redundancy adapter as a deep Q-network (ART, appendix A.2): a network that was trained
-//! beforehand says what each R from 1 to 10 is worth in the state of the connection.
+//! Redundancy adapter as a deep Q-network (ART, appendix A.2): a trained network estimates the
+//! value of each R from 1 to 10 in the connection's state.
 //!
-//! The state is the send rate, the rate of acknowledgement, the minimum and the smoothed round-trip
-//! time, the number of lost units, the bytes in flight and the round. As in the paper the decision is
-//! per connection, not per packet: it is made once per decision interval for each round that is asked
-//! for. Before the first interval is over R is 1.
+//! The state consists of send rate, acknowledgement rate, minimum and smoothed round-trip time,
+//! number of lost units, bytes in flight, and the round. As in the paper, decisions are made per
+//! connection, not per packet: once per decision interval for each round that occurs. R is 1 in the
+//! first interval.
 
 mod network;
 pub mod train;
@@ -20,16 +20,16 @@ use core::time::Duration;
 use network::{INPUTS, Input};
 use std::sync::Arc;
 
-/// Of the state, what is the same for all rounds.
+/// The part of the state that all rounds share.
 type Observed = [f32; INPUTS - 1];
 
-/// Makes large and small values alike: 0 is 0, 1,000 is 1, and each doubling adds about a tenth.
+/// Compresses values logarithmically: 0 to 0, 1,000 to 1, and each doubling adds about 0.1.
 fn scaled(value: f64) -> f32 {
     (value.max(0.0).ln_1p() / 1_000_f64.ln_1p()) as f32
 }
 
-/// The state at the end of an interval: rates in Mbps, times in milliseconds, a number of units, and
-/// what is in flight in packets, each scaled.
+/// Returns the state at the end of an interval: rates in Mbps, times in ms, number of units, and
+/// packets in flight, each scaled.
 fn observe(metrics: &IntervalMetrics, view: &View<'_>) -> Observed {
     let path = &view.path;
     let seconds = metrics.span.as_secs_f64();
@@ -46,14 +46,14 @@ fn observe(metrics: &IntervalMetrics, view: &View<'_>) -> Observed {
     ]
 }
 
-/// The state in a round: rounds from 20 are one.
+/// Returns the state of a round; rounds from 20 share one.
 fn input(observed: &Observed, round: u32) -> Input {
     let mut input = [round.min(ROUNDS) as f32 / ROUNDS as f32; INPUTS];
     input[..INPUTS - 1].copy_from_slice(observed);
     input
 }
 
-/// What a decision brought: (s1, a, r, s2).
+/// A transition (s1, a, r, s2).
 #[derive(Clone, Debug)]
 struct Transition {
     before: Input,
@@ -63,12 +63,12 @@ struct Transition {
     after: Input,
 }
 
-/// Who decides.
+/// A source of decisions.
 trait Policy: Debug {
-    /// Whether transitions are of use.
+    /// Whether transitions are needed.
     const LEARNS: bool;
 
-    /// R − 1 in this state.
+    /// Returns R − 1 for this state.
     fn choose(&mut self, input: &Input) -> usize;
 
     fn remember(&mut self, transition: Transition);
@@ -84,13 +84,13 @@ impl Policy for Arc<Network> {
     fn remember(&mut self, _: Transition) {}
 }
 
-/// The adapter, for a network and for one in training.
+/// The adapter, for trained networks and for training.
 #[derive(Debug)]
 struct Decider<P> {
     policy: P,
     reading: Reading,
     observed: Option<Observed>,
-    /// R in each round since the last interval; 0 where it is undecided.
+    /// R of each round in this interval; 0 if undecided.
     decided: [u32; ROUNDS as usize],
     choices: Choices<(Input, usize)>,
 }
@@ -107,7 +107,7 @@ impl<P: Policy> Decider<P> {
     }
 }
 
-/// A trained network as an adapter.
+/// Creates an adapter that uses a trained network.
 pub(super) fn adapter(network: Arc<Network>, reading: Reading) -> impl RedundancyAdapter {
     Decider::new(network, reading)
 }
@@ -118,7 +118,7 @@ impl<P: Policy> RedundancyAdapter for Decider<P> {
             && let Some((round, (before, action), arrived)) = self.choices.settled(event)
             && let Some(observed) = &self.observed
         {
-            // After an arrival the next decision is about a first round.
+            // After an arrival the next decision concerns a first round.
             let after = input(observed, if arrived { 1 } else { round.saturating_add(1) });
             self.policy.remember(Transition { before, action, round, arrived, after });
         }

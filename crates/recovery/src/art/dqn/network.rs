@@ -1,74 +1,74 @@
-//! A small neural network: layers of weighted sums, rectified in between, which give the worth of each
-//! R from 1 to 10; and its form in a file.
+//! A small neural network, and its file format. Layers of weighted sums with rectifiers in between
+//! estimate the value of each R from 1 to 10.
 //!
-//! The file: `MDQN`, the version 1, the length of a note in two bytes (big-endian) and the note in UTF-8,
-//! which says what made the network; how many sizes follow, the sizes of the layers (each one byte,
-//! from the 7 inputs to the 10 outputs), then for each step from one layer to the next all weights,
-//! output by output, and the biases, each as a little-endian IEEE 754 single.
+//! File format: `MDQN`; version 1; length of a note in two bytes (big-endian) and the note in
+//! UTF-8, on the network's origin; number of layers; sizes of the layers, one byte each, from the 7
+//! inputs to the 10 outputs; then for each step between layers all weights, output by output, and
+//! the biases, each as a little-endian IEEE 754 single.
 
 use super::super::bandit::ARMS;
 use crate::random::Random;
 use core::fmt;
 
-/// Inputs: what a decision looks at.
+/// Number of inputs.
 pub const INPUTS: usize = 7;
-/// The most neurons in a hidden layer.
+/// Maximum number of neurons per hidden layer.
 pub const MAX_WIDTH: usize = 32;
-/// The most hidden layers.
+/// Maximum number of hidden layers.
 pub const MAX_HIDDEN: usize = 2;
 
 const MAGIC: &[u8; 4] = b"MDQN";
 const VERSION: u8 = 1;
 
-/// What a decision looks at, each value about 0 to 1.
+/// State of a decision, each value roughly 0 to 1.
 pub(crate) type Input = [f32; INPUTS];
-/// The values of one layer; those beyond its size are 0.
+/// Values of a layer, padded with 0.
 type Values = [f32; MAX_WIDTH];
 
-/// What is wrong with a network's file.
+/// Error in a network file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BadNetwork {
-    /// It does not begin with `MDQN`.
+    /// It does not start with `MDQN`.
     Magic,
-    /// It is of a version other than 1.
+    /// Its version is not 1.
     Version(u8),
-    /// Its note is cut off or no text.
+    /// Its note is truncated or not UTF-8.
     Note,
-    /// Not 7 inputs, 10 outputs and 1 or 2 hidden layers of 1 to 32 between them.
+    /// Its layers are not 7 inputs, 1 or 2 hidden layers of 1 to 32 neurons, and 10 outputs.
     Sizes,
-    /// It is shorter or longer than its sizes say.
+    /// Its length does not match its layers.
     Length {
-        /// Bytes that its sizes ask for.
+        /// Expected length in bytes.
         expected: usize,
-        /// Bytes that there are.
+        /// Actual length in bytes.
         found: usize,
     },
-    /// A weight or a bias is infinite or not a number.
+    /// A weight or bias is not finite.
     NotFinite,
 }
 
 impl fmt::Display for BadNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Magic => write!(f, "not a network: it does not begin with MDQN"),
-            Self::Version(version) => write!(f, "network of version {version}, not {VERSION}"),
-            Self::Note => write!(f, "network with a note that is no text"),
+            Self::Magic => write!(f, "not a network file: must start with MDQN"),
+            Self::Version(version) => write!(f, "network version {version} is not {VERSION}"),
+            Self::Note => write!(f, "note of the network is truncated or not UTF-8"),
             Self::Sizes => write!(
                 f,
-                "network not of {INPUTS} inputs, 1 to {MAX_HIDDEN} layers of 1 to {MAX_WIDTH}, \
-                 {ARMS} outputs"
+                "network must have {INPUTS} inputs, 1 to {MAX_HIDDEN} layers of 1 to {MAX_WIDTH} \
+                 neurons, {ARMS} outputs"
             ),
             Self::Length { expected, found } => {
-                write!(f, "network of {found} bytes, not {expected}")
+                write!(f, "network file has {found} bytes, not {expected}")
             }
-            Self::NotFinite => write!(f, "network with a weight that is no finite number"),
+            Self::NotFinite => write!(f, "network has a weight that is not finite"),
         }
     }
 }
 
 impl core::error::Error for BadNetwork {}
 
-/// One step from a layer to the next.
+/// Weights and biases between two layers.
 #[derive(Clone, PartialEq, Debug)]
 struct Step {
     inputs: usize,
@@ -99,7 +99,7 @@ pub struct Network {
     steps: Vec<Step>,
 }
 
-/// The values of all layers for one input.
+/// Values of all layers for an input.
 pub(crate) struct Trace {
     layers: [Values; MAX_HIDDEN + 2],
     depth: usize,
@@ -121,25 +121,25 @@ impl Network {
         Self { steps: steps.collect() }
     }
 
-    /// A network that has learnt nothing, with hidden layers of these sizes.
+    /// Creates an untrained network with hidden layers of these sizes.
     ///
     /// # Errors
-    /// The sizes are out of range.
+    /// If the sizes are out of range.
     pub fn untrained(hidden: &[usize], seed: u64) -> Result<Self, BadNetwork> {
         Self::random(hidden, &mut Random::new(seed))
     }
 
-    /// A network that prefers this R, from 1 to 10, in every state.
+    /// Creates a network that prefers this R, from 1 to 10, in every state.
     pub fn always(r: u32) -> Self {
         let mut network = Self::with_sizes(&[INPUTS, 1, ARMS], |_| 0.0);
         let biases = network.steps.iter_mut().flat_map(|step| &mut step.biases);
         let best = r.clamp(1, ARMS as u32) as usize;
-        // The hidden neuron's bias comes first.
+        // The bias of the hidden neuron comes first.
         biases.skip(best).take(1).for_each(|bias| *bias = 1.0);
         network
     }
 
-    /// Small random weights (He and others, "Delving deep into rectifiers", 2015, with a uniform draw).
+    /// Draws small weights (He and others, "Delving deep into rectifiers", 2015, but uniform).
     pub(crate) fn random(hidden: &[usize], random: &mut Random) -> Result<Self, BadNetwork> {
         let sizes = [&[INPUTS], hidden, &[ARMS]].concat();
         check(&sizes)?;
@@ -149,10 +149,10 @@ impl Network {
         }))
     }
 
-    /// Reads a network from the bytes of its file.
+    /// Parses the contents of a network file.
     ///
     /// # Errors
-    /// If they are not exactly a network of finite numbers within the bounds.
+    /// If the contents are not exactly a network of finite numbers within the limits.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, BadNetwork> {
         let rest = bytes.strip_prefix(MAGIC).ok_or(BadNetwork::Magic)?;
         let (&version, rest) = rest.split_first().ok_or(BadNetwork::Sizes)?;
@@ -183,7 +183,7 @@ impl Network {
         }
     }
 
-    /// The bytes of its file, with a note of what made it: of this, 65,535 bytes at most.
+    /// Returns the contents of a file, with a note on the network's origin, cut to 65,535 bytes.
     pub fn to_bytes(&self, note: &str) -> Vec<u8> {
         let most = note.len().min(u16::MAX.into());
         let end = (0..=most).rev().find(|&at| note.is_char_boundary(at)).unwrap_or(0);
@@ -199,12 +199,12 @@ impl Network {
         bytes
     }
 
-    /// All weights and biases in the order of the file.
+    /// Yields all weights and biases in file order.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = f32> {
         self.steps.iter().flat_map(|step| step.weights.iter().chain(&step.biases).copied())
     }
 
-    /// The same, to be changed.
+    /// Yields all weights and biases for modification.
     pub(crate) fn numbers_mut(&mut self) -> impl Iterator<Item = &mut f32> {
         self.steps.iter_mut().flat_map(|step| step.weights.iter_mut().chain(&mut step.biases))
     }
@@ -219,14 +219,14 @@ impl Network {
         trace
     }
 
-    /// The worth of each R from 1 in the state that the input describes.
+    /// Returns the value of each R from 1 in this state.
     pub(crate) fn evaluate(&self, input: &Input) -> [f32; ARMS] {
         let trace = self.trace(input);
         core::array::from_fn(|arm| trace.outputs()[arm])
     }
 
-    /// Adds to `gradient`, a network of the same sizes, how each number moves the output of `arm`, times
-    /// `error`.
+    /// Adds to `gradient`, a network of the same sizes, the derivatives of the output of `arm`,
+    /// times `error`.
     pub(crate) fn add_gradient(&self, gradient: &mut Self, trace: &Trace, arm: usize, error: f32) {
         let mut errors: Values = [0.0; MAX_WIDTH];
         errors[arm] = error;
@@ -241,7 +241,7 @@ impl Network {
                     slopes.iter_mut().zip(weights).zip(from).zip(&mut before)
                 {
                     *slope += error * value;
-                    // A neuron that was rectified away passes nothing back.
+                    // A rectified neuron propagates no error.
                     *back += if *value > 0.0 { error * weight } else { 0.0 };
                 }
             }
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_files_are_told_apart() {
+    fn bad_files_are_distinguished() {
         let good = network(&[3], 3).to_bytes("");
         let with = |at: usize, byte: u8| {
             let mut bytes = good.clone();
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_is_cut_to_what_its_length_can_say() {
+    fn a_long_note_is_cut() {
         let network = network(&[3], 3);
         let bytes = network.to_bytes(&"ü".repeat(40_000));
         assert_eq!(bytes.len(), network.to_bytes("").len() + 65_534);
@@ -335,7 +335,7 @@ mod tests {
     fn layers_are_weighted_sums_rectified_in_between() {
         let mut network = network(&[2], 1);
         let mut numbers = vec![0.0; network.numbers().count()];
-        // The hidden ones: 2·input 0 − input 1 + 0.5, and the input 2 alone.
+        // Hidden 0 = 2·input 0 − input 1 + 0.5, hidden 1 = input 2.
         (numbers[0], numbers[1], numbers[7 + 2]) = (2.0, -1.0, 1.0);
         numbers[14] = 0.5;
         // Output 3: hidden 0 + 10·hidden 1 − 1.
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn slopes_are_those_of_small_steps() {
+    fn gradients_match_finite_differences() {
         let network = network(&[6, 5], 8);
         let trace = network.trace(&INPUT);
         let mut gradient = network.clone();

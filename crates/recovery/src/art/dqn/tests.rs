@@ -23,13 +23,13 @@ fn path(rtt: u64) -> PathState {
     }
 }
 
-/// A network that prefers 2 in the first rounds and 7 in later ones.
+/// Returns a network that prefers 2 in the first rounds and 7 in later ones.
 fn by_round() -> Arc<Network> {
     let mut network = Network::random(&[1], &mut Random::new(1)).expect("good sizes");
     let mut numbers = vec![0.0; network.numbers().count()];
-    // The hidden neuron is the round.
+    // The hidden neuron is the round number.
     numbers[6] = 1.0;
-    // R = 2 is worth 0.11, R = 7 is worth the round.
+    // R = 2 has a value of 0.11, R = 7 the value of the round.
     numbers[8 + 6] = 1.0;
     numbers[8 + 10 + 1] = 0.11;
     network.numbers_mut().zip(numbers).for_each(|(place, number)| *place = number);
@@ -55,7 +55,7 @@ fn values_are_scaled_to_about_one_and_stay_finite() {
 }
 
 #[test]
-fn r_is_decided_per_interval_and_round_and_is_1_before() {
+fn r_is_decided_per_interval_and_round_and_starts_at_1() {
     let adapter = Box::new(adapter(by_round(), Reading::Extra));
     let mut r = Recovery::<()>::new(Scheme { adapter, ..Arq::scheme() }, None, at(0));
     let lose = |r: &mut Recovery<()>, rounds: u32| {
@@ -70,7 +70,7 @@ fn r_is_decided_per_interval_and_round_and_is_1_before() {
     assert_eq!(told(&r, "r_1"), 0.0, "undecided");
     assert!(r.decided(at(50), path(10)));
     lose(&mut r, 4);
-    // Round n is worth n/20: 0.05 and 0.10 are less than 0.11, and 0.15 is more.
+    // Round n has a value of n/20: 0.05 and 0.10 are below 0.11, and 0.15 is above.
     assert_eq!(["r_1", "r_2", "r_3"].map(|name| told(&r, name)), [2.0, 2.0, 7.0]);
     assert!((told(&r, "min_rtt") - 11_f64.ln() / 1_001_f64.ln()).abs() < 1e-6);
     assert!((told(&r, "in_flight") - told(&r, "min_rtt")).abs() < 1e-6, "10 packets");
@@ -78,7 +78,7 @@ fn r_is_decided_per_interval_and_round_and_is_1_before() {
     assert_eq!(told(&r, "r_3"), 0.0, "undecided again");
 }
 
-/// Rewards under two states of the path: with the long round trip all single copies are lost.
+/// Trains under two states of the path: with the long round trip, single copies are always lost.
 fn train(seed: u64, turns: u32) -> Learner {
     let options = Options {
         hidden: vec![16],
@@ -111,7 +111,7 @@ fn train(seed: u64, turns: u32) -> Learner {
 }
 
 #[test]
-fn training_finds_the_redundancy_that_each_state_asks_for() {
+fn training_finds_the_best_redundancy_of_each_state() {
     let learner = train(3, 6_000);
     assert_eq!(learner.steps(), 6_000 - 31);
     let network = Network::from_bytes(&learner.network().to_bytes("")).expect("its own file");
@@ -127,14 +127,14 @@ fn training_finds_the_redundancy_that_each_state_asks_for() {
 }
 
 #[test]
-fn a_seed_determines_what_is_learnt() {
+fn a_seed_determines_the_training() {
     let bytes = |seed| train(seed, 300).network().to_bytes("");
     assert_eq!(bytes(5), bytes(5));
     assert_ne!(bytes(5), bytes(6));
 }
 
 #[test]
-fn episodes_that_were_recorded_by_chance_teach_as_well() {
+fn random_episodes_suffice_for_training() {
     let options = Options { hidden: vec![8], discount: 0.0, ..Options::default() };
     let options = Options { replay: 10_000, rate: 3e-3, ..options };
     let learner = Learner::new(options, 9).expect("good sizes");
@@ -142,7 +142,7 @@ fn episodes_that_were_recorded_by_chance_teach_as_well() {
     let learner = Arc::new(Mutex::new(learner));
     let with = |work: &dyn Fn(&mut Learner)| work(&mut learner.lock().expect("not poisoned"));
     let mut now = 0;
-    // Single copies arrive every other time, more copies always.
+    // Every second single copy arrives, and several copies always do.
     let mut episode = |turns: u32| {
         let mut r =
             Recovery::<()>::new(train::scheme(learner.clone(), Reading::Extra, 1), None, at(0));
@@ -164,7 +164,7 @@ fn episodes_that_were_recorded_by_chance_teach_as_well() {
     episode(3_000);
     with(&|learner| {
         assert_eq!((learner.remembered(), learner.steps()), (3_000, 0));
-        assert_eq!(learner.network(), &untrained, "nothing is learnt yet");
+        assert_eq!(learner.network(), &untrained, "nothing has been learnt yet");
         let tally = learner.take_tally();
         assert!((tally.r as f64 / 3_000.0 - 5.5).abs() < 0.2, "any R: {tally:?}");
         learner.set_phase(Phase::Judge);
@@ -184,11 +184,11 @@ fn episodes_that_were_recorded_by_chance_teach_as_well() {
     let after = reward(&learner);
     // R = 1: 0.5 − 0.5 · 1.05 = −0.025; R = 2: 0.5.
     assert!(before < 0.4 && (after - 0.5).abs() < 1e-9, "{before} {after}");
-    with(&|learner| assert_eq!(learner.remembered(), 3_000, "to judge is not to learn"));
+    with(&|learner| assert_eq!(learner.remembered(), 3_000, "evaluation stores nothing"));
 }
 
 #[test]
-fn a_lost_round_is_followed_by_the_next_and_an_arrival_by_a_first() {
+fn a_loss_leads_to_the_next_round_and_an_arrival_to_a_first_round() {
     #[derive(Debug, Clone, Default)]
     struct Notes(Arc<Mutex<Vec<Transition>>>);
     impl Policy for Notes {

@@ -1,10 +1,10 @@
-//! Training of the network of [`super`], for the laboratory: Q-learning with experience replay and a
-//! target network (Mnih and others, "Playing Atari with deep reinforcement learning", 2013) by Adam
-//! (Kingma and Ba, 2015).
+//! Training of the network of [`super`], for the testbed: Q-learning with experience replay and a
+//! target network (Mnih and others, "Playing Atari with deep reinforcement learning", 2013),
+//! optimised by Adam (Kingma and Ba, 2015).
 //!
-//! Connections under [`scheme`] decide and report the result; the reward is appendix A.2's. What they
-//! do depends on the learner's [`Phase`]: record by chance, learn while deciding ε-greedily, or only
-//! decide. A seed determines everything, if the connections do.
+//! Connections under [`scheme`] decide and report results, with the rewards of appendix A.2. The
+//! learner's [`Phase`] determines their behaviour. A seed determines everything, if the connections
+//! are deterministic.
 
 use super::super::bandit::{ARMS, first_highest};
 use super::super::reward::{GAMMA, Penalty};
@@ -14,56 +14,56 @@ use crate::fixed::Reading;
 use crate::random::Random;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What connections do for the learner.
+/// Behaviour of connections in training.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// Chance decides; the result is remembered.
+    /// Random decisions; results are stored.
     Record,
-    /// The network decides but for ε; the result is remembered, and a step of learning follows.
+    /// ε-greedy decisions; results are stored, each followed by a learning step.
     Learn,
-    /// The network decides; nothing is remembered.
+    /// Decisions by the network; results are ignored.
     Judge,
 }
 
-/// What connections told since it was last asked.
+/// Results since the last query.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Tally {
-    /// Rounds whose fate became known.
+    /// Settled rounds.
     pub rounds: u64,
     /// Sum of their rewards.
     pub reward: f64,
     /// Sum of their R.
     pub r: u64,
-    /// Steps of learning.
+    /// Learning steps.
     pub steps: u64,
-    /// Sum over the steps of the mean absolute error of a batch.
+    /// Sum of the mean absolute error of each step's batch.
     pub error: f64,
 }
 
-/// How to train.
+/// Options of training.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Options {
     /// Widths of the 1 or 2 hidden layers, 1 to 32 each.
     pub hidden: Vec<usize>,
-    /// What a lost round costs; the paper's γ is 1.05.
+    /// Penalty of a lost round; the paper's γ is 1.05.
     pub penalty: Penalty,
-    /// Chance, from 0 to 1, that a decision is left to chance in [`Phase::Learn`].
+    /// Probability of a random decision in [`Phase::Learn`], 0 to 1.
     pub epsilon: f64,
-    /// What a reward is worth one decision later, from 0 to 1.
+    /// Discount of rewards per decision, 0 to 1.
     pub discount: f32,
-    /// The step of Adam.
+    /// Learning rate of Adam.
     pub rate: f32,
-    /// The last transitions that are remembered, at least one batch.
+    /// Capacity of the replay memory in transitions, at least one batch.
     pub replay: usize,
-    /// Transitions per step, at least 1.
+    /// Transitions per learning step, at least 1.
     pub batch: usize,
-    /// Steps between updates of the target network, at least 1.
+    /// Learning steps between updates of the target network, at least 1.
     pub target_steps: u64,
 }
 
 impl Default for Options {
-    /// Two layers of 32, γ = 1.05, and the 2,048 remembered transitions of the paper's code; the others,
-    /// which the paper does not state, are usual ones.
+    /// Two layers of 32, γ = 1.05, and 2,048 stored transitions as in the paper's code. The paper
+    /// does not state the others; they are common values.
     fn default() -> Self {
         Self {
             hidden: vec![32, 32],
@@ -78,7 +78,7 @@ impl Default for Options {
     }
 }
 
-/// A network in training: in [`Phase::Learn`] one step per transition, once a batch is remembered.
+/// A network in training. [`Phase::Learn`] makes one step per transition once a batch is stored.
 #[derive(Debug)]
 pub struct Learner {
     options: Options,
@@ -87,16 +87,16 @@ pub struct Learner {
     online: Network,
     target: Network,
     memory: Vec<(Input, usize, f32, Input)>,
-    /// Transitions so far; the place of the next one follows.
+    /// Number of transitions, which determines the next one's slot.
     transitions: usize,
     steps: u64,
-    /// Adam's mean and mean square of each slope.
+    /// Adam's first and second moment of each derivative.
     moments: Vec<(f32, f32)>,
     random: Random,
 }
 
 impl Learner {
-    /// A learner whose network knows nothing, in [`Phase::Learn`].
+    /// Creates a learner with an untrained network, in [`Phase::Learn`].
     ///
     /// # Errors
     /// If the hidden layers are not 1 or 2 of 1 to 32 each.
@@ -106,7 +106,7 @@ impl Learner {
         Ok(Self::with(options, online, random))
     }
 
-    /// A learner that goes on with a network, in [`Phase::Learn`]; the options' layers do not matter.
+    /// Creates a learner that continues with `network`, in [`Phase::Learn`]; `hidden` is ignored.
     pub fn of(network: Network, options: Options, seed: u64) -> Self {
         Self::with(options, network, Random::new(seed))
     }
@@ -132,34 +132,34 @@ impl Learner {
         }
     }
 
-    /// From here on connections do this.
+    /// Sets the behaviour of connections.
     pub fn set_phase(&mut self, phase: Phase) {
         self.phase = phase;
     }
 
-    /// What connections told, and what was learnt, since this was last called.
+    /// Returns the results since the last call.
     pub fn take_tally(&mut self) -> Tally {
         core::mem::take(&mut self.tally)
     }
 
-    /// Takes `steps` steps of learning from what is remembered; none if that is less than a batch.
+    /// Makes `steps` learning steps on stored transitions; none without a full batch.
     pub fn study(&mut self, steps: u64) {
         if self.memory.len() >= self.options.batch {
             (0..steps).for_each(|_| self.learn());
         }
     }
 
-    /// Transitions remembered.
+    /// Returns the number of stored transitions.
     pub fn remembered(&self) -> usize {
         self.memory.len()
     }
 
-    /// The network as it is.
+    /// Returns the current network.
     pub fn network(&self) -> &Network {
         &self.online
     }
 
-    /// Steps of learning so far.
+    /// Returns the number of learning steps.
     pub fn steps(&self) -> u64 {
         self.steps
     }
@@ -170,7 +170,7 @@ impl Learner {
             Phase::Learn => self.options.epsilon,
             Phase::Judge => 0.0,
         };
-        // To judge takes no draws, so that it changes nothing of what follows.
+        // Evaluation draws no random numbers, so it does not affect later training.
         if by_chance > 0.0 && self.random.fraction() < by_chance {
             self.random.below(ARMS as u32) as usize
         } else {
@@ -200,7 +200,7 @@ impl Learner {
         }
     }
 
-    /// One step down the slope of a batch's squared errors, each error bounded by 1.
+    /// Makes a gradient step on a batch's squared errors, each error clipped to 1.
     fn learn(&mut self) {
         let mut gradient = self.online.clone();
         gradient.numbers_mut().for_each(|slope| *slope = 0.0);
@@ -226,7 +226,7 @@ impl Learner {
         }
     }
 
-    /// Adam, with the decays of its paper.
+    /// Applies Adam with the decay rates of its paper.
     fn descend(&mut self, gradient: &Network) {
         const DECAY: f32 = 0.9;
         const SQUARE_DECAY: f32 = 0.999;
@@ -254,8 +254,7 @@ impl Policy for Arc<Mutex<Learner>> {
     }
 }
 
-/// "art-dqn-training": a connection that decides by the learner's network and teaches it, as its phase
-/// says.
+/// "art-dqn-training": a connection that decides by the learner's network and reports to it.
 pub fn scheme(learner: Arc<Mutex<Learner>>, reading: Reading, seed: u64) -> Scheme {
     let adapter = Decider::new(learner, reading);
     super::super::scheme("art-dqn-training", adapter, super::super::ESCAPE, seed)

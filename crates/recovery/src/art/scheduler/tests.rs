@@ -6,7 +6,7 @@ const START: Timestamp = Timestamp::from_millis(100);
 const RTT: Duration = Duration::from_millis(60);
 const ESCAPE: Spread = Spread::EscapeSpace { alpha: 1.0 };
 
-/// 12 Mbps: a packet of 1,200 bytes takes 0.8 ms, a round trip has 75 of them.
+/// At 12 Mbps a packet of 1,200 bytes takes 0.8 ms, and a round trip has 75 of them.
 const CYCLE: Duration = Duration::from_micros(800);
 
 fn path() -> PathState {
@@ -24,7 +24,7 @@ fn path() -> PathState {
     }
 }
 
-/// Gives `see` a view of this path with a longest burst of so many packets.
+/// Calls `see` with a view of this path and longest burst.
 fn viewing<T>(path: PathState, longest_burst: u32, see: impl FnOnce(&View<'_>) -> T) -> T {
     let units = UnitTable::default();
     see(&View {
@@ -50,25 +50,25 @@ fn plan(replicas: &mut Replicas, key: UnitKey, level: u32, burst: u32) {
     viewing(path(), burst, |view| replicas.on_retransmitted(START, key, &unit(), level, view));
 }
 
-/// How long after the retransmission each replica leaves when all are sent as they become due.
+/// Returns the delay of each replica after the retransmission, if all are sent when due.
 fn delays(replicas: &mut Replicas) -> Vec<Duration> {
     let (units, at) = (UnitTable::default(), SendOpportunity { off_mode: false });
     let mut delays = Vec::new();
     while let Some(due) = replicas.next_timeout() {
         if due > START {
             let before = Timestamp::from_nanos(due.as_nanos() - 1);
-            assert_eq!(replicas.poll(before, &at, &units), None, "not before its time");
+            assert_eq!(replicas.poll(before, &at, &units), None, "not due yet");
         }
         let key = replicas.poll(due, &at, &units).expect("due when it said");
-        assert_eq!(replicas.poll(due, &at, &units), Some(key), "nothing was sent yet");
+        assert_eq!(replicas.poll(due, &at, &units), Some(key), "still due until sent");
         replicas.on_replica_sent(due, key, &unit());
         delays.push(due.since(START));
     }
     delays
 }
 
-/// Fails if the delays, as parts of `span`, are not uniform: chi-square over 20 classes, where 43.8 is
-/// the quantile 0.999.
+/// Panics if the delays are not uniform over `span`: chi-square with 20 classes
+/// (0.999 quantile 43.8).
 fn assert_uniform(delays: &[Duration], span: Duration) {
     let mut classes = [0_u32; 20];
     for delay in delays {
@@ -93,7 +93,7 @@ fn replicas_are_uniform_in_the_escape_space() {
 }
 
 #[test]
-fn the_space_is_the_longest_burst_at_least_a_cycle_per_copy_and_one_round_trip_at_most() {
+fn the_escape_space_is_limited_by_copies_and_one_round_trip() {
     let span = |spread: Spread, path, level, burst| viewing(path, burst, |v| spread.span(level, v));
     let near = |found: Duration, expected: Duration| {
         assert!(found.abs_diff(expected) < Duration::from_nanos(100), "{found:?} {expected:?}");
@@ -106,7 +106,7 @@ fn the_space_is_the_longest_burst_at_least_a_cycle_per_copy_and_one_round_trip_a
     for alpha in [0.1, -7.0, f64::NAN, f64::NEG_INFINITY, f64::INFINITY] {
         near(span(Spread::EscapeSpace { alpha }, path(), 3, 10), CYCLE * 10);
     }
-    // Without a pacing rate: 125 packets of window in a round trip.
+    // Without a pacing rate: a window of 125 packets per round trip.
     let unpaced = PathState { pacing_rate: None, ..path() };
     near(span(ESCAPE, unpaced, 1, 25), RTT / 5);
     let stopped = PathState { pacing_rate: Some(Rate::ZERO), ..path() };
@@ -119,7 +119,7 @@ fn the_space_is_the_longest_burst_at_least_a_cycle_per_copy_and_one_round_trip_a
     near(span(Spread::RoundTrip, PathState { min_rtt: Duration::ZERO, ..path() }, 5, 5), RTT);
 }
 
-/// Mean time from a retransmission to the last of its replicas.
+/// Returns the mean time from a retransmission to its last replica.
 fn mean_spread(spread: Spread, burst: u32) -> Duration {
     let mut replicas = Replicas::new(spread, 9);
     let key = keys(1)[0];
@@ -132,19 +132,19 @@ fn mean_spread(spread: Spread, burst: u32) -> Duration {
 }
 
 #[test]
-fn the_last_copy_is_beyond_the_longest_burst_only_with_a_greater_alpha() {
-    // The last of 3 of n cycles is at 3n/4 in the mean.
+fn the_last_copy_escapes_the_longest_burst_only_with_a_greater_alpha() {
+    // The expected maximum of 3 times over n cycles is 3n/4.
     let within = |found: Duration, cycles: f64| {
         let expected = CYCLE.mul_f64(cycles);
         assert!(found.abs_diff(expected) < expected / 30, "{found:?} {expected:?}");
     };
     within(mean_spread(ESCAPE, 40), 30.0);
     within(mean_spread(Spread::EscapeSpace { alpha: 5.0 }, 14), 52.5);
-    assert!(mean_spread(ESCAPE, 40) > CYCLE * 10, "a burst shorter than the longest is escaped");
+    assert!(mean_spread(ESCAPE, 40) > CYCLE * 10, "copies escape a shorter burst");
 }
 
 #[test]
-fn the_codes_replicas_follow_one_another_in_one_round_trip() {
+fn the_codes_replicas_follow_one_another_within_a_round_trip() {
     let mut replicas = Replicas::new(Spread::RoundTrip, 4);
     let span = path().min_rtt;
     let key = keys(1)[0];
@@ -158,7 +158,7 @@ fn the_codes_replicas_follow_one_another_in_one_round_trip() {
         last += delays[2];
     }
     assert_uniform(&firsts, span);
-    // Each draw halves what is left: 1 − 1/8.
+    // Each draw halves the rest: 1 − 1/8.
     let mean = last.as_secs_f64() / 4_000.0 / span.as_secs_f64();
     assert!((0.86..0.89).contains(&mean), "{mean}");
 }
@@ -175,7 +175,7 @@ fn a_seed_determines_the_draws() {
 }
 
 #[test]
-fn what_is_over_leaves_no_replica_and_no_alarm() {
+fn finished_units_leave_no_replica_and_no_timeout() {
     let mut replicas = Replicas::new(ESCAPE, 3);
     let keys = keys(3);
     keys.iter().for_each(|&key| plan(&mut replicas, key, 4, 30));
@@ -195,7 +195,7 @@ fn what_is_over_leaves_no_replica_and_no_alarm() {
 }
 
 #[test]
-fn a_new_round_starts_afresh() {
+fn a_new_round_replaces_the_plan() {
     let scheme = Scheme {
         scheduler: Box::new(Replicas::new(ESCAPE, 3)),
         ..crate::fixed::or3_code(crate::fixed::Reading::Extra)
@@ -210,7 +210,7 @@ fn a_new_round_starts_afresh() {
     assert_eq!(r.next_replica(due, &at), Some(key));
     r.copy_sent(due, key, CopyKind::Replica);
     assert!(r.next_timeout().is_some_and(|next| next >= due));
-    // Both are lost before the other two replicas left: they never do.
+    // Both copies are lost before the other two replicas leave, so these never do.
     r.copy_lost(due, key, CopyKind::Retransmission);
     assert!(r.copy_lost(due, key, CopyKind::Replica));
     assert_eq!(r.next_timeout(), None);
@@ -230,7 +230,7 @@ fn a_new_round_starts_afresh() {
 }
 
 #[test]
-fn a_second_retransmission_in_a_round_replaces_what_was_planned() {
+fn a_second_retransmission_in_a_round_replaces_the_plan() {
     let mut replicas = Replicas::new(ESCAPE, 3);
     let key = keys(1)[0];
     plan(&mut replicas, key, 5, 30);
@@ -242,10 +242,10 @@ fn a_second_retransmission_in_a_round_replaces_what_was_planned() {
 }
 
 #[test]
-fn rounds_that_are_over_take_no_memory_for_long() {
+fn finished_rounds_do_not_hold_memory_for_long() {
     let mut replicas = Replicas::new(ESCAPE, 3);
     let keys = keys(9);
-    // One replica stays first in the queue while the others come and go behind it.
+    // One replica stays at the front while others come and go.
     plan(&mut replicas, keys[8], 1, 0);
     for turn in 0..10_000 {
         plan(&mut replicas, keys[turn % 8], 10, 70);

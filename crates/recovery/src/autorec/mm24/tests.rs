@@ -4,7 +4,7 @@ use crate::recovery::arrival;
 use crate::{Arq, CopyKind, PathState, Recovery};
 
 #[test]
-fn options_out_of_range_are_refused_by_name() {
+fn options_out_of_range_are_rejected_by_name() {
     let fine = Options::default();
     assert_eq!(fine.checked(), Ok(fine));
     let wrong = [
@@ -30,12 +30,11 @@ fn no_replicas_beyond_round_1() {
     });
 }
 
-/// Without gate.
 fn free() -> Options {
     Options { gate: false, ..Options::default() }
 }
 
-/// An interval in which the recovery latency was so many milliseconds.
+/// An interval with this recovery latency in milliseconds.
 fn slow(latency: u64) -> IntervalMetrics {
     IntervalMetrics {
         recovery_latency: Some(ms(latency)),
@@ -45,8 +44,8 @@ fn slow(latency: u64) -> IntervalMetrics {
     }
 }
 
-/// One decision of an adapter at `level` that came there in `direction`, when the utility gets better
-/// by `change`; what the level and the direction are then.
+/// Returns level and direction after a decision at `level`, reached in `direction`, with this
+/// relative improvement of the utility.
 fn decided(level: u32, direction: i32, change: f64) -> (u32, i32) {
     let mut adapter = UtilityAdapter { level, direction, ..UtilityAdapter::new(free(), 1) };
     let now = adapter.measure(&slow(70), ms(60)).expect("all is known");
@@ -57,16 +56,16 @@ fn decided(level: u32, direction: i32, change: f64) -> (u32, i32) {
 }
 
 #[test]
-fn equation_4_goes_on_while_it_gets_better_and_turns_round_when_it_gets_worse() {
+fn equation_4_continues_on_improvement_and_reverses_on_deterioration() {
     let (better, same, worse) = (0.031, [0.029, 0.0, -0.029], -0.031);
     assert_eq!(decided(2, 1, better), (3, 1));
     assert_eq!(decided(2, 1, worse), (1, -1));
     assert_eq!(decided(2, -1, better), (1, -1));
     assert_eq!(decided(2, -1, worse), (3, 1));
     for change in same {
-        assert_eq!(decided(2, 1, change), (2, -1), "a level that does not move makes λ -1");
+        assert_eq!(decided(2, 1, change), (2, -1), "an unchanged level sets λ to -1");
     }
-    // At the ends.
+    // At the minimum and maximum level.
     assert_eq!(decided(4, 1, better), (4, -1));
     assert_eq!(decided(0, -1, better), (0, -1));
     assert_eq!(decided(4, -1, worse), (4, -1));
@@ -85,7 +84,7 @@ fn utility_is_latency_by_round_trip_time_and_goodput_with_a_sigmoid_of_the_level
 }
 
 #[test]
-fn the_expected_waiting_time_of_the_testbed_is_at_the_knifes_edge() {
+fn the_expected_waiting_time_of_the_testbed_is_close_to_the_threshold() {
     let near = |found: f64, wanted: f64| (found - wanted).abs() < 0.01;
     assert!(near(waiting(0.05, 50.0, 1), 47.5));
     assert!(near(waiting(0.05, 50.0, 2), 52.25));
@@ -99,7 +98,7 @@ fn the_expected_waiting_time_of_the_testbed_is_at_the_knifes_edge() {
 }
 
 #[test]
-fn little_waiting_closes_the_gate_and_the_band_keeps_it_from_fluttering() {
+fn short_waiting_closes_the_gate_with_hysteresis() {
     let mut adapter = UtilityAdapter::new(Options::default(), 1);
     let rtt = |ms_: u64| PathState { smoothed_rtt: ms(ms_), ..path() };
     let mut after = |rtt_ms, rounds_max| {
@@ -112,15 +111,15 @@ fn little_waiting_closes_the_gate_and_the_band_keeps_it_from_fluttering() {
     };
     assert_eq!(after(50, 1), (false, 0, 1));
     assert!(after(50, 2).0, "52.3 ms");
-    assert!(after(50, 1).0, "47.5 ms is within the band");
-    assert!(after(50, 0).0, "an interval without any has the rounds of the one before");
-    assert_eq!(after(47, 1), (false, 0, 1), "44.7 ms; the direction starts afresh");
+    assert!(after(50, 1).0, "47.5 ms is within the hysteresis");
+    assert!(after(50, 0).0, "an interval without rounds keeps the previous number");
+    assert_eq!(after(47, 1), (false, 0, 1), "44.7 ms; the direction is reset");
     assert!(!after(50, 1).0, "47.5 ms does not open it");
     assert_eq!(told(&adapter, "gate_turns"), 2.0);
 }
 
 #[test]
-fn heavy_loss_turns_replicas_off_if_asked_to() {
+fn heavy_loss_disables_replicas_if_configured() {
     for (off_above, level) in [(None, 2), (Some(0.1), 0)] {
         let options = Options { off_above, ..free() };
         let mut adapter = UtilityAdapter { level: 2, ..UtilityAdapter::new(options, 1) };
@@ -135,11 +134,11 @@ fn heavy_loss_turns_replicas_off_if_asked_to() {
     }
 }
 
-/// An adapter that explores next, at level 2 with this utility.
+/// Returns an adapter at level 2 with this utility that explores next.
 fn restless(seed: u64) -> UtilityAdapter {
     let mut adapter = UtilityAdapter { level: 2, ..UtilityAdapter::new(free(), seed) };
     with_view(path(), |view| {
-        // The first measures, and all of them leave the level alone.
+        // The first interval measures, and all leave the level unchanged.
         (0..10).for_each(|_| adapter.on_interval(&slow(70), view));
         assert_eq!((adapter.level, adapter.exploring), (2, None));
         adapter.on_interval(&slow(70), view);
@@ -148,7 +147,7 @@ fn restless(seed: u64) -> UtilityAdapter {
 }
 
 #[test]
-fn ten_unchanged_intervals_make_another_level_be_tried_and_all_others_get_their_turn() {
+fn ten_unchanged_intervals_trigger_exploration_of_all_levels() {
     let mut tried = [0; 5];
     for seed in 0..400 {
         let adapter = restless(seed);
@@ -160,26 +159,27 @@ fn ten_unchanged_intervals_make_another_level_be_tried_and_all_others_get_their_
 }
 
 #[test]
-fn an_explored_level_is_kept_only_if_it_is_better() {
-    // 4 % more or less of latency; cost moves the utility by up to 10 %, so latency moves by more.
+fn an_explored_level_is_kept_only_if_better() {
+    // A latency change of 4 % counts. Cost moves the utility by up to 10 %, so latency changes
+    // more.
     for seed in 0..20 {
         let mut worse = restless(seed);
         let before = worse.utility;
         with_view(path(), |view| worse.on_interval(&slow(100), view));
         assert_eq!((worse.level, worse.exploring), (2, None));
-        assert_eq!((worse.utility, worse.direction), (before, -1), "as if it had not been");
+        assert_eq!((worse.utility, worse.direction), (before, -1), "as if it had not been tried");
 
         let mut better = restless(seed);
         let tried = better.level;
         with_view(path(), |view| better.on_interval(&slow(40), view));
         assert_eq!(better.exploring, None);
         let wanted = if tried > 2 { (tried + 1).min(4) } else { tried.saturating_sub(1) };
-        assert_eq!(better.level, wanted, "the search goes on from {tried}");
+        assert_eq!(better.level, wanted, "the search continues from {tried}");
     }
 }
 
 #[test]
-fn nothing_to_explore_is_no_problem() {
+fn exploration_without_alternatives_changes_nothing() {
     let mut adapter = UtilityAdapter::new(Options { max: 0, ..free() }, 1);
     with_view(path(), |view| (0..50).for_each(|_| adapter.on_interval(&slow(70), view)));
     assert_eq!((adapter.level, adapter.exploring), (0, None));
@@ -190,7 +190,7 @@ fn nothing_to_explore_is_no_problem() {
 }
 
 #[test]
-fn intervals_that_measure_nothing_change_nothing() {
+fn intervals_without_measurements_change_nothing() {
     let known = |adapter: &UtilityAdapter| (adapter.level, adapter.utility);
     let mut adapter = UtilityAdapter { level: 2, ..UtilityAdapter::new(free(), 1) };
     with_view(path(), |view| {
@@ -198,14 +198,14 @@ fn intervals_that_measure_nothing_change_nothing() {
         assert_eq!(known(&adapter), (2, None), "no latency yet");
         adapter.on_interval(&slow(70), view);
         let first = known(&adapter);
-        assert_eq!(first.0, 2, "nothing to compare with");
+        assert_eq!(first.0, 2, "no previous utility");
         adapter.on_interval(&interval(5, 100), view);
-        assert_eq!(known(&adapter), first, "the latency of the interval before");
+        assert_eq!(known(&adapter), first, "the previous latency is kept");
         adapter.on_interval(&IntervalMetrics { goodput_bytes: 0, ..interval(5, 100) }, view);
         adapter.on_interval(&IntervalMetrics { span: Duration::ZERO, ..slow(70) }, view);
         adapter.on_interval(&IntervalMetrics::default(), view);
         assert_eq!(known(&adapter), first);
-        // Half the goodput doubles the utility, also when the latency is that of before.
+        // Half the goodput doubles the utility, even at the previous latency.
         let half = interval(5, 100);
         let half = IntervalMetrics { goodput_bytes: half.goodput_bytes / 2, ..half };
         adapter.on_interval(&half, view);
@@ -221,14 +221,14 @@ fn intervals_that_measure_nothing_change_nothing() {
     with_view(path(), |view| {
         zero.on_interval(&slow(0), view);
         zero.on_interval(&slow(70), view);
-        assert_eq!(zero.ceiling(), 2, "a utility of 0 is nothing to divide by");
+        assert_eq!(zero.ceiling(), 2, "no division by a utility of 0");
         zero.on_interval(&slow(60), view);
         assert_eq!(zero.ceiling(), 1);
     });
 }
 
-/// A connection of this adapter in which so many of ten lost data were lost again, and recovered
-/// after 70 ms; what the interval came to.
+/// Returns the latency of an interval with ten losses, of which `again` were lost again and
+/// recovered after 70 ms.
 fn interval_with(again: usize) -> f64 {
     let adapter = UtilityAdapter::new(free(), 1);
     let scheme = crate::Scheme { adapter: Box::new(adapter), ..Arq::scheme() };
@@ -255,14 +255,14 @@ fn interval_with(again: usize) -> f64 {
 }
 
 #[test]
-fn the_utility_counts_data_whose_first_retransmission_arrived_as_recovered_at_once() {
+fn the_utility_counts_data_recovered_by_its_first_retransmission_as_zero_latency() {
     let (none, one, two) = (interval_with(0), interval_with(1), interval_with(2));
     assert!(none == 0.0 && one > 0.0, "{none} {one}");
     assert!((two / one - 2.0).abs() < 1e-6, "{one} {two}");
 }
 
 #[test]
-fn a_decision_interval_is_as_long_as_the_options_say() {
+fn decision_intervals_have_the_configured_length() {
     for (interval_rtts, before) in [(2, 99), (20, 999)] {
         let adapter = UtilityAdapter::new(Options { interval_rtts, ..free() }, 1);
         let scheme = crate::Scheme { adapter: Box::new(adapter), ..Arq::scheme() };

@@ -6,7 +6,7 @@ fn formula(latency: u64, cost: f64, goodput: f64) -> FormulaAdapter {
 }
 
 #[test]
-fn tolerances_out_of_range_are_refused_by_name() {
+fn tolerances_out_of_range_are_rejected_by_name() {
     let fine = Tolerances::default();
     assert_eq!(fine.checked(), Ok(fine));
     let refused = |tolerances: Tolerances| tolerances.checked().map_err(|e| e.key);
@@ -22,36 +22,36 @@ fn tolerances_out_of_range_are_refused_by_name() {
 }
 
 #[test]
-fn the_level_is_the_least_that_is_asked_and_allowed_and_0_after_an_interval_without_loss() {
+fn the_level_is_the_minimum_of_target_and_limits_and_0_after_an_interval_without_loss() {
     let mut adapter = formula(30, 0.3, 0.2);
     let with_unit = |ms_: u64, metrics| IntervalMetrics { t_unit: Some(ms(ms_)), ..metrics };
     with_view(path(), |view| {
-        assert_eq!(adapter.ceiling(), 0, "nothing is known");
+        assert_eq!(adapter.ceiling(), 0, "no interval yet");
         adapter.on_interval(&with_unit(95, interval(5, 100)), view);
         assert_eq!(adapter.ceiling(), 3, "K_α");
         let levels = ["k_alpha", "k_beta", "k_gamma", "level"].map(|name| told(&adapter, name));
         assert_eq!(levels, [3.0, 6.0, 5.0, 3.0]);
         assert_eq!((told(&adapter, "loss_rate"), told(&adapter, "t_unit_ms")), (0.05, 95.0));
-        // T_unit is the last one known.
+        // T_unit keeps its last value.
         adapter.on_interval(&interval(15, 100), view);
         assert_eq!((adapter.ceiling(), told(&adapter, "t_unit_ms")), (2, 95.0));
         adapter.on_interval(&interval(0, 100), view);
         assert_eq!(adapter.ceiling(), 0);
         adapter.on_interval(&interval(0, 0), view);
         assert_eq!(adapter.ceiling(), 0);
-        // Everything lost: no replica stays below the cost tolerance.
+        // Everything is lost: no replica is within the cost limit.
         adapter.on_interval(&interval(100, 100), view);
         assert_eq!(adapter.ceiling(), 0);
         let mut fresh = formula(30, 0.3, 0.2);
         fresh.on_interval(&interval(5, 100), view);
-        assert_eq!(told(&fresh, "t_unit_ms"), 60.0, "the round-trip time stands in");
+        assert_eq!(told(&fresh, "t_unit_ms"), 60.0, "the round-trip time is used instead");
     });
 }
 
-/// A returning viewer's first loss is met with the level that the last visit's losses ask for; from the first
-/// interval on, what is measured counts.
+/// The loss rate of the last visit sets the level for the first loss; after the first interval,
+/// measurements do.
 #[test]
-fn what_is_expected_decides_until_something_was_measured() {
+fn expectations_decide_until_the_first_measurement() {
     let expected = crate::Expected { loss_rate: 0.05, rtt: ms(95), chances: None };
     let tolerances = Tolerances { latency: ms(30), cost: 0.3, goodput: 0.2 };
     let mut recovery = crate::Recovery::<()>::new(scheme(tolerances), None, at(0));
@@ -68,10 +68,10 @@ fn what_is_expected_decides_until_something_was_measured() {
     adapter.on_expected(&expected);
     assert_eq!(adapter.ceiling(), 3);
     with_view(path(), |view| adapter.on_interval(&interval(0, 100), view));
-    assert_eq!(adapter.ceiling(), 0, "nothing was lost");
+    assert_eq!(adapter.ceiling(), 0, "no loss");
     adapter.on_expected(&expected);
     adapter.on_new_path();
-    assert_eq!(adapter.ceiling(), 0, "it was expected of another path");
+    assert_eq!(adapter.ceiling(), 0, "expectations belong to the old path");
     adapter.on_expected(&crate::Expected { loss_rate: 0.0, ..expected });
     assert_eq!(adapter.ceiling(), 0);
 }
@@ -105,6 +105,6 @@ fn a_decision_takes_less_than_a_microsecond() {
     let each = began.elapsed() / DECISIONS;
     println!("{each:?} per decision");
     assert!(sum > 0);
-    // Loosely: the machine may be busy, and the build not optimised.
+    // A loose bound: the machine may be busy, and the build unoptimised.
     assert!(each < Duration::from_micros(50), "{each:?}");
 }

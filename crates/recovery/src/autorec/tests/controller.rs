@@ -12,26 +12,26 @@ fn fixed_at(level: u32, occasions: Occasions) -> Recovery<()> {
     let scheme = fixed(FixedLife::new(level).expect("in range"));
     let scheduler = Box::new(ReinjectionController::new(occasions));
     let mut recovery = Recovery::<()>::new(Scheme { scheduler, ..scheme }, None, at(0));
-    // No interval is over by this: the round-trip time stands in for T_unit.
+    // No interval ends, so the round-trip time is used as T_unit.
     assert!(!recovery.decided(at(0), path()));
     recovery
 }
 
-/// A unit whose loss was found and whose retransmission was sent at `now`.
+/// Loses a unit and retransmits it at `now`.
 fn retransmitted(recovery: &mut Recovery<()>, now: Timestamp) -> UnitKey {
     let key = recovery.opened(now, now - ms(60), 1_200);
     recovery.copy_sent(now, key, CopyKind::Retransmission);
     key
 }
 
-/// Sends the replica that is due, which has to be the unit's.
+/// Sends the due replica, which must be the unit's.
 fn reinject(recovery: &mut Recovery<()>, now: Timestamp, at: &SendOpportunity, key: UnitKey) {
     assert_eq!(recovery.next_replica(now, at), Some(key), "at {now:?}");
     recovery.copy_sent(now, key, CopyKind::Replica);
 }
 
 #[test]
-fn two_replicas_then_none_and_after_the_last_is_lost_plain_retransmission() {
+fn two_replicas_are_followed_by_plain_retransmission_after_the_last_loss() {
     // Section VIII-C: P2 is the retransmission, P3 and P4 its replicas.
     let mut r = fixed_at(2, Occasions::default());
     let key = retransmitted(&mut r, at(100));
@@ -45,10 +45,14 @@ fn two_replicas_then_none_and_after_the_last_is_lost_plain_retransmission() {
     assert_eq!((r.next_replica(at(160), &ON), r.next_replica(at(160), &OFF)), (None, None));
     assert!(!r.copy_lost(at(190), key, CopyKind::Retransmission));
     assert!(!r.copy_lost(at(210), key, CopyKind::Replica));
-    assert!(r.copy_lost(at(230), key, CopyKind::Replica), "P4 is the one that is watched");
+    assert!(r.copy_lost(at(230), key, CopyKind::Replica), "P4 is tracked");
     assert_eq!(r.next_waiting(), Some(key));
     r.copy_sent(at(230), key, CopyKind::Retransmission);
-    assert_eq!((r.next_timeout(), r.next_replica(at(400), &OFF)), (None, None), "P5 is alone");
+    assert_eq!(
+        (r.next_timeout(), r.next_replica(at(400), &OFF)),
+        (None, None),
+        "P5 has no replica"
+    );
     assert!(r.copy_lost(at(500), key, CopyKind::Retransmission));
     r.copy_sent(at(500), key, CopyKind::Retransmission);
     assert_eq!(r.next_replica(at(900), &OFF), None);
@@ -56,7 +60,7 @@ fn two_replicas_then_none_and_after_the_last_is_lost_plain_retransmission() {
 }
 
 #[test]
-fn silence_then_off_mode_then_the_limit_then_an_acknowledgement() {
+fn silence_off_mode_limit_and_acknowledgement_follow_figure_11() {
     // Figure 11, K_θ = 2.
     let mut r = fixed_at(2, Occasions::default());
     let (t1, t2, t3, t5, t6) = (at(100), at(125), at(130), at(150), at(190));
@@ -64,7 +68,7 @@ fn silence_then_off_mode_then_the_limit_then_an_acknowledgement() {
     reinject(&mut r, t2, &ON, key);
     assert_eq!(r.next_replica(at(129), &ON), None);
     reinject(&mut r, t3, &OFF, key);
-    assert_eq!(r.next_replica(t5, &OFF), None, "no more than the level");
+    assert_eq!(r.next_replica(t5, &OFF), None, "the level is reached");
     r.copy_acked(t6, key, CopyKind::Replica, t2);
     r.finish(t6, key, arrival(t2, CopyKind::Replica));
     r.counted();
@@ -73,12 +77,12 @@ fn silence_then_off_mode_then_the_limit_then_an_acknowledgement() {
 }
 
 #[test]
-fn what_was_sent_longest_ago_is_sent_first() {
+fn the_unit_with_the_oldest_transmission_is_sent_first() {
     let mut r = fixed_at(2, Occasions::default());
     let [a, b, c] = [100, 104, 108].map(|n| retransmitted(&mut r, at(n)));
     reinject(&mut r, at(110), &OFF, a);
     reinject(&mut r, at(111), &OFF, b);
-    // c is the oldest sending now, and b is gone before its time.
+    // c has the oldest transmission now, and b finishes before its turn.
     assert_eq!(r.next_timeout(), Some(at(128)));
     r.finish(at(120), b, None);
     reinject(&mut r, at(128), &ON, c);
@@ -88,7 +92,7 @@ fn what_was_sent_longest_ago_is_sent_first() {
 }
 
 #[test]
-fn a_probe_counts_as_a_sending() {
+fn a_probe_counts_as_a_transmission() {
     let mut r = fixed_at(2, Occasions::default());
     let [a, b] = [100, 105].map(|n| retransmitted(&mut r, at(n)));
     r.copy_sent(at(115), a, CopyKind::Probe);
@@ -99,7 +103,7 @@ fn a_probe_counts_as_a_sending() {
 }
 
 #[test]
-fn occasions_can_be_taken_away() {
+fn occasions_can_be_disabled() {
     let mut calm = fixed_at(3, Occasions { off_mode: true, opportunistic: false });
     let key = retransmitted(&mut calm, at(100));
     assert_eq!((calm.next_timeout(), calm.next_replica(at(500), &ON)), (None, None));
@@ -113,21 +117,21 @@ fn occasions_can_be_taken_away() {
     assert_eq!(spaced.next_replica(at(500), &OFF), None);
 }
 
-/// Ends an interval with this loss, in percent.
+/// Ends an interval with this loss rate in percent.
 fn end_interval(recovery: &mut Recovery<()>, now: Timestamp, lost: u64) {
     (lost..100).for_each(|_| recovery.packet_acked(now, now, 1_200, false, Acked::InTime));
     (0..lost).for_each(|n| recovery.packet_lost(now, n, now));
     assert!(recovery.decided(now, path()));
 }
 
-/// AutoRec at 5 % loss with four replicas and a T_unit of 60 ms, after the interval that ended at
-/// 1 s.
+/// Returns AutoRec at 5 % loss with four replicas and a T_unit of 60 ms, after an interval that
+/// ended at 1 s.
 fn autorec_at_level_4() -> Recovery<()> {
     let tolerances = Tolerances { latency: ms(0), cost: 0.2, goodput: 0.2 };
     let mut r = Recovery::<()>::new(scheme(tolerances), None, at(0));
     assert_eq!(r.scheme(), "autorec");
     let known = retransmitted(&mut r, at(500));
-    assert_eq!(r.next_replica(at(900), &OFF), None, "nothing is decided before the first interval");
+    assert_eq!(r.next_replica(at(900), &OFF), None, "no decision before the first interval ends");
     r.finish(at(900), known, None);
     r.counted();
     end_interval(&mut r, at(1_000), 5);
@@ -135,7 +139,7 @@ fn autorec_at_level_4() -> Recovery<()> {
 }
 
 #[test]
-fn a_unit_that_had_enough_does_not_come_back_when_the_level_rises() {
+fn a_unit_at_the_ceiling_does_not_return_when_the_level_rises() {
     let mut r = autorec_at_level_4();
     let had_two = retransmitted(&mut r, at(1_010));
     let had_one = retransmitted(&mut r, at(1_011));
@@ -147,7 +151,7 @@ fn a_unit_that_had_enough_does_not_come_back_when_the_level_rises() {
     assert_eq!(r.next_replica(at(1_311), &OFF), None, "K_θ = 2 at 10 % loss");
     end_interval(&mut r, at(1_600), 5);
     assert_eq!((r.next_replica(at(1_610), &OFF), r.next_timeout()), (None, None));
-    // Nor when it is retransmitted in the same round.
+    // A retransmission in the same round does not bring it back either.
     (0..3).for_each(|_| r.partly_acked(had_two));
     assert_eq!(r.next_waiting(), Some(had_two));
     r.copy_sent(at(1_620), had_two, CopyKind::Retransmission);
@@ -165,10 +169,10 @@ fn an_interval_without_loss_empties_the_queue() {
     retransmitted(&mut r, at(1_410));
     assert_eq!(r.next_replica(at(1_500), &OFF), None);
     end_interval(&mut r, at(1_600), 5);
-    assert_eq!(r.next_replica(at(1_700), &OFF), None, "what left the queue stays away");
+    assert_eq!(r.next_replica(at(1_700), &OFF), None, "removed units stay away");
 }
 
-/// A level that a test sets.
+/// An adapter at a level that the test sets.
 #[derive(Debug, Clone)]
 struct Dial(std::rc::Rc<std::cell::Cell<u32>>);
 
@@ -207,12 +211,12 @@ fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
     prop::collection::vec((1u64..12, step), 1..200)
 }
 
-/// The queue as the paper tells it, looked through wholly each time: who may get more, and when each
-/// was last sent, in the order of sending.
+/// Reference model of the queue by linear search: which units may get more replicas, in the order
+/// of their last transmission.
 #[derive(Default)]
-struct Told(Vec<(UnitKey, u32, Timestamp)>);
+struct ReferenceQueue(Vec<(UnitKey, u32, Timestamp)>);
 
-impl Told {
+impl ReferenceQueue {
     fn sent(&mut self, key: UnitKey, replicas: u32, now: Timestamp, level: u32) {
         if let Some(place) = self.0.iter().position(|entry| entry.0 == key) {
             let entry = self.0.remove(place);
@@ -236,13 +240,13 @@ proptest! {
     })]
 
     #[test]
-    fn whatever_happens_the_queue_is_the_papers(steps in steps()) {
+    fn the_queue_matches_the_reference_model(steps in steps()) {
         let level = std::rc::Rc::new(std::cell::Cell::new(3));
         let adapter = Box::new(Dial(level.clone()));
         let mut r = Recovery::<()>::new(Scheme { adapter, ..scheme(Tolerances::default()) }, None, at(0));
         let mut now = at(100);
         r.decided(now, path());
-        let mut told = Told::default();
+        let mut told = ReferenceQueue::default();
         let mut alive: Vec<UnitKey> = Vec::new();
         let pick = |alive: &mut Vec<UnitKey>, n: usize, out: bool| {
             if alive.is_empty() { return None }
@@ -250,7 +254,7 @@ proptest! {
             Some(if out { alive.swap_remove(place) } else { alive[place] })
         };
         for (wait, step) in steps {
-            // T_unit is 60 ms throughout: of the round-trip time, and measured.
+            // T_unit is 60 ms throughout, measured or from the round-trip time.
             let threshold = ms(60) / (level.get() + 1);
             let due = told.0.first().map(|entry| entry.2 + threshold);
             prop_assert_eq!(r.next_timeout(), due);
@@ -271,7 +275,7 @@ proptest! {
                 },
                 Step::Finish(n) => if let Some(key) = pick(&mut alive, n, true) {
                     r.finish(now, key, None);
-                    // First copies before `now` were not in vain.
+                    // Copies sent before `now` arrive.
                     r.counted();
                     told.left(key);
                 },
@@ -301,7 +305,7 @@ proptest! {
 }
 
 #[test]
-fn memory_grows_with_the_table_only() {
+fn memory_grows_only_with_the_table() {
     let mut queue = queue::Queue::default();
     let mut r = fixed_at(4, Occasions::default());
     for round in 0..1_000 {
@@ -316,7 +320,7 @@ fn memory_grows_with_the_table_only() {
 }
 
 #[test]
-fn a_scheme_that_takes_over_is_not_disturbed_by_units_of_the_former() {
+fn a_new_scheme_ignores_plans_of_the_former_one() {
     let mut r = fixed_at(4, Occasions::default());
     let old = retransmitted(&mut r, at(100));
     r.set_scheme(fixed(FixedLife::new(1).expect("in range")));
@@ -330,12 +334,12 @@ fn a_scheme_that_takes_over_is_not_disturbed_by_units_of_the_former() {
 }
 
 #[test]
-fn utility_and_controller_work_together() {
+fn utility_adapter_and_controller_work_together() {
     let options = Options { gate: false, ..Options::default() };
     let mut r = Recovery::<()>::new(scheme_mm24(options, 7), None, at(0));
     assert_eq!(r.scheme(), "autorec-mm24");
     let mut replicas = HashMap::new();
-    // Eleven intervals of nothing new make it try a level that is not 0.
+    // Eleven intervals without change trigger the exploration of a level above 0.
     for n in 1..=14 {
         end_interval(&mut r, at(n * 400), 5);
         let key = retransmitted(&mut r, at(n * 400 + 1));
@@ -350,12 +354,12 @@ fn utility_and_controller_work_together() {
     }
     assert!((1..=10).all(|n| replicas[&n] == 0), "{replicas:?}");
     assert!((1..=4).contains(&replicas[&11]), "{replicas:?}");
-    assert_eq!(replicas[&12], 0, "nothing got better: back to 0");
+    assert_eq!(replicas[&12], 0, "no improvement: back to 0");
 }
 
 #[test]
-fn the_state_that_a_scheduler_is_shown_is_the_units() {
-    // Splitting gives a unit of its own, with the counts of the first.
+fn the_scheduler_sees_the_state_of_split_units() {
+    // A split creates a unit with the counts of the first.
     let mut r = fixed_at(1, Occasions::default());
     let a = r.opened(at(100), at(40), 1_000);
     let b = r.split(a, 400).expect("it waits");

@@ -12,7 +12,7 @@ fn close(found: f64, wanted: f64, tolerance: f64) -> bool {
 }
 
 #[test]
-fn formulas_give_the_values_of_the_model_and_of_its_simulation() {
+fn formulas_match_the_model_and_its_simulation() {
     // R, K, then F, G, H for the life of a unit, then F' (exact) and G' (simulated).
     let table = [
         (0.01, 1, [0.5101, 0.0100, 0.0097], [0.5101, 0.0100]),
@@ -45,8 +45,8 @@ fn formulas_give_the_values_of_the_model_and_of_its_simulation() {
 }
 
 #[test]
-fn acknowledgements_in_time_keep_replicas_back() {
-    // T_unit in hundredths of the round-trip time, K, and what is left of K R at R = 5 %.
+fn timely_acknowledgements_cancel_replicas() {
+    // T_unit in percent of the round-trip time, K, and the remaining fraction of K R at R = 5 %.
     let table = [
         (100, 10, 1.0),
         (112, 6, 1.0),
@@ -71,7 +71,7 @@ fn acknowledgements_in_time_keep_replicas_back() {
     assert!(close(redundancy_cost_cancelled(0.05, ms(200), Duration::ZERO, 1), 0.0025, 1e-12));
 }
 
-/// Sum over replicas, each kept back as often as a copy before it could have been acknowledged.
+/// Sums over replicas, each cancelled with the probability that an earlier copy was acknowledged.
 fn cancelled_one_by_one(loss: f64, t_unit: u128, rtt: u128, level: u32) -> f64 {
     let copies = u128::from(level) + 1;
     let mut sum = 0.0;
@@ -83,7 +83,7 @@ fn cancelled_one_by_one(loss: f64, t_unit: u128, rtt: u128, level: u32) -> f64 {
 }
 
 #[test]
-fn levels_of_the_papers_settings() {
+fn levels_for_the_papers_settings() {
     // R in ‰, then K_θ with α = 0 and β = γ = 20 %, 5 %, 50 %.
     let table = [
         (5, [10, 10, 10]),
@@ -105,14 +105,14 @@ fn levels_of_the_papers_settings() {
             assert_eq!(found, wanted, "R {r}, β = γ = {tolerance}");
         }
     }
-    assert_eq!(level_for_cost(0.05, 0.3, 10), 6, "6 × 0.05 is not above 0.3");
-    // Figure 14: above α = 100 ms no replica is sent.
+    assert_eq!(level_for_cost(0.05, 0.3, 10), 6, "6 × 0.05 does not exceed 0.3");
+    // Figure 14: no replicas above α = 100 ms.
     assert_eq!(level_for_latency(0.05, ms(95), ms(101), 10), 0);
     assert_eq!(level_for_latency(0.05, ms(95), ms(30), 10), 3);
 }
 
 #[test]
-fn every_argument_has_a_result() {
+fn functions_are_total() {
     let rates = [f64::NAN, f64::NEG_INFINITY, -1.0, 0.0, 1e-300, 0.5, 1.0, 2.0, f64::INFINITY];
     for loss in rates {
         for level in [0, 1, 10, u32::MAX] {
@@ -142,10 +142,10 @@ fn every_argument_has_a_result() {
     assert_eq!(level_for_cost(0.05, f64::NAN, 10), 0);
 }
 
-/// The model with losses in slots of 30 ms (Gilbert-Elliott: a good slot is followed by a bad one
-/// with the first chance, a bad one by a good one with the second; 1 % is lost in good slots, `bad`
-/// in bad ones), T_unit of 45 ms and three replicas evenly spaced: the mean recovery latency in ms, and the
-/// share of lost data that takes a second round.
+/// Simulates the model with losses in slots of 30 ms, T_unit of 45 ms and three evenly spaced
+/// replicas. Slots follow a Gilbert-Elliott chain: good to bad with the first probability, bad to
+/// good with the second; loss is 1 % in good slots and `bad` in bad ones. Returns the mean recovery
+/// latency in ms and the fraction of lost data that needs a second round.
 fn under_slots((to_bad, to_good): (f64, f64), bad: f64) -> (f64, f64) {
     const SLOT: f64 = 30.0;
     const T_UNIT: f64 = 45.0;
@@ -177,8 +177,8 @@ fn under_slots((to_bad, to_good): (f64, f64), bad: f64) -> (f64, f64) {
 }
 
 #[test]
-fn under_bursts_recovery_takes_longer_than_the_formulas_have_it() {
-    // What experiments/formula-limits.toml tells beside what is measured.
+fn recovery_takes_longer_under_bursts_than_the_formulas_predict() {
+    // Reference values in experiments/formula-limits.toml.
     let table = [
         ((0.2, 0.8), 0.8, (25.0, 0.0157)),
         ((0.05, 0.2), 0.4, (19.6, 0.0127)),
@@ -207,13 +207,13 @@ proptest! {
         prop_assert!(redundancy_cost(r, k + 1) >= redundancy_cost(r, k));
         prop_assert!(goodput_reduction(r, k + 1) >= goodput_reduction(r, k) - 1e-12);
         prop_assert!(deterioration_rate(r, k + 1) <= deterioration_rate(r, k));
-        // More replicas than K in the life of a unit never make it slower.
+        // Renewed replicas in every round never slow recovery down.
         prop_assert!(recovery_latency_renewed(r, ms(t), k) <= recovery_latency(r, ms(t), k) + Duration::from_nanos(2));
         prop_assert!(redundancy_cost_renewed(r, k) >= redundancy_cost(r, k));
     }
 
     #[test]
-    fn binary_search_finds_what_trying_all_levels_does(
+    fn binary_search_matches_linear_search(
         r in 0.0..=1.0, t in 0u64..1_000, alpha in 0u64..300, bound in 0.0..=1.0, cap in 0u32..30,
     ) {
         let alpha_level = (0..=cap).find(|&k| recovery_latency(r, ms(t), k) <= ms(alpha));
@@ -233,7 +233,7 @@ proptest! {
     }
 
     #[test]
-    fn the_cancelled_reduction_is_h_where_nothing_is_cancelled_and_less_elsewhere(
+    fn the_cancelled_reduction_equals_h_without_cancellation_and_is_less_otherwise(
         r in 0.0..0.95, t in 1u64..500, rtt in 0u64..300, k in 0u32..15,
     ) {
         let whole = goodput_reduction(r, k);

@@ -1,4 +1,4 @@
-//! What a scheme is shown in these tests, and the tests of formulas and adapters.
+//! Fixtures, and tests of formulas, adapters and the controller.
 
 mod adapters;
 mod controller;
@@ -16,12 +16,11 @@ pub(super) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// The paper's testbed path: 60 ms.
+/// The path of the paper's testbed: 60 ms.
 pub(super) fn path() -> PathState {
     PathState { smoothed_rtt: ms(60), min_rtt: ms(60), packet: 1_200, ..PathState::default() }
 }
 
-/// An interval in which `lost` of `packets` were lost.
 pub(super) fn interval(lost: u64, packets: u64) -> IntervalMetrics {
     IntervalMetrics {
         span: ms(300),
@@ -45,7 +44,7 @@ pub(super) fn with_view<T>(path: PathState, look: impl FnOnce(&View<'_>) -> T) -
     })
 }
 
-/// What the adapter explains under this name.
+/// Returns the value that the adapter reports under this name.
 pub(super) fn told(adapter: &dyn RedundancyAdapter, name: &str) -> f64 {
     let mut found = None;
     adapter.explain(&mut |known, value| {
