@@ -24,7 +24,7 @@
 #   make web      puts the dashboard and the player page, which the server embeds, into web/dist
 #   make conformance  holds what the RFCs ask of a server against tests and sources; LIST=9000 prints all of it
 #   make h3spec   runs the cases of h3spec and writes their tables into docs/conformance.md
-#   make lint     formatting, clippy, documentation, conformance and structure (structure/check), with warnings as errors
+#   make lint     formatting, clippy, documentation, conformance, structure and language, with warnings as errors
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -152,6 +152,7 @@ h3spec: need-cargo need-cc
 lint: need-cargo need-cc
 	conformance/check
 	structure/check
+	structure/prose
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
