@@ -270,8 +270,8 @@ sections! {
         /// and not late counts 150 ms more. More: fewer copies; 0s: all that help at all, within `max_redundancy`.
         price: Duration = MILLISECOND * 2, in Duration::ZERO..=recovery::deadline::DEAREST;
         /// Deadline: how long after its first sending data is of use, for viewers whose players do not report what they
-        /// have buffered (docs/operate/player-reports.md). It is taken for 200 ms more or less. 350ms suits buffers of 250 to
-        /// 500 ms; players with more need fewer copies than they get, and those with less would need more.
+        /// have buffered (docs/operate/player-reports.md). It is taken for 200 ms more or less. 350ms suits buffers of
+        /// 250 to 500 ms; players with more need fewer copies than they get, and those with less would need more.
         patience: Duration = MILLISECOND * 350, in MILLISECOND * 10..=MINUTE;
         /// Deadline: with each 0.01 that a path loses beyond this, `patience` is 50 ms longer: most players keep more, and copies
         /// for the others have to bring more than `price` (docs/deadline.md). 1.0 switches it off, if all keep 250 to 500 ms.
