@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn each_column_is_documented_in_order() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operate.md");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operate/records.md");
         let text = std::fs::read_to_string(path).expect("the documentation");
         let (_, section) = text.split_once("\n## Records\n").expect("a section about records");
         let section = section.split("\n## ").next().unwrap_or_default();

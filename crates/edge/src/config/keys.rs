@@ -170,7 +170,7 @@ sections! {
         proxy_protocol: Option<Vec<Network>> = None, example "[\"10.0.0.0/8\"]";
     }
 
-    /// Limits for each address, whatever the protocol: docs/operate.md has them all.
+    /// Limits for each address, whatever the protocol: docs/operate/limits-table.md has them all.
     [limits] Limits {
         /// Networks whose addresses are not limited one by one: load balancers that do not speak the
         /// PROXY protocol, and edges that pull from this one.
@@ -270,8 +270,8 @@ sections! {
         /// and not late counts 150 ms more. More: fewer copies; 0s: all that help at all, within `max_redundancy`.
         price: Duration = MILLISECOND * 2, in Duration::ZERO..=recovery::deadline::MAX_PRICE;
         /// Deadline: how long after its first sending data is of use, for viewers whose players do not report what they
-        /// have buffered (docs/operate.md, beacons). It is taken for 200 ms more or less. 350ms suits buffers of 250 to
-        /// 500 ms; players with more need fewer copies than they get, and those with less would need more.
+        /// have buffered (docs/operate/player-reports.md). It is taken for 200 ms more or less. 350ms suits buffers of
+        /// 250 to 500 ms; players with more need fewer copies than they get, and those with less would need more.
         patience: Duration = MILLISECOND * 350, in MILLISECOND * 10..=MINUTE;
         /// Deadline: with each 0.01 that a path loses beyond this, `patience` is 50 ms longer: most players keep more, and copies
         /// for the others have to bring more than `price` (docs/deadline.md). 1.0 switches it off, if all keep 250 to 500 ms.

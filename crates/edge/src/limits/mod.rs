@@ -1,7 +1,7 @@
 //! What one address, and all together, may hold of the server, and what was turned away.
 //!
 //! The counts outlive every configuration; how many are let in is what the configuration of the moment
-//! says. docs/operate.md has the table.
+//! says. docs/operate/limits-table.md has the table.
 
 mod gate;
 pub(crate) mod machine;

@@ -1,5 +1,5 @@
 //! The control API: what an operator, or a program of theirs, may see and do while the server runs. JSON in and out;
-//! docs/operate.md, "Control", has every call.
+//! docs/operate/control.md has every call.
 //!
 //! A call names a resource by its path and an action by its method. Whether it may be is [`Access`]'s business, what
 //! it says is read by [`input`], and what it does is in [`actions`].
