@@ -1,4 +1,4 @@
-//! Decides claims from the rows of an experiment.
+//! Judges claims from the rows of an experiment.
 
 use std::collections::BTreeMap;
 
@@ -13,20 +13,20 @@ use super::spec::{Bound, Claim, Comparison, Place, Spec, number};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Verdict {
     pub text: String,
-    /// At how many points it holds, and at how many it could.
+    /// Points at which the claim holds, and points it applies to.
     pub good: usize,
     pub all: usize,
-    /// At how many the 95 % confidence interval of what decides reaches across the bound: other seeds
-    /// could have it the other way.
+    /// Points at which the 95 % confidence interval of the deciding value crosses the bound. Other
+    /// seeds could reverse the verdict there.
     pub close: usize,
-    /// Where it does not hold, with the numbers; or a number that shows by how much it does.
+    /// Numbers of the failing points, or the margin by which the claim holds.
     pub detail: String,
-    /// Why not, if the specification knows.
+    /// Reason for the failure, if the specification states one.
     pub why: Option<String>,
 }
 
 impl Verdict {
-    /// A claim that applies nowhere does not hold.
+    /// A claim that applies to no point fails.
     pub(crate) fn holds(&self) -> bool {
         self.good == self.all && self.all > 0
     }
@@ -46,7 +46,7 @@ impl Verdict {
     }
 }
 
-/// Tells the verdicts on standard error. Returns whether all claims hold.
+/// Prints the verdicts on standard error. Returns whether all claims hold.
 pub(crate) fn announce(verdicts: &[Verdict]) -> bool {
     for verdict in verdicts {
         let detail = match &*verdict.detail {
@@ -58,18 +58,18 @@ pub(crate) fn announce(verdicts: &[Verdict]) -> bool {
     verdicts.iter().all(Verdict::holds)
 }
 
-/// What a claim comes to at a point.
+/// Verdict on one point.
 struct Judged {
     good: bool,
-    /// The numbers.
+    /// The compared numbers as text.
     told: String,
-    /// How far it is from holding, below zero where it holds; and half the interval of that.
+    /// Distance to the bound (negative if the claim holds), and half its confidence interval.
     by: f64,
     half: Option<f64>,
 }
 
-/// `12.34 ± 0.56`: the interval with two digits and the mean with as many decimals; the mean alone
-/// where there is no interval.
+/// Formats an estimate as `12.34 ± 0.56`: two significant digits of the interval, and the mean with
+/// as many decimals. Without an interval, the mean alone.
 pub(crate) fn with_ci(Estimate { mean, half }: Estimate) -> String {
     match half {
         None => short(mean),
@@ -81,9 +81,9 @@ pub(crate) fn with_ci(Estimate { mean, half }: Estimate) -> String {
     }
 }
 
-/// Three digits that mean something.
+/// Formats a value with three significant digits.
 pub(crate) fn short(value: f64) -> String {
-    // 0.1 less the last bit is 0.1 too.
+    // Treats 0.1 less a rounding error as 0.1.
     let size = value.abs() * (1.0 + 1e-9);
     match size {
         _ if size == 0.0 => "0".to_owned(),
@@ -97,7 +97,7 @@ pub(crate) fn short(value: f64) -> String {
     }
 }
 
-/// All verdicts, in the order of the claims; the first is that every run ended well.
+/// Returns all verdicts in claim order. The first states that every run succeeded.
 pub(crate) fn verdicts(spec: &Spec, rows: &[Row]) -> Vec<Verdict> {
     let failed: Vec<&Row> = rows.iter().filter(|row| !row.error.is_empty()).collect();
     let detail = failed.first().map_or(String::new(), |row| {
@@ -141,7 +141,7 @@ impl Judge<'_> {
         Some(Estimate::of(self.values(group, term).into_values())?.mean)
     }
 
-    /// The bound in each run of a group.
+    /// Returns the bound for each run of a group.
     fn bounds(&self, group: &Group<'_>, bound: &Bound) -> BTreeMap<u64, f64> {
         let all = |value: f64| group.rows.keys().map(|&seed| (seed, value)).collect();
         match bound {
@@ -185,7 +185,7 @@ impl Judge<'_> {
                     if let (Some(a), Some(b)) = (difference(first), difference(last)) {
                         let told = format!("{name} {} to {}", with_ci(a), with_ci(b));
                         let good = a.mean * b.mean < 0.0;
-                        // The end that is nearer to zero decides.
+                        // The end nearer to zero decides.
                         let near = if a.mean.abs() < b.mean.abs() { a } else { b };
                         let by = if good { -near.mean.abs() } else { near.mean.abs() };
                         judged.push(Judged { good, told, by, half: near.half });
@@ -229,7 +229,7 @@ impl Judge<'_> {
         Verdict { text, good, all: judged.len(), close, detail, why }
     }
 
-    /// Points along the first axis, by what else they have in common.
+    /// Returns the points along the first axis, grouped by their other coordinates.
     fn lines<'b>(&'b self, claim: &'b Claim) -> BTreeMap<String, Vec<&'b Group<'b>>> {
         let mut lines: BTreeMap<String, Vec<&Group<'_>>> = BTreeMap::new();
         for group in self.covered(&claim.on) {
@@ -253,12 +253,12 @@ impl Judge<'_> {
         lines
     }
 
-    /// By how much a metric is larger in one group than in another, run by run.
+    /// Returns the paired difference of a metric between two groups.
     fn difference(&self, metric: &Term, group: &Group<'_>, rival: &Group<'_>) -> Option<Estimate> {
         differences(&self.values(group, metric), &self.values(rival, metric))
     }
 
-    /// What the claim comes to at a point.
+    /// Judges a claim at one point.
     fn judge(&self, claim: &Claim, group: &Group<'_>) -> Option<Judged> {
         let own = self.values(group, &claim.metric);
         let estimate = Estimate::of(own.values().copied())?;
@@ -286,7 +286,7 @@ impl Judge<'_> {
         };
         let is_strict = matches!(claim.is, Comparison::Below { .. });
         let good = if is_strict { by < 0.0 } else { by <= 0.0 };
-        // A claim on one sweep need not say which.
+        // A claim need not name the sweep if there is only one.
         let sweep = match claim.on.sweep {
             None if self.spec.sweeps.len() > 1 => &self.spec.sweeps[group.sweep].title,
             _ => "",
@@ -304,20 +304,20 @@ impl Judge<'_> {
             _ => short(bound),
         };
         let told = format!("{place}: {own} {sign} {bound}");
-        // A bound that differs from run to run has a spread of its own: what counts is that of the
-        // difference.
+        // A bound that varies between runs has its own spread, so the interval of the difference
+        // counts.
         let is_fixed = bounds.values().all(|value| Some(value) == bounds.values().next());
         let told = match is_fixed {
             true => told,
             false => format!("{told}, difference {}", with_ci(difference)),
         };
-        // A claim that counts the interval itself is not nearer to failing for it.
+        // The claim already allows for the interval.
         let half = half.filter(|_| !matches!(claim.is, Comparison::Near { ci: true, .. }));
         Some(Judged { good, told, by, half })
     }
 }
 
-/// The mean of the differences of runs with the same seed, and half its interval.
+/// Returns the mean difference of runs with the same seed, and half its confidence interval.
 fn differences(own: &BTreeMap<u64, f64>, others: &BTreeMap<u64, f64>) -> Option<Estimate> {
     Estimate::of(own.iter().filter_map(|(seed, value)| Some(value - others.get(seed)?)))
 }

@@ -1,4 +1,4 @@
-//! From settings to the scenario of a run.
+//! Converts settings to the scenario of a run.
 
 use core::fmt::Display;
 use core::net::Ipv4Addr;
@@ -25,18 +25,18 @@ use crate::live::{Encoder, Live, Recording, Source as Stream};
 use crate::simulation::{Oracle, Rival, Scenario};
 use crate::traffic::Traffic;
 
-/// Seconds that the last frames of a stream may take.
+/// Time allowed for the last frames of a stream, in seconds.
 const LAST_BYTES: f64 = 30.0;
-/// Bytes of a packet.
+/// Packet size, in bytes.
 const PACKET: u64 = 1_500;
 
-/// The link model that a key names; `None` if it is empty.
+/// Parses the link model of a key; `None` if empty.
 fn model<T: FromStr<Err: Display>>(key: &str, text: &str) -> Result<Option<T>, String> {
     let parsed = (!text.is_empty()).then(|| text.parse());
     parsed.transpose().map_err(|e| format!("`{key}`: {e}"))
 }
 
-/// The period of so many milliseconds; `None` for 0.
+/// Converts milliseconds to a period; `None` for 0.
 fn period(ms: f64) -> Option<Duration> {
     (ms > 0.0).then(|| Duration::from_secs_f64(ms / 1e3))
 }
@@ -104,7 +104,7 @@ impl Settings {
         Rate::from_kbps((self.rate_mbps * 1e3).round() as u64)
     }
 
-    /// The bandwidth-delay product without queues.
+    /// Bandwidth-delay product of the path with empty queues.
     pub(super) fn bdp(&self) -> u64 {
         self.rate().bytes_in(Duration::from_secs_f64(self.rtt_ms / 1e3))
     }
@@ -125,7 +125,7 @@ impl Settings {
         }))
     }
 
-    /// How rarely the client acknowledges.
+    /// Acknowledgement frequency of the client.
     fn acks(&self) -> Result<Option<RareAcks>, String> {
         match (model("acks", &self.acks)?, self.sparse_acks) {
             (Some(_), true) => Err("`acks` and `sparse_acks` exclude each other".to_owned()),
@@ -133,7 +133,7 @@ impl Settings {
         }
     }
 
-    /// The client's flow-control window.
+    /// Flow-control window of the client.
     pub(super) fn window(&self) -> u64 {
         let window = match self.window_bytes {
             0 => (4 * self.bdp() + 2 * self.queue_limit()).max(1 << 20),
@@ -158,7 +158,7 @@ impl Settings {
         })
     }
 
-    /// The stream of `live`: a file's, or an encoder's.
+    /// The stream of a `live` source, from a file or an encoder.
     fn live(&self, seed: u64) -> Result<Live, String> {
         if !self.flv.is_empty() {
             let recording = Recording::load(&self.flv).map_err(|e| format!("`flv`: {e}"))?;
@@ -179,7 +179,7 @@ impl Settings {
         relay::Settings { lags, ..settings }
     }
 
-    /// Pictures of this time.
+    /// Number of pictures in this time.
     fn pictures(&self, seconds: f64) -> u32 {
         (seconds * self.fps).round() as u32
     }
@@ -205,7 +205,7 @@ impl Settings {
         })
     }
 
-    /// How the connection starts, and what its cookie would have said.
+    /// Startup mode of the connection and the contents of its cookie.
     fn beginning(&self, key: &str, mode: &str) -> Result<Beginning, String> {
         let ms = |ms: f64| Duration::from_secs_f64(ms / 1e3);
         let mbps = |mbps: f64| Rate::from_kbps((mbps * 1e3).round() as u64);
@@ -230,7 +230,8 @@ impl Settings {
         })
     }
 
-    /// The other sender on the bottleneck, if there is one, beside a first one with this controller and traffic.
+    /// The rival sender on the bottleneck, if any. Controller and traffic default to the first
+    /// sender's.
     fn rival(&self, congestion: Algorithm, traffic: &Traffic) -> Result<Option<Rival>, String> {
         if self.rival.is_empty() {
             return Ok(None);
@@ -254,23 +255,23 @@ impl Settings {
         }))
     }
 
-    /// The player of a viewer who watches `live`.
+    /// Returns the player of a viewer of a `live` source.
     ///
     /// # Errors
-    /// One line: there is no such player.
+    /// One line: the player is unknown.
     pub(crate) fn player(&self) -> Result<Policy, String> {
         self.player.parse().map_err(|e| format!("`player` is {e}"))
     }
 
-    /// The run of these settings with this seed by schemes that know nothing yet.
+    /// Builds the scenario for a seed with untrained schemes.
     ///
     /// # Errors
-    /// One line that names the key whose value makes no sense.
+    /// One line that names the key with the invalid value.
     pub(crate) fn scenario(&self, seed: u64) -> Result<Scenario, String> {
         self.scenario_after(seed, &Learnt::default())
     }
 
-    /// The run of these settings with this seed by schemes that know this, and go on to learn.
+    /// Builds the scenario for a seed with schemes that start from `learnt` and keep training.
     ///
     /// # Errors
     /// As [`Settings::scenario`].
@@ -315,7 +316,7 @@ impl Settings {
                 if self.guard_burst > 0 { guard.with_burst(self.guard_burst) } else { guard }
             }),
             limit: match traffic {
-                // It ends by itself, and what is on its way then still arrives.
+                // The stream ends by itself. Data in flight then still arrives.
                 Traffic::Live(_) => Duration::from_secs_f64(self.seconds + LAST_BYTES),
                 _ => Duration::from_secs_f64(self.seconds),
             },
@@ -419,7 +420,7 @@ mod tests {
         assert!(refused(&|s| s.loss_model = "x:{}".to_owned()).contains("`loss_model`"));
     }
 
-    /// Settings with one key set, from text as a specification has it.
+    /// Parses default settings with one line of a specification added.
     fn with(line: &str) -> Settings {
         toml::from_str(line).expect("a key")
     }

@@ -1,4 +1,4 @@
-//! The engine on specifications that take seconds, and every shipped one on runs that are cut short.
+//! Tests of the engine with short specifications, and of every shipped one with shortened runs.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -64,7 +64,7 @@ fn options(runs: u64) -> Options<'static> {
     Options { spec: None, set: &[], runs: Some(runs), jobs: 2, seed: 1 }
 }
 
-/// A folder that goes away.
+/// Temporary folder, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -110,7 +110,7 @@ fn a_tiny_specification_gives_all_files_and_a_claim_that_fails_is_seen() {
     assert_eq!(line["runs"], 3);
     let (mean, expected) = (line["mean"].as_f64(), line["expected"].as_f64());
     assert!((mean.expect("a mean") - expected.expect("G")).abs() < 0.03, "{line}");
-    // The same report again from the files.
+    // Rewriting the report from the files must give the same text.
     assert!(!report(&folder.0).expect("rewritten"));
     assert_eq!(folder.read("report.html"), html);
     assert!(markdown(&[&std::env::temp_dir().join("nothing")]).is_err());
@@ -214,13 +214,13 @@ fn merged_axes_are_one_line_and_a_run_made_twice_gives_the_same_event_log() {
     let of = |name| metrics::Metric::place(name).expect("known");
     assert_eq!(rows.len(), 8);
     assert!(rows.iter().all(|row| row.values[of("same_log")] == Some(1.0)));
-    // Another client is another event log, and the table does not tell them apart.
+    // Another client gives another event log, but the table merges the clients.
     assert_ne!(rows[0].values[of("event_log")], rows[2].values[of("event_log")]);
     let html = folder.read("report.html");
     assert_eq!(html.matches("<td>rtt_ms 20</td><td>ARQ</td>").count(), 1, "{html}");
 }
 
-/// Sends packets at these times over a link, and returns which are lost.
+/// Sends packets over a link at the given times and returns which are lost.
 fn lost(loss: &str, times: &[Timestamp], size: u32) -> Vec<bool> {
     let loss = Some(loss.parse().expect("a loss"));
     let config = LinkConfig { loss, delay: Some(Duration::from_millis(1)), ..<_>::default() };
@@ -244,7 +244,7 @@ fn the_fate_of_the_nth_packet_does_not_depend_on_what_is_sent_when() {
     let (one, two) = (lost("5%", &at(1), 1_200), lost("5%", &at(3), 90));
     assert!(one.iter().any(|&lost| lost));
     assert_eq!(one, two);
-    // In time slots the state follows the clock: all in a bad slot are lost, however many there are.
+    // In time slots the state follows the clock: every packet of a bad slot is lost.
     let model = "ge:p=0.2,r=0.8,good=0%,bad=100%,slot=30ms";
     let bad_slots = |gap: u64| {
         let times: Vec<_> = (0..6_000 / gap).map(|n| Timestamp::from_millis(n * gap)).collect();
@@ -269,8 +269,8 @@ fn two_schemes_meet_the_same_path_and_the_same_seed_gives_the_same_row() {
     assert_eq!(rows[0].values, rows[1].values);
 }
 
-/// Freezes per 100 s, milliseconds frozen, and the share of late frames of a stream of 1.5 Mbps over a
-/// path without loss, where `set` is in force too.
+/// Returns freezes per 100 s, milliseconds frozen and the share of late frames of a 1.5 Mbps stream
+/// over a lossless path with the additional settings `set`.
 fn watched(set: &str) -> [f64; 3] {
     let start = TINY.find("[[paper]]").expect("it has one");
     let text = TINY[..start]
@@ -289,7 +289,7 @@ fn a_player_sees_what_a_path_with_too_little_room_does_to_a_stream() {
     assert_eq!(watched("rate_mbps = 20"), [0.0; 3]);
     let [freezes, frozen, late] = watched("rate_mbps = 1");
     assert!(freezes > 1.0 && frozen > 1_000.0, "{freezes} {frozen}");
-    // Two thirds of the stream at most can come at all.
+    // At most two thirds of the stream can arrive.
     assert!((0.33..=1.0).contains(&late), "{late}");
     let [cautious, ..] = watched("rate_mbps = 1\nplayer = \"cautious\"");
     assert!(cautious < freezes, "three seconds to resume: {cautious} {freezes}");
@@ -315,12 +315,12 @@ fn what_was_learnt_is_kept_from_download_to_download() {
         let of = rows.iter().filter(|row| row.scheme == "fixed");
         of.map(|row| row.values[place].expect("a cost")).collect::<Vec<_>>()
     };
-    // A bandit that knows nothing tries R up to 10; after some downloads it keeps to the best.
+    // An untrained bandit tries R up to 10. After some downloads it keeps to the best value.
     let ucb = spec("scheme = \"art-ucb\"", 10);
     let [new, taught] = costs(&ucb)[..] else { panic!("two points") };
     assert!(taught < 0.75 * new, "{taught} {new}");
     assert_eq!(costs(&ucb), [new, taught], "the same seed");
-    // A network goes on learning, but not in the download that counts.
+    // A network trains across downloads but not during the measured one.
     let dqn = spec("scheme = \"art-dqn\"", 1);
     assert_eq!(costs(&dqn), costs(&dqn));
 }
@@ -332,7 +332,7 @@ fn every_shipped_specification_runs() {
         let start = Instant::now();
         let spec = Spec::parse(text).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert_eq!(spec.name, *name);
-        // A thinner grid: each axis' first and last value.
+        // Reduced grid: first and last value of each axis.
         let result = run_for(&thin(text), &options(1), &folder.0, Some(0.5));
         result.unwrap_or_else(|e| panic!("{name}: {e}"));
         assert!(folder.read("report.html").contains("Every run ends with the right bytes"));
@@ -341,7 +341,7 @@ fn every_shipped_specification_runs() {
     assert!(list().all(|(_, title)| !title.is_empty()));
 }
 
-/// The specification with the first and last value of each axis.
+/// Returns the specification with the first and last value of each axis.
 fn thin(text: &str) -> String {
     let mut table: toml::Table = text.parse().expect("TOML");
     for sweep in table["sweeps"].as_array_mut().expect("sweeps") {
