@@ -1,18 +1,18 @@
-//! What viewers have and what it costs, as ratios of sums over sessions.
+//! Metrics of playback and cost, as ratios of sums over sessions.
 
 use serde::{Deserialize, Serialize};
 
 use super::run::{End, Row};
 
-/// A number of a group of sessions: the sum of a part over the sum of a whole.
+/// Metric of a group of sessions: sum of numerators over sum of denominators.
 pub(super) struct Metric {
     pub key: &'static str,
-    /// For headings of columns.
+    /// Column heading.
     pub title: &'static str,
     pub meaning: &'static str,
-    /// Digits after the point, and a factor to what is shown.
+    /// Decimals, and display factor.
     pub digits: usize,
-    /// The part and the whole of a session; none where the session has no say.
+    /// Numerator and denominator of a session; `None` if it does not contribute.
     pub of: fn(&Row) -> Option<(f64, f64)>,
 }
 
@@ -30,7 +30,7 @@ fn percent(is: bool) -> Option<(f64, f64)> {
     Some((if is { 100.0 } else { 0.0 }, 1.0))
 }
 
-/// Places in [`METRICS`] that others look at.
+/// Indices in [`METRICS`] used elsewhere.
 pub(super) const LATE_400: usize = 1;
 pub(super) const LATE_FOR_PLAYER: usize = 2;
 pub(super) const FREEZES: usize = 3;
@@ -40,7 +40,7 @@ pub(super) const COST: usize = 8;
 pub(super) const RECOVERY: usize = 9;
 pub(super) const DETERIORATION: usize = 10;
 
-/// All of them, in the order of tables.
+/// All metrics in table order.
 pub(super) const METRICS: [Metric; 13] = [
     Metric {
         key: "late_200ms",
@@ -115,7 +115,7 @@ pub(super) const METRICS: [Metric; 13] = [
     Metric {
         key: "recovery_ms",
         title: "recovery, ms",
-        meaning: "recovery latency of data whose first retransmission was lost, mean over sessions that have such data",
+        meaning: "mean recovery latency of data with a lost first retransmission, over sessions with such data",
         digits: 0,
         of: |row| Some((row.recovery_ms?.0, 1.0)),
     },
@@ -132,14 +132,14 @@ pub(super) const METRICS: [Metric; 13] = [
     Metric {
         key: "left_percent",
         title: "left, %",
-        meaning: "sessions whose viewer had enough of freezes or of waiting",
+        meaning: "sessions that the viewer left because of freezes or a long wait",
         digits: 2,
         of: |row| percent(row.end == End::Left),
     },
     Metric {
         key: "failed_percent",
         title: "failed, %",
-        meaning: "sessions whose client gave up or did not get all of the stream",
+        meaning: "sessions in which the client gave up or missed part of the stream",
         digits: 2,
         of: |row| percent(row.end == End::Failed),
     },
@@ -154,7 +154,7 @@ pub(super) struct Estimate {
 }
 
 impl Estimate {
-    /// Whether the interval excludes 0.
+    /// Returns whether the interval excludes 0.
     pub(super) fn is_sure(&self) -> bool {
         self.low > 0.0 || self.high < 0.0
     }

@@ -1,4 +1,4 @@
-//! What a virtual A/B test found, in Markdown: the page for people, and the report with every number.
+//! Results of a virtual A/B test in Markdown: a summary page, and the report with every number.
 
 use super::classes::DIMENSIONS;
 use super::compare::{JUDGED, OfArm};
@@ -6,11 +6,11 @@ use super::metrics::{Estimate, FIRST_FRAME, FREEZES, FROZEN, LATE_400, METRICS};
 use super::predictions::Prediction;
 use super::summary::{Part, Summary};
 
-/// Intervals in tables.
+/// Legend of intervals.
 const EXPLAINED: &str = "Intervals hold 95 %, from draws of whole viewers. `*`: the interval of the difference excludes 0; of twenty \
     cells without any difference one has it by chance.";
 
-/// A table from its rows; the first has the headings.
+/// Renders rows as a table; the first row holds the headings.
 fn table(rows: &[Vec<String>]) -> String {
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     let Some((head, rest)) = rows.split_first() else { return String::new() };
@@ -24,7 +24,7 @@ fn cells<const N: usize>(texts: [&str; N]) -> Vec<String> {
     texts.map(str::to_owned).to_vec()
 }
 
-/// The number with this many digits after the point, and a minus that is none without digits.
+/// Formats a number with this many decimals. A value that rounds to zero has no minus sign.
 fn number(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
     if text.trim_start_matches(['-', '0', '.']).is_empty() {
@@ -46,7 +46,7 @@ fn with_interval(estimate: Option<Estimate>, metric: usize) -> String {
     estimate.map_or("–".to_owned(), text)
 }
 
-/// The difference as a share of the baseline's value.
+/// Difference as a share of the baseline's value.
 fn change(arm: &OfArm, base: &OfArm, metric: usize) -> String {
     let (Some(difference), Some(base)) = (arm.differences[metric], base.means[metric]) else {
         return "–".to_owned();
@@ -120,7 +120,7 @@ fn introduction(summary: &Summary) -> String {
     text
 }
 
-/// The values of all schemes.
+/// Values of all schemes.
 fn values(
     arms: &[OfArm],
     metrics: &[usize],
@@ -137,7 +137,7 @@ fn values(
     table(&rows)
 }
 
-/// What each scheme changes against the baseline.
+/// Changes of each scheme against the baseline.
 fn changes(summary: &Summary, arms: &[OfArm]) -> String {
     const SHOWN: [usize; 4] = [LATE_400, FREEZES, FROZEN, FIRST_FRAME];
     let Some(base) = summary.base(arms) else { return String::new() };
@@ -164,7 +164,7 @@ fn changes(summary: &Summary, arms: &[OfArm]) -> String {
     table(&rows)
 }
 
-/// Late frames and time frozen under the baseline, and what the others change, class by class.
+/// Late frames and frozen time under the baseline, and the other schemes' changes, by class.
 fn by_class(summary: &Summary, dimension: &str) -> String {
     let parts: Vec<&Part> =
         summary.parts.iter().filter(|part| part.dimension == dimension).collect();
@@ -255,7 +255,7 @@ fn picture(link: &str, name: &str, text: &str) -> String {
     format!("![{text}]({link}{name})\n\n")
 }
 
-/// The page for people; its plots are named as `link` and their names.
+/// Renders the summary page. Plot links are `link` followed by the plot's name.
 pub(super) fn page(summary: &Summary, link: &str) -> String {
     let mut text = String::from("# What viewers gain\n\n");
     text += "Written by `mendcast lab viewers`; do not edit. ";
@@ -283,7 +283,7 @@ pub(super) fn page(summary: &Summary, link: &str) -> String {
     text
 }
 
-/// Every number.
+/// Renders the report with every number.
 pub(super) fn whole(summary: &Summary) -> String {
     let mut text = String::from("# Virtual A/B test\n\n");
     text += &introduction(summary);
@@ -315,7 +315,7 @@ pub(super) fn whole(summary: &Summary) -> String {
     text
 }
 
-/// How sessions ended.
+/// Table of session endings.
 fn endings(arms: &[OfArm]) -> String {
     let mut rows = vec![cells(["", "sessions", "left", "failed", "without a picture"])];
     for arm in arms {

@@ -1,4 +1,4 @@
-//! The page for people, and its plots.
+//! The Markdown page and its plots.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,8 @@ use crate::plot::{Chart, Series};
 
 pub(super) const PAGE: &str = "autoplex.md";
 
-/// The paper's changes under its policies: mean, 50th, 75th and 90th percentile (sections 5.1 and 5.2).
+/// Changes reported by the paper for its policies: mean, 50th, 75th and 90th percentile (sections
+/// 5.1 and 5.2).
 const PAPER_RETRANSMISSION: [&str; 4] = ["−24…−27", "about 0", "−28…−41", "−32…−44"];
 const PAPER_GOODPUT: [&str; 4] = ["+14…+32", "+44…+128", "+19…+56", "about 0"];
 
@@ -52,7 +53,7 @@ fn write_page(out: &mut String, figures: &Figures, command: &str) -> std::fmt::R
     picture(out, "How bounds follow the paths", "follows")
 }
 
-/// One of [`plots`], where `make lab` puts it.
+/// Links one of [`plots`], at the location used by `make lab`.
 fn picture(out: &mut String, title: &str, name: &str) -> std::fmt::Result {
     writeln!(out, "\n![{title}](pictures/autoplex-{name}.svg)")
 }
@@ -152,7 +153,7 @@ fn steps(out: &mut String, figures: &Figures) -> std::fmt::Result {
     Ok(())
 }
 
-/// Plots by name.
+/// Renders the plots by name.
 pub(super) fn plots(figures: &Figures) -> Result<Vec<(&'static str, String)>, String> {
     let curve = |way: &OfWay| {
         let mut series = Series { dots: false, ..Series::line(way.name.clone()) };
@@ -203,7 +204,7 @@ pub(super) fn plots(figures: &Figures) -> Result<Vec<(&'static str, String)>, St
             follows,
         ),
     ];
-    // A day of few sessions decides nothing.
+    // Smoke test of plots: a day with few sessions shows no effect.
     let drawn =
         charts.into_iter().filter(|(_, _, series)| series.iter().any(|s| !s.points.is_empty()));
     drawn.map(|(name, chart, series)| Ok((name, chart.svg(&series)?))).collect()

@@ -3,7 +3,7 @@ use crate::platform::population::Population;
 use crate::platform::session::Session;
 use crate::platform::specification::{FLEET, Specification};
 
-/// The fleet without its links, and with links that have no share in it.
+/// The fleet without its links, and with links of share zero.
 pub(in crate::platform) fn without_links() -> [String; 2] {
     let (plain, _) = FLEET.split_once("\n[links.acks]").expect("the section");
     let mut zero = String::from("like = 'fleet'\n[links.acks]\nbrowsers = 0\nrare = 0\n");
@@ -60,7 +60,7 @@ fn shares_and_rates_come_out() {
         });
         has / count
     };
-    // Allowed errors for some ten thousand viewers who come two or three times.
+    // Allowed errors for some ten thousand viewers with two or three visits each.
     for (what, got, stated, error) in [
         ("browsers", share(0, &|l| l.acks == Acks::Chromium), 0.75, 0.02),
         ("rare", share(0, &|l| matches!(l.acks, Acks::Rare { .. })), 0.0125, 0.004),
