@@ -1,9 +1,10 @@
-//! The virtual-time testbed: the transport that serves viewers, an unmodified third-party client,
-//! and link models between them, in one thread whose clock jumps from event to event.
+//! Testbed in virtual time: the product's transport, an unmodified third-party client, and link
+//! models between them, in one thread whose clock jumps from event to event.
 //!
-//! [`run`] makes one download, or one view of a live stream, under one [`Scenario`]; [`experiments`] sweeps scenarios and writes
-//! results, plots and a report; [`platform`] runs the sessions of a population of viewers and compares what they have.
-//! Same scenario, same event log: see [`EventLog`].
+//! [`run`] makes one download, or one view of a live stream, under a [`Scenario`]. [`experiments`]
+//! sweeps scenarios and writes results, plots and a report. [`platform`] runs the sessions of a
+//! population of viewers and compares their playback. The same scenario gives the same event log:
+//! see [`EventLog`].
 
 #![forbid(unsafe_code)]
 
