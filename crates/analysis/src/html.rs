@@ -1,5 +1,5 @@
-//! Reports as pages of their own, which load nothing: the comparison of cohorts, with tables and the
-//! distribution of each metric as a drawing, and what other reports share of it.
+//! Comparison of cohorts as a self-contained HTML page with tables and distribution plots, and page
+//! elements shared with other reports.
 
 use core::fmt::Write as _;
 
@@ -15,7 +15,7 @@ const STYLE: &str = "body{font:16px system-ui;max-width:75em;margin:2em auto;pad
     svg{max-width:100%;height:auto;font:13px sans-serif}";
 
 impl Report {
-    /// A page that needs nothing but itself.
+    /// Renders a self-contained page.
     pub fn html(&self) -> String {
         let mut out = String::new();
         out.push_str(&paragraphs("warning", &self.warnings));
@@ -42,7 +42,7 @@ impl Report {
     }
 }
 
-/// A whole page around its content.
+/// Wraps content in a whole page.
 pub(crate) fn page(title: &str, content: &str) -> String {
     let title = escaped(title);
     format!(
@@ -51,7 +51,7 @@ pub(crate) fn page(title: &str, content: &str) -> String {
     )
 }
 
-/// One paragraph for each line.
+/// Renders each line as a paragraph.
 pub(crate) fn paragraphs(class: &str, lines: &[String]) -> String {
     let mut out = String::new();
     for line in lines {
@@ -60,7 +60,7 @@ pub(crate) fn paragraphs(class: &str, lines: &[String]) -> String {
     out
 }
 
-/// A table whose first row is its head.
+/// Renders a table whose first row is the head.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let mut out = "<table>\n".to_owned();
     for (at, row) in rows.iter().enumerate() {
@@ -72,7 +72,7 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
     out + "</table>\n"
 }
 
-/// The distribution functions of all cohorts. A cohort has the same colour in all drawings.
+/// Plots the distribution functions of all cohorts. A cohort keeps its colour in all plots.
 fn drawing(metric: &MetricReport, cohorts: &[&str]) -> Plot {
     let curve = |of: &crate::compare::OfCohort| Curve {
         name: of.cohort.clone(),

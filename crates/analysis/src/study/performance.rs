@@ -1,6 +1,6 @@
-//! How sessions fare in the largest user groups (AutoPlex, 3.3, figure 1), and how much better some sessions of the
-//! largest one fare than others, and how steadily (3.4, figures 2 and 3): AutoPlex relies on the better ones' changing
-//! little from interval to interval.
+//! Performance of the largest user groups (AutoPlex, section 3.3, figure 1), the gap between better
+//! and worse sessions of the largest one, and its stability (section 3.4, figures 2 and 3).
+//! AutoPlex relies on better sessions that change little between intervals.
 
 use std::collections::HashMap;
 
@@ -11,28 +11,29 @@ use super::section::{Cell, Section, Table};
 use super::sums::Values;
 use crate::plot::{Curve, Plot, Upwards};
 
-/// Sessions that were shorter, in seconds, say nothing about their path (as in `autoplex measure`).
+/// Minimum duration in seconds for a session to represent its path (as in `autoplex measure`).
 const SHORTEST: f64 = 10.0;
-/// Of fewer packets none need be lost on the worst path.
+/// Minimum packets. With fewer, even the worst path may lose none.
 const FEWEST_PACKETS: f64 = 500.0;
 /// The groups of figure 1.
 const LARGEST: [&str; 3] = ["UG 1", "UG 2", "UG 3"];
-/// So many groups' names are kept, and so many characters of each: names come from records.
+/// Maximum number of group names kept, and maximum length of a name: names come from untrusted
+/// records.
 const NAMES: usize = 20_000;
 const CHARACTERS: usize = 48;
 
-/// All sessions that say something about their paths.
+/// All sessions that represent their paths.
 #[derive(Debug, Default)]
 pub(super) struct Performance {
     sessions: Vec<Session>,
-    /// Sessions with a group, those included that say nothing.
+    /// Sessions with a group, including excluded ones.
     with_group: u64,
     names: HashMap<u64, Box<str>>,
 }
 
 impl Performance {
-    /// The largest groups, the largest first, with their sessions. Of two that are equal the one with the larger
-    /// number is first.
+    /// Returns the largest groups with their sessions, largest first. Ties are broken by the larger
+    /// number.
     fn largest(&self) -> Vec<(u64, Vec<Session>)> {
         let mut counts: HashMap<u64, u64> = HashMap::new();
         for session in &self.sessions {
@@ -52,7 +53,7 @@ impl Performance {
     }
 }
 
-/// A name as it may stand in a terminal: letters and digits, and what ASCII has beside them.
+/// Sanitises a name for terminals: printable ASCII only.
 fn shown(name: &str) -> Box<str> {
     let is_plain = |c: char| c.is_alphanumeric() || c.is_ascii_graphic() || c == ' ';
     name.chars().take(CHARACTERS).map(|c| if is_plain(c) { c } else { '?' }).collect()
@@ -158,7 +159,7 @@ fn with_groups(section: Section, all: &Performance, largest: &[(u64, Vec<Session
     plots.into_iter().fold(section.table(table), Section::plot)
 }
 
-/// Both bands of each course, with what they are called and a colour of their own.
+/// Returns both bands of each sort order with their names and colours.
 fn lines(courses: &[Course; 2]) -> impl Iterator<Item = (&Course, Band, String, usize)> {
     let all = courses.iter().flat_map(|course| Band::ALL.map(|band| (course, band)));
     all.zip(0..).map(|((course, band), colour)| {
@@ -227,7 +228,7 @@ fn with_changes(section: Section, courses: &[Course; 2]) -> Section {
             let n = better.n.min(worse.n);
             Cell { value: by.map(|(better, worse)| worse / better), n, paper: None }
         });
-        // Better ones' goodput changes by 25 to 30 % of what worse ones' does.
+        // Better sessions' goodput changes by 25 to 30 % of the worse sessions' change.
         let source = "AutoPlex 3.4, fig. 3: 3.3 to 4, 1.3 to 3.0, 3.0 to 5.1";
         let label = format!("worse ÷ better by {}", course.order.title());
         table = table.line(label, cells.to_vec()).papers(&[], source);
@@ -239,7 +240,7 @@ fn with_changes(section: Section, courses: &[Course; 2]) -> Section {
             points: course.cumulative(band, quantity),
         };
         Plot {
-            title: format!("UG 1: sum of changes so far (%), {}", quantity.title()),
+            title: format!("UG 1: cumulative change (%), {}", quantity.title()),
             x: "hours".into(),
             y: Upwards::Number,
             lines: lines(courses).map(line).collect(),

@@ -6,7 +6,7 @@ use super::section::{Cell, Section, Table};
 use super::sums::{Classes, LOSS, Mean, Ratio, SRTT, Values};
 use crate::plot::{Curve, Plot, Upwards};
 
-/// Rounds that are counted one by one; more are counted together.
+/// Rounds counted individually. Higher ones are counted together.
 const ROUNDS: usize = 20;
 
 /// Rounds of retransmission (AutoRec journal, III-A, figure 3).
@@ -47,7 +47,7 @@ impl Measure for Rounds {
             Cell { value: (n > 0).then(|| 100.0 * with as f64 / n as f64), n, paper: None }
         };
         let table = Table::of_figures()
-            .figure("sessions whose highest round is 2 or more (%)", from(2))
+            .figure("sessions with a highest round of 2 or more (%)", from(2))
             .paper(43.0, "AutoRec journal III-A, fig. 3: \"exceeds 43 %\" of connections")
             .figure("3 or more (%)", from(3))
             .figure("5 or more (%)", from(5))
@@ -71,7 +71,7 @@ impl Measure for Rounds {
     }
 }
 
-/// The recovery deterioration rate (AutoRec journal, VII-B, figure 21a).
+/// Recovery deterioration rate (AutoRec journal, VII-B, figure 21a).
 #[derive(Debug, Default)]
 pub(super) struct Deterioration {
     pooled: Ratio,
@@ -142,7 +142,7 @@ pub(super) struct Latencies {
     by_srtt: [Latency; 5],
 }
 
-/// The class of a number; the last place is for what lies beyond all, and for what is not known.
+/// Returns the class of a number. The last index is for numbers beyond all classes or unknown.
 fn place(classes: &Classes<5>, number: Option<f64>) -> usize {
     number.and_then(|number| classes.of(number)).unwrap_or(4)
 }
@@ -240,7 +240,7 @@ impl Measure for OffMode {
             lines: vec![Curve { name: "sessions".into(), colour: 0, points }],
         };
         Section::new("off_mode", "Off-mode")
-            .note("Time in which there is nothing to send but copies.")
+            .note("Time with nothing to send but copies.")
             .table(table)
             .plot(plot(
                 "Share of sessions with at most that time in off-mode",
@@ -248,7 +248,7 @@ impl Measure for OffMode {
                 time.curve(1.0),
             ))
             .plot(plot(
-                "Share of sessions with at most so many entries",
+                "Share of sessions by number of entries (cumulative)",
                 "entries in 1 s",
                 entries.curve(1.0),
             ))

@@ -1,4 +1,4 @@
-//! What viewers have: freezes, late frames, first frames.
+//! Viewing: freezes, late frames, first frames.
 
 use super::measure::Measure;
 use super::row::Row;
@@ -6,7 +6,7 @@ use super::section::{Cell, Section, Table};
 use super::sums::{Distribution, LOSS, Mean, Ratio, Values};
 use crate::plot::{Curve, Plot, Upwards};
 
-/// Freezes in one class, in 100 s of playing or freezing.
+/// Freezes in one class, per 100 s of viewing.
 #[derive(Clone, Copy, Debug, Default)]
 struct Class {
     pooled: [Ratio; 2],
@@ -96,13 +96,13 @@ impl Measure for Freezes {
 #[derive(Debug, Default)]
 pub(super) struct FirstFrames {
     bytes: Values,
-    /// Until the acknowledgement, of sessions with 0-RTT data and without.
+    /// Time to the acknowledgement, of sessions with 0-RTT data and without.
     early: Values,
     later: Values,
     player: Values,
 }
 
-/// KB as Wira counts: it does not say whether of 1,000 or 1,024 bytes.
+/// KB in Wira's sense. The paper does not say whether 1,000 or 1,024 bytes.
 const KB: f64 = 1e-3;
 
 impl Measure for FirstFrames {
