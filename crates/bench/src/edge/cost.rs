@@ -1,4 +1,4 @@
-//! What the viewers of one turn cost their server, and everything that may cast doubt on it.
+//! Cost of the viewers of one turn, and reasons to doubt it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,23 +7,23 @@ use super::media::RATE;
 use super::servers::{Contestant, Thread, Transport};
 use super::watch::Seen;
 
-/// What the viewers cost.
+/// Cost of the viewers.
 #[derive(Clone, Debug)]
 pub(super) struct Cost {
-    /// Viewers that were there to the end: what others cost is put on these.
+    /// Viewers present to the end. The whole cost is divided among them.
     pub viewers: usize,
-    /// Each thread's share of a CPU, the busiest first.
+    /// Each thread's share of a CPU, busiest first.
     pub threads: Vec<(String, f64)>,
-    /// CPUs that were busy, with whatever runs on the machine.
+    /// Busy CPUs of the machine, including unrelated processes.
     pub machine: f64,
-    /// Bytes of resident memory that a viewer added.
+    /// Resident memory per viewer, in bytes.
     pub resident: f64,
     pub receive_errors: u64,
     pub seen: Seen,
 }
 
-/// The share of a CPU that each thread took from one look at a process to the next, `wall` later; the
-/// busiest first.
+/// Returns the share of a CPU used by each thread between two samples taken `wall` apart, busiest
+/// first.
 pub(super) fn shares(before: &[Thread], after: &[Thread], wall: Duration) -> Vec<(String, f64)> {
     let before: HashMap<u32, Duration> = before.iter().map(|t| (t.id, t.time)).collect();
     let mut shares = Vec::new();
@@ -37,12 +37,12 @@ pub(super) fn shares(before: &[Thread], after: &[Thread], wall: Duration) -> Vec
 }
 
 impl Cost {
-    /// Share of a CPU that the server took.
+    /// Returns the server's share of a CPU.
     fn busy(&self) -> f64 {
         self.threads.iter().map(|(_, share)| share).sum()
     }
 
-    /// CPU seconds for one viewer for an hour.
+    /// Returns the CPU seconds per viewer and hour.
     pub(super) fn per_viewer_hour(&self) -> f64 {
         self.busy() * 3_600.0 / self.viewers as f64
     }
@@ -88,7 +88,8 @@ impl Cost {
         }
     }
 
-    /// Why this is not what the viewers that were wanted cost on a machine with time for them. It has `cpus`.
+    /// Returns reasons why the result is not the cost of `wanted` viewers on an idle machine with
+    /// `cpus` processors.
     fn doubts(&self, wanted: usize, time: Duration, cpus: usize) -> Vec<String> {
         let mut doubts = Vec::new();
         let (busy, viewers) = (self.busy(), self.seen.busy);

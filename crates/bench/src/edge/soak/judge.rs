@@ -1,9 +1,10 @@
-//! What a soak has to show, rule by rule.
+//! Rules of a soak.
 //!
-//! Healthy viewers are compared per second of view and not in sums, since the two phases are not equally
-//! long. With neighbours they have to get [`SHARE`] of what they get without, freeze no more often and
-//! no longer, and come as well as before. Memory has to stay flat, and nothing may be left of those who
-//! went. A neighbour that did not reach the server proves nothing: all of them have to have.
+//! Healthy viewers are compared per second of view rather than in sums, because the phases differ
+//! in length. With neighbours, viewers must get [`SHARE`] of their media without neighbours, freeze
+//! no more often and no longer, and start as fast. Memory must stay flat, and the server must
+//! release everything of departed viewers. A neighbour that did not reach the server proves
+//! nothing, so every neighbour must reach it.
 
 mod bounds;
 
@@ -18,39 +19,38 @@ use super::outcome::{Beside, Outcome, Verdict};
 use super::server::Look;
 use super::view::View;
 
-/// The least share of what they have without neighbours that viewers have with them.
+/// Minimum share of media with neighbours, relative to the phase without.
 const SHARE: f64 = 0.95;
-/// More freezes, or seconds frozen, per 100 s than without neighbours that still count as none: one in
-/// 33 minutes, about as long as the soak. Neighbours, link and viewers share the processors of one machine
-/// with the server, so that a viewer's own process is late a little more often, which is none of the
-/// server's doing.
+/// Tolerance for freezes, and for seconds frozen, per 100 s: one in 33 minutes, about the length of
+/// the soak. Neighbours, link and viewers share the machine's processors with the server, so a
+/// viewer's own process is slightly more often late. The server has no part in that.
 const MORE_FREEZES: f64 = 0.05;
-/// The first frame may take this many times as long at the 95th percentile as without neighbours,
+/// Tolerance for first-frame times at the 95th percentile, as a factor,
 const LATER: f64 = 1.25;
-/// and this much more: what takes turns on the processors of one machine waits for it.
+/// plus this delay for processes that share the processors.
 const LATER_BY: Duration = Duration::from_millis(50);
-/// The level of the interval of the difference; chance alone fails the rule in 2.5 % of the soaks that are
-/// just at the limit.
+/// Confidence level of the difference. Chance fails the rule in 2.5 % of the soaks exactly at the
+/// limit.
 const LEVEL: f64 = 0.95;
-/// Draws of the bootstrap: 2,000 give steady intervals.
+/// Bootstrap resamples; 2,000 give stable intervals.
 const DRAWS: usize = 2_000;
-/// Resident memory may grow by this per hour over the second half: what an allocator does.
+/// Allowed growth of resident memory per hour in the second half: allocator behaviour.
 const DRIFT: f64 = 8e6;
-/// Resident memory goes up and down by this as it is: the least growth that counts. In the 12 minutes that are
-/// judged by default it is the limit, 10 MB an hour; [`DRIFT`] is the limit of longer soaks.
+/// Normal fluctuation of resident memory: the minimum growth that counts. In the 12 minutes judged
+/// by default it is the limit, equal to 10 MB an hour; in longer soaks [`DRIFT`] is.
 const SWING: f64 = 2e6;
-/// Neighbours who stay come for 75 s before the first of them go, and the server's tables and the allocator
-/// take some minutes until they have seen it all. A half that begins earlier, in runs below ten minutes,
+/// Time until memory is stable: long-lived neighbours stay for 75 s, and the server's tables and
+/// the allocator need some minutes. In runs below ten minutes the second half starts earlier and
 /// shows no drift.
 const SETTLED: Duration = Duration::from_secs(240);
-/// Such a run shows whether memory runs away: by more than this.
+/// Growth limit of such short runs, which only detects runaway memory.
 const ROUGH: f64 = 64e6;
-/// The least share of the attempts made that must have reached the server: of those who only hold a
-/// connection this shows when the server ends it, and of the last ones it never does.
+/// Minimum share of attempts that must have reached the server. Neighbours that only hold a
+/// connection notice when the server ends it, and the last ones never do.
 const REACHED: f64 = 0.25;
 
 impl Outcome {
-    /// Every rule that applies.
+    /// Applies all rules.
     pub(super) fn verdicts(&self) -> Vec<Verdict> {
         let mut verdicts = vec![self.nobody_fails()];
         if let Some(Beside { views, neighbours, newcomers }) = &self.beside {
@@ -77,8 +77,8 @@ impl Outcome {
         }
     }
 
-    /// The looks of the second half of the last phase, its length in hours, and by how much memory may grow
-    /// in it.
+    /// Returns the samples of the second half of the last phase, its length in hours, and the
+    /// allowed memory growth.
     fn second_half(&self) -> (&[Look], f64, f64) {
         let half = &self.looks[self.looks.len() / 2..];
         let (Some(begin), Some(first), Some(last)) =
@@ -132,7 +132,7 @@ impl Outcome {
             )
         };
         Verdict {
-            rule: "nothing is left of those who went",
+            rule: "departed viewers leave nothing behind",
             holds,
             figures: format!(
                 "at the end {}; one place and one stream are the publisher's",
@@ -141,8 +141,8 @@ impl Outcome {
         }
     }
 
-    /// Counted while nobody else was there. Who left before the first frame was complete may have had
-    /// a part of it.
+    /// Counted in the absence of neighbours. Viewers that left before the first frame was complete
+    /// may have received a part of it.
     fn as_many_sessions_as_views(&self) -> Verdict {
         let (views, look) = &self.alone;
         let sessions = look.sessions as u64;
@@ -156,7 +156,7 @@ impl Outcome {
         }
     }
 
-    /// Fleeting sessions of a network with many of them have none; those are neighbours'.
+    /// Short sessions of a network with many of them leave no record. Only neighbours have those.
     fn a_record_each(&self) -> Verdict {
         let Look { sessions, without_media, fleeting, records_dropped, .. } = &self.last;
         let [sessions, without, fleeting, dropped] =
@@ -174,7 +174,7 @@ impl Outcome {
     }
 }
 
-/// The share of what was published during the views that arrived in them.
+/// Returns the share of media published during the views that arrived in them.
 pub(super) fn share(views: &[View]) -> f64 {
     let delivered: u64 = views.iter().map(|view| view.live_bytes).sum();
     delivered as f64 / views.iter().map(View::expected_bytes).sum::<f64>()
@@ -183,7 +183,7 @@ pub(super) fn share(views: &[View]) -> f64 {
 fn delivered(alone: &[View], beside: &[View]) -> Verdict {
     let (without, with) = (share(alone), share(beside));
     Verdict {
-        rule: "viewers keep what they have",
+        rule: "viewers keep their media rate",
         holds: with / without >= SHARE,
         figures: format!(
             "{:.2} % of {:.2} %: {:.2} %, at least {:.0} %",
@@ -195,7 +195,8 @@ fn delivered(alone: &[View], beside: &[View]) -> Verdict {
     }
 }
 
-/// Freezes, and seconds frozen, per 100 s watched, each with the interval of its difference.
+/// Compares freezes, and seconds frozen, per 100 s watched, each with the interval of its
+/// difference.
 fn freezes(alone: &[View], beside: &[View]) -> [Verdict; 2] {
     let count = |view: &View| view.seen.freezes[0].count as f64;
     let time = |view: &View| view.seen.freezes[0].total.as_secs_f64();
@@ -205,7 +206,7 @@ fn freezes(alone: &[View], beside: &[View]) -> [Verdict; 2] {
     ]
 }
 
-/// Holds if the difference is not above the tolerance, by the lower end of its interval.
+/// Holds unless the lower end of the difference's interval is above the tolerance.
 fn no_more(
     rule: &'static str,
     unit: &str,
@@ -213,8 +214,8 @@ fn no_more(
     beside: &[View],
     what: impl Fn(&View) -> f64,
 ) -> Verdict {
-    // The rate over all time watched, in which views weigh by their length; those of one viewer come
-    // together.
+    // The rate over all time watched, so views are weighted by length; the views of a viewer form a
+    // cluster.
     let rates = |views: &[View]| {
         let watched = views.iter().filter(|view| !view.seen.watched().is_zero());
         Clustered::new(watched.map(|view| {
@@ -250,7 +251,7 @@ fn no_more_fail(alone: &[View], beside: &[View]) -> Verdict {
     }
 }
 
-/// Who has no picture after ten seconds has failed.
+/// A view without a picture after ten seconds has failed.
 fn starts(alone: &[View], beside: &[View]) -> Verdict {
     let [without, with] = [alone, beside].map(|views| first_frames(views, [0.95])[0]);
     Verdict {
@@ -266,7 +267,7 @@ fn starts(alone: &[View], beside: &[View]) -> Verdict {
     }
 }
 
-/// Whether a neighbour really ran, and had nothing that it may not have.
+/// Checks that a neighbour reached the server, and that no forbidden attempt succeeded.
 fn reached(count: &Count) -> Verdict {
     let Count { name, due, attempted, reached, breaches, ends } = count;
     let arrived = *reached as f64 >= REACHED * *attempted as f64;
@@ -282,7 +283,7 @@ fn reached(count: &Count) -> Verdict {
     }
 }
 
-/// The longest that these shares of the views waited for their first frame, of those that had one.
+/// Returns these quantiles of first-frame times, over views with a first frame.
 pub(super) fn first_frames<const N: usize>(views: &[View], shares: [f64; N]) -> [Duration; N] {
     let mut all: Vec<Duration> = views.iter().filter_map(|view| view.first).collect();
     all.sort_unstable();

@@ -1,4 +1,4 @@
-//! Each rule can fail, and fails alone.
+//! Each rule can fail, independently of the others.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::edge::media::RATE;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A view of a minute in which all that was published arrived, and nothing froze.
+/// A view of a minute with all published media and no freezes.
 fn view(viewer: u32) -> View {
     let mut seen = Player::new(Policy::LOW_LATENCY, Timestamp::ZERO).report(Timestamp::ZERO);
     seen.played = MINUTE;
@@ -47,7 +47,7 @@ fn look(minute: u64, resident: u64) -> Look {
     }
 }
 
-/// All is well.
+/// A soak that satisfies all rules.
 fn outcome() -> Outcome {
     let neighbour = Count {
         name: "a neighbour",
@@ -96,7 +96,7 @@ impl Outcome {
     }
 }
 
-/// The rules that do not hold after a change to a soak in which all do.
+/// Returns the rules broken by a change to a soak that satisfies all of them.
 fn broken(change: impl FnOnce(&mut Outcome)) -> Vec<&'static str> {
     let mut outcome = outcome();
     change(&mut outcome);
@@ -117,19 +117,19 @@ fn viewers_must_keep_95_percent_of_what_they_had_and_not_of_what_there_is() {
     let take = |views: &mut Vec<View>, share: f64| {
         views.iter_mut().for_each(|v| v.live_bytes = (v.live_bytes as f64 * share) as u64);
     };
-    assert_eq!(broken(|soak| take(soak.beside_mut(), 0.94)), ["viewers keep what they have"]);
+    assert_eq!(broken(|soak| take(soak.beside_mut(), 0.94)), ["viewers keep their media rate"]);
     assert_eq!(broken(|soak| take(soak.beside_mut(), 0.96)), [""; 0]);
     let both = broken(|soak| {
         take(&mut soak.alone.0.counted, 0.8);
         take(soak.beside_mut(), 0.78);
     });
     assert_eq!(both, [""; 0]);
-    // More views with neighbours than without do not make up for what each lacks.
+    // More views do not compensate for incomplete ones.
     let longer = broken(|soak| {
         soak.beside_mut().extend((0..400).map(|n| view(n % 20)));
         take(soak.beside_mut(), 0.94);
     });
-    assert_eq!(longer, ["viewers keep what they have"]);
+    assert_eq!(longer, ["viewers keep their media rate"]);
 }
 
 #[test]
@@ -195,14 +195,14 @@ fn neighbours_must_have_come_and_have_reached_the_server() {
 
 #[test]
 fn memory_must_stay_flat() {
-    // 20 MB an hour over a quarter of one.
+    // 20 MB an hour over a quarter of an hour.
     let grows = |look: &mut Look| look.resident += (look.at.as_secs_f64() / 3_600.0 * 20e6) as u64;
     assert_eq!(broken(|soak| soak.looks.iter_mut().for_each(grows)), ["memory is flat"]);
-    // What begins is no growth: only the second half counts.
+    // Initial growth does not count, only the second half.
     let begins = broken(|soak| soak.looks[..15].iter_mut().for_each(|look| look.resident /= 2));
     assert_eq!(begins, [""; 0]);
     assert_eq!(broken(|soak| soak.looks.truncate(1)), ["memory is flat"]);
-    // A run that is too short for a drift shows what runs away.
+    // A short run only detects runaway memory.
     let short = |per_look: u64| {
         broken(|soak| {
             soak.looks.truncate(6);
@@ -217,7 +217,7 @@ fn memory_must_stay_flat() {
 
 #[test]
 fn nothing_may_be_left_of_those_who_went() {
-    let left = ["nothing is left of those who went"];
+    let left = ["departed viewers leave nothing behind"];
     assert_eq!(broken(|soak| soak.last.viewers = 1.0), left);
     assert_eq!(broken(|soak| soak.last.connections = 1.0), left);
     assert_eq!(broken(|soak| soak.last.places = 2.0), left);

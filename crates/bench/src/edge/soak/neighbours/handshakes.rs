@@ -1,10 +1,10 @@
-//! Handshakes that begin and do not go on, on all protocols: TCP that says nothing, says half of a
-//! ClientHello, or drips it a byte a second; RTMP that stops within C1, or after it; and QUIC clients
-//! that send an Initial packet, each from a port of its own, and then nothing.
+//! Incomplete handshakes on all protocols: silent TCP connections, half a ClientHello, or a
+//! ClientHello at one byte per second; RTMP that stops within or after C1; and QUIC clients that
+//! send an Initial packet, each from its own port, and then nothing.
 //!
-//! They come faster than their deadlines end them, so that the limits of one address are reached: 60 a
-//! second on TLS, which waits for 15 s and has 512 places for an address, and 30 on RTMP, which waits for
-//! 5 s and has 125. QUIC has 30 a second.
+//! They arrive faster than the deadlines end them, so they reach the limits per address: 60 per
+//! second on TLS (deadline 15 s, 512 places per address), and 30 on RTMP (deadline 5 s, 125
+//! places). QUIC has 30 per second.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -18,11 +18,12 @@ use super::clients::until_ended;
 use super::crew::{Crew, Failure, Neighbour, Strike};
 use crate::identity::NAME;
 
-/// Between two bytes that drip.
+/// Interval between single bytes.
 const DRIP: Duration = Duration::from_secs(1);
-/// A QUIC client's socket stays open for so long: a closed port would tell the server that nobody is there.
+/// Time for which a QUIC client's socket stays open. A closed port would tell the server that the
+/// client is gone.
 const OPEN: Duration = Duration::from_secs(10);
-/// Longest wait for the server to end a connection.
+/// Maximum wait for the server to end a connection.
 const WAIT: Duration = Duration::from_secs(40);
 /// C0 and C1 of RTMP.
 const HELLO: usize = 1 + 1_536;
@@ -52,13 +53,13 @@ pub(super) fn join(crew: &mut Crew) {
     crew.add(neighbour("half-open: QUIC Initial packets", 30.0, 8), initial);
 }
 
-/// What comes after the first bytes.
+/// Data sent after the first bytes.
 enum Tail<'a> {
     Silence,
     Drip(&'a [u8]),
 }
 
-/// Sends the first bytes, and holds the connection until the server ends it.
+/// Sends the first bytes and holds the connection until the server ends it.
 async fn held(
     strike: &Strike,
     to: std::net::SocketAddr,
@@ -101,7 +102,7 @@ fn client_hello(strike: &Strike) -> Result<Vec<u8>, Failure> {
     Ok(hello)
 }
 
-/// The first datagram of a QUIC client, and no other.
+/// Sends the first datagram of a QUIC client only.
 async fn initial(strike: Strike) -> Result<(), Failure> {
     strike.tally.attempt(1);
     let tls = quinn_proto::crypto::rustls::QuicClientConfig::try_from(strike.tls[2].clone())?;
@@ -118,7 +119,7 @@ async fn initial(strike: Strike) -> Result<(), Failure> {
     socket.send_to(&datagram, strike.target.web).await?;
     let mut input = [0; 1_500];
     let how = match timeout(OPEN, socket.recv(&mut input)).await {
-        // The first byte of a long header has the packet's type.
+        // The first byte of a long header contains the packet type.
         Ok(Ok(read)) if read > 0 && input[0] & 0xf0 == 0xf0 => "answered by a Retry",
         Ok(Ok(_)) => "answered by a handshake",
         Ok(Err(e)) => return Err(e.into()),
