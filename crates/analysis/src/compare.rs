@@ -24,7 +24,7 @@ const TESTED: [&str; 3] = ["mean", "p50", ROBUST];
 /// Family-wise error rate over all comparisons.
 pub(super) const ALPHA: f64 = 0.05;
 /// Viewers required beyond a quantile.
-const BEYOND: f64 = 5.0;
+const MIN_TAIL_VIEWERS: f64 = 5.0;
 /// Standard errors of the smallest effect detected with 80 % power at 5 %: 1.960 + 0.842.
 const DETECTABLE: f64 = 2.802;
 /// Steps of a curve.
@@ -66,14 +66,14 @@ pub struct MetricReport {
     /// Meaning; may be empty.
     pub meaning: &'static str,
     /// Cohorts that have values, the baseline first.
-    pub cohorts: Vec<OfCohort>,
+    pub cohorts: Vec<CohortMetric>,
     /// Other cohorts against the baseline.
     pub comparisons: Vec<Comparison>,
 }
 
 /// A metric of a cohort.
 #[derive(Clone, Debug, Serialize)]
-pub struct OfCohort {
+pub struct CohortMetric {
     /// Name of the cohort.
     pub cohort: String,
     /// Sessions with a value.
@@ -312,9 +312,9 @@ fn statistics(sample: &Sample) -> Statistics {
     Statistics { mean, p50, p90, p95, p99, robust_mean }
 }
 
-fn of_cohort(name: &str, sample: &Sample) -> OfCohort {
+fn of_cohort(name: &str, sample: &Sample) -> CohortMetric {
     let shares: Vec<f64> = (0..=CURVE).map(|i| 0.99 * f64::from(i) / f64::from(CURVE)).collect();
-    OfCohort {
+    CohortMetric {
         cohort: name.to_owned(),
         sessions: sample.whole.values().len(),
         units: sample.whole.clusters(),
@@ -338,7 +338,8 @@ fn against(
         let estimate = values[i] - base[i];
         let order = i.checked_sub(1).and_then(|i| ORDERS.get(i));
         let beyond = order.map_or(f64::INFINITY, |order| units as f64 * (1.0 - order));
-        let bootstrap = all.as_ref().map(|all| &all[i]).filter(|_| beyond >= BEYOND - 1e-6);
+        let bootstrap =
+            all.as_ref().map(|all| &all[i]).filter(|_| beyond >= MIN_TAIL_VIEWERS - 1e-6);
         let interval: Option<Interval> = bootstrap.map(|bootstrap| bootstrap.bca(0.95));
         Difference {
             statistic,

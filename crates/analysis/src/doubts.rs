@@ -14,9 +14,9 @@ const RATIO_ALARM: f64 = 0.001;
 /// Minimum expected viewers per cohort for a valid test of the ratio.
 const MIN_EXPECTED: f64 = 5.0;
 /// Share of a cohort's sessions above which a single viewer dominates its statistics.
-const LARGE: f64 = 0.05;
+const DOMINANT_SHARE: f64 = 0.05;
 /// Share of sessions with out-of-range reports above which reports are suspected to be forged.
-const MANY_CLAMPED: f64 = 0.01;
+const MAX_CLAMPED_SHARE: f64 = 0.01;
 
 /// Minimum viewers in both cohorts for a difference.
 pub(super) const MIN_UNITS: usize = 20;
@@ -103,7 +103,7 @@ pub(super) fn warnings(
     }
     let clamped = table.counts.reports_left_out;
     let sessions: u64 = cohorts.iter().map(|cohort| cohort.sessions).sum();
-    if clamped as f64 > MANY_CLAMPED * sessions as f64 {
+    if clamped as f64 > MAX_CLAMPED_SHARE * sessions as f64 {
         all.push(format!(
             "players of {clamped} sessions reported more than their session has room for: are \
              their clocks or counters wrong, or does somebody make reports up?"
@@ -119,7 +119,7 @@ pub(super) fn warnings(
     for (place, most) in most_of_one_viewer(table).into_iter().enumerate() {
         let seen = &table.cohorts[place];
         let share = most as f64 / (seen.assigned_sessions - seen.too_short).max(1) as f64;
-        if seen.assigned_units >= MIN_UNITS as u64 && share > LARGE {
+        if seen.assigned_units >= MIN_UNITS as u64 && share > DOMINANT_SHARE {
             all.push(format!(
                 "one viewer has {:.0} % of the sessions of cohort {}: all its figures hang on that \
                  viewer, who may be a large network",

@@ -4,7 +4,7 @@
 use core::fmt::Write as _;
 
 use crate::compare::{MetricReport, Report};
-use crate::plot::{Curve, Plot, Upwards, escaped};
+use crate::plot::{Curve, Plot, YAxis, escaped};
 
 const STYLE: &str = "body{font:16px system-ui;max-width:75em;margin:2em auto;padding:0 1em}\
     table{border-collapse:collapse}td,th{padding:.2em .8em;border-bottom:1px solid #ddd;\
@@ -74,7 +74,7 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
 
 /// Plots the distribution functions of all cohorts. A cohort keeps its colour in all plots.
 fn drawing(metric: &MetricReport, cohorts: &[&str]) -> Plot {
-    let curve = |of: &crate::compare::OfCohort| Curve {
+    let curve = |of: &crate::compare::CohortMetric| Curve {
         name: of.cohort.clone(),
         colour: cohorts.iter().position(|name| *name == of.cohort).unwrap_or(0),
         points: of.curve.clone(),
@@ -82,7 +82,7 @@ fn drawing(metric: &MetricReport, cohorts: &[&str]) -> Plot {
     Plot {
         title: format!("Distribution of {}", metric.name),
         x: metric.title(),
-        y: Upwards::Share,
+        y: YAxis::Share,
         lines: metric.cohorts.iter().map(curve).collect(),
     }
 }

@@ -27,10 +27,10 @@ use metric::{METRICS, Metric};
 use read::Table;
 use records::Error;
 
-pub use compare::{Comparison, Difference, MetricReport, OfCohort, Power, Report, Statistics};
+pub use compare::{CohortMetric, Comparison, Difference, MetricReport, Power, Report, Statistics};
 pub use doubts::{SampleRatio, Totals};
 pub use options::Options;
-pub use plot::{Curve, Plot, Upwards};
+pub use plot::{Curve, Plot, YAxis};
 pub use read::Counts;
 
 /// Reads the records and compares their cohorts.

@@ -58,16 +58,16 @@ pub(super) const METRICS: [Metric; 15] = [
             times: 1.0,
         },
     },
-    column("recovery_mean_ms", "ms", "mean recovery latency of data with a lost first retransmission"),
+    column(
+        "recovery_mean_ms",
+        "ms",
+        "mean recovery latency of data with a lost first retransmission",
+    ),
     column("recovery_p95_ms", "ms", "the same: 95th percentile of the session"),
     column("recovery_max_ms", "ms", "the same: maximum of the session"),
     column("redundancy_cost", "", "replicas ÷ first transmissions"),
     column("skips", "", "times that a viewer too slow skipped to a key frame"),
-    column(
-        "thinned",
-        "",
-        "disposable pictures withheld from a viewer that fell behind",
-    ),
+    column("thinned", "", "disposable pictures withheld from a viewer that fell behind"),
     column("off_mode_ms_per_s", "ms/s", "time with nothing to send but replicas"),
 ];
 

@@ -15,7 +15,7 @@ const TOP: f64 = 14.0;
 const BOTTOM: f64 = 270.0;
 const SIZE: (u32, u32) = (900, 320);
 /// Target number of grid lines per axis.
-const TICKS: f64 = 6.0;
+const GRID_LINES: f64 = 6.0;
 
 /// A plot.
 #[derive(Clone, Debug)]
@@ -25,14 +25,14 @@ pub struct Plot {
     /// Label of the x axis, with its unit.
     pub x: String,
     /// Quantity on the y axis.
-    pub y: Upwards,
+    pub y: YAxis,
     /// Curves.
     pub lines: Vec<Curve>,
 }
 
 /// Quantity on the y axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Upwards {
+pub enum YAxis {
     /// A share, from 0 to 1.
     Share,
     /// A non-negative number.
@@ -64,7 +64,7 @@ impl Axis {
     fn new(low: f64, high: f64, (from, to): (f64, f64)) -> Self {
         // A single value has no extent.
         let high = if high > low { high } else { low + low.abs().max(1.0) };
-        Self { low, high, step: step((high - low) / TICKS), from, to }
+        Self { low, high, step: step((high - low) / GRID_LINES), from, to }
     }
 
     fn at(&self, value: f64) -> f64 {
@@ -93,8 +93,8 @@ impl Plot {
         let (left, right) = ends(&mut points().map(|point| point.0));
         let x = Axis::new(left, right, (LEFT, RIGHT));
         let y = match self.y {
-            Upwards::Share => Axis { step: 0.25, ..Axis::new(0.0, 1.0, (BOTTOM, TOP)) },
-            Upwards::Number => {
+            YAxis::Share => Axis { step: 0.25, ..Axis::new(0.0, 1.0, (BOTTOM, TOP)) },
+            YAxis::Number => {
                 Axis::new(0.0, ends(&mut points().map(|point| point.1)).1, (BOTTOM, TOP))
             }
         };
@@ -125,8 +125,8 @@ impl Plot {
         }
         for tick in y.ticks() {
             let label = match self.y {
-                Upwards::Share => format!("{:.0} %", tick * 100.0),
-                Upwards::Number => label(tick, y.step),
+                YAxis::Share => format!("{:.0} %", tick * 100.0),
+                YAxis::Number => label(tick, y.step),
             };
             draw_text(out, (LEFT - 8.0, y.at(tick) + 4.0), "end", &label);
         }

@@ -6,7 +6,7 @@
 use qoe::stats::Observation;
 
 /// Share of values clipped at each end.
-const CUT: f64 = 0.01;
+const CLIPPED_SHARE: f64 = 0.01;
 
 /// Clips values to the 1st and 99th percentile, and weights to the 99th, because a month-long
 /// session outweighs all others of a pooled metric. With three or more observations, at least the
@@ -27,7 +27,7 @@ fn ends(numbers: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let mut numbers: Vec<f64> = numbers.collect();
     numbers.sort_by(f64::total_cmp);
     let last = numbers.len().checked_sub(1)?;
-    let cut = ((numbers.len() as f64 * CUT).ceil() as usize).min(last / 2);
+    let cut = ((numbers.len() as f64 * CLIPPED_SHARE).ceil() as usize).min(last / 2);
     Some((numbers[cut], numbers[last - cut]))
 }
 
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn the_extremes_are_cut_to_what_others_reach() {
+    fn extremes_are_clipped_to_percentiles() {
         assert_eq!(cut(&[]), [0.0; 0]);
         assert_eq!(cut(&[5.0]), [5.0]);
         assert_eq!(cut(&[5.0, 1e9]), [5.0, 1e9], "neither of two is the odd one");

@@ -238,7 +238,7 @@ fn more_sessions_of_the_same_viewers_do_not_narrow_the_interval() {
 }
 
 #[test]
-fn with_few_viewers_nothing_is_said() {
+fn few_viewers_give_no_difference() {
     let mut rng = ChaCha8Rng::seed_from_u64(13);
     let report = compared(&experiment(20, 50, 3.0, &mut rng), |_| {});
     let mean = of_mean(&report);
@@ -381,7 +381,7 @@ fn a_mismatch_of_the_sample_ratio_is_an_alarm() {
 }
 
 #[test]
-fn what_is_left_out_is_said_and_viewers_are_known_by_unit_then_network() {
+fn exclusions_are_reported_and_viewers_identified_by_unit_or_network() {
     let mut records = vec![session("control", 1, 1.0), session("control", 1, 2.0)];
     records.push(Record { unit: None, ..session("control", 2, 3.0) });
     records.push(Record { unit: None, ..session("treatment", 3, 3.0) });
@@ -401,7 +401,7 @@ fn what_is_left_out_is_said_and_viewers_are_known_by_unit_then_network() {
 }
 
 #[test]
-fn a_network_with_much_of_a_cohort_is_told_of_and_is_no_difference_by_itself() {
+fn a_dominant_network_gives_a_warning_and_no_difference() {
     let mut rng = ChaCha8Rng::seed_from_u64(17);
     let mut records = experiment(1_000, 1, 1.0, &mut rng);
     assert!(!compared(&records, |_| {}).text().contains("one viewer"));
@@ -414,7 +414,7 @@ fn a_network_with_much_of_a_cohort_is_told_of_and_is_no_difference_by_itself() {
 }
 
 #[test]
-fn the_page_needs_nothing_else_and_names_are_text_in_it() {
+fn the_page_is_self_contained_and_escapes_names() {
     let mut records = experiment(200, 1, 1.0, &mut ChaCha8Rng::seed_from_u64(16));
     for record in &mut records {
         if record.cohort.as_deref() == Some("treatment") {

@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_four_digits_that_count() {
+    fn numbers_have_four_significant_digits() {
         for (number, text) in [
             (0.0, "0"),
             (1.0, "1"),

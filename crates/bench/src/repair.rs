@@ -26,8 +26,8 @@ use crate::report::{Report, Samples, Target};
 
 /// Long enough for replicas to be sent. With the client's window of 1 MiB, some 15 packets are sent
 /// per turn.
-const CALM: Path = Path { delay: Duration::from_millis(60), loss: 0.0 };
-const LOSSY: Path = Path { loss: 0.05, ..CALM };
+const LOSSLESS_PATH: Path = Path { delay: Duration::from_millis(60), loss: 0.0 };
+const LOSSY: Path = Path { loss: 0.05, ..LOSSLESS_PATH };
 const SEED: u64 = 1;
 
 /// Amount of measurement.
@@ -89,7 +89,7 @@ pub(crate) fn measure(
         });
         named.filter(|entrant| wanted(&entrant.name)).collect::<Vec<_>>()
     };
-    cpu(report, (CALM, 1.02), &of("recovery_cpu_idle"), &arq, &scale)?;
+    cpu(report, (LOSSLESS_PATH, 1.02), &of("recovery_cpu_idle"), &arq, &scale)?;
     cpu(report, (LOSSY, 1.03), &of("recovery_cpu_loss"), &arq, &scale)?;
     decisions(report, &of("level_decision_ns"), &scale);
     plans(report, &of("copies_plan_ns"), &scale);

@@ -85,7 +85,7 @@ const REPLAY: usize = 500_000;
 /// Maximum number of points of the learning curve per phase.
 const POINTS: u64 = 13;
 /// Maximum number of evaluation episodes per point.
-const JUDGED: u64 = 24;
+const EVALUATION_EPISODES: u64 = 24;
 /// Kinds of paths. Each kind has its own range of seeds.
 const RECORDED: u64 = 1;
 const LIVED: u64 = 2;
@@ -134,12 +134,12 @@ fn episode(seed: u64, scheme: Option<SchemeMaker>, settings: Settings) -> Result
 }
 
 /// The network in training and its options.
-struct School {
+struct Trainer {
     learner: Arc<Mutex<Learner>>,
     options: Options,
 }
 
-impl School {
+impl Trainer {
     fn new(learner: Learner, options: Options) -> Self {
         Self { learner: Arc::new(Mutex::new(learner)), options }
     }
@@ -272,16 +272,19 @@ struct Curve {
 }
 
 /// Runs the three phases. Returns the untrained network and the learner.
-fn teach(options: &Options, say: &mut dyn FnMut(&str)) -> Result<(Network, School, Curve), String> {
+fn teach(
+    options: &Options,
+    say: &mut dyn FnMut(&str),
+) -> Result<(Network, Trainer, Curve), String> {
     let how =
         train::Options { penalty: options.penalty(), replay: REPLAY, ..train::Options::default() };
     let learner = Learner::new(how, options.seed).map_err(|e| e.to_string())?;
-    let school = School::new(learner, *options);
+    let school = Trainer::new(learner, *options);
     let untrained = school.network();
     let mut all = Vec::new();
     let mut point = |phase, error: f64| -> Result<(), String> {
         school.learner().set_phase(Phase::Judge);
-        let judged = school.attend(HELD_OUT, 0..JUDGED.min(options.compare))?;
+        let judged = school.attend(HELD_OUT, 0..EVALUATION_EPISODES.min(options.compare))?;
         let steps = school.learner().steps();
         say(&format!(
             "{phase:8} {steps:8} steps  error {error:.4}  held out: reward {:.4}  R {:.3}  cost {:.4}  N_max {:.3}",
@@ -366,7 +369,7 @@ fn compare(options: &Options, untrained: Network, trained: Network) -> Result<St
             options.seed,
         );
         learner.set_phase(Phase::Judge);
-        School::new(learner, *options).attend(COMPARED, 0..options.compare)
+        Trainer::new(learner, *options).attend(COMPARED, 0..options.compare)
     };
     let reading = if options.copies { "copies" } else { "extra" };
     let scheme = |name: &str| -> Result<Measures, String> {

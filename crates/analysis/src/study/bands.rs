@@ -14,7 +14,7 @@ use super::sums::Mean;
 /// The paper's interval T (section 3.4), in seconds.
 pub(super) const INTERVAL: f64 = 15.0 * 60.0;
 /// Minimum sessions of a band for a mean. Reached with 17 sessions in an interval.
-pub(super) const FEWEST: u64 = 3;
+pub(super) const MIN_BAND_SESSIONS: u64 = 3;
 
 /// One session, 32 bytes.
 #[derive(Clone, Copy, Debug)]
@@ -162,7 +162,7 @@ impl Means {
     /// Returns the mean if it has enough sessions.
     fn get(&self, quantity: Quantity) -> Option<f64> {
         let cell = self.0[quantity as usize];
-        cell.value.filter(|_| cell.n >= FEWEST)
+        cell.value.filter(|_| cell.n >= MIN_BAND_SESSIONS)
     }
 }
 
@@ -211,7 +211,7 @@ impl Course {
             all += 1;
             let ordered: Vec<Session> = chunk.iter().map(|(_, _, session)| *session).collect();
             let bands = Band::ALL.map(|band| band.of(&ordered));
-            if bands.iter().all(|band| band.len() as u64 >= FEWEST) {
+            if bands.iter().all(|band| band.len() as u64 >= MIN_BAND_SESSIONS) {
                 let [better, worse] = bands.map(Means::new);
                 intervals.push(Interval { number: chunk[0].0, better, worse });
             }

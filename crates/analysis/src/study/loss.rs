@@ -4,7 +4,7 @@ use super::measure::Measure;
 use super::row::Row;
 use super::section::{Cell, Section, Table};
 use super::sums::{LOSS, Mean, Ratio, Values};
-use crate::plot::{Curve, Plot, Upwards};
+use crate::plot::{Curve, Plot, YAxis};
 
 /// Loss rates (AutoRec journal, III-A, figure 4).
 #[derive(Debug, Default)]
@@ -50,7 +50,7 @@ impl Measure for Loss {
         Section::new("loss", "Loss rate").table(table).plot(Plot {
             title: "Share of sessions with at most that loss rate".into(),
             x: "loss rate (%)".into(),
-            y: Upwards::Share,
+            y: YAxis::Share,
             lines: vec![Curve { name: "sessions".into(), colour: 0, points: rates.curve(100.0) }],
         })
     }
@@ -145,7 +145,7 @@ impl Measure for Bursts {
             .plot(Plot {
                 title: "Loss of packets by time since a lost one (%)".into(),
                 x: "time since a lost packet, upper limit (ms)".into(),
-                y: Upwards::Number,
+                y: YAxis::Number,
                 lines: vec![
                     Curve { name: "lost".into(), colour: 0, points: seen },
                     Curve { name: "if independent".into(), colour: 1, points: chance },
@@ -245,7 +245,7 @@ impl Measure for Hours {
             .plot(Plot {
                 title: "By hour of the day (UTC)".into(),
                 x: "hour".into(),
-                y: Upwards::Number,
+                y: YAxis::Number,
                 lines: lines.collect(),
             })
     }

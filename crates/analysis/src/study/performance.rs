@@ -4,23 +4,23 @@
 
 use std::collections::HashMap;
 
-use super::bands::{Band, Course, FEWEST, INTERVAL, Order, Quantity, Session};
+use super::bands::{Band, Course, INTERVAL, MIN_BAND_SESSIONS, Order, Quantity, Session};
 use super::measure::Measure;
 use super::row::Row;
 use super::section::{Cell, Section, Table};
 use super::sums::Values;
-use crate::plot::{Curve, Plot, Upwards};
+use crate::plot::{Curve, Plot, YAxis};
 
 /// Minimum duration in seconds for a session to represent its path (as in `autoplex measure`).
-const SHORTEST: f64 = 10.0;
+const MIN_DURATION_S: f64 = 10.0;
 /// Minimum packets. With fewer, even the worst path may lose none.
-const FEWEST_PACKETS: f64 = 500.0;
+const MIN_PACKETS: f64 = 500.0;
 /// The groups of figure 1.
 const LARGEST: [&str; 3] = ["UG 1", "UG 2", "UG 3"];
 /// Maximum number of group names kept, and maximum length of a name: names come from untrusted
 /// records.
-const NAMES: usize = 20_000;
-const CHARACTERS: usize = 48;
+const MAX_NAMES: usize = 20_000;
+const MAX_NAME_LEN: usize = 48;
 
 /// All sessions that represent their paths.
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ impl Performance {
 /// Sanitises a name for terminals: printable ASCII only.
 fn shown(name: &str) -> Box<str> {
     let is_plain = |c: char| c.is_alphanumeric() || c.is_ascii_graphic() || c == ' ';
-    name.chars().take(CHARACTERS).map(|c| if is_plain(c) { c } else { '?' }).collect()
+    name.chars().take(MAX_NAME_LEN).map(|c| if is_plain(c) { c } else { '?' }).collect()
 }
 
 impl Measure for Performance {
@@ -82,7 +82,7 @@ impl Measure for Performance {
         else {
             return;
         };
-        if duration < SHORTEST || packets < FEWEST_PACKETS {
+        if duration < MIN_DURATION_S || packets < MIN_PACKETS {
             return;
         }
         let float = |value: Option<f64>| value.map_or(f32::NAN, |value| value as f32);
@@ -95,7 +95,7 @@ impl Measure for Performance {
             in_flight: float(row.max_in_flight),
             window: float(row.max_window),
         });
-        if self.names.len() < NAMES && !self.names.contains_key(&group) {
+        if self.names.len() < MAX_NAMES && !self.names.contains_key(&group) {
             self.names.extend(row.group_name.as_deref().map(|name| (group, shown(name))));
         }
     }
@@ -152,7 +152,7 @@ fn with_groups(section: Section, all: &Performance, largest: &[(u64, Vec<Session
         plots.push(Plot {
             title: format!("Share of sessions with at most that {}", quantity.title()),
             x: quantity.title().into(),
-            y: Upwards::Share,
+            y: YAxis::Share,
             lines,
         });
     }
@@ -175,7 +175,7 @@ fn with_bands(section: Section, courses: &[Course; 2]) -> Section {
     let [first, second] = courses.each_ref().map(Course::counts);
     let labels = [
         "intervals of 15 min with sessions".to_owned(),
-        format!("left out: fewer than {FEWEST} sessions in a band"),
+        format!("left out: fewer than {MIN_BAND_SESSIONS} sessions in a band"),
         "pairs of neighbours".to_owned(),
         "sessions of a band, mean".to_owned(),
     ];
@@ -204,7 +204,7 @@ fn with_bands(section: Section, courses: &[Course; 2]) -> Section {
         Plot {
             title: format!("UG 1: {}, mean of better and worse sessions", quantity.title()),
             x: "hours".into(),
-            y: Upwards::Number,
+            y: YAxis::Number,
             lines: Band::ALL.into_iter().zip(0..).map(line).collect(),
         }
     });
@@ -242,7 +242,7 @@ fn with_changes(section: Section, courses: &[Course; 2]) -> Section {
         Plot {
             title: format!("UG 1: cumulative change (%), {}", quantity.title()),
             x: "hours".into(),
-            y: Upwards::Number,
+            y: YAxis::Number,
             lines: lines(courses).map(line).collect(),
         }
     });
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn names_are_kept_up_to_a_bound() {
         let mut all = Performance::default();
-        for group in 0..NAMES as u64 + 5 {
+        for group in 0..MAX_NAMES as u64 + 5 {
             all.add(&Row {
                 group: Some(group),
                 group_name: Some("x".repeat(1_000)),
@@ -266,9 +266,9 @@ mod tests {
                 ..Row::default()
             });
         }
-        assert_eq!((all.names.len(), all.sessions.len()), (NAMES, NAMES + 5));
-        assert_eq!(all.name(7), "x".repeat(CHARACTERS));
-        assert_eq!(all.name(NAMES as u64 + 1), "number 0000000000004e21");
+        assert_eq!((all.names.len(), all.sessions.len()), (MAX_NAMES, MAX_NAMES + 5));
+        assert_eq!(all.name(7), "x".repeat(MAX_NAME_LEN));
+        assert_eq!(all.name(MAX_NAMES as u64 + 1), "number 0000000000004e21");
     }
 
     #[test]

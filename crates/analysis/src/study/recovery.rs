@@ -4,7 +4,7 @@ use super::measure::Measure;
 use super::row::Row;
 use super::section::{Cell, Section, Table};
 use super::sums::{Classes, LOSS, Mean, Ratio, SRTT, Values};
-use crate::plot::{Curve, Plot, Upwards};
+use crate::plot::{Curve, Plot, YAxis};
 
 /// Rounds counted individually. Higher ones are counted together.
 const ROUNDS: usize = 20;
@@ -65,7 +65,7 @@ impl Measure for Rounds {
             .plot(Plot {
                 title: "Share of sessions with at most that highest round".into(),
                 x: format!("highest round ({ROUNDS}: or more)"),
-                y: Upwards::Share,
+                y: YAxis::Share,
                 lines: vec![Curve { name: "sessions".into(), colour: 0, points: points.collect() }],
             })
     }
@@ -198,7 +198,7 @@ impl Measure for Latencies {
             .plot(Plot {
                 title: "Share of sessions with at most that recovery latency".into(),
                 x: "recovery latency (ms)".into(),
-                y: Upwards::Share,
+                y: YAxis::Share,
                 lines: vec![line("mean", 0, means.curve(1.0)), line("maximum", 1, maxima.curve(1.0))],
             })
     }
@@ -236,7 +236,7 @@ impl Measure for OffMode {
         let plot = |title: &str, x: &str, points| Plot {
             title: title.into(),
             x: x.into(),
-            y: Upwards::Share,
+            y: YAxis::Share,
             lines: vec![Curve { name: "sessions".into(), colour: 0, points }],
         };
         Section::new("off_mode", "Off-mode")

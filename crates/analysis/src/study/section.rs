@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::plot::Plot;
 
 /// Count below which numbers are marked.
-pub(super) const FEW: u64 = 20;
+pub(super) const MIN_COUNT: u64 = 20;
 
 /// A subject of the study.
 #[derive(Clone, Debug, Serialize)]

@@ -12,7 +12,7 @@ use super::measure::Measure;
 use super::row::Row;
 use super::section::{Cell, Section, Table};
 use super::sums::{Ratio, Values};
-use crate::plot::{Curve, Plot, Upwards};
+use crate::plot::{Curve, Plot, YAxis};
 
 /// Wira's intervals, in minutes.
 const MINUTES: [u32; 4] = [5, 10, 30, 60];
@@ -205,7 +205,7 @@ impl Measure for Similarity {
             .plot(Plot {
                 title: "Share of sets with at most that coefficient of variation, 5 min".into(),
                 x: "coefficient of variation (%)".into(),
-                y: Upwards::Share,
+                y: YAxis::Share,
                 lines: vec![
                     line("group, MinRTT", 0, &group.rtt),
                     line("group, MaxBW", 1, &group.bandwidth),

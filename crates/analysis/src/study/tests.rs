@@ -411,7 +411,7 @@ fn a_file_that_is_cut_off_loses_its_last_row_only() {
 }
 
 #[test]
-fn values_that_cannot_be_are_named_and_left_out_where_they_count() {
+fn impossible_values_are_reported_and_excluded() {
     let text = [
         first().json(),
         second().json().replace("\"rtt_ms\":210.0", "\"rtt_ms\":-210.0"),

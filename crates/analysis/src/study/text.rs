@@ -3,7 +3,7 @@
 use core::fmt::Write as _;
 
 use super::Study;
-use super::section::{Cell, FEW, Section, Table};
+use super::section::{Cell, MIN_COUNT, Section, Table};
 use crate::text::{aligned, figure, whole};
 
 impl Study {
@@ -140,7 +140,7 @@ fn cell(cells: &[Cell], at: usize) -> Cell {
 
 /// Formats a number with its count.
 fn shown(cell: &Cell) -> String {
-    let few = if cell.n < FEW { "†" } else { "" };
+    let few = if cell.n < MIN_COUNT { "†" } else { "" };
     match cell.value {
         Some(value) => format!("{}{few} ({})", figure(value), whole(cell.n)),
         None => "-".into(),

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use super::measure::Measure;
 use super::row::{Row, number_of};
 use super::section::{Cell, Section, Table};
-use crate::plot::{Curve, Plot, Upwards};
+use crate::plot::{Curve, Plot, YAxis};
 
 /// Rules by the number of name parts: 1, 2, 3 and 4.
 const RULES: [Rule; 4] = [
@@ -36,9 +36,9 @@ const RULES: [Rule; 4] = [
 const TOP: [usize; 3] = [10, 50, 100];
 /// Maximum number of groups per rule, 14 times as many as the paper has. Names come from records,
 /// whose author could give each session its own group.
-const MOST: usize = 1 << 18;
+const MAX_GROUPS: usize = 1 << 18;
 /// Number of largest groups in the plot.
-const DRAWN: usize = 200;
+const PLOTTED_GROUPS: usize = 200;
 
 /// A rule, and the paper's values for it.
 struct Rule {
@@ -96,7 +96,7 @@ impl Groups {
     fn curve(&self) -> Vec<(f64, f64)> {
         let (sizes, n) = (self.sizes(), self.all());
         let mut seen = 0;
-        let sizes = sizes.into_iter().take(DRAWN).zip(1_u32..);
+        let sizes = sizes.into_iter().take(PLOTTED_GROUPS).zip(1_u32..);
         let shares = sizes.map(|(sessions, top)| {
             seen += sessions;
             (f64::from(top), seen as f64 / n as f64)
@@ -125,7 +125,7 @@ impl Measure for UserGroups {
     fn add(&mut self, row: &Row) {
         let name = row.group_name.as_deref().unwrap_or_default();
         for (groups, group) in self.0.iter_mut().zip(levels(name)) {
-            groups.add(group, MOST);
+            groups.add(group, MAX_GROUPS);
         }
     }
 
@@ -149,14 +149,14 @@ impl Measure for UserGroups {
         let section = match beyond {
             0 => section,
             _ => section.note(format!(
-                "{beyond} sessions are of groups beyond the first {MOST}, which are not told apart: there are more \
+                "{beyond} sessions are of groups beyond the first {MAX_GROUPS}, which are not told apart: there are more \
                  groups than stand here."
             )),
         };
         section.table(table).plot(Plot {
             title: "Cumulative share of sessions in the largest groups".into(),
             x: "largest groups".into(),
-            y: Upwards::Share,
+            y: YAxis::Share,
             lines,
         })
     }

@@ -4,7 +4,7 @@ use super::measure::Measure;
 use super::row::Row;
 use super::section::{Cell, Section, Table};
 use super::sums::{Distribution, LOSS, Mean, Ratio, Values};
-use crate::plot::{Curve, Plot, Upwards};
+use crate::plot::{Curve, Plot, YAxis};
 
 /// Freezes in one class, per 100 s of viewing.
 #[derive(Clone, Copy, Debug, Default)]
@@ -164,13 +164,13 @@ impl Measure for FirstFrames {
             .plot(Plot {
                 title: "Share of sessions with at most that first-frame time".into(),
                 x: "first-frame time (ms)".into(),
-                y: Upwards::Share,
+                y: YAxis::Share,
                 lines: vec![line("acknowledged", 0, &all), line("by players", 1, &player)],
             })
             .plot(Plot {
                 title: "Share of sessions with at most that first-frame size".into(),
                 x: "first-frame size (KB)".into(),
-                y: Upwards::Share,
+                y: YAxis::Share,
                 lines: vec![line("sessions", 0, &bytes)],
             })
     }

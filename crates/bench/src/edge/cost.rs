@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_threads_share_is_what_it_took_meanwhile() {
+    fn a_threads_share_covers_the_interval() {
         let thread = |id, name: &str, millis| Thread {
             id,
             name: name.to_owned(),

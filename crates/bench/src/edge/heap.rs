@@ -13,7 +13,7 @@ use super::media::GROUP;
 use super::{quinn_relay, servers};
 
 /// The cached part of the stream varies within a group of pictures, so whole groups are averaged.
-const AVERAGED: Duration = Duration::from_secs(2 * GROUP.as_secs());
+const AVERAGING_TIME: Duration = Duration::from_secs(2 * GROUP.as_secs());
 
 /// Serve until killed; print the heap in use for each line read
 #[derive(Debug, clap::Args)]
@@ -40,7 +40,7 @@ impl Heap {
 }
 
 fn in_use() -> f64 {
-    let (end, mut sum, mut samples) = (Instant::now() + AVERAGED, 0.0, 0u32);
+    let (end, mut sum, mut samples) = (Instant::now() + AVERAGING_TIME, 0.0, 0u32);
     while Instant::now() < end {
         let stats = INSTRUMENTED_SYSTEM.stats();
         sum += stats.bytes_allocated as f64 - stats.bytes_deallocated as f64;

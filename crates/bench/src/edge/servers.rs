@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_read_and_nothing_after_it() {
+    fn exactly_one_line_is_read() {
         let mut input = &b"listening here\nrest"[..];
         assert_eq!(read_line(&mut input), "listening here");
         assert_eq!(input, b"rest");

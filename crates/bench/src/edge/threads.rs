@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_busiest_thread_of_tcp_says_how_many_viewers_there_can_be() {
+    fn the_busiest_tcp_thread_limits_the_number_of_viewers() {
         let one = Load::of(&threads(&[("quic-0", 0.9), ("tcp-0", 0.4)])).expect("there is one");
         assert_eq!((one.share(), one.full_at(500)), (1.0, 1_250.0));
         let two = Load::of(&threads(&[("tcp-1", 0.25), ("mendcast", 0.2), ("tcp-0", 0.15)]));

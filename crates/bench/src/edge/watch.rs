@@ -37,9 +37,9 @@ const SOCKETS: usize = 8;
 /// Delay above which a viewer counts as late.
 const LATE: Duration = Duration::from_secs(1);
 /// Interval between joins.
-const APART: Duration = Duration::from_millis(10);
+const JOIN_INTERVAL: Duration = Duration::from_millis(10);
 /// Maximum tag size in bytes.
-const LARGEST: usize = 1 << 22;
+const MAX_TAG: usize = 1 << 22;
 /// Time for the last viewer to receive its first bytes.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -117,7 +117,7 @@ impl Watch {
                 }
             });
         }
-        let end = Instant::now() + APART * self.viewers as u32 + PATIENCE;
+        let end = Instant::now() + JOIN_INTERVAL * self.viewers as u32 + PATIENCE;
         let settled = |viewer: &Arc<Viewer>| {
             let tally = viewer.tally();
             tally.has_joined || tally.failure.is_some()
@@ -165,7 +165,7 @@ impl Watch {
             for (index, viewer) in viewers.iter().enumerate().skip(thread).step_by(THREADS) {
                 let viewer = viewer.clone();
                 let stream = Stream { watch: self.clone(), viewer, counts: counts.clone() };
-                let after = APART * index as u32;
+                let after = JOIN_INTERVAL * index as u32;
                 let endpoint = endpoints.get(index / THREADS % SOCKETS).cloned();
                 let tls = tls.clone();
                 tokio::spawn(async move {
@@ -215,7 +215,7 @@ impl Stream {
         if response.status() != 200 {
             return Err(format!("status {}", response.status()).into());
         }
-        let mut reader = Reader::new(LARGEST);
+        let mut reader = Reader::new(MAX_TAG);
         while let Some(mut data) = stream.recv_data().await? {
             self.take(&mut reader, &mut data)?;
         }
@@ -232,7 +232,7 @@ impl Stream {
         if response.status() != 200 {
             return Err(format!("status {}", response.status()).into());
         }
-        let mut reader = Reader::new(LARGEST);
+        let mut reader = Reader::new(MAX_TAG);
         while let Some(frame) = response.frame().await {
             if let Ok(mut data) = frame?.into_data() {
                 self.take(&mut reader, &mut data)?;

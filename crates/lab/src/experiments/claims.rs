@@ -59,7 +59,7 @@ pub(crate) fn announce(verdicts: &[Verdict]) -> bool {
 }
 
 /// Verdict on one point.
-struct Judged {
+struct PointVerdict {
     good: bool,
     /// The compared numbers as text.
     told: String,
@@ -188,7 +188,7 @@ impl Judge<'_> {
                         // The end nearer to zero decides.
                         let near = if a.mean.abs() < b.mean.abs() { a } else { b };
                         let by = if good { -near.mean.abs() } else { near.mean.abs() };
-                        judged.push(Judged { good, told, by, half: near.half });
+                        judged.push(PointVerdict { good, told, by, half: near.half });
                     }
                 }
             }
@@ -199,7 +199,7 @@ impl Judge<'_> {
                     if let Some(rise) = rises.max_by(|a, b| a.mean.total_cmp(&b.mean)) {
                         let told = format!("{name} rises by {}", with_ci(rise));
                         let by = rise.mean - margin;
-                        judged.push(Judged { good: by <= 0.0, told, by, half: rise.half });
+                        judged.push(PointVerdict { good: by <= 0.0, told, by, half: rise.half });
                     }
                 }
             }
@@ -223,7 +223,7 @@ impl Judge<'_> {
             (n, _) => format!("{}; and {} more", bad[..3].join("; "), n - 3),
         };
         let good = judged.len() - bad.len();
-        let is_close = |point: &&Judged| point.half.is_some_and(|half| point.by.abs() < half);
+        let is_close = |point: &&PointVerdict| point.half.is_some_and(|half| point.by.abs() < half);
         let close = judged.iter().filter(is_close).count();
         let (text, why) = (claim.text.clone(), claim.why.clone());
         Verdict { text, good, all: judged.len(), close, detail, why }
@@ -259,7 +259,7 @@ impl Judge<'_> {
     }
 
     /// Judges a claim at one point.
-    fn judge(&self, claim: &Claim, group: &Group<'_>) -> Option<Judged> {
+    fn judge(&self, claim: &Claim, group: &Group<'_>) -> Option<PointVerdict> {
         let own = self.values(group, &claim.metric);
         let estimate = Estimate::of(own.values().copied())?;
         let (sign, bounds) = match &claim.is {
@@ -313,7 +313,7 @@ impl Judge<'_> {
         };
         // The claim already allows for the interval.
         let half = half.filter(|_| !matches!(claim.is, Comparison::Near { ci: true, .. }));
-        Some(Judged { good, told, by, half })
+        Some(PointVerdict { good, told, by, half })
     }
 }
 
@@ -327,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_told_with_three_digits() {
+    fn numbers_have_three_significant_digits() {
         let told = [0.0, 123.4, -12.34, 1.234, 0.1234, -0.01234, 0.001234, 0.00001234, 0.1 - 1e-16]
             .map(short);
         let expected =

@@ -16,7 +16,7 @@ use crate::simulation::Sample;
 use toml::Value;
 
 /// Samples (10 per second) over which curves average the delivered rate.
-const DELIVERED_OVER: usize = 6;
+const DELIVERY_SAMPLES: usize = 6;
 
 /// Data of a report.
 pub(crate) struct Report<'a> {
@@ -167,7 +167,7 @@ impl Report<'_> {
                 let series: Vec<Series> = of_sweep
                     .map(|curve| {
                         let points = (1..=curve.samples.len()).filter_map(|n| {
-                            let recent = &curve.samples[n.saturating_sub(DELIVERED_OVER)..n];
+                            let recent = &curve.samples[n.saturating_sub(DELIVERY_SAMPLES)..n];
                             Some((recent.last()?.at.as_secs_f64(), pick(recent)?))
                         });
                         let mut series =

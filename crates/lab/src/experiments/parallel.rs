@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn results_come_in_order_while_others_are_at_work() {
+    fn results_arrive_in_order_during_parallel_work() {
         let items: Vec<u64> = (0..200).collect();
         let mut seen = Vec::new();
         // The first of each ten takes longest.
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_estimated_from_what_is_done() {
+    fn remaining_time_is_estimated_from_progress() {
         assert_eq!(line(500, 2_000, Duration::from_secs(60)), "500/2000 runs, 3 minutes left");
     }
 }

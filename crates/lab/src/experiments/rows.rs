@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_share_of_no_distance() {
+    fn zero_distance_has_no_share() {
         for none in [
             &[(0.0, 0.0), (1.0, 0.0)][..],
             &[(1.0, 3.0), (0.0, 0.0)],

@@ -26,7 +26,7 @@ use crate::simulation::{Oracle, Rival, Scenario};
 use crate::traffic::Traffic;
 
 /// Time allowed for the last frames of a stream, in seconds.
-const LAST_BYTES: f64 = 30.0;
+const TAIL_SECONDS: f64 = 30.0;
 /// Packet size, in bytes.
 const PACKET: u64 = 1_500;
 
@@ -317,7 +317,7 @@ impl Settings {
             }),
             limit: match traffic {
                 // The stream ends by itself. Data in flight then still arrives.
-                Traffic::Live(_) => Duration::from_secs_f64(self.seconds + LAST_BYTES),
+                Traffic::Live(_) => Duration::from_secs_f64(self.seconds + TAIL_SECONDS),
                 _ => Duration::from_secs_f64(self.seconds),
             },
             traffic,
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_make_no_sense_are_refused_by_name() {
+    fn invalid_settings_are_rejected_by_name() {
         let refused = |change: &dyn Fn(&mut Settings)| {
             let mut settings = Settings::default();
             change(&mut settings);

@@ -369,7 +369,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_scheme_does_not_look_at_makes_no_other_run() {
+    fn unused_keys_do_not_change_a_run() {
         let arq = Settings { alpha_ms: 7.0, level: 3, ..Settings::default() };
         assert_eq!(arq.normalised(), Settings::default());
         let autorec = Settings { scheme: "autorec".to_owned(), ..arq };

@@ -22,7 +22,7 @@ const B_RATIO: f64 = 0.5;
 const SOUND_SAMPLES: u64 = 1_024;
 const SOUND_RATE: u64 = 48_000;
 /// Minimum payload: up to ten bytes of codec headers and a four-byte frame number.
-const LEAST_SIZE: u32 = 14;
+const MIN_FRAME_SIZE: u32 = 14;
 /// Seed of this random stream, distinct from others of a run.
 const ROLE: u64 = 0x656e_636f_6465_7200;
 
@@ -123,7 +123,7 @@ impl Encoder {
                     published: self.interval * (first + place),
                     encoding: longest - composition,
                     composition,
-                    size: size.max(LEAST_SIZE),
+                    size: size.max(MIN_FRAME_SIZE),
                 });
             }
         }
@@ -165,7 +165,7 @@ impl Encoder {
             published: at(number),
             encoding: Duration::ZERO,
             composition: Duration::ZERO,
-            size: ((bytes(number + 1) - bytes(number)) as u32).max(LEAST_SIZE),
+            size: ((bytes(number + 1) - bytes(number)) as u32).max(MIN_FRAME_SIZE),
         };
         (0..).map(frame).take_while(|frame| frame.published < length).collect()
     }
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn b_frames_leave_behind_the_frame_that_they_refer_to() {
+    fn b_frames_follow_the_frame_they_refer_to() {
         let encoder = Encoder { b_frames: 2, group: 6, ..live() };
         let frames = pictures(&encoder, 1, 12);
         let ms = |of: fn(&Frame) -> Duration| -> Vec<u128> {

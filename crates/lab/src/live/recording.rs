@@ -6,7 +6,7 @@ use media::gop_cache::VIDEO_GONE_MS;
 use media::{Kind, Role, Tag, Timeline, default_track, flv};
 
 /// Duration of a single frame.
-const ALONE_MS: u64 = 40;
+const SINGLE_FRAME_MS: u64 = 40;
 
 /// Tags of a file.
 #[derive(Clone, Debug)]
@@ -96,7 +96,7 @@ fn times(tags: &[Tag], kind: Kind) -> Vec<u64> {
 fn lap_ms(times: &[u64]) -> u64 {
     let (Some(first), Some(last)) = (times.first(), times.last()) else { return 0 };
     let distance = (last - first).checked_div(times.len() as u64 - 1).filter(|ms| *ms > 0);
-    last + distance.unwrap_or(ALONE_MS)
+    last + distance.unwrap_or(SINGLE_FRAME_MS)
 }
 
 #[cfg(test)]
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_recording_is_refused_with_the_file_and_the_reason() {
+    fn an_invalid_recording_is_rejected_with_path_and_reason() {
         let refused = |bytes: &[u8]| Recording::read(bytes).expect_err("refused");
         assert!(refused(b"RIFF, a file").contains("signature"));
         assert!(refused(b"FLV").contains("no frame"));

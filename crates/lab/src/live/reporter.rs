@@ -8,7 +8,7 @@ use units::Timestamp;
 use super::view::Arrival;
 
 /// Report interval of the page.
-const EVERY: Duration = Duration::from_secs(5);
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A player that reports.
 pub(crate) struct Reporter {
@@ -21,7 +21,7 @@ pub(crate) struct Reporter {
 impl Reporter {
     /// Creates a player that requests its stream at `requested`.
     pub(crate) fn new(policy: Policy, requested: Timestamp) -> Self {
-        Self { player: Player::new(policy, requested), seen: 0, due: requested + EVERY }
+        Self { player: Player::new(policy, requested), seen: 0, due: requested + REPORT_INTERVAL }
     }
 
     /// Returns the buffered media at `at` if a report is due. The player has all `arrivals` until
@@ -30,7 +30,7 @@ impl Reporter {
         if at < self.due {
             return None;
         }
-        self.due = at + EVERY;
+        self.due = at + REPORT_INTERVAL;
         for arrival in arrivals[self.seen..].iter().take_while(|arrival| arrival.at <= at) {
             let kind = if arrival.is_key { FrameKind::Key } else { FrameKind::Dependent };
             self.player.on_media(arrival.at, arrival.media_ms, kind);

@@ -94,7 +94,7 @@ fn a_viewer_on_a_path_that_is_too_slow_skips_to_key_frames_and_stays_near() {
 }
 
 #[test]
-fn after_the_network_was_dead_the_viewer_goes_on_at_the_live_edge() {
+fn after_an_outage_the_viewer_resumes_at_the_live_edge() {
     let mut dead = scenario(Rate::from_mbps(12), "0%");
     let window = "5s,6s".parse().expect("a window");
     dead.path.down.blackhole = vec![window];
@@ -111,7 +111,7 @@ fn after_the_network_was_dead_the_viewer_goes_on_at_the_live_edge() {
 }
 
 #[test]
-fn a_player_sees_freezes_where_the_path_was_dead_and_none_elsewhere() {
+fn a_player_freezes_during_the_outage_only() {
     let freezes = |blackhole: Option<&str>| {
         let mut scenario = scenario(Rate::from_mbps(12), "1%");
         let windows: Vec<_> =
@@ -174,7 +174,7 @@ fn a_live_encoders_tags_all_come_as_they_were_published() {
 }
 
 #[test]
-fn b_frames_delay_by_what_they_wait_for_and_sound_does_not() {
+fn b_frames_add_delay_and_sound_does_not() {
     let delays = |encoder: &Encoder| {
         let (live, outcome) = good_view(encoder);
         let measured = |a: &&Arrival| live.is_measured(a.frame, Timestamp::from_millis(2_000));
@@ -261,7 +261,7 @@ fn late(loss: &str, oracle: Oracle) -> usize {
 }
 
 #[test]
-fn a_sender_that_knows_fates_is_never_later() {
+fn a_clairvoyant_sender_is_never_later() {
     for loss in ["outages:rate=5%,length=30ms", "calls:rate=5%", "calls:rate=5%,reading=slots"] {
         let [arq, after, start] = [Oracle::None, Oracle::AfterDetection, Oracle::FromStart]
             .map(|oracle| late(loss, oracle));
@@ -272,7 +272,7 @@ fn a_sender_that_knows_fates_is_never_later() {
 }
 
 #[test]
-fn where_nothing_is_lost_knowing_fates_changes_nothing() {
+fn without_loss_clairvoyance_changes_nothing() {
     let log = |oracle| {
         let lossless = Scenario { oracle, ..scenario(Rate::from_mbps(3), "0%") };
         run(&lossless).expect("it runs").event_log
@@ -318,7 +318,7 @@ fn a_newcomer_starts_at_the_newest_key_frame_and_until_then_nobody_notices() {
 }
 
 #[test]
-fn what_a_player_reports_is_what_its_data_has_time_for() {
+fn player_reports_match_the_playhead_estimate() {
     let watched = |reports| {
         let deadline = recovery::deadline::Options::default();
         let mut scenario = scenario(Rate::from_mbps(20), "8%");

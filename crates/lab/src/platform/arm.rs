@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_scheme_or_would_change_the_path_is_refused() {
+    fn unknown_schemes_and_path_keys_are_rejected() {
         let refused = |text: &str| Arm::parse(text).expect_err(text);
         assert!(refused("fec").contains("autorec-fleet"));
         assert!(refused("arq+rate_mbps=100").contains("no key `rate_mbps`"));

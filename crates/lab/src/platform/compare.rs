@@ -29,7 +29,7 @@ pub(super) struct Trial {
 
 /// Results of a scheme over a group of sessions, in the order of [`METRICS`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct OfArm {
+pub(super) struct ArmResults {
     pub name: String,
     pub sessions: u64,
     pub left: u64,
@@ -90,7 +90,7 @@ pub(super) fn compare(
     names: &[String],
     baseline: usize,
     clairvoyant: Option<usize>,
-) -> Vec<OfArm> {
+) -> Vec<ArmResults> {
     let cells = names.len() * M;
     let viewers = by_viewer(trials, names.len());
     let mut whole: Sums = vec![(0.0, 0.0); cells];
@@ -127,7 +127,7 @@ pub(super) fn compare(
         let own = || trials.iter().filter(move |trial| trial.arm == arm);
         let ended = |end: End| own().filter(|trial| trial.row.end == end).count() as u64;
         let cells = arm * M..(arm + 1) * M;
-        OfArm {
+        ArmResults {
             name: name.clone(),
             sessions: own().count() as u64,
             left: ended(End::Left),

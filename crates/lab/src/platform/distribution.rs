@@ -19,7 +19,7 @@ use toml::Value;
 use super::draws::normal;
 
 /// Redraws before a value is clamped.
-const TRIES: u32 = 1_000;
+const MAX_REDRAWS: u32 = 1_000;
 
 const EXPECTED: &str = "a number, or one of `uniform:low=0,high=2`, `lognormal:median=50,sigma=1.1,low=5,high=900`, \
     `normal:mean=3,sd=1,low=0,high=9`, `choice:0.6=30,1=70`, or a table with `kind`";
@@ -179,7 +179,7 @@ impl Distribution {
 
 fn truncated(low: f64, high: f64, mut draw: impl FnMut() -> f64) -> f64 {
     let mut last = draw();
-    for _ in 0..TRIES {
+    for _ in 0..MAX_REDRAWS {
         if (low..=high).contains(&last) {
             return last;
         }
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_the_ends_is_drawn_again() {
+    fn values_beyond_the_limits_are_redrawn() {
         let distribution = read("key = 'lognormal:median=50,sigma=2,low=40'", 1.0, 90.0);
         let distribution = distribution.expect("a distribution");
         let mut random = Draws::new(5).of("ends", 0);
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_by_key_and_range() {
+    fn invalid_distributions_are_rejected_with_key_and_range() {
         for (text, part) in [
             ("key = 11", "`key` is 11; it may be 0 to 10"),
             ("key = nan", "`key` is NaN; it may be 0 to 10"),

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_of_other_names_indices_and_seeds_are_others() {
+    fn streams_differ_by_name_index_and_seed() {
         let first = |seed, name, index| Draws::new(seed).of(name, index).fraction();
         let one = first(1, "rtt", 0);
         assert_eq!(one, first(1, "rtt", 0));

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::session::Loss;
 
 /// Minimum number of usable records.
-const LEAST: usize = 50;
+const MIN_RECORDS: usize = 50;
 /// Number of impossible values reported in full. All are counted.
 const MAX_NAMED: usize = 20;
 /// Columns read from each record.
@@ -33,7 +33,7 @@ const AFTER_LOST: &str = "after_20ms_lost";
 /// Middle of this interval.
 const AFTER_MS: f64 = 12.0;
 /// Minimum packets in this interval for an estimate of the loss correlation.
-const LEAST_AFTER: f64 = 30.0;
+const MIN_AFTER_PACKETS: f64 = 30.0;
 
 /// A session from a record.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,19 +67,19 @@ pub(super) struct History {
 }
 
 /// Reason for rejecting a record.
-enum Useless {
+enum Unusable {
     Incomplete,
     Impossible(String),
 }
 
-fn value(record: &Map<String, Value>, column: &str, low: f64, high: f64) -> Result<f64, Useless> {
+fn value(record: &Map<String, Value>, column: &str, low: f64, high: f64) -> Result<f64, Unusable> {
     let Some(value) = record.get(column).filter(|value| !value.is_null()) else {
-        return Err(Useless::Incomplete);
+        return Err(Unusable::Incomplete);
     };
     match value.as_f64().filter(|number| (low..=high).contains(number)) {
         Some(number) => Ok(number),
         None => {
-            Err(Useless::Impossible(format!("`{column}` is {value}; it may be {low} to {high}")))
+            Err(Unusable::Impossible(format!("`{column}` is {value}; it may be {low} to {high}")))
         }
     }
 }
@@ -98,9 +98,9 @@ impl History {
         });
         let input = input.map_err(|e| e.to_string())?;
         history.broken = input.broken_lines + input.unreadable_files;
-        if history.all.len() < LEAST {
+        if history.all.len() < MIN_RECORDS {
             let mut line = format!(
-                "{}: {} of {} records can be used; a population needs at least {LEAST}",
+                "{}: {} of {} records can be used; a population needs at least {MIN_RECORDS}",
                 path.display(),
                 history.all.len(),
                 history.records
@@ -126,8 +126,8 @@ impl History {
         self.records += 1;
         match self.past(record) {
             Ok(past) => self.all.push(past),
-            Err(Useless::Incomplete) => self.incomplete += 1,
-            Err(Useless::Impossible(what)) => {
+            Err(Unusable::Incomplete) => self.incomplete += 1,
+            Err(Unusable::Impossible(what)) => {
                 self.impossible += 1;
                 if self.named.len() < MAX_NAMED {
                     self.named.push(format!("{place}: {what}"));
@@ -136,22 +136,22 @@ impl History {
         }
     }
 
-    fn past(&mut self, record: &Map<String, Value>) -> Result<Past, Useless> {
+    fn past(&mut self, record: &Map<String, Value>) -> Result<Past, Unusable> {
         let rtt = match value(record, "rtt_min_ms", 0.1, 60_000.0) {
-            Err(Useless::Incomplete) => value(record, "rtt_ms", 0.1, 60_000.0),
+            Err(Unusable::Incomplete) => value(record, "rtt_ms", 0.1, 60_000.0),
             known => known,
         };
         let loss = value(record, "loss_rate", 0.0, 1.0)?;
         let after = |column: &str| match value(record, column, 0.0, 1e15) {
-            Err(Useless::Incomplete) => Ok(0.0),
+            Err(Unusable::Incomplete) => Ok(0.0),
             known => known,
         };
         let (sent, lost) = (after(AFTER_SENT)?, after(AFTER_LOST)?);
         if lost > sent {
             let may = format!("`{AFTER_LOST}` is {lost}; it may be 0 to `{AFTER_SENT}`, {sent}");
-            return Err(Useless::Impossible(may));
+            return Err(Unusable::Impossible(may));
         }
-        let kind = if sent < LEAST_AFTER { None } else { kind_of(loss, lost / sent) };
+        let kind = if sent < MIN_AFTER_PACKETS { None } else { kind_of(loss, lost / sent) };
         let past = Past {
             viewer: 0,
             rtt_ms: rtt?,
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn correlation_that_was_measured_becomes_bad_times() {
+    fn measured_correlation_becomes_bad_states() {
         assert_eq!(kind_of(0.05, 0.05), Some(Loss::Independent));
         assert_eq!(kind_of(0.0, 0.0), None);
         let Some(Loss::Gilbert { bad_ms, share }) = kind_of(0.05, 0.43) else {

@@ -27,12 +27,12 @@ pub(super) struct LinkShares {
     /// Maximum acknowledgement delay of these clients.
     within_ms: Distribution,
     /// Properties by access, in the order of [`ACCESS`].
-    accesses: Vec<OfAccess>,
+    accesses: Vec<AccessLinks>,
 }
 
 /// Links of one kind of access. Shares refer to viewers with that access.
 #[derive(Clone, Debug, PartialEq)]
-struct OfAccess {
+struct AccessLinks {
     bunches: Bunching,
     bunches_up: Bunching,
     steps: Stepping,
@@ -137,7 +137,7 @@ impl Policing {
     }
 }
 
-impl OfAccess {
+impl AccessLinks {
     fn read(mut section: Section) -> Result<Self, String> {
         let mut ecn = section.section("ecn")?;
         let links = Self {
@@ -175,7 +175,7 @@ impl LinkShares {
             within_ms: acks.distribution("within_ms", 1.0..=5_000.0)?,
             accesses: ACCESS
                 .iter()
-                .map(|name| OfAccess::read(section.section(name)?))
+                .map(|name| AccessLinks::read(section.section(name)?))
                 .collect::<Result<_, _>>()?,
         };
         for section in [acks, section] {

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_places_of_metrics_are_theirs() {
+    fn metric_indices_match_their_names() {
         for (place, key) in [
             (LATE_400, "late_400ms"),
             (LATE_FOR_PLAYER, "late_for_player"),

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_papers_state_of_their_fleets_comes_out() {
+    fn the_population_reproduces_the_papers_fleets() {
         let all = sessions(FLEET, 1, MANY);
         // Mean and allowed error: several per cent, given heavy tails and a few ten thousand
         // viewers.

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::arm::{FLEET_AUTOREC, FLEET_MM24};
-use super::compare::{OfArm, Trial};
+use super::compare::{ArmResults, Trial};
 use super::metrics::{COST, DETERIORATION, FREEZES, FROZEN, RECOVERY};
 use super::run::Row;
 use super::session::Session;
@@ -106,7 +106,11 @@ impl Class {
 }
 
 /// Predicted numbers. `overall` are the schemes over all sessions.
-pub(super) fn predictions(trials: &[Trial], overall: &[OfArm], baseline: usize) -> Vec<Prediction> {
+pub(super) fn predictions(
+    trials: &[Trial],
+    overall: &[ArmResults],
+    baseline: usize,
+) -> Vec<Prediction> {
     let rows = trials.iter().filter(|trial| trial.arm == baseline).map(|trial| &trial.row);
     let rows: Vec<&Row> = rows.collect();
     let mut table = Table { all: Vec::new() };
@@ -126,12 +130,12 @@ pub(super) fn predictions(trials: &[Trial], overall: &[OfArm], baseline: usize) 
     table.all
 }
 
-fn value(arm: &OfArm, metric: usize) -> Option<f64> {
+fn value(arm: &ArmResults, metric: usize) -> Option<f64> {
     arm.means[metric].map(|estimate| estimate.value)
 }
 
 /// Change of a scheme against the baseline, in per cent; for the cost, its value.
-fn gain(arm: &OfArm, base: &OfArm, metric: usize) -> Option<f64> {
+fn gain(arm: &ArmResults, base: &ArmResults, metric: usize) -> Option<f64> {
     let own = value(arm, metric)?;
     match metric {
         COST => Some(own),
@@ -147,7 +151,7 @@ fn with_zeros(row: &Row) -> Option<(f64, f64)> {
 }
 
 /// Loss recovery of plain retransmission.
-fn recovery(table: &mut Table, rows: &[&Row], base: &OfArm) {
+fn recovery(table: &mut Table, rows: &[&Row], base: &ArmResults) {
     let rows = || rows.iter().copied();
     let lossy = rows().filter(|row| row.finished > 0).count() as u64;
     let each = (value(base, DETERIORATION), lossy);
@@ -180,7 +184,7 @@ fn recovery(table: &mut Table, rows: &[&Row], base: &OfArm) {
 }
 
 /// Stream quality under plain retransmission.
-fn stream(table: &mut Table, rows: &[&Row], base: &OfArm) {
+fn stream(table: &mut Table, rows: &[&Row], base: &ArmResults) {
     let (rows, count) = (|| rows.iter().copied(), rows.len() as u64);
     let stated = "journal III-B, figure 6";
     let off = mean(rows(), |row| Some(row.off_mode_ms_per_s));

@@ -1,13 +1,13 @@
 //! Results of a virtual A/B test in Markdown: a summary page, and the report with every number.
 
 use super::classes::DIMENSIONS;
-use super::compare::{JUDGED, OfArm};
+use super::compare::{ArmResults, JUDGED};
 use super::metrics::{Estimate, FIRST_FRAME, FREEZES, FROZEN, LATE_400, METRICS};
 use super::predictions::Prediction;
 use super::summary::{Part, Summary};
 
 /// Legend of intervals.
-const EXPLAINED: &str = "Intervals hold 95 %, from draws of whole viewers. `*`: the interval of the difference excludes 0; of twenty \
+const INTERVALS_LEGEND: &str = "Intervals hold 95 %, from draws of whole viewers. `*`: the interval of the difference excludes 0; of twenty \
     cells without any difference one has it by chance.";
 
 /// Renders rows as a table; the first row holds the headings.
@@ -47,7 +47,7 @@ fn with_interval(estimate: Option<Estimate>, metric: usize) -> String {
 }
 
 /// Difference as a share of the baseline's value.
-fn change(arm: &OfArm, base: &OfArm, metric: usize) -> String {
+fn change(arm: &ArmResults, base: &ArmResults, metric: usize) -> String {
     let (Some(difference), Some(base)) = (arm.differences[metric], base.means[metric]) else {
         return "–".to_owned();
     };
@@ -65,7 +65,7 @@ fn share(value: Option<f64>) -> String {
 }
 
 impl Summary {
-    fn base<'a>(&self, arms: &'a [OfArm]) -> Option<&'a OfArm> {
+    fn base<'a>(&self, arms: &'a [ArmResults]) -> Option<&'a ArmResults> {
         arms.iter().find(|arm| arm.name == self.baseline)
     }
 
@@ -122,7 +122,7 @@ fn introduction(summary: &Summary) -> String {
 
 /// Values of all schemes.
 fn values(
-    arms: &[OfArm],
+    arms: &[ArmResults],
     metrics: &[usize],
     cell: impl Fn(Option<Estimate>, usize) -> String,
 ) -> String {
@@ -138,7 +138,7 @@ fn values(
 }
 
 /// Changes of each scheme against the baseline.
-fn changes(summary: &Summary, arms: &[OfArm]) -> String {
+fn changes(summary: &Summary, arms: &[ArmResults]) -> String {
     const SHOWN: [usize; 4] = [LATE_400, FREEZES, FROZEN, FIRST_FRAME];
     let Some(base) = summary.base(arms) else { return String::new() };
     let mut head = vec![format!("against {}", summary.baseline)];
@@ -265,7 +265,7 @@ pub(super) fn page(summary: &Summary, link: &str) -> String {
     text += "Late are frames that are complete and in order more than this after their capture, or never. Sessions that \
              failed or that their viewers left are in all numbers.\n\n";
     text += &changes(summary, &summary.overall);
-    text += EXPLAINED;
+    text += INTERVALS_LEGEND;
     text += "\n\n";
     text += &picture(link, "viewers-cost.svg", "Seconds frozen against the cost of copies");
     text += &picture(link, "viewers-frozen.svg", "Shares of sessions by seconds frozen");
@@ -287,7 +287,7 @@ pub(super) fn page(summary: &Summary, link: &str) -> String {
 pub(super) fn whole(summary: &Summary) -> String {
     let mut text = String::from("# Virtual A/B test\n\n");
     text += &introduction(summary);
-    text += &format!("{EXPLAINED}\n\n");
+    text += &format!("{INTERVALS_LEGEND}\n\n");
     for metric in &METRICS {
         text += &format!("- **{}**: {}\n", metric.title, metric.meaning);
     }
@@ -316,7 +316,7 @@ pub(super) fn whole(summary: &Summary) -> String {
 }
 
 /// Table of session endings.
-fn endings(arms: &[OfArm]) -> String {
+fn endings(arms: &[ArmResults]) -> String {
     let mut rows = vec![cells(["", "sessions", "left", "failed", "without a picture"])];
     for arm in arms {
         let counts = [arm.sessions, arm.left, arm.failed, arm.without_picture];
@@ -332,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_their_digits_and_no_minus_before_nothing() {
+    fn numbers_are_rounded_without_a_negative_zero() {
         assert_eq!(number(-0.0004, 2), "0.00");
         assert_eq!(number(-1.256, 2), "−1.26");
         assert_eq!(number(20.0, 0), "20");
@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn a_change_says_whether_it_is_sure() {
         let estimate = |value, low, high| Some(Estimate { value, low, high });
-        let arm = |mean, difference| OfArm {
+        let arm = |mean, difference| ArmResults {
             name: "x".to_owned(),
             sessions: 1,
             left: 0,

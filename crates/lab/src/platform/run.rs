@@ -17,7 +17,7 @@ use crate::live::LiveOutcome;
 use crate::simulation::{Held, Outcome, Rival, Scenario, run as simulate};
 
 /// Largest share of the bottleneck rate that a stream takes, as in the built-in population.
-pub(super) const FITS: f64 = 0.9;
+pub(super) const MAX_STREAM_SHARE: f64 = 0.9;
 
 /// End of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,7 +113,7 @@ pub(super) fn run_together(
     let named = |e: String| {
         format!("sessions {} and {} under {}: {e}", first.number, second.number, arm.name)
     };
-    let needed = (first.bitrate_mbps + second.bitrate_mbps) / FITS;
+    let needed = (first.bitrate_mbps + second.bitrate_mbps) / MAX_STREAM_SHARE;
     let first = Session { rate_mbps: first.rate_mbps.max(needed), ..first.clone() };
     let second = Session {
         number: second.number,
@@ -241,7 +241,7 @@ mod tests {
 
     /// Columns that an HTTP/3 record has only if the connection starts with a larger window than
     /// the controller's own, or is capped.
-    const NEVER: [&str; 7] = [
+    const ABSENT_COLUMNS: [&str; 7] = [
         "autoplex",
         "cap_mbps",
         "jump",
@@ -272,7 +272,7 @@ mod tests {
             .filter(|(_, value)| value.is_null())
             .map(|(column, _)| column)
             .collect();
-        assert_eq!(absent, NEVER, "of {} columns", records::COLUMNS.len());
+        assert_eq!(absent, ABSENT_COLUMNS, "of {} columns", records::COLUMNS.len());
     }
 
     #[test]

@@ -13,13 +13,13 @@ use crate::simulation::{Outcome, Scenario};
 use crate::traffic::Traffic;
 
 /// The product's guard: replicas' share of the bytes of first transmissions, in per cent.
-const GUARD: f64 = 20.0;
+const GUARD_PERCENT: f64 = 20.0;
 /// Range of the loss rates of the chain fitted to calls, in per cent.
-const LEAST_CALLS: f64 = 1.0;
-const MOST_CALLS: f64 = 19.999;
+const MIN_CALLS_PERCENT: f64 = 1.0;
+const MAX_CALLS_PERCENT: f64 = 19.999;
 /// Loss chain below that range: 30 % of the packets 20 ms after a lost one are lost, as in calls at
 /// 1 %.
-const RARE: Loss = Loss::Gilbert { bad_ms: 39.0, share: 0.5 };
+const RARE_LOSS: Loss = Loss::Gilbert { bad_ms: 39.0, share: 0.5 };
 /// Time step of Gilbert chains.
 const SLOT_MS: f64 = 5.0;
 
@@ -42,9 +42,11 @@ fn loss_model(session: &Session) -> Option<String> {
         return None;
     }
     Some(match &session.kind {
-        Loss::Calls | Loss::Slots if percent < LEAST_CALLS => gilbert(session.loss, &RARE),
-        Loss::Calls => format!("calls:rate={}%", percent.min(MOST_CALLS)),
-        Loss::Slots => format!("calls:rate={}%,reading=slots", percent.min(MOST_CALLS)),
+        Loss::Calls | Loss::Slots if percent < MIN_CALLS_PERCENT => {
+            gilbert(session.loss, &RARE_LOSS)
+        }
+        Loss::Calls => format!("calls:rate={}%", percent.min(MAX_CALLS_PERCENT)),
+        Loss::Slots => format!("calls:rate={}%,reading=slots", percent.min(MAX_CALLS_PERCENT)),
         Loss::Independent => format!("{percent}%"),
         chain @ Loss::Gilbert { .. } => gilbert(session.loss, chain),
         Loss::Outages { length_ms } => {
@@ -118,7 +120,7 @@ fn settings(session: &Session, arm: &Arm) -> Result<Settings, String> {
         queue_bytes: (queue as u64).max(6_000),
         congestion: "bbr".to_owned(),
         detection: "live".to_owned(),
-        guard_percent: GUARD,
+        guard_percent: GUARD_PERCENT,
         stream_mbps: session.bitrate_mbps,
         fps: session.fps,
         group_seconds: session.encoder.group_s,

@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_specification_says_only_in_what_it_differs_from_the_fleet() {
+    fn a_specification_overrides_the_fleet() {
         let fleet = Specification::parse(FLEET).expect("valid");
         let text = "like = 'fleet'\ntitle = 'mine'\n[path.rtt_ms]\nmedian = 30\n[path.wifi]\nloss = { slots = 1 }\n\
                     [viewers]\nplayer = { cautious = 1 }\n[stream]\nbitrate_mbps = 2\n";

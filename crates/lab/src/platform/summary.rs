@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::classes::DIMENSIONS;
-use super::compare::{Dominance, OfArm, Trial, compare, dominance};
+use super::compare::{ArmResults, Dominance, Trial, compare, dominance};
 use super::metrics::{FROZEN, METRICS};
 use super::predictions::{Prediction, calibrated, predictions};
 use super::session::Session;
@@ -19,7 +19,7 @@ pub(super) struct Part {
     /// Mean of the dimension's value over the class.
     pub x: f64,
     pub sessions: u64,
-    pub arms: Vec<OfArm>,
+    pub arms: Vec<ArmResults>,
 }
 
 /// Name and settings of a scheme.
@@ -70,7 +70,7 @@ pub(super) struct Summary {
     pub metrics: Vec<String>,
     /// Sessions that failed in the testbed, with the reason. They are excluded from all numbers.
     pub faults: Vec<String>,
-    pub overall: Vec<OfArm>,
+    pub overall: Vec<ArmResults>,
     pub parts: Vec<Part>,
     /// Present if paired.
     pub dominance: Vec<Dominance>,

@@ -12,10 +12,10 @@ use super::scenario::Frame;
 /// Bounds of frame delays, in milliseconds.
 pub(super) const BOUNDS: [u64; 5] = [100, 200, 400, 600, 1_000];
 /// Frames count if published at least this long before a viewer left early.
-const LAST: Duration = Duration::from_millis(400);
+const EARLY_LEAVE_MARGIN: Duration = Duration::from_millis(400);
 /// Delay charged for a frame that never arrived, and the upper limit of delays in percentiles, in
 /// milliseconds.
-const NEVER: f64 = 10_000.0;
+const NEVER_ARRIVED_MS: f64 = 10_000.0;
 
 /// Playback at a viewer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -98,7 +98,7 @@ pub(super) fn watch(
     });
     let delay = |p: f64| {
         let place = (p * published.saturating_sub(1) as f64).round() as usize;
-        delays.get(place).copied().unwrap_or(NEVER).min(NEVER)
+        delays.get(place).copied().unwrap_or(NEVER_ARRIVED_MS).min(NEVER_ARRIVED_MS)
     };
     Watched {
         frames: published,
@@ -115,7 +115,7 @@ pub(super) fn watch(
 
 /// Publication time up to which frames count: all frames, unless the viewer left early.
 pub(super) fn counted_until(end: Duration, is_early: bool) -> Duration {
-    if is_early { end.saturating_sub(LAST) } else { end }
+    if is_early { end.saturating_sub(EARLY_LEAVE_MARGIN) } else { end }
 }
 
 #[cfg(test)]
@@ -148,7 +148,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(3);
 
     #[test]
-    fn who_sees_all_in_time_stays() {
+    fn a_viewer_without_freezes_stays() {
         let smooth = frames(|_| Some(50));
         assert_eq!(leaves(Policy::LOW_LATENCY, &smooth, STAY, PATIENCE), None);
         let watched = watch(Policy::LOW_LATENCY, &smooth, 500, STAY, false);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_frozen_for_longer_than_it_bears_leaves_then() {
+    fn a_long_freeze_makes_the_viewer_leave() {
         // From 8 s on nothing arrives for 5 s, then everything at once.
         let outage =
             frames(|n| Some(if (200..325).contains(&n) { (325 - n) * INTERVAL } else { 50 }));
@@ -172,12 +172,12 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_too_long_for_a_picture_leaves_without_one() {
+    fn a_long_wait_makes_the_viewer_leave() {
         let nothing = frames(|_| None);
         assert_eq!(leaves(Policy::MOBILE, &nothing, STAY, PATIENCE), Some(PATIENCE));
         let watched = watch(Policy::MOBILE, &nothing, 65, PATIENCE, true);
         assert_eq!((watched.first_frame_ms, watched.late), (None, [65; 5]));
-        assert_eq!(watched.delay_ms, [NEVER; 3]);
+        assert_eq!(watched.delay_ms, [NEVER_ARRIVED_MS; 3]);
     }
 
     #[test]

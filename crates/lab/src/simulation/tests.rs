@@ -53,7 +53,7 @@ fn the_null_cipher_gives_the_packets_of_the_real_one() {
 }
 
 #[test]
-fn whoever_acknowledges_seldom_sends_a_fifth_and_gets_all_the_same() {
+fn rare_acknowledgements_save_packets_without_losing_data() {
     let mut often = scenario(3);
     often.path.up.loss = Some("5%".parse().expect("a loss"));
     let seldom = Scenario { acks: Some(links::RareAcks::CHROMIUM), ..often.clone() };

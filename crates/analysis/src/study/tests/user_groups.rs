@@ -64,7 +64,7 @@ fn groups_are_counted_by_the_beginnings_of_their_names() {
 }
 
 #[test]
-fn the_largest_groups_are_compared_by_sessions_that_say_something() {
+fn the_largest_groups_are_compared_by_valid_sessions() {
     let mut records = Vec::new();
     for (group, count) in [("d", 1), ("b", 4), ("a", 5), ("c", 3)] {
         records.extend((1..=count).map(|each| session(group, each, 2 * each)));
@@ -172,7 +172,7 @@ fn changes_are_those_from_one_interval_to_the_next() {
 }
 
 #[test]
-fn what_records_say_of_groups_is_not_believed() {
+fn group_names_from_records_are_untrusted() {
     let mut all = String::new();
     for record in [session("\u{1b}[2J<b>\u{202e}x", 0, 1), session("\u{1b}[2J<b>\u{202e}x", 0, 2)] {
         writeln!(all, "{}", record.json()).expect("text grows");

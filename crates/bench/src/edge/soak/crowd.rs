@@ -23,16 +23,16 @@ use crate::identity::NAME;
 /// Threads, each with a runtime.
 const THREADS: u32 = 2;
 /// Interval between joins.
-const APART: Duration = Duration::from_millis(10);
+const JOIN_INTERVAL: Duration = Duration::from_millis(10);
 /// Duration of each viewer's first view, which does not count: all viewers join at once, unlike in
 /// the rest of the soak.
 pub(super) const WARM_UP: Duration = Duration::from_secs(5);
 /// Time without a picture after which a viewer gives up.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Minimum duration of a view.
-const LEAST: Duration = Duration::from_millis(500);
+const MIN_STAY: Duration = Duration::from_millis(500);
 /// Failures printed per thread.
-const TOLD: usize = 5;
+const MAX_PRINTED: usize = 5;
 
 /// Parameters of the viewers.
 #[derive(Clone, Debug)]
@@ -107,7 +107,7 @@ fn view(thread: u32, manner: &Manner, ended: &watch::Receiver<bool>) -> Result<V
         for (slot, endpoint) in slots.zip(endpoints.iter().cycle()) {
             let viewer = Viewer {
                 number: manner.first + slot,
-                comes: APART * slot,
+                comes: JOIN_INTERVAL * slot,
                 stay: manner.stay,
                 address: manner.address,
                 endpoint: endpoint.clone(),
@@ -120,7 +120,7 @@ fn view(thread: u32, manner: &Manner, ended: &watch::Receiver<bool>) -> Result<V
             let mut views = views.map_err(|e| format!("a viewer: {e}"))?;
             for why in views.iter().filter_map(|view| view.failure.as_ref()) {
                 told += 1;
-                if told <= TOLD {
+                if told <= MAX_PRINTED {
                     println!("      a view failed: {why}");
                 }
             }
@@ -160,7 +160,7 @@ impl Viewer {
         while !*self.ended.borrow() && self.ended.has_changed().is_ok() {
             views.push(self.once(stays).await);
             let millis = (self.stay.as_millis() as u64).max(1);
-            stays = LEAST + Duration::from_millis(rng.next_u64() % millis);
+            stays = MIN_STAY + Duration::from_millis(rng.next_u64() % millis);
         }
         views
     }

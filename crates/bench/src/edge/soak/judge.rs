@@ -1,7 +1,7 @@
 //! Rules of a soak.
 //!
 //! Healthy viewers are compared per second of view rather than in sums, because the phases differ
-//! in length. With neighbours, viewers must get [`SHARE`] of their media without neighbours, freeze
+//! in length. With neighbours, viewers must get [`MIN_MEDIA_SHARE`] of their media without neighbours, freeze
 //! no more often and no longer, and start as fast. Memory must stay flat, and the server must
 //! release everything of departed viewers. A neighbour that did not reach the server proves
 //! nothing, so every neighbour must reach it.
@@ -20,34 +20,34 @@ use super::server::Look;
 use super::view::View;
 
 /// Minimum share of media with neighbours, relative to the phase without.
-const SHARE: f64 = 0.95;
+const MIN_MEDIA_SHARE: f64 = 0.95;
 /// Tolerance for freezes, and for seconds frozen, per 100 s: one in 33 minutes, about the length of
 /// the soak. Neighbours, link and viewers share the machine's processors with the server, so a
 /// viewer's own process is slightly more often late. The server has no part in that.
-const MORE_FREEZES: f64 = 0.05;
+const FREEZE_TOLERANCE: f64 = 0.05;
 /// Tolerance for first-frame times at the 95th percentile, as a factor,
-const LATER: f64 = 1.25;
+const START_FACTOR: f64 = 1.25;
 /// plus this delay for processes that share the processors.
-const LATER_BY: Duration = Duration::from_millis(50);
+const START_SLACK: Duration = Duration::from_millis(50);
 /// Confidence level of the difference. Chance fails the rule in 2.5 % of the soaks exactly at the
 /// limit.
 const LEVEL: f64 = 0.95;
 /// Bootstrap resamples; 2,000 give stable intervals.
 const DRAWS: usize = 2_000;
 /// Allowed growth of resident memory per hour in the second half: allocator behaviour.
-const DRIFT: f64 = 8e6;
+const MAX_DRIFT: f64 = 8e6;
 /// Normal fluctuation of resident memory: the minimum growth that counts. In the 12 minutes judged
-/// by default it is the limit, equal to 10 MB an hour; in longer soaks [`DRIFT`] is.
-const SWING: f64 = 2e6;
+/// by default it is the limit, equal to 10 MB an hour; in longer soaks [`MAX_DRIFT`] is.
+const MEMORY_NOISE: f64 = 2e6;
 /// Time until memory is stable: long-lived neighbours stay for 75 s, and the server's tables and
 /// the allocator need some minutes. In runs below ten minutes the second half starts earlier and
 /// shows no drift.
-const SETTLED: Duration = Duration::from_secs(240);
+const SETTLING_TIME: Duration = Duration::from_secs(240);
 /// Growth limit of such short runs, which only detects runaway memory.
-const ROUGH: f64 = 64e6;
+const RUNAWAY_GROWTH: f64 = 64e6;
 /// Minimum share of attempts that must have reached the server. Neighbours that only hold a
 /// connection notice when the server ends it, and the last ones never do.
-const REACHED: f64 = 0.25;
+const MIN_REACHED: f64 = 0.25;
 
 impl Outcome {
     /// Applies all rules.
@@ -87,8 +87,12 @@ impl Outcome {
             return (half, 0.0, 0.0);
         };
         let hours = (last.at - first.at).as_secs_f64() / 3_600.0;
-        let is_settled = first.at - begin.at >= SETTLED;
-        (half, hours, if is_settled { (DRIFT * hours).max(SWING) } else { ROUGH })
+        let is_settled = first.at - begin.at >= SETTLING_TIME;
+        (
+            half,
+            hours,
+            if is_settled { (MAX_DRIFT * hours).max(MEMORY_NOISE) } else { RUNAWAY_GROWTH },
+        )
     }
 
     fn flat(&self) -> Verdict {
@@ -184,13 +188,13 @@ fn delivered(alone: &[View], beside: &[View]) -> Verdict {
     let (without, with) = (share(alone), share(beside));
     Verdict {
         rule: "viewers keep their media rate",
-        holds: with / without >= SHARE,
+        holds: with / without >= MIN_MEDIA_SHARE,
         figures: format!(
             "{:.2} % of {:.2} %: {:.2} %, at least {:.0} %",
             with * 100.0,
             without * 100.0,
             with / without * 100.0,
-            SHARE * 100.0
+            MIN_MEDIA_SHARE * 100.0
         ),
     }
 }
@@ -233,10 +237,10 @@ fn no_more(
     };
     Verdict {
         rule,
-        holds: low <= MORE_FREEZES,
+        holds: low <= FREEZE_TOLERANCE,
         figures: format!(
             "{with:.3} {unit} per 100 s, {without:.3} without: {low:+.3} to {high:+.3} more; the lower \
-             end at most {MORE_FREEZES:+}"
+             end at most {FREEZE_TOLERANCE:+}"
         ),
     }
 }
@@ -256,13 +260,13 @@ fn starts(alone: &[View], beside: &[View]) -> Verdict {
     let [without, with] = [alone, beside].map(|views| first_frames(views, [0.95])[0]);
     Verdict {
         rule: "pictures come as soon",
-        holds: !with.is_zero() && with <= without.mul_f64(LATER) + LATER_BY,
+        holds: !with.is_zero() && with <= without.mul_f64(START_FACTOR) + START_SLACK,
         figures: format!(
             "95 % of first frames within {} ms, {} ms without; at most {:.0} % and {} ms more",
             with.as_millis(),
             without.as_millis(),
-            (LATER - 1.0) * 100.0,
-            LATER_BY.as_millis()
+            (START_FACTOR - 1.0) * 100.0,
+            START_SLACK.as_millis()
         ),
     }
 }
@@ -270,7 +274,7 @@ fn starts(alone: &[View], beside: &[View]) -> Verdict {
 /// Checks that a neighbour reached the server, and that no forbidden attempt succeeded.
 fn reached(count: &Count) -> Verdict {
     let Count { name, due, attempted, reached, breaches, ends } = count;
-    let arrived = *reached as f64 >= REACHED * *attempted as f64;
+    let arrived = *reached as f64 >= MIN_REACHED * *attempted as f64;
     let ends: Vec<String> = ends.iter().map(|(how, count)| format!("{how} {count}")).collect();
     Verdict {
         rule: name,

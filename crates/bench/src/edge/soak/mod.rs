@@ -1,7 +1,7 @@
 //! Soak test: healthy viewers come and go on a lossy link for a long time, while hostile neighbours
 //! attack the same server.
 //!
-//! It has two phases on one server: without neighbours for [`ALONE`] of the time, then with
+//! It has two phases on one server: without neighbours for [`ALONE_SHARE`] of the time, then with
 //! neighbours. In each phase the viewers join at its start and leave by its end, with durations
 //! from the same distribution and different seeds. Results are compared per second of view
 //! ([`judge`]). A broken rule fails the soak.
@@ -40,14 +40,14 @@ use records::Records;
 use server::{Look, Observed, Servants};
 
 /// Share of the time without neighbours.
-const ALONE: f64 = 0.2;
+const ALONE_SHARE: f64 = 0.2;
 /// Minimum duration of that phase, for smoke tests.
-const LEAST_ALONE: Duration = Duration::from_secs(30);
+const MIN_ALONE: Duration = Duration::from_secs(30);
 /// Descriptors for the neighbours' several thousand connections.
 const DESCRIPTORS: u64 = 16_384;
 
 /// Value of `--neighbours` that disables them.
-const OFF: &str = "off";
+const NO_NEIGHBOURS: &str = "off";
 
 /// Run viewers for a long time, with and without hostile neighbours
 #[derive(Debug, clap::Args)]
@@ -123,8 +123,8 @@ impl Soak {
             },
         };
         let all = Duration::from_secs(self.minutes * 60);
-        let is_alone = self.neighbours == OFF;
-        let alone = if is_alone { all } else { all.mul_f64(ALONE).max(LEAST_ALONE) };
+        let is_alone = self.neighbours == NO_NEIGHBOURS;
+        let alone = if is_alone { all } else { all.mul_f64(ALONE_SHARE).max(MIN_ALONE) };
         println!("{} viewers, {} loss, 40 ms", self.viewers, self.loss);
         let (views, mut looks) = stage.phase("without neighbours", alone)?;
         stage.manner.first += self.viewers;

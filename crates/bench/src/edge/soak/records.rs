@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_that_their_session_has_no_room_for_are_counted() {
+    fn reports_beyond_their_session_are_counted() {
         let row = |played: &str, freezes: &str, frozen: &str| {
             format!(
                 "{{\"viewer\":\"a\",\"duration_s\":10,\"player_played_s\":{played},\

@@ -12,14 +12,14 @@ use super::hook::SLOW_NAMES;
 use super::log::LogMeter;
 
 /// Sampling interval.
-const LOOK: Duration = Duration::from_secs(10);
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
 /// Maximum wait for an answer of the admin listener.
 const ADMIN_WAIT: Duration = Duration::from_secs(10);
 /// Recorded when `/healthz` did not answer.
 const NO_HEALTH: Duration = Duration::from_secs(3_600);
 /// Time for the server to forget all clients: its longest idle timeout is 30 s on QUIC, and final
 /// player reports have 5 s more.
-const FORGETTING: Duration = Duration::from_secs(60);
+const FORGET_TIMEOUT: Duration = Duration::from_secs(60);
 /// Source address of the healthy viewers' packets.
 const VIEWERS_ADDRESS: &str = "127.0.0.2";
 /// Publish key of the streams `others/…`.
@@ -155,7 +155,7 @@ impl Observed {
         println!("    min  viewers  sessions  connections  places  resident MB  CPU s");
         let (mut looks, begin) = (Vec::new(), Instant::now());
         while begin.elapsed() < length {
-            std::thread::sleep(LOOK.min(length.saturating_sub(begin.elapsed())));
+            std::thread::sleep(SAMPLE_INTERVAL.min(length.saturating_sub(begin.elapsed())));
             let look = self.look()?;
             if looks.len() % 6 == 2 {
                 println!(
@@ -180,7 +180,7 @@ impl Observed {
         let gone = Instant::now();
         loop {
             let look = self.look()?;
-            if look.is_empty() || gone.elapsed() > FORGETTING {
+            if look.is_empty() || gone.elapsed() > FORGET_TIMEOUT {
                 return Ok(look);
             }
             std::thread::sleep(Duration::from_secs(1));
@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_adds_up_what_labels_tell_apart() {
+    fn a_sample_sums_over_labels() {
         let types: String = [
             "viewers",
             "sessions",

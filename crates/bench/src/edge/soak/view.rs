@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_all_of_the_stream_has_its_rate_and_no_freeze() {
+    fn a_complete_stream_has_its_rate_and_no_freeze() {
         let view = watched(20, |_| false, |_| SECOND / 20);
         let share = view.live_bytes as f64 / view.expected_bytes();
         assert!((0.98..1.02).contains(&share), "{share}");
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_and_what_is_late_show() {
+    fn missing_and_late_media_are_measured() {
         // Two of twenty seconds are skipped.
         let missing = |due: Duration| (6..8).contains(&due.as_secs());
         let view = watched(20, missing, |_| 0);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_published_before_the_viewer_came_is_not_counted() {
+    fn media_published_before_the_view_do_not_count() {
         let (tag, _) = Source::new().next();
         let mut meter = Meter::new(clock());
         let now = clock();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_flv_is_an_error() {
+    fn invalid_flv_is_an_error() {
         assert!(Meter::new(0).read(1, b"<!doctype html>").is_err());
     }
 }

@@ -86,7 +86,7 @@ impl Drop for Folder {
 }
 
 #[test]
-fn a_tiny_specification_gives_all_files_and_a_claim_that_fails_is_seen() {
+fn a_tiny_specification_writes_all_files_and_a_failed_claim() {
     let folder = Folder::new("tiny");
     let holds = run(TINY, &options(3), &folder.0).expect("it runs");
     assert!(!holds, "replicas cost something");
@@ -123,7 +123,7 @@ fn a_tiny_specification_gives_all_files_and_a_claim_that_fails_is_seen() {
 }
 
 #[test]
-fn a_run_that_fails_is_named_and_stops_no_other() {
+fn a_failed_run_is_reported_and_others_continue() {
     let folder = Folder::new("failing");
     let text = TINY
         .replace("seconds = 4", "source = \"download\"")
@@ -136,7 +136,7 @@ fn a_run_that_fails_is_named_and_stops_no_other() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_its_name() {
+fn invalid_keys_and_values_are_rejected_by_name() {
     let refused = |from: &str, to: &str| {
         Spec::parse(&TINY.replace(from, to)).err().unwrap_or_else(|| panic!("{to} is taken"))
     };
@@ -158,7 +158,7 @@ fn what_makes_no_sense_is_refused_with_its_name() {
 }
 
 #[test]
-fn tables_end_with_the_clairvoyant_sender_and_say_what_of_the_way_to_it_is_closed() {
+fn tables_end_with_the_clairvoyant_sender_and_show_the_closed_share() {
     let folder = Folder::new("clairvoyant");
     let text = TINY
         .replace("baseline = \"ARQ\"", "baseline = \"ARQ\"\nclairvoyant = \"all-knowing\"")
@@ -239,7 +239,7 @@ fn lost(loss: &str, times: &[Timestamp], size: u32) -> Vec<bool> {
 }
 
 #[test]
-fn the_fate_of_the_nth_packet_does_not_depend_on_what_is_sent_when() {
+fn packet_fates_are_independent_of_send_times() {
     let at = |gap: u64| (0..5_000).map(|n| Timestamp::from_millis(n * gap)).collect::<Vec<_>>();
     let (one, two) = (lost("5%", &at(1), 1_200), lost("5%", &at(3), 90));
     assert!(one.iter().any(|&lost| lost));
@@ -285,7 +285,7 @@ fn watched(set: &str) -> [f64; 3] {
 }
 
 #[test]
-fn a_player_sees_what_a_path_with_too_little_room_does_to_a_stream() {
+fn a_player_freezes_on_a_path_narrower_than_the_stream() {
     assert_eq!(watched("rate_mbps = 20"), [0.0; 3]);
     let [freezes, frozen, late] = watched("rate_mbps = 1");
     assert!(freezes > 1.0 && frozen > 1_000.0, "{freezes} {frozen}");
@@ -298,7 +298,7 @@ fn a_player_sees_what_a_path_with_too_little_room_does_to_a_stream() {
 }
 
 #[test]
-fn what_was_learnt_is_kept_from_download_to_download() {
+fn knowledge_is_kept_between_downloads() {
     let spec = |scheme: &str, downloads: u32| {
         let (base, sweep) = (TINY.find("[base]"), TINY.find("[[paper]]"));
         let [base, sweep] = [base, sweep].map(|place| place.expect("it has one"));
@@ -356,7 +356,7 @@ fn thin(text: &str) -> String {
 }
 
 #[test]
-fn noise_makes_no_claim_hold_unless_the_claim_allows_for_it() {
+fn noise_cannot_make_a_claim_hold_without_ci() {
     let claim = |ci: &str| {
         let text = TINY
             .replace("at-most = { bound = 0.001 }", "near = { bound = 0.08, margin = 0.001 CI }");

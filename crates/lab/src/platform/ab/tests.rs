@@ -153,7 +153,7 @@ fn an_operators_records_are_a_population() {
 }
 
 #[test]
-fn options_that_make_no_sense_are_refused() {
+fn invalid_options_are_rejected() {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let out = folder.path();
     let (schemes, cohorts) = (["arq".to_owned()], ["a=arq:1".to_owned()]);

@@ -141,7 +141,7 @@ mod tests {
     use crate::platform::specification::Specification;
 
     #[test]
-    fn partners_are_of_one_group_and_nobody_has_two() {
+    fn partners_share_a_group_and_are_unique() {
         let groups = include_str!("../../../../../experiments/populations/groups.toml");
         let population = Population::new(Specification::parse(groups).expect("valid"), None);
         let sessions = population.sessions(3, 400);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_held_spares_the_other_of_the_same_bottleneck() {
+    fn a_capped_session_relieves_the_other_on_its_bottleneck() {
         let groups = include_str!("../../../../../experiments/populations/groups.toml");
         let population = Population::new(Specification::parse(groups).expect("valid"), None);
         let day = Day::new(&population, 5, 400);

@@ -12,7 +12,7 @@ use super::world::{PERIODS, STEP, step};
 /// Quantiles that the paper reports.
 pub(super) const ORDERS: [f64; 3] = [0.5, 0.75, 0.9];
 /// Minimum sessions of a group in a day for a comparison within the group.
-const ENOUGH: usize = 50;
+const MIN_GROUP_SESSIONS: usize = 50;
 /// Significance level for groups that get worse, after Holm's correction for their number.
 const LEVEL: f64 = 0.05;
 
@@ -118,7 +118,7 @@ pub(super) struct ByGroup {
 }
 
 /// Results of one policy.
-pub(super) struct OfWay {
+pub(super) struct WayResults {
     pub name: String,
     /// Retransmission ratio in per cent: mean, then [`ORDERS`].
     pub retransmission: Vec<Line>,
@@ -143,7 +143,7 @@ pub(super) struct OfWay {
 pub(super) struct Figures {
     pub days: usize,
     pub sessions: usize,
-    pub ways: Vec<OfWay>,
+    pub ways: Vec<WayResults>,
 }
 
 type Days<'a> = &'a [Vec<Row>];
@@ -161,7 +161,7 @@ impl Figures {
     }
 }
 
-fn of_way(name: &str, days: Days<'_>, free: Days<'_>) -> Option<OfWay> {
+fn of_way(name: &str, days: Days<'_>, free: Days<'_>) -> Option<WayResults> {
     let ratios = days.iter().flatten().filter_map(Row::retransmission).map(|ratio| ratio * 100.0);
     let viewers = METRICS.iter().map(|metric| {
         let values = |days: Days<'_>| -> Option<Vec<f64>> {
@@ -169,7 +169,7 @@ fn of_way(name: &str, days: Days<'_>, free: Days<'_>) -> Option<OfWay> {
         };
         Line::new(&values(days)?, &values(free)?)
     });
-    Some(OfWay {
+    Some(WayResults {
         name: name.to_owned(),
         retransmission: quantiles(days, free, |row| row.retransmission().map(|r| r * 100.0))?,
         goodput: quantiles(days, free, |row| {
@@ -213,7 +213,8 @@ fn by_group(days: Days<'_>, free: Days<'_>) -> ByGroup {
     }
     let mut all = ByGroup::default();
     let (mut p_values, mut directions) = (Vec::new(), Vec::new());
-    for ((_, group), pairs) in groups.iter().filter(|(_, pairs)| pairs.len() >= ENOUGH) {
+    for ((_, group), pairs) in groups.iter().filter(|(_, pairs)| pairs.len() >= MIN_GROUP_SESSIONS)
+    {
         all.groups += 1;
         let change = |(own, free): &(&Row, &Row)| (own.freezes - free.freezes) as f64;
         if let Some(sample) = Sample::new(pairs.iter().map(change)) {

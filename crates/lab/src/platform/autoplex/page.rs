@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use qoe::stats::Estimate;
 
-use super::figures::{Figures, Line, METRICS, ORDERS, OfWay};
+use super::figures::{Figures, Line, METRICS, ORDERS, WayResults};
 use super::way::FREE;
 use super::world::{PERIODS, STEP};
 use crate::plot::{Chart, Series};
@@ -71,7 +71,7 @@ fn plus_minus(estimate: &Estimate, unit: &str) -> String {
     }
 }
 
-fn row(out: &mut String, way: &OfWay, lines: &[Line], unit: &str) -> std::fmt::Result {
+fn row(out: &mut String, way: &WayResults, lines: &[Line], unit: &str) -> std::fmt::Result {
     write!(out, "| {} |", way.name)?;
     lines.iter().try_for_each(|line| write!(out, " {:.2}{unit} |", line.value.mean))?;
     for line in lines {
@@ -155,14 +155,14 @@ fn steps(out: &mut String, figures: &Figures) -> std::fmt::Result {
 
 /// Renders the plots by name.
 pub(super) fn plots(figures: &Figures) -> Result<Vec<(&'static str, String)>, String> {
-    let curve = |way: &OfWay| {
+    let curve = |way: &WayResults| {
         let mut series = Series { dots: false, ..Series::line(way.name.clone()) };
         let at = |n: u32| (way.ratios.quantile(f64::from(n) / 100.0), f64::from(n));
         series.points = (0..=97).map(at).collect();
         series
     };
     let ratios: Vec<Series> = figures.ways.iter().map(curve).collect();
-    let starved = |way: &OfWay| {
+    let starved = |way: &WayResults| {
         let mut series = Series { dots: false, ..Series::line(way.name.clone()) };
         series.points = way.starved.clone();
         series

@@ -19,11 +19,11 @@ const MIDNIGHT: u64 = 1_767_225_600;
 /// Periods that our own decision looks back over, because explorer sessions are few.
 const LOOK_BACK: usize = 12;
 /// Minimum packets of a session for a valid retransmission ratio.
-const LEAST_PACKETS: i64 = 500;
+const MIN_PACKETS: i64 = 500;
 /// Share of the bottleneck rate that the oracle uses. The rest is for headers below QUIC.
-const ORACLES_SHARE: f64 = 0.95;
+const ORACLE_SHARE: f64 = 0.95;
 /// A window too large to limit anything.
-const WIDE: u64 = 1 << 30;
+const UNLIMITED_WINDOW: u64 = 1 << 30;
 
 /// Name of the reference policy without caps.
 pub(super) const FREE: &str = "bbr";
@@ -143,7 +143,7 @@ impl Learner {
             Way::Free => return None,
             Way::Constant(kbps) => {
                 let limits = Limits { floor: 1.0, ceiling: f64::INFINITY, behind: 1.0 };
-                (Mode::Safe, limits, Some(known(Rate::from_kbps(kbps), WIDE)))
+                (Mode::Safe, limits, Some(known(Rate::from_kbps(kbps), UNLIMITED_WINDOW)))
             }
             Way::Paper(_) => (Mode::Paper, limits, group()),
             Way::Safe(_) => (Mode::Safe, limits, group()),
@@ -152,9 +152,9 @@ impl Learner {
                 (Mode::Demand, limits, Some(known(Rate::ZERO, 0)))
             }
             Way::Oracle => {
-                let rate = Rate::from_kbps((session.rate_mbps * ORACLES_SHARE * 1e3) as u64);
+                let rate = Rate::from_kbps((session.rate_mbps * ORACLE_SHARE * 1e3) as u64);
                 let limits = Limits { ceiling: f64::INFINITY, ..limits };
-                (Mode::Safe, limits, Some(known(rate, WIDE)))
+                (Mode::Safe, limits, Some(known(rate, UNLIMITED_WINDOW)))
             }
         };
         Some((Capping::new(mode, limits), parameters?))
@@ -224,5 +224,5 @@ fn sample(session: &Session, arm: Arm, record: &Record) -> Option<Sample> {
         window: record.max_window?,
         open_kbps: record.open_rate_mbps.map_or(0, kbps),
     };
-    Some(sample).filter(|sample| sample.packets >= LEAST_PACKETS)
+    Some(sample).filter(|sample| sample.packets >= MIN_PACKETS)
 }

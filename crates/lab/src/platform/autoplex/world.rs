@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::platform::population::Population;
-use crate::platform::run::FITS;
+use crate::platform::run::MAX_STREAM_SHARE;
 use crate::platform::session::Session;
 
 /// Periods of a day, half an hour each (section 5 of the paper).
@@ -40,7 +40,8 @@ impl Day {
         for session in &mut sessions {
             if period(session) >= STEP {
                 session.rate_mbps *= step(session.viewer.group);
-                session.bitrate_mbps = session.bitrate_mbps.min(FITS * session.rate_mbps);
+                session.bitrate_mbps =
+                    session.bitrate_mbps.min(MAX_STREAM_SHARE * session.rate_mbps);
             }
         }
         let begins = |number: u32| sessions.partition_point(|session| period(session) < number);

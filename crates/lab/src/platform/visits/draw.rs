@@ -8,9 +8,9 @@ use crate::platform::session::Session;
 
 /// Share of connections with 0-RTT data: Wira, section VI, says "about 90 %"; its averages of both
 /// kinds imply 88 %.
-const EARLY: f64 = 0.88;
+const EARLY_SHARE: f64 = 0.88;
 /// Share of first visits: in section VI-A about 90 % of connections resume an earlier one.
-const FIRST: f64 = 0.1;
+const FIRST_VISIT_SHARE: f64 = 0.1;
 /// First-frame sizes in KB: a truncated gamma distribution fitted to section II-A (more than 100
 /// million streams): mean 43.1 (43.3), 30 % below 30 (30.2 %), 20 % above 60 (19.6 %), all from 6
 /// to 250.
@@ -18,10 +18,10 @@ const SHAPE: f64 = 3.99;
 const SCALE_KB: f64 = 10.8;
 const SIZES_KB: core::ops::RangeInclusive<f64> = 6.0..=250.0;
 /// Duration of the preceding visit, and of this one.
-const BEFORE_S: f64 = 6.0;
+const PREVIOUS_STAY_S: f64 = 6.0;
 const WATCHED_S: f64 = 3.0;
 /// Largest share of its group of pictures that a first frame takes.
-const MOST_OF_GROUP: f64 = 0.4;
+const MAX_GROUP_SHARE: f64 = 0.4;
 
 /// State of the paths, compared with the preceding visits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,13 +55,13 @@ pub(super) fn visits(population: &Population, seed: u64, count: u32) -> Vec<Visi
         let before = place.checked_sub(1).map(|place| &sessions[place]);
         let before = before.filter(|before| before.viewer.number == session.viewer.number);
         // Keep one first visit for every nine returns.
-        if before.is_none() && chance.fraction() > FIRST {
+        if before.is_none() && chance.fraction() > FIRST_VISIT_SHARE {
             continue;
         }
-        let is_early = before.is_some() && chance.fraction() < EARLY;
+        let is_early = before.is_some() && chance.fraction() < EARLY_SHARE;
         let age_ms = before.map_or(0, |before| session.started_ms - before.started_ms);
         all.push(Visit {
-            before: before.map(|before| view(before, &draws, BEFORE_S)),
+            before: before.map(|before| view(before, &draws, PREVIOUS_STAY_S)),
             session: view(session, &draws, WATCHED_S),
             age_s: u64::try_from(age_ms / 1_000).unwrap_or(0),
             is_early,
@@ -88,7 +88,7 @@ fn view(session: &Session, draws: &Draws, stay_s: f64) -> Session {
     let pictures_mbps =
         session.bitrate_mbps - encoder.audio_kbps.min(session.bitrate_mbps * 300.0) / 1e3;
     let per_second = pictures_mbps.max(0.05) * 125_000.0;
-    encoder.group_s = encoder.group_s.max((bytes / MOST_OF_GROUP / per_second).ceil()).min(60.0);
+    encoder.group_s = encoder.group_s.max((bytes / MAX_GROUP_SHARE / per_second).ceil()).min(60.0);
     let group = encoder.group_s * per_second;
     let others = encoder.group_s * session.fps - 1.0;
     encoder.key_ratio = (bytes * others / (group - bytes).max(1.0)).clamp(0.1, 1_000.0);
@@ -142,7 +142,7 @@ mod tests {
         );
         let early =
             returns.iter().filter(|(_, v)| v.is_early).count() as f64 / returns.len() as f64;
-        assert!((early - EARLY).abs() < 0.03, "{early}");
+        assert!((early - EARLY_SHARE).abs() < 0.03, "{early}");
         // Between two visits round-trip times differ as in Wira's figure 4a, by about a tenth.
         let mut apart: Vec<f64> = returns
             .iter()

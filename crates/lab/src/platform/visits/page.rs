@@ -14,7 +14,7 @@ pub(super) const PAGE: &str = "first-frame.md";
 /// File name of the plot.
 pub(super) const PLOT: &str = "first-frame.svg";
 /// Quantile at which the plot ends.
-const SHOWN: f64 = 0.98;
+const PLOT_QUANTILE: f64 = 0.98;
 
 /// The paper's result for a startup mode: the change from its baseline, in per cent.
 struct Paper {
@@ -242,6 +242,6 @@ pub(super) fn plot(figures: &Figures) -> Result<String, String> {
 
 /// The distribution in steps of one hundredth.
 fn steps(times: &Sample) -> Vec<(f64, f64)> {
-    let most = (SHOWN * 100.0) as u32;
+    let most = (PLOT_QUANTILE * 100.0) as u32;
     (0..=most).map(|n| (times.quantile(f64::from(n) / 100.0), f64::from(n))).collect()
 }

@@ -19,9 +19,9 @@ use crate::traffic::Traffic;
 /// Number of initial pictures whose time is recorded.
 pub(super) const PICTURES: usize = 4;
 /// Time charged for a picture that did not arrive during the run.
-const NEVER_MS: f64 = 10_000.0;
+const NEVER_ARRIVED_MS: f64 = 10_000.0;
 /// Remaining share of the path's rate where cookies are wrong.
-const KEPT: f64 = 0.25;
+const REMAINING_SHARE: f64 = 0.25;
 
 /// Usual values, which an operator measures over its own viewers: the means over all visits.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +73,8 @@ pub(super) fn run(visit: &Visit, mode: Mode, world: World, usual: &Usual) -> Res
     };
     let mut session = visit.session.clone();
     if world == World::Fell {
-        session.rate_mbps = (visit.before.as_ref().unwrap_or(&session).rate_mbps * KEPT).max(0.2);
+        session.rate_mbps =
+            (visit.before.as_ref().unwrap_or(&session).rate_mbps * REMAINING_SHARE).max(0.2);
     }
     let beginning = Beginning { mode, past, is_early: visit.is_early, limits };
     let (outcome, traffic) = simulated(&session, beginning)?;
@@ -115,13 +116,13 @@ fn simulated(session: &Session, beginning: Beginning) -> Result<(Outcome, Traffi
 }
 
 fn seen(session: &Session, outcome: &Outcome, traffic: &Traffic, has_past: bool) -> Seen {
-    let mut pictures_ms = [NEVER_MS; PICTURES];
+    let mut pictures_ms = [NEVER_ARRIVED_MS; PICTURES];
     let (mut loss, mut first_frame_bytes) = (0.0, 0);
     if let (Traffic::Live(live), Some(seen)) = (traffic, &outcome.live) {
         for (place, time) in seen.first_pictures(live).take(PICTURES).enumerate() {
             // Includes the request's transit.
             let ms = time.as_secs_f64() * 1e3 + session.rtt_ms / 2.0;
-            pictures_ms[place] = ms.min(NEVER_MS);
+            pictures_ms[place] = ms.min(NEVER_ARRIVED_MS);
         }
         let (lost, settled) = seen.first_frame_loss;
         loss = lost as f64 / settled.max(1) as f64;

@@ -8,17 +8,17 @@ use crate::edge::soak::outcome::{Outcome, Verdict};
 use crate::edge::soak::server::Reported;
 
 /// Minimum share of newcomers admitted.
-const LET_IN: f64 = 0.95;
+const MIN_ADMITTED: f64 = 0.95;
 /// Maximum response time of `/healthz`: Kubernetes' default for a probe.
-const HEALTH: Duration = Duration::from_secs(1);
+const MAX_HEALTH_TIME: Duration = Duration::from_secs(1);
 /// Maximum resident memory in bytes. 40 viewers and all neighbours took 168 MB.
-const MEMORY: u64 = 512_000_000;
+const MAX_RESIDENT: u64 = 512_000_000;
 /// Maximum number of descriptors: 1,024 of TCP, 1,000 of RTMP, 512 in reserve, and the rest of the
 /// process.
-const DESCRIPTORS: u64 = 3_000;
+const MAX_DESCRIPTORS: u64 = 3_000;
 /// Descriptors allowed in excess of the time before the neighbours: kept-alive connections to hooks
 /// and upstreams, 64 at most.
-const KEPT: u64 = 64;
+const KEPT_DESCRIPTORS: u64 = 64;
 /// Maximum log rate in bytes per second, on average. Neighbours trigger about 350 lines of 130
 /// bytes per second; the budget of each kind of line is 5 lines per second.
 const LOG_RATE: f64 = 8_192.0;
@@ -37,12 +37,12 @@ impl Outcome {
         let longest = self.looks.iter().map(|look| look.health).max().unwrap_or_default();
         Verdict {
             rule: "/healthz answers in time",
-            holds: !self.looks.is_empty() && longest <= HEALTH,
+            holds: !self.looks.is_empty() && longest <= MAX_HEALTH_TIME,
             figures: format!(
                 "after {} ms at most in {} looks; at most {} ms",
                 longest.as_millis(),
                 self.looks.len(),
-                HEALTH.as_millis()
+                MAX_HEALTH_TIME.as_millis()
             ),
         }
     }
@@ -55,18 +55,22 @@ impl Outcome {
         [
             Verdict {
                 rule: "memory is bounded",
-                holds: memory <= MEMORY,
-                figures: format!("{:.1} MB; at most {:.0}", megabytes(memory), megabytes(MEMORY)),
+                holds: memory <= MAX_RESIDENT,
+                figures: format!(
+                    "{:.1} MB; at most {:.0}",
+                    megabytes(memory),
+                    megabytes(MAX_RESIDENT)
+                ),
             },
             Verdict {
                 rule: "descriptors are bounded",
-                holds: open <= DESCRIPTORS,
-                figures: format!("{open} open; at most {DESCRIPTORS}"),
+                holds: open <= MAX_DESCRIPTORS,
+                figures: format!("{open} open; at most {MAX_DESCRIPTORS}"),
             },
             Verdict {
                 rule: "no descriptor is left of neighbours",
-                holds: after <= before + KEPT,
-                figures: format!("{after} open, {before} before; at most {KEPT} more"),
+                holds: after <= before + KEPT_DESCRIPTORS,
+                figures: format!("{after} open, {before} before; at most {KEPT_DESCRIPTORS} more"),
             },
         ]
     }
@@ -124,10 +128,10 @@ pub(super) fn let_in(count: &Count) -> Verdict {
     let ends: Vec<String> = ends.iter().map(|(how, count)| format!("{how} {count}")).collect();
     Verdict {
         rule: name,
-        holds: count.is_enough() && *reached as f64 >= LET_IN * *attempted as f64,
+        holds: count.is_enough() && *reached as f64 >= MIN_ADMITTED * *attempted as f64,
         figures: format!(
             "{reached} of {attempted} let in, {due:.0} due; at least {:.0} %; {}",
-            LET_IN * 100.0,
+            MIN_ADMITTED * 100.0,
             ends.join(", ")
         ),
     }

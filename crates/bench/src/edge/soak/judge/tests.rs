@@ -106,14 +106,14 @@ fn broken(change: impl FnOnce(&mut Outcome)) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_soak_in_which_all_is_well_breaks_no_rule() {
+fn a_clean_soak_breaks_no_rule() {
     assert_eq!(broken(|_| {}), [""; 0]);
     assert_eq!(outcome().verdicts().len(), 20);
     assert_eq!(broken(|soak| soak.beside = None), [""; 0]);
 }
 
 #[test]
-fn viewers_must_keep_95_percent_of_what_they_had_and_not_of_what_there_is() {
+fn viewers_must_keep_95_percent_of_their_media_rate() {
     let take = |views: &mut Vec<View>, share: f64| {
         views.iter_mut().for_each(|v| v.live_bytes = (v.live_bytes as f64 * share) as u64);
     };
@@ -164,7 +164,7 @@ fn views_must_not_fail() {
 }
 
 #[test]
-fn pictures_must_come_as_soon() {
+fn first_frames_must_not_be_later() {
     let later = |by: u64| {
         broken(|soak| {
             soak.beside_mut().iter_mut().for_each(|view| {
@@ -216,7 +216,7 @@ fn memory_must_stay_flat() {
 }
 
 #[test]
-fn nothing_may_be_left_of_those_who_went() {
+fn departed_viewers_must_leave_nothing_behind() {
     let left = ["departed viewers leave nothing behind"];
     assert_eq!(broken(|soak| soak.last.viewers = 1.0), left);
     assert_eq!(broken(|soak| soak.last.connections = 1.0), left);
@@ -242,7 +242,7 @@ fn views_sessions_and_records_must_agree() {
 }
 
 #[test]
-fn the_slope_is_that_of_the_line() {
+fn the_slope_of_a_line_is_exact() {
     let looks: Vec<Look> = (0..60).map(|n| look(n, 50_000_000 + 100_000 * n)).collect();
     assert!((slope(&looks) - 6e6).abs() < 1.0, "{}", slope(&looks));
 }

@@ -26,7 +26,7 @@ pub(super) fn join(crew: &mut Crew) {
 }
 
 /// Well-formed reports in each group of eight. The server must reject the others.
-const FORMAL: u32 = 3;
+const VALID_PER_EIGHT: u32 = 3;
 
 /// Returns the content of the numbered report. `pass` is a pass issued by the server.
 fn content(number: u32, pass: &str) -> Bytes {
@@ -53,7 +53,9 @@ fn content(number: u32, pass: &str) -> Bytes {
 
 fn answered(strike: &Strike, number: u32, status: u16) {
     match status {
-        200..300 if number % 8 >= FORMAL => strike.tally.breach(format!("status {status}, taken")),
+        200..300 if number % 8 >= VALID_PER_EIGHT => {
+            strike.tally.breach(format!("status {status}, taken"))
+        }
         _ => strike.tally.answer(format!("status {status}")),
     }
 }

@@ -17,7 +17,7 @@ use super::crew::{Crew, Failure, Neighbour, Strike};
 use crate::identity::NAME;
 
 /// Delay of the cancellation, so that the request has its own packet.
-const MOMENT: Duration = Duration::from_millis(1);
+const CANCEL_DELAY: Duration = Duration::from_millis(1);
 /// Maximum wait for the last answer.
 const WAIT: Duration = Duration::from_secs(10);
 const PATH: &str = "/live/bench.flv";
@@ -46,9 +46,9 @@ async fn h2(strike: Strike) -> Result<(), Failure> {
             let (_response, mut stream) = requests.send_request(get(PATH)?, true)?;
             strike.tally.attempt(1);
             sent += 1;
-            sleep(MOMENT).await;
+            sleep(CANCEL_DELAY).await;
             stream.send_reset(h2::Reason::CANCEL);
-            sleep(MOMENT).await;
+            sleep(CANCEL_DELAY).await;
         }
         let (response, _) = requests.clone().ready().await?.send_request(get(LAST)?, true)?;
         let status = timeout(WAIT, response).await??.status().as_u16();
@@ -80,9 +80,9 @@ async fn h3(strike: Strike) -> Result<(), Failure> {
         strike.tally.attempt(1);
         if number.is_multiple_of(2) {
             stream.finish().await?;
-            sleep(MOMENT).await;
+            sleep(CANCEL_DELAY).await;
         } else {
-            sleep(MOMENT).await;
+            sleep(CANCEL_DELAY).await;
             stream.stop_stream(Code::H3_REQUEST_CANCELLED);
         }
         stream.stop_sending(Code::H3_REQUEST_CANCELLED);

@@ -19,7 +19,7 @@ use super::crew::{Failure, Strike};
 use crate::identity::NAME;
 
 /// Maximum wait for the last packets of a closed QUIC connection.
-const FAREWELL: Duration = Duration::from_millis(200);
+const CLOSE_WAIT: Duration = Duration::from_millis(200);
 /// Interval of PINGs on a held connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
@@ -181,7 +181,7 @@ impl H3 {
     pub(super) async fn close(self) {
         self.connection.close(0x100u16.into(), b"");
         // If the last packet is lost, the server times out.
-        let _ = tokio::time::timeout(FAREWELL, self.endpoint.wait_idle()).await;
+        let _ = tokio::time::timeout(CLOSE_WAIT, self.endpoint.wait_idle()).await;
     }
 }
 

@@ -16,7 +16,7 @@ use crate::client;
 
 /// Maximum duration of a connection. With its rate this limits the number of connections of a
 /// neighbour.
-const LONGEST: Duration = Duration::from_secs(90);
+const MAX_CONNECTION_TIME: Duration = Duration::from_secs(90);
 
 /// Unplanned end of an attempt.
 pub(super) type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -133,7 +133,7 @@ impl Crew {
                 });
                 let tally = tally.clone();
                 tokio::spawn(async move {
-                    match timeout(LONGEST, strike).await {
+                    match timeout(MAX_CONNECTION_TIME, strike).await {
                         Ok(Ok(())) => {}
                         Ok(Err(e)) => tally.end(in_short(&e.to_string()), 1),
                         Err(_) => tally.end("given up", 1),

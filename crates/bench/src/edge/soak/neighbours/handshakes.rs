@@ -22,11 +22,11 @@ use crate::identity::NAME;
 const DRIP: Duration = Duration::from_secs(1);
 /// Time for which a QUIC client's socket stays open. A closed port would tell the server that the
 /// client is gone.
-const OPEN: Duration = Duration::from_secs(10);
+const SOCKET_LIFETIME: Duration = Duration::from_secs(10);
 /// Maximum wait for the server to end a connection.
 const WAIT: Duration = Duration::from_secs(40);
 /// C0 and C1 of RTMP.
-const HELLO: usize = 1 + 1_536;
+const HANDSHAKE_BYTES: usize = 1 + 1_536;
 
 fn neighbour(name: &'static str, per_second: f64, addresses: u8) -> Neighbour {
     Neighbour { name, per_second, at_once: 1, network: 2, addresses }
@@ -45,10 +45,10 @@ pub(super) fn join(crew: &mut Crew) {
         held(&strike, strike.target.web, &hello[..1], Tail::Drip(&hello[1..])).await
     });
     crew.add(neighbour("half-open: RTMP within C1", 15.0, 1), |strike| async move {
-        held(&strike, strike.target.rtmp, &[3; HELLO / 2], Tail::Silence).await
+        held(&strike, strike.target.rtmp, &[3; HANDSHAKE_BYTES / 2], Tail::Silence).await
     });
     crew.add(neighbour("half-open: RTMP without C2", 15.0, 1), |strike| async move {
-        held(&strike, strike.target.rtmp, &[3; HELLO], Tail::Silence).await
+        held(&strike, strike.target.rtmp, &[3; HANDSHAKE_BYTES], Tail::Silence).await
     });
     crew.add(neighbour("half-open: QUIC Initial packets", 30.0, 8), initial);
 }
@@ -118,7 +118,7 @@ async fn initial(strike: Strike) -> Result<(), Failure> {
     let socket = tokio::net::UdpSocket::from_std(socket)?;
     socket.send_to(&datagram, strike.target.web).await?;
     let mut input = [0; 1_500];
-    let how = match timeout(OPEN, socket.recv(&mut input)).await {
+    let how = match timeout(SOCKET_LIFETIME, socket.recv(&mut input)).await {
         // The first byte of a long header contains the packet type.
         Ok(Ok(read)) if read > 0 && input[0] & 0xf0 == 0xf0 => "answered by a Retry",
         Ok(Ok(_)) => "answered by a handshake",
@@ -129,6 +129,6 @@ async fn initial(strike: Strike) -> Result<(), Failure> {
         }
     };
     strike.tally.answer(how);
-    sleep(OPEN).await;
+    sleep(SOCKET_LIFETIME).await;
     Ok(())
 }

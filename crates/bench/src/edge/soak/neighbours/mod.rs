@@ -34,7 +34,7 @@ pub(super) use crew::Target;
 pub(super) use tally::Count;
 
 /// Lowest priority of an ordinary Linux thread.
-const NICEST: i32 = 19;
+const LOWEST_PRIORITY: i32 = 19;
 
 /// The neighbours in their own thread.
 pub(super) struct Neighbours {
@@ -60,7 +60,7 @@ impl Neighbours {
             empty::join,
             frames::join,
         ];
-        Self::run(Crew::new(target, only)?, kinds, Some(NICEST))
+        Self::run(Crew::new(target, only)?, kinds, Some(LOWEST_PRIORITY))
     }
 
     /// Honest newcomers, who come the same way and have the priority of viewers.

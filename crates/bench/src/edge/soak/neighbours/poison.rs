@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_that_must_be_refused_differ_from_those_that_are_reports() {
+    fn invalid_reports_differ_from_valid_ones() {
         let is_json =
             |report| serde_json::from_str::<serde_json::Value>(&content("p", report)).is_ok();
         assert!(is_json(REPORTS[0].0) && !REPORTS[0].1);

@@ -5,9 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Minimum share of due attempts that a neighbour or newcomer must have made.
-const MADE: f64 = 0.5;
+const MIN_MADE_SHARE: f64 = 0.5;
 /// Minimum number of attempts that prove anything.
-const FEWEST: u64 = 5;
+const MIN_ATTEMPTS: u64 = 5;
 
 /// Counters of a running neighbour.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ pub(crate) struct Count {
 impl Count {
     /// Returns whether enough of the due attempts were made to prove anything.
     pub(crate) fn is_enough(&self) -> bool {
-        self.attempted as f64 >= MADE * self.due && self.attempted >= FEWEST
+        self.attempted as f64 >= MIN_MADE_SHARE * self.due && self.attempted >= MIN_ATTEMPTS
     }
 }
 
