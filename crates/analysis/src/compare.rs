@@ -200,7 +200,7 @@ fn order(table: &Table, options: &Options) -> Result<Vec<u16>, Error> {
         (None, Some(baseline)) => {
             let all: Vec<_> = order.iter().map(name).collect();
             let all = all.join(", ");
-            return Err(Error::new(format!("no cohort {baseline:?}; there are {all}")));
+            return Err(Error::new(format!("no cohort {baseline:?}; known cohorts: {all}")));
         }
     }
     Ok(order)

@@ -91,28 +91,31 @@ pub(super) fn warnings(
     {
         let p = ratio.p.unwrap_or(0.0);
         all.push(format!(
-            "sample ratio mismatch (p = {p:.2e}): viewers are not divided as the weights say; \
-             find out why before you believe any difference"
+            "sample ratio mismatch (p = {p:.2e}): the split of viewers does not match the \
+             weights; find the cause before trusting any difference"
         ));
     }
     let unknown = |name: &str| !options.weights.iter().any(|(known, _)| known == name);
     if ratio.is_some() {
         for cohort in cohorts.iter().filter(|cohort| unknown(&cohort.name)) {
-            all.push(format!("cohort {} has no weight: the check leaves it out", cohort.name));
+            all.push(format!(
+                "cohort {} has no weight and is excluded from the check",
+                cohort.name
+            ));
         }
     }
     let clamped = table.counts.reports_left_out;
     let sessions: u64 = cohorts.iter().map(|cohort| cohort.sessions).sum();
     if clamped as f64 > MAX_CLAMPED_SHARE * sessions as f64 {
         all.push(format!(
-            "players of {clamped} sessions reported more than their session has room for: are \
-             their clocks or counters wrong, or does somebody make reports up?"
+            "players of {clamped} sessions reported more than their session's duration allows: \
+             wrong clocks or counters, or forged reports"
         ));
     }
     if table.counts.units_in_several_cohorts > 0 {
         all.push(format!(
-            "{} viewers were in more than one cohort: did salt, weights or names change within \
-             these files?",
+            "{} viewers were in more than one cohort: salt, weights or names may have changed \
+             within these files",
             table.counts.units_in_several_cohorts
         ));
     }
@@ -121,8 +124,8 @@ pub(super) fn warnings(
         let share = most as f64 / (seen.assigned_sessions - seen.too_short).max(1) as f64;
         if seen.assigned_units >= MIN_UNITS as u64 && share > DOMINANT_SHARE {
             all.push(format!(
-                "one viewer has {:.0} % of the sessions of cohort {}: all its figures hang on that \
-                 viewer, who may be a large network",
+                "one viewer has {:.0} % of the sessions of cohort {}: that viewer, possibly a \
+                 large network, dominates all its figures",
                 100.0 * share,
                 seen.name
             ));
@@ -134,14 +137,14 @@ pub(super) fn warnings(
     }
     if let [first, rest @ ..] = cohorts {
         if rest.is_empty() {
-            all.push("there is one cohort only: nothing to compare".into());
+            all.push("only one cohort: nothing to compare".into());
         } else if first.schemes.len() == 1 && rest.iter().all(|c| c.schemes == first.schemes) {
             let scheme = &first.schemes[0];
             all.push(format!("all cohorts had the scheme {scheme}: this is an A/A comparison"));
         }
     }
     if days < 7.0 {
-        all.push("less than a week of data: days of the week differ".into());
+        all.push("less than a week of data; days of the week differ".into());
     }
     all
 }

@@ -35,8 +35,8 @@ impl Report {
             out.push_str(&drawing(metric, &cohorts).svg());
         }
         out.push_str(
-            "<p class=\"remark\">Drawings show the share of sessions with at most that value, up to the 99th percentile of each \
-             cohort.</p>\n",
+            "<p class=\"remark\">Plots show the cumulative share of sessions by value, up to the \
+             99th percentile of each cohort.</p>\n",
         );
         page("Cohorts compared", &out)
     }
@@ -60,7 +60,7 @@ pub(crate) fn paragraphs(class: &str, lines: &[String]) -> String {
     out
 }
 
-/// Renders a table whose first row is the head.
+/// Renders a table; the first row is the head.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let mut out = "<table>\n".to_owned();
     for (at, row) in rows.iter().enumerate() {

@@ -36,13 +36,13 @@ pub(super) const METRICS: [Metric; 15] = [
     Metric {
         name: "freezes_per_hour",
         unit: "/h",
-        meaning: "freezes per hour of playing or freezing, pooled over sessions",
+        meaning: "freezes per hour of viewing, pooled over sessions",
         of: Of::Pooled { part: "player_freezes", whole: WATCHED, times: 3_600.0 },
     },
     Metric {
         name: "freeze_s_per_hour",
         unit: "s/h",
-        meaning: "seconds frozen per hour of playing or freezing, pooled over sessions",
+        meaning: "seconds frozen per hour of viewing, pooled over sessions",
         of: Of::Pooled { part: "player_freeze_s", whole: WATCHED, times: 3_600.0 },
     },
     column("goodput_mbps", "Mbps", "media handed to the transport, over the session"),
@@ -66,7 +66,7 @@ pub(super) const METRICS: [Metric; 15] = [
     column("recovery_p95_ms", "ms", "the same: 95th percentile of the session"),
     column("recovery_max_ms", "ms", "the same: maximum of the session"),
     column("redundancy_cost", "", "replicas ÷ first transmissions"),
-    column("skips", "", "times that a viewer too slow skipped to a key frame"),
+    column("skips", "", "skips to a key frame by a viewer that fell behind"),
     column("thinned", "", "disposable pictures withheld from a viewer that fell behind"),
     column("off_mode_ms_per_s", "ms/s", "time with nothing to send but replicas"),
 ];
@@ -92,7 +92,7 @@ impl Metric {
                 let mut all: Vec<_> = columns.into_iter().chain(derived).collect();
                 all.sort_unstable();
                 all.dedup();
-                Err(Error::new(format!("no metric {name:?}; there are {}", all.join(", "))))
+                Err(Error::new(format!("no metric {name:?}; known metrics: {}", all.join(", "))))
             }
         }
     }

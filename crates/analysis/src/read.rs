@@ -62,11 +62,11 @@ pub struct Counts {
     pub other_protocol: u64,
     /// Records shorter than requested.
     pub too_short: u64,
-    /// Sessions whose viewer is identified by network only, because the record has no `unit`.
+    /// Sessions with a viewer identified by network only, because the record has no `unit`.
     pub unit_from_network: u64,
     /// Viewers in several cohorts.
     pub units_in_several_cohorts: u64,
-    /// Compared sessions whose player reported more than the session's duration allows. These
+    /// Compared sessions with player reports beyond the session's duration. These
     /// reports are excluded.
     pub reports_left_out: u64,
     /// Negative values. They are excluded.

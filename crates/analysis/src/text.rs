@@ -52,10 +52,10 @@ impl Report {
         )];
         for (count, what) in [
             (read.input.broken_lines, "broken lines"),
-            (read.without_cohort, "sessions of no cohort, as no scheme could act"),
+            (read.without_cohort, "sessions without a cohort (no scheme could act)"),
             (read.other_protocol, "sessions of other protocols"),
             (read.too_short, "sessions too short"),
-            (read.reports_left_out, "players' reports of more than their session has room for"),
+            (read.reports_left_out, "player reports beyond their session's duration"),
             (read.impossible_values, "values below 0"),
         ] {
             if count > 0 {
@@ -64,7 +64,7 @@ impl Report {
         }
         if read.unit_from_network > 0 {
             let count = whole(read.unit_from_network);
-            all.push(format!("{count} sessions have no unit: their network stands for the viewer"));
+            all.push(format!("{count} sessions have no unit; their network identifies the viewer"));
         }
         all.extend(read.input.unreadable.iter().map(|why| format!("unreadable: {why}")));
         if read.input.unreadable_files > read.input.unreadable.len() as u64 {
@@ -109,14 +109,14 @@ impl Report {
             all.push(format!("No data: {}.", self.without_data.join(", ")));
         }
         all.push(format!(
-            "{} comparisons (means, medians and robust means); by chance alone {:.1} of them would \
-             pass 5 % uncorrected. {} draws of viewers, seed {}.",
+            "{} comparisons (means, medians and robust means); by chance {:.1} of them would be \
+             significant at 5 % without correction. {} resamples of viewers, seed {}.",
             self.comparisons,
             self.comparisons as f64 * ALPHA,
             whole(self.resamples as u64),
             self.seed,
         ));
-        all.push("* The 95 % interval of this difference, taken alone, excludes 0.".into());
+        all.push("* The uncorrected 95 % interval of this difference excludes 0.".into());
         let before = all.len();
         for metric in &self.metrics {
             for comparison in &metric.comparisons {
@@ -134,7 +134,7 @@ impl Report {
             }
         }
         if all.len() == before {
-            all.push("No difference is shown at 5 % after Holm's correction.".into());
+            all.push("No significant difference at 5 % after Holm's correction.".into());
         }
         all
     }
@@ -212,7 +212,7 @@ impl MetricReport {
             with_unit(&figure(size), self.unit) + &share.unwrap_or_default()
         };
         let mut text =
-            format!("4 of 5 such experiments find a mean that differs by {}", size(power.now));
+            format!("detectable difference of the mean (80 % power): {}", size(power.now));
         if let (Some(one), Some(four)) = (power.one_week_more, power.four_weeks_more) {
             let _ =
                 write!(text, "; with 1 week more {}, with 4 weeks more {}", size(one), size(four));

@@ -26,7 +26,7 @@ use clap::{Parser, Subcommand};
 use report::Report;
 
 #[derive(Debug, Parser)]
-#[command(about = "Benchmarks of mendcast beside its peers")]
+#[command(about = "Benchmarks of mendcast and its peers")]
 struct Arguments {
     #[command(subcommand)]
     role: Option<Role>,
@@ -42,7 +42,7 @@ struct Arguments {
     /// Program with the separately built peers (peers/); omit to skip them
     #[arg(long, value_name = "FILE")]
     peers: Option<PathBuf>,
-    /// Only benchmarks whose names contain this
+    /// Only benchmarks with this in their names
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
 }

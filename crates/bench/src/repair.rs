@@ -67,7 +67,7 @@ fn schemes() -> Result<Vec<(&'static str, SchemeFactory)>, String> {
     named.into_iter().collect()
 }
 
-/// Runs all benchmarks whose name is `wanted`.
+/// Runs all benchmarks with a name that is `wanted`.
 pub(crate) fn measure(
     report: &mut Report,
     wanted: &dyn Fn(&str) -> bool,

@@ -36,7 +36,7 @@ const AVCC: &[u8] = &[
     0x29, 0x96, 0x01, 0x00, 0x06, 0x68, 0xeb, 0xe3, 0xcb, 0x22, 0xc0, 0xfd, 0xf8, 0xf8, 0x00,
 ];
 
-/// Runs all benchmarks whose name is `wanted`.
+/// Runs all benchmarks with a name that is `wanted`.
 pub(crate) fn measure(report: &mut Report, wanted: &dyn Fn(&str) -> bool, quick: bool) {
     let (rounds, times) = if quick { (2, 2_000) } else { (5, 20_000) };
     let mut add = |name: &str, unit, most: f64, cost: &dyn Fn(u32) -> f64| {

@@ -41,7 +41,7 @@ impl Default for EventLog {
 }
 
 impl EventLog {
-    /// Returns the digest of all lines so far.
+    /// Returns the current digest.
     pub fn digest(&self) -> Digest {
         let state = self.0.lock().expect("a run has one thread");
         let hash = state.hash.clone().finish();

@@ -80,7 +80,7 @@ impl Chart {
             .map(|p| p.1)
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(v), b.max(v)));
         if least > most {
-            return Err("there is nothing to draw".to_owned());
+            return Err("nothing to draw".to_owned());
         }
         let margin = (most - least).max(1e-3) * 0.05;
         let bottom = f64::min(0.0, least - margin);

@@ -133,7 +133,7 @@ pub struct Decision {
     pub loss_rate: f64,
     /// Smoothed round-trip time at its end.
     pub smoothed_rtt: Duration,
-    /// Quantities behind the scheme's decision, by name.
+    /// Inputs of the scheme's decision, by name.
     pub reasons: Vec<(&'static str, f64)>,
 }
 
@@ -151,7 +151,7 @@ pub struct Pages {
 pub struct Diary(Arc<Mutex<Pages>>);
 
 impl Diary {
-    /// Takes the entries so far.
+    /// Takes all entries up to now.
     pub fn take(&self) -> Pages {
         core::mem::take(&mut *self.0.lock().expect("a run has one thread"))
     }

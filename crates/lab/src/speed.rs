@@ -55,7 +55,7 @@ pub fn measure(cipher: Cipher, bytes: u64, seed: u64) -> Result<Measured, String
         log_events: false,
         ..Scenario::default()
     };
-    let clock = |e: io::Error| format!("no clock of CPU time: {e}");
+    let clock = |e: io::Error| format!("no CPU-time clock: {e}");
     let start = ThreadTime::try_now().map_err(clock)?;
     let outcome = run(&scenario)?;
     let cpu = start.try_elapsed().map_err(clock)?;

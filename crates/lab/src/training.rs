@@ -351,7 +351,7 @@ fn plots(points: &[Point]) -> Result<Vec<(&'static str, String)>, String> {
             [first].into_iter().chain(curves).filter(|s| !s.points.is_empty()).collect();
         let chart = Chart {
             title: title.to_owned(),
-            x: "steps of learning, as a power of 2".to_owned(),
+            x: "training steps, as a power of 2".to_owned(),
             y: title.split(' ').take(2).collect::<Vec<_>>().join(" "),
         };
         Ok((name, chart.svg(&series)?))

@@ -20,7 +20,7 @@ pub(super) const MIN_BAND_SESSIONS: u64 = 3;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Session {
     pub group: u64,
-    /// Interval in which it ended, counted from 1970.
+    /// Interval of its end, counted from 1970.
     pub interval: u32,
     /// Retransmissions ÷ first transmissions. NaN if absent, like all values below.
     pub retransmission: f32,
@@ -137,7 +137,7 @@ impl Band {
         }
     }
 
-    /// Returns the band: sessions whose rank, from 1, is above the first percentile and at most the
+    /// Returns the band: sessions with a rank (from 1) above the first percentile and at most the
     /// last.
     fn of(self, order: &[Session]) -> &[Session] {
         let Range { start, end } = self.percentiles();

@@ -48,7 +48,7 @@ impl Measure for Loss {
                 .figure(format!("sessions with {label} (%)"), Cell { value, n: all, paper: None });
         }
         Section::new("loss", "Loss rate").table(table).plot(Plot {
-            title: "Share of sessions with at most that loss rate".into(),
+            title: "Cumulative share of sessions by loss rate".into(),
             x: "loss rate (%)".into(),
             y: YAxis::Share,
             lines: vec![Curve { name: "sessions".into(), colour: 0, points: rates.curve(100.0) }],
@@ -137,8 +137,8 @@ impl Measure for Bursts {
         }
         Section::new("bursts", "Bursts and correlation of losses")
             .note(
-                "Ratio 1: a lost packet says nothing about those behind it. Above 1: copies that leave soon are lost \
-                 together. \"If independent\" spreads each session's own losses over it by chance.",
+                "Ratio 1: losses are independent. Above 1: copies sent soon are lost together. \
+                 \"If independent\" distributes each session's own losses at random.",
             )
             .table(figures)
             .table(lags)

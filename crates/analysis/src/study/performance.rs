@@ -112,15 +112,17 @@ impl Measure for Performance {
         );
         let mut section = Section::new("performance", "Performance within user groups")
             .note(
-                "Sessions of 10 s and 500 packets or more; others say nothing about their paths. UG 1 is the group with \
-                 most of them. Retransmission ratio: retransmissions ÷ first transmissions.",
+                "Only sessions of at least 10 s and 500 packets represent their paths. UG 1 is \
+                 the group with most of them. Retransmission ratio: retransmissions ÷ first \
+                 transmissions.",
             )
             .note(
-                "Better-performed sessions are those from the 5th to the 20th percentile of the sessions of UG 1 that \
-                 ended in one interval of 15 min, in order of their retransmission ratio or of descending goodput ÷ \
-                 SRTT; worse-performed ones are those from the 75th to the 90th. A change is that of a band's mean from \
-                 one interval to the next, without its sign, ÷ what it was. The mean of few sessions changes by chance \
-                 as well, and the more so the more these differ.",
+                "Better-performed sessions are those from the 5th to the 20th percentile of the \
+                 sessions of UG 1 that ended in one interval of 15 min, in order of their \
+                 retransmission ratio or of descending goodput ÷ SRTT; worse-performed ones are \
+                 those from the 75th to the 90th. A change is the absolute difference of a band's \
+                 mean between consecutive intervals, relative to the earlier one. Means of few \
+                 sessions also change by chance, the more so the more the sessions differ.",
             )
             .table(figures);
         section = with_groups(section, self, &largest);
@@ -150,7 +152,7 @@ fn with_groups(section: Section, all: &Performance, largest: &[(u64, Vec<Session
             lines.push(Curve { name: (*place).into(), colour, points: values.curve(1.0) });
         }
         plots.push(Plot {
-            title: format!("Share of sessions with at most that {}", quantity.title()),
+            title: format!("Cumulative share of sessions by {}", quantity.title()),
             x: quantity.title().into(),
             y: YAxis::Share,
             lines,
@@ -175,7 +177,7 @@ fn with_bands(section: Section, courses: &[Course; 2]) -> Section {
     let [first, second] = courses.each_ref().map(Course::counts);
     let labels = [
         "intervals of 15 min with sessions".to_owned(),
-        format!("left out: fewer than {MIN_BAND_SESSIONS} sessions in a band"),
+        format!("skipped: fewer than {MIN_BAND_SESSIONS} sessions in a band"),
         "pairs of neighbours".to_owned(),
         "sessions of a band, mean".to_owned(),
     ];

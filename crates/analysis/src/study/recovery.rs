@@ -60,10 +60,10 @@ impl Measure for Rounds {
             (rounds as f64, seen as f64 / n as f64)
         });
         Section::new("rounds", "Rounds of retransmission")
-            .note("The highest round of a connection counts for each of its sessions.")
+            .note("A connection's highest round counts for each of its sessions.")
             .table(table)
             .plot(Plot {
-                title: "Share of sessions with at most that highest round".into(),
+                title: "Cumulative share of sessions by highest round".into(),
                 x: format!("highest round ({ROUNDS}: or more)"),
                 y: YAxis::Share,
                 lines: vec![Curve { name: "sessions".into(), colour: 0, points: points.collect() }],
@@ -104,8 +104,9 @@ impl Measure for Deterioration {
         }
         Section::new("deterioration", "Recovery deterioration rate")
             .note(
-                "Lost data whose first retransmission did not do ÷ all lost data that arrived. Independent losses give \
-                 the loss rate. The paper does not say over what it averages: both readings stand beside its value.",
+                "Lost data that needed more than one retransmission ÷ all lost data that arrived. \
+                 For independent losses it equals the loss rate. The paper does not define its \
+                 average, so its value stands next to both readings.",
             )
             .table(table)
     }
@@ -189,17 +190,20 @@ impl Measure for Latencies {
         let line = |name: &str, colour, points| Curve { name: name.into(), colour, points };
         Section::new("recovery_latency", "Recovery latency")
             .note(
-                "From the detection of a loss to the sending of the copy that arrived, of data whose first \
-                 retransmission was lost. Mean and maximum are means over sessions of the session's own, as in the \
-                 paper; \"by lost data\" weighs each session by its number of such data.",
+                "From loss detection to sending the copy that arrived, for data with a lost first \
+                 retransmission. Mean and maximum are averaged over sessions, as in the paper; \
+                 \"by lost data\" weights each session by its amount of such data.",
             )
             .table(p95)
             .table(table)
             .plot(Plot {
-                title: "Share of sessions with at most that recovery latency".into(),
+                title: "Cumulative share of sessions by recovery latency".into(),
                 x: "recovery latency (ms)".into(),
                 y: YAxis::Share,
-                lines: vec![line("mean", 0, means.curve(1.0)), line("maximum", 1, maxima.curve(1.0))],
+                lines: vec![
+                    line("mean", 0, means.curve(1.0)),
+                    line("maximum", 1, maxima.curve(1.0)),
+                ],
             })
     }
 }
@@ -243,12 +247,12 @@ impl Measure for OffMode {
             .note("Time with nothing to send but copies.")
             .table(table)
             .plot(plot(
-                "Share of sessions with at most that time in off-mode",
+                "Cumulative share of sessions by time in off-mode",
                 "off-mode (ms in 1 s)",
                 time.curve(1.0),
             ))
             .plot(plot(
-                "Share of sessions by number of entries (cumulative)",
+                "Cumulative share of sessions by number of entries",
                 "entries in 1 s",
                 entries.curve(1.0),
             ))

@@ -55,7 +55,7 @@ pub struct Line {
 pub struct Cell {
     /// Value; `None` if no record has it.
     pub value: Option<f64>,
-    /// Number of sessions (or other counted items) behind the value.
+    /// Number of sessions (or other counted items) in the value.
     pub n: u64,
     /// The paper's value.
     pub paper: Option<f64>,

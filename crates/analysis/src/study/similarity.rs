@@ -180,8 +180,8 @@ impl Measure for Similarity {
         }
         let mut visits = Table::new("visits", &HEAD);
         visits.counted = "pairs of visits";
-        let labels = MINUTES.map(|minutes| format!("again within {minutes} min"));
-        let labels = labels.into_iter().chain(["again later than that".to_owned()]);
+        let labels = MINUTES.map(|minutes| format!("next visit within {minutes} min"));
+        let labels = labels.into_iter().chain(["next visit later".to_owned()]);
         for (label, variations) in labels.zip(again(&self.visits)) {
             visits = visits.line(label, variations.cells());
         }
@@ -193,17 +193,19 @@ impl Measure for Similarity {
         let pair = pair.unwrap_or_default();
         Section::new("similarity", "Similarity within groups and pairs")
             .note(
-                "Coefficient of variation (standard deviation ÷ mean) of the smallest round-trip time and the largest \
-                 delivery rate of sessions. An origin-destination pair is a viewer's network (/24, /48) and this node; \
-                 sets are of one window of the wall clock. Visits are of one viewer in one network, one after the \
-                 other, by the time from the end of the first. Sessions of one connection share both numbers. The \
-                 mean over small sets is too small (of two values by a factor of 0.56), pooled is not. The largest \
-                 delivery rate of a stream that needs less than the bottleneck has says more about the stream.",
+                "Coefficient of variation (standard deviation ÷ mean) of the smallest round-trip \
+                 time and the largest delivery rate of sessions. An origin-destination pair is a \
+                 viewer's network (/24, /48) and this node; each set covers one window of \
+                 wall-clock time. Visits are consecutive ones of a viewer in one network, by the \
+                 time since the end of the first. Sessions of one connection share both numbers. \
+                 The mean over small sets is biased low (for two values by a factor of 0.56); the \
+                 pooled coefficient is not. The largest delivery rate of a stream below the \
+                 bottleneck's rate describes the stream rather than the path.",
             )
             .table(within)
             .table(visits)
             .plot(Plot {
-                title: "Share of sets with at most that coefficient of variation, 5 min".into(),
+                title: "Cumulative share of sets by coefficient of variation, 5 min".into(),
                 x: "coefficient of variation (%)".into(),
                 y: YAxis::Share,
                 lines: vec![

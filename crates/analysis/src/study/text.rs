@@ -43,13 +43,11 @@ impl Study {
         let mut all =
             vec![format!("records: {}, files: {}", whole(input.records), whole(input.files))];
         if input.broken_lines > 0 {
-            all.push(format!("left out: {} broken lines", whole(input.broken_lines)));
+            all.push(format!("excluded: {} malformed lines", whole(input.broken_lines)));
         }
         if input.reports_clamped > 0 {
             let count = whole(input.reports_clamped);
-            all.push(format!(
-                "left out: {count} players' reports of more than their session has room for"
-            ));
+            all.push(format!("excluded: {count} player reports beyond their session's duration"));
         }
         all.extend(input.unreadable.iter().map(|why| format!("unreadable: {why}")));
         if input.unreadable_files > input.unreadable.len() as u64 {
@@ -61,7 +59,7 @@ impl Study {
             let counts: Vec<_> =
                 counts.map(|(column, count)| format!("{column} {}", whole(*count))).collect();
             all.push(format!(
-                "impossible values, left out where they count: {}",
+                "impossible values, excluded from the results: {}",
                 counts.join(", ")
             ));
             all.extend(impossible.named.iter().map(|what| format!("impossible: {what}")));
@@ -72,8 +70,8 @@ impl Study {
 
 /// Legend of the numbers.
 pub(super) const LEGEND: [&str; 2] = [
-    "In brackets: the sessions (or sets) that a number comes from; † fewer than 20 of them. \"Sums\" are ratios of \
-     sums over all sessions, means are over sessions.",
+    "In brackets: the number of sessions (or sets); † fewer than 20. \"Sums\" are ratios of sums \
+     over all sessions, means are over sessions.",
     "The papers' values describe their own fleets. They are references, not targets.",
 ];
 

@@ -35,7 +35,7 @@ const RULES: [Rule; 4] = [
 /// Numbers of largest groups in the paper.
 const TOP: [usize; 3] = [10, 50, 100];
 /// Maximum number of groups per rule, 14 times as many as the paper has. Names come from records,
-/// whose author could give each session its own group.
+/// and their author could give each session its own group.
 const MAX_GROUPS: usize = 1 << 18;
 /// Number of largest groups in the plot.
 const PLOTTED_GROUPS: usize = 200;
@@ -141,16 +141,17 @@ impl Measure for UserGroups {
             lines.push(Curve { name: rule.short.into(), colour, points: groups.curve() });
         }
         let section = Section::new("user_groups", "User groups").note(
-            "A user group's name has up to four parts: country, AS, state, city. Each beginning of it is a wider group. \
-             A session whose name ends early belongs to no group of the finer rules and does not count for them; a name \
-             without parts has one. Shares are of the sessions that count for the rule.",
+            "A user group's name has up to four parts: country, AS, state, city. Each prefix is a \
+             wider group. A session with a shorter name belongs to no group of the finer rules \
+             and does not count for them; a name without separators has one part. Shares are of \
+             the sessions that count for the rule.",
         );
         let beyond: u64 = self.0.iter().map(|groups| groups.beyond).max().unwrap_or(0);
         let section = match beyond {
             0 => section,
             _ => section.note(format!(
-                "{beyond} sessions are of groups beyond the first {MAX_GROUPS}, which are not told apart: there are more \
-                 groups than stand here."
+                "{beyond} sessions are in groups beyond the first {MAX_GROUPS}, which are not \
+                 distinguished: the number of groups is a lower limit."
             )),
         };
         section.table(table).plot(Plot {

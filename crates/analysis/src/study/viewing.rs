@@ -83,9 +83,10 @@ impl Measure for Freezes {
         }
         Section::new("freezes", "Freezes in 100 s")
             .note(
-                "By the players, in 100 s of playing or being frozen. Sums: all sessions' freezes over all sessions' \
-                 time, so that a long session counts for more. Mean: of the sessions' own rates, in which a freeze in \
-                 a short session weighs heavily. The papers do not say which of the two is theirs.",
+                "Reported by players, per 100 s of viewing. Sums: all sessions' freezes over all \
+                 sessions' time, so long sessions have more weight. Mean: of the sessions' own \
+                 rates, where a freeze in a short session has much weight. The papers do not say \
+                 which of the two they use.",
             )
             .table(figures)
             .table(table)
@@ -162,13 +163,13 @@ impl Measure for FirstFrames {
             .table(sizes)
             .table(times)
             .plot(Plot {
-                title: "Share of sessions with at most that first-frame time".into(),
+                title: "Cumulative share of sessions by first-frame time".into(),
                 x: "first-frame time (ms)".into(),
                 y: YAxis::Share,
                 lines: vec![line("acknowledged", 0, &all), line("by players", 1, &player)],
             })
             .plot(Plot {
-                title: "Share of sessions with at most that first-frame size".into(),
+                title: "Cumulative share of sessions by first-frame size".into(),
                 x: "first-frame size (KB)".into(),
                 y: YAxis::Share,
                 lines: vec![line("sessions", 0, &bytes)],

@@ -64,8 +64,7 @@ impl Cost {
         );
         if contestant.transport() != Transport::Hls {
             println!(
-                "        tag delay {:.1} ms in the middle, {:.1} ms at 99 %, {:.1} ms at most, of {} \
-                 tags",
+                "        tag delay median {:.1} ms, p99 {:.1} ms, maximum {:.1} ms, over {} tags",
                 seen.delay[0] * 1e3,
                 seen.delay[1] * 1e3,
                 seen.delay[2] * 1e3,
@@ -84,7 +83,7 @@ impl Cost {
         }
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         for doubt in self.doubts(wanted, time, cpus) {
-            println!("        {doubt}: these figures say little");
+            println!("        {doubt}: these figures are unreliable");
         }
     }
 
@@ -94,21 +93,21 @@ impl Cost {
         let mut doubts = Vec::new();
         let (busy, viewers) = (self.busy(), self.seen.busy);
         if self.threads.first().is_some_and(|(_, share)| *share > 0.95) {
-            doubts.push("a thread of the server is full".to_owned());
+            doubts.push("a thread of the server is saturated".to_owned());
         }
         if viewers > 1.9 {
-            doubts.push("the viewers' process is full".to_owned());
+            doubts.push("the viewers' process is saturated".to_owned());
         }
         if self.machine > 0.9 * cpus as f64 {
             let others = (self.machine - busy - viewers).max(0.0);
             doubts.push(format!(
-                "the machine is full, {busy:.2} of {cpus} CPUs with the server, {viewers:.2} with the \
-                 viewers, {others:.2} with others"
+                "the machine is saturated, {busy:.2} of {cpus} CPUs with the server, {viewers:.2} \
+                 with the viewers, {others:.2} with others"
             ));
         }
         let lost = wanted - self.viewers.min(wanted);
         if lost > 0 {
-            doubts.push(format!("{lost} of {wanted} viewers were lost"));
+            doubts.push(format!("{lost} of {wanted} viewers failed"));
         }
         let got = self.seen.bytes[1] as f64 * 8.0 / (RATE * time.as_secs_f64());
         if got < 0.9 {
@@ -150,10 +149,10 @@ mod tests {
         let all = (RATE / 8.0) as u64;
         assert_eq!(cost(0.5, 0.5, 1.5, all).doubts(100, second, 2), Vec::<String>::new());
         let lost = cost(0.5, 0.5, 1.5, all).doubts(103, second, 2);
-        assert_eq!(lost, ["3 of 103 viewers were lost"]);
+        assert_eq!(lost, ["3 of 103 viewers failed"]);
         let cases = [
-            (cost(0.96, 0.5, 1.5, all), "a thread of the server is full"),
-            (cost(0.5, 1.95, 3.0, all), "the viewers' process is full"),
+            (cost(0.96, 0.5, 1.5, all), "a thread of the server is saturated"),
+            (cost(0.5, 1.95, 3.0, all), "the viewers' process is saturated"),
             (
                 cost(0.5, 0.5, 1.9, all),
                 "of 2 CPUs with the server, 0.50 with the viewers, 0.90 with",

@@ -44,7 +44,7 @@ pub(crate) use watch::Watch;
 
 /// Time between the start of the stream and the first viewer: three groups of pictures.
 const LEAD: Duration = Duration::from_secs(7);
-/// Time between the last viewer and the measurement, in which initial bursts are delivered.
+/// Time between the last viewer and the measurement, to deliver the initial bursts.
 const SETTLE: Duration = Duration::from_secs(3);
 
 /// Measure the cost of a live viewer
@@ -59,7 +59,7 @@ pub(crate) struct Live {
     /// Rounds [default: 5, or 1 with --quick]
     #[arg(long)]
     rounds: Option<u64>,
-    /// Only contestants whose names contain this; a row needs both sides
+    /// Only contestants with this in their names; a row needs both sides
     #[arg(long, value_name = "TEXT", default_value = "")]
     contestant: String,
 }
@@ -91,7 +91,7 @@ impl Viewers {
         match joined.parse() {
             Ok(0) => Err(failure.to_owned()),
             Ok(joined) if joined < count => {
-                println!("      {joined} of {count} viewers came: {failure}");
+                println!("      {joined} of {count} viewers joined: {failure}");
                 Ok((viewers, joined))
             }
             Ok(joined) => Ok((viewers, joined)),
@@ -242,7 +242,7 @@ fn run(
     let threads = cost::shares(&threads, &servers::threads(pid)?, wall);
     let seen = process.seen()?;
     publisher.stop()?;
-    let (before, after) = machine.zip(after).ok_or("the system does not say how busy it is")?;
+    let (before, after) = machine.zip(after).ok_or("the system has no CPU statistics")?;
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let machine =
         (after.0 - before.0) as f64 / ((after.1 - before.1) as f64).max(1.0) * cpus as f64;

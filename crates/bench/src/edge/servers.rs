@@ -307,7 +307,7 @@ pub(super) fn threads(pid: u32) -> Result<Vec<Thread>, String> {
         }
     }
     match threads.iter().all(|thread| thread.time.is_zero()) {
-        true => Err("this kernel keeps no schedstat".to_owned()),
+        true => Err("this kernel has no schedstat".to_owned()),
         false => Ok(threads),
     }
 }

@@ -29,7 +29,7 @@ impl Load {
         let load = Self { all: tcp.iter().sum(), busiest: tcp.iter().copied().fold(0.0, f64::max) };
         match load.busiest > 0.0 {
             true => Ok(load),
-            false => Err(format!("no thread {NAME}N of the server did anything: {threads:?}")),
+            false => Err(format!("no thread {NAME}N of the server used CPU time: {threads:?}")),
         }
     }
 
@@ -53,8 +53,8 @@ pub(super) fn tell(cost: &Cost) -> Result<(), String> {
     println!("        by thread: {}", named.collect::<Vec<_>>().join(", "));
     let full_at = load.full_at(cost.viewers);
     println!(
-        "        the busiest has {:.0} % of TCP's work; extrapolated, it is full with {full_at:.0} viewers, \
-         {:.1} Gbit/s",
+        "        the busiest thread has {:.0} % of TCP's work; extrapolated, it saturates at \
+         {full_at:.0} viewers, {:.1} Gbit/s",
         load.share() * 100.0,
         full_at * RATE / 1e9
     );

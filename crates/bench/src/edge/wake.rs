@@ -67,14 +67,14 @@ pub(crate) fn measure(report: &mut Report, quick: bool, mendcast: PathBuf) -> Re
     let log = std::fs::read_to_string(dir.path().join("connections.jsonl")).map_err(error)?;
     let totals = totals(&log)?;
     println!(
-        "      {joined} viewers; server {:.0} % of a CPU, viewers' process {:.0} %; frame delay {:.1} ms \
-         in the middle, {:.1} ms at 99 %; {errors} receive errors",
+        "      {joined} viewers; server {:.0} % of a CPU, viewers' process {:.0} %; frame delay \
+         {:.1} ms (median), {:.1} ms (p99); {errors} receive errors",
         busy * 100.0,
         seen.busy * 100.0,
         seen.delay[0] * 1e3,
         seen.delay[1] * 1e3,
     );
-    println!("      of the connections' whole lives: {totals:?}");
+    println!("      totals of all connections: {totals:?}");
     if seen.stayed < viewers {
         let failure = seen.failure.as_deref().unwrap_or("too late");
         println!("      {} viewers lost: {failure}", viewers - seen.stayed);
@@ -96,8 +96,8 @@ pub(super) fn end(mut process: Process) -> Result<(), String> {
     loop {
         match process.0.try_wait().map_err(|e| e.to_string())? {
             Some(status) if status.success() => return Ok(()),
-            Some(status) => return Err(format!("the server ended with {status}")),
-            None if start.elapsed() > END => return Err("the server does not end".to_owned()),
+            Some(status) => return Err(format!("the server exited with {status}")),
+            None if start.elapsed() > END => return Err("the server does not exit".to_owned()),
             None => std::thread::sleep(Duration::from_millis(20)),
         }
     }

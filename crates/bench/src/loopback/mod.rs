@@ -80,7 +80,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Returns user and system time so far.
+    /// Returns the current user and system time.
     fn cpu(&self) -> Result<Duration, String> {
         process_cpu(self.child.id())
     }
@@ -254,7 +254,7 @@ pub(crate) fn measure(
                 contestants.push((name, Kind::Peer(program), Samples::default()));
             }
         }
-        None => println!("skipped: quiche and s2n-quic, for --peers names no program that exists"),
+        None => println!("skipped: quiche and s2n-quic (no program at --peers)"),
     }
     for round in 0..rounds {
         println!("      round {}: sealing takes {:.0} ns per packet", round + 1, calibration());

@@ -111,7 +111,7 @@ pub(crate) struct Steady {
     pub lost: u64,
     /// Allocations and reallocations.
     pub allocations: u64,
-    /// Turns in which it sent data.
+    /// Turns with sent data.
     pub turns: u64,
 }
 
@@ -242,7 +242,7 @@ pub(crate) fn heap(contestant: &Contestant, count: u16) -> Result<Heap, String> 
         clients.iter().filter(|c| !c.connection.is_handshaking() && !c.connection.is_closed());
     if alive.count() != usize::from(count) {
         let name = contestant.name();
-        return Err(format!("{name}: not all of {count} connections came about"));
+        return Err(format!("{name}: not all of {count} connections were established"));
     }
     let idle = held as f64 / f64::from(count);
     clients.iter_mut().for_each(|client| client.wants = true);

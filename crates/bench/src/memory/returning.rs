@@ -47,12 +47,12 @@ fn visits(identity: &Identity, cookies: bool) -> Result<f64, String> {
             }
         }
         if client.connection.is_handshaking() {
-            return Err(format!("visit {visit} did not come about"));
+            return Err(format!("visit {visit} failed"));
         }
     }
     let came = server.returning.map_or((0, 0), |all| (all.tokens, all.accepted));
     if came != (VISITS, if cookies { VISITS } else { 0 }) {
-        return Err(format!("{} tokens and {} cookies came of {VISITS}", came.0, came.1));
+        return Err(format!("{} tokens and {} cookies received of {VISITS}", came.0, came.1));
     }
     Ok(cost.as_secs_f64() / VISITS as f64)
 }

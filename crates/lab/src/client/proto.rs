@@ -58,12 +58,12 @@ macro_rules! viewer {
                         stream.map(|id| self.connection.send_stream(id).write(control).is_ok());
                     if written != Some(true) {
                         self.download.failed =
-                            Some("the server takes no control stream".to_owned());
+                            Some("the server rejects the control stream".to_owned());
                         return;
                     }
                 }
                 let Some(stream) = self.connection.streams().open($proto::Dir::Bi) else {
-                    self.download.failed = Some("the server allows no stream".to_owned());
+                    self.download.failed = Some("the server allows no streams".to_owned());
                     return;
                 };
                 let mut send = self.connection.send_stream(stream);

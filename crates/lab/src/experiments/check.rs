@@ -117,7 +117,10 @@ impl Spec {
             // Points are one field of results.csv.
             let values = sweep.axes.iter().flat_map(|axis| &axis.values).map(plain);
             if let Some(value) = values.into_iter().find(|v| v.contains([',', ';', '"', '\n'])) {
-                return Err(at(format!("no commas, semicolons and quotes in the value `{value}`")));
+                return Err(at(format!(
+                    "commas, semicolons and quotes are not allowed in the value \
+                                       `{value}`"
+                )));
             }
             for range in &sweep.ranges {
                 if range.low.partial_cmp(&range.high) != Some(core::cmp::Ordering::Less) {

@@ -19,7 +19,7 @@ pub(crate) struct Verdict {
     /// Points at which the 95 % confidence interval of the deciding value crosses the bound. Other
     /// seeds could reverse the verdict there.
     pub close: usize,
-    /// Numbers of the failing points, or the margin by which the claim holds.
+    /// Numbers of the failing points, or the margin of a claim that holds.
     pub detail: String,
     /// Reason for the failure, if the specification states one.
     pub why: Option<String>,
@@ -104,7 +104,7 @@ pub(crate) fn verdicts(spec: &Spec, rows: &[Row]) -> Vec<Verdict> {
         format!("{} at {} with seed {}: {}", row.scheme, describe(&row.point), row.seed, row.error)
     });
     let complete = Verdict {
-        text: "Every run ends with the right bytes.".to_owned(),
+        text: "Every run delivers the right bytes.".to_owned(),
         good: rows.len() - failed.len(),
         all: rows.len(),
         close: 0,

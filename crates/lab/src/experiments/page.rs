@@ -231,7 +231,7 @@ impl Report<'_> {
             let rows = || self.rows.iter().filter(|row| row.sweep == place);
             let of = |metric: usize| Estimate::of(rows().filter_map(|row| row.values[metric]));
             Some(format!(
-                "{}: {} ms of off-mode a second in {} entries (464 ms and 20 in the paper's live \
+                "{}: {} ms of off-mode per second in{} entries (464 ms and 20 in the paper's live \
                  streams)",
                 sweep.title,
                 short(of(time)?.mean),
@@ -283,7 +283,7 @@ impl Report<'_> {
         plots.iter().for_each(|plot| body.push_str(&plot.svg));
         body.push_str(
             "<h2>Numbers</h2>\n<p>Means over runs, ± half the 95 % confidence interval; after a \
-             stroke what the paper states.</p>\n",
+             slash, the paper's value.</p>\n",
         );
         for (title, lines) in self.tables() {
             let _ = writeln!(body, "<h3>{}</h3>\n<table>", escape(&title));
@@ -303,7 +303,7 @@ impl Report<'_> {
             let value = of_paper(Some(paper));
             format!("{scheme} {}: {value} ({})", paper.metric.text, paper.stated)
         });
-        list(&mut body, "Where the paper states its numbers", &stated.collect::<Vec<_>>());
+        list(&mut body, "Sources of the paper's numbers", &stated.collect::<Vec<_>>());
         body.push_str("<h2>Set-up</h2>\n<table>\n");
         for (key, value) in self.set_up() {
             let _ = writeln!(body, "<tr><td>{key}</td><td>{}</td></tr>", escape(&value));
@@ -368,7 +368,7 @@ impl Report<'_> {
         for (title, lines) in [
             ("Numbers after the slashes:", &stated),
             ("Off-mode, mean over all runs:", &self.off_mode()),
-            ("Not stated by the paper, and taken here:", &self.spec.not_stated),
+            ("Not stated by the paper, and our choice:", &self.spec.not_stated),
         ] {
             if !lines.is_empty() {
                 let _ = writeln!(text, "{title}\n\n- {}\n", lines.join("\n- "));

@@ -188,9 +188,7 @@ impl Settings {
         let kbps = |kbps: f64| Rate::from_kbps(kbps.round() as u64);
         let (rate, audio) = (kbps(self.stream_mbps * 1e3), kbps(self.audio_kbps));
         if audio >= rate {
-            return Err(format!(
-                "`audio_kbps` is {audio}, and `stream_mbps`, which has it all, {rate}"
-            ));
+            return Err(format!("`audio_kbps` is {audio}; it is part of `stream_mbps`, {rate}"));
         }
         Ok(Encoder {
             rate,
@@ -294,13 +292,13 @@ impl Settings {
             return Err("`same_connection` is for downloads only".to_owned());
         }
         if self.twice && self.warm_up > 0 {
-            return Err("`twice` is for schemes that know nothing before: no `warm_up`".to_owned());
+            return Err("`twice` and `warm_up` exclude each other".to_owned());
         }
         if self.client == ClientKind::Noq && self.cipher == Cipher::Null {
-            return Err("`client` noq has the `cipher` real only".to_owned());
+            return Err("`client = \"noq\"` needs `cipher = \"real\"`".to_owned());
         }
         if !self.corrupt.is_empty() && self.cipher == Cipher::Null {
-            return Err("`corrupt` is for the `cipher` real only".to_owned());
+            return Err("`corrupt` needs `cipher = \"real\"`".to_owned());
         }
         let rival_traffic = traffic.clone();
         Ok(Scenario {

@@ -162,7 +162,7 @@ pub(crate) struct Claim {
     #[serde(deserialize_with = "term")]
     pub metric: Term,
     pub is: Comparison,
-    /// Restricts the claim to points whose mean of the first metric is at most the second bound.
+    /// Restricts the claim to points with a mean of the first metric of at most the second bound.
     #[serde(default)]
     pub given: Option<Given>,
     /// Known reason for a failure, shown with it.

@@ -12,7 +12,7 @@ use units::Timestamp;
 use super::settings::Settings;
 use crate::live::{Live, LiveOutcome};
 
-/// Number of initial pictures whose time is recorded.
+/// Number of initial pictures with a recorded time.
 const PICTURES: usize = 4;
 
 /// Playback with one policy.

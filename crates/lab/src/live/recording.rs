@@ -40,7 +40,7 @@ impl Recording {
             true => tag.role() == Role::KeyFrame,
             false => tag.role() == Role::AudioFrame,
         };
-        let first = all.iter().position(begins).ok_or("it has no frame to begin with")?;
+        let first = all.iter().position(begins).ok_or("it has no frame to start with")?;
         let mut timeline = Timeline::default();
         let mut tags = Vec::with_capacity(all.len());
         for (place, tag) in all.into_iter().enumerate() {

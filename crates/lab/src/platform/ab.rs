@@ -115,7 +115,7 @@ pub fn ab(options: &AbOptions<'_>) -> Result<(), String> {
     let folder = options.out.join("records");
     if std::fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(format!(
-            "{} holds records already, which would be mixed with the new ones",
+            "{} already holds records; choose an empty directory",
             folder.display()
         ));
     }
@@ -164,7 +164,7 @@ pub fn ab(options: &AbOptions<'_>) -> Result<(), String> {
     write(&summarise(setting, &sessions, &trials), options.out)?;
     match faults.len() {
         0 => Ok(()),
-        n => Err(format!("{n} runs are missing, the testbed is at fault: {}", faults[0])),
+        n => Err(format!("{n} runs failed in the testbed: {}", faults[0])),
     }
 }
 

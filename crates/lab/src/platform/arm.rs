@@ -93,7 +93,7 @@ impl Arm {
         let scheme = parts.next().unwrap_or_default();
         scheme.parse::<recovery::catalog::Choice>().map_err(|e| {
             let names: Vec<&str> = PRESETS.iter().map(|(name, _)| *name).collect();
-            format!("scheme `{text}`: {e}; and besides {}", names.join(", "))
+            format!("scheme `{text}`: {e}; or a preset: {}", names.join(", "))
         })?;
         set.insert("scheme".to_owned(), Value::String(scheme.to_owned()));
         for part in parts {
@@ -103,7 +103,7 @@ impl Arm {
             let is_known = KEYS.contains(&key) || (preset.is_some() && key == ORACLE);
             if !is_known {
                 let all = KEYS.join(", ");
-                return Err(format!("scheme `{text}`: there is no key `{key}`; there are {all}"));
+                return Err(format!("scheme `{text}`: unknown key `{key}`; known keys: {all}"));
             }
             set.insert(key.to_owned(), typed(value));
         }

@@ -24,7 +24,7 @@ const MAX_REDRAWS: u32 = 1_000;
 const EXPECTED: &str = "a number, or one of `uniform:low=0,high=2`, `lognormal:median=50,sigma=1.1,low=5,high=900`, \
     `normal:mean=3,sd=1,low=0,high=9`, `choice:0.6=30,1=70`, or a table with `kind`";
 
-/// A distribution whose values are all allowed for its key.
+/// A distribution of values allowed for its key.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Distribution {
     /// A constant.

@@ -180,7 +180,7 @@ impl History {
     }
 }
 
-/// Returns the Gilbert chain in which a packet about 12 ms after a lost one is lost with
+/// Returns the Gilbert chain where a packet about 12 ms after a lost one is lost with
 /// probability `after`. A correlation of at most a tenth counts as independent loss.
 fn kind_of(loss: f64, after: f64) -> Option<Loss> {
     if loss == 0.0 {

@@ -45,7 +45,7 @@ pub(super) const METRICS: [Metric; 13] = [
     Metric {
         key: "late_200ms",
         title: "> 200 ms, %",
-        meaning: "frames later than 200 ms after their capture, or never there",
+        meaning: "frames that arrive more than 200 ms after capture, or never",
         digits: 2,
         of: |row| late(row, 1),
     },
@@ -59,7 +59,8 @@ pub(super) const METRICS: [Metric; 13] = [
     Metric {
         key: "late_for_player",
         title: "> buffer, %",
-        meaning: "frames later against the earliest one than the buffer that the session's player keeps, or never there",
+        meaning: "frames delayed, relative to the fastest one, by more than the player's buffer, \
+                  or never arrived",
         digits: 2,
         of: |row| {
             let watched = &row.watched;
@@ -70,28 +71,29 @@ pub(super) const METRICS: [Metric; 13] = [
     Metric {
         key: "freezes_per_100s",
         title: "freezes / 100 s",
-        meaning: "freezes in 100 s of playing or freezing",
+        meaning: "freezes per 100 s of viewing",
         digits: 3,
         of: |row| per_100s(row, row.watched.freezes as f64),
     },
     Metric {
         key: "frozen_s_per_100s",
         title: "frozen s / 100 s",
-        meaning: "seconds frozen in 100 s of playing or freezing",
+        meaning: "seconds frozen per 100 s of viewing",
         digits: 3,
         of: |row| per_100s(row, row.watched.frozen_s),
     },
     Metric {
         key: "first_frame_ms",
         title: "first frame, ms",
-        meaning: "from the request to the picture, mean of the sessions that had one",
+        meaning: "from the request to the first picture, mean over sessions with a picture",
         digits: 0,
         of: |row| Some((row.watched.first_frame_ms?, 1.0)),
     },
     Metric {
         key: "delay_p95_ms",
         title: "delay p95, ms",
-        meaning: "95th percentile of a session's frame delays, mean over sessions; a frame that never came has 10 s",
+        meaning: "95th percentile of a session's frame delays, mean over sessions; a frame that \
+                  never arrived counts as 10 s",
         digits: 0,
         of: |row| (row.watched.frames > 0).then_some((row.watched.delay_ms[1], 1.0)),
     },
@@ -105,7 +107,7 @@ pub(super) const METRICS: [Metric; 13] = [
     Metric {
         key: "cost_percent",
         title: "cost, %",
-        meaning: "bytes of replicas for each byte that was sent first",
+        meaning: "bytes of replicas per byte of first transmissions",
         digits: 2,
         of: |row| {
             let first = row.first_bytes as f64;
@@ -122,7 +124,7 @@ pub(super) const METRICS: [Metric; 13] = [
     Metric {
         key: "deterioration_percent",
         title: "deterioration, %",
-        meaning: "lost data that took a second round, mean over sessions that lost data",
+        meaning: "lost data that needed a second round, mean over sessions with losses",
         digits: 2,
         of: |row| {
             let finished = row.finished as f64;

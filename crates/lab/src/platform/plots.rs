@@ -71,7 +71,7 @@ pub(super) fn draw(summary: &Summary) -> Result<Vec<(&'static str, String)>, Str
         (
             "viewers-cost.svg",
             chart(
-                "What copies cost and bring",
+                "Cost and benefit of copies",
                 "bytes of copies, % of the stream",
                 "s frozen in 100 s",
             ),

@@ -71,7 +71,7 @@ pub(super) fn calibrated(
     let bitrate = drawn(&|session| session.bitrate_mbps * 1e3);
     table.add("bit rate, mean", "journal VIII-A", "kbps", 984.5, bitrate);
     let stay = drawn(&|session| session.stay_s);
-    table.add("time that viewers mean to stay, mean", "journal II-B", "s", 99.6, stay);
+    table.add("planned viewing time, mean", "journal II-B", "s", 99.6, stay);
     let rates = qoe::stats::Sample::new(sessions.iter().map(|session| session.rate_mbps));
     let median = rates.map(|rates| rates.median());
     table.add("bottleneck, median", "AutoPlex 3.1", "Mbps", 5.4, (median, sessions.len() as u64));

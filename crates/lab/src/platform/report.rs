@@ -7,8 +7,9 @@ use super::predictions::Prediction;
 use super::summary::{Part, Summary};
 
 /// Legend of intervals.
-const INTERVALS_LEGEND: &str = "Intervals hold 95 %, from draws of whole viewers. `*`: the interval of the difference excludes 0; of twenty \
-    cells without any difference one has it by chance.";
+const INTERVALS_LEGEND: &str = "95 % intervals, from a bootstrap over whole viewers. `*`: the \
+                                interval of the difference excludes 0; by chance this happens in \
+                                one of twenty cells without any difference.";
 
 /// Renders rows as a table; the first row holds the headings.
 fn table(rows: &[Vec<String>]) -> String {
@@ -96,22 +97,24 @@ fn introduction(summary: &Summary) -> String {
     text.extend(arms);
     text += "\n";
     if summary.has_clairvoyant() {
-        text += "The clairvoyant sender knows the fates of its packets: from the detection of a loss on it sends the \
-                 first copy that arrives, or (from-start) it does so from the first sending on. No product has that; none \
-                 that reacts to losses can do much better than the first.\n\n";
+        text += "The clairvoyant sender knows the fates of its packets: on detecting a loss it \
+                 sends the first copy that will arrive, or (from-start) does so from the first \
+                 transmission on. No real sender can know this. A sender that reacts to losses \
+                 cannot do much better than the first one.\n\n";
     }
     if let Some(read) = &summary.read {
         text += &format!(
-            "Of {} records {} are used; {} lack round-trip time, loss rate, goodput or duration, {} have impossible \
-             values, and {} lines or files are broken. Buffers, frame rates, players and bottlenecks are those of the \
-             built-in population, and so is how losses come together where records do not say.\n\n",
+            "{} records, {} of them used; {} lack round-trip time, loss rate, goodput or \
+             duration, {} have impossible values, and {} lines or files are broken. Buffers, \
+             frame rates, players and bottlenecks come from the built-in population, and so does \
+             the loss correlation where records lack it.\n\n",
             read.records, read.used, read.incomplete, read.impossible, read.broken
         );
         read.named.iter().for_each(|line| text += &format!("- {line}\n"));
     }
     if !summary.faults.is_empty() {
         text += &format!(
-            "**{} runs are missing because the testbed is at fault; their sessions are in no number:**\n\n",
+            "**{} runs failed in the testbed; their sessions are excluded from all numbers:**\n\n",
             summary.faults.len()
         );
         summary.faults.iter().take(20).for_each(|line| text += &format!("- {line}\n"));
@@ -147,7 +150,7 @@ fn changes(summary: &Summary, arms: &[ArmResults]) -> String {
         head.push("difference".to_owned());
     }
     if summary.has_clairvoyant() {
-        head.extend(cells(["way to the clairvoyant: late", "frozen"]));
+        head.extend(cells(["gap to the clairvoyant closed: late", "frozen"]));
     }
     let mut rows = vec![head];
     for arm in arms.iter().filter(|arm| arm.name != summary.baseline) {
@@ -212,9 +215,10 @@ fn dominance(summary: &Summary) -> String {
         rows.push(row);
     }
     format!(
-        "## In which share of sessions is a scheme not worse than the best?\n\nThe best of those that a product can \
-         have, session by session; not worse is up to {} % of the frames later (than 400 ms; than the player's buffer), and up to {} s frozen in \
-         100 s. What a packet more or less shifts is chance, so that no scheme reaches 100 %.\n\n{}",
+        "## In which share of sessions is a scheme not worse than the best?\n\nCompared with the \
+         best realisable scheme, session by session. \"Not worse\" allows up to {} % of the \
+         frames later (than 400 ms; than the player's buffer), and up to {} s frozen in 100 s. \
+         Small shifts of packets change results by chance, so no scheme reaches 100 %.\n\n{}",
         JUDGED[0].1,
         JUDGED[2].1,
         table(&rows)
@@ -242,10 +246,11 @@ fn beside(all: &[Prediction]) -> String {
 
 fn predictions(summary: &Summary) -> String {
     format!(
-        "## Beside the papers' production numbers\n\nThe population was set to what the papers state of their fleets, and \
-         to nothing that schemes make of it:\n\n{}What then comes out, beside what they report. A ratio far from 1 is a \
-         finding: nothing was tuned for it. \"None is 0\": sessions all of whose lost data arrived \
-         with its first retransmission count as 0, which table I must have done.\n\n{}",
+        "## The papers' production numbers\n\nThe population is calibrated to the papers' \
+         descriptions of their fleets, but not to any scheme's results:\n\n{}Predictions against \
+         the papers' reports. A ratio far from 1 is a finding: nothing was tuned for it. \"None \
+         is 0\": sessions without a lost first retransmission count as 0, as table I must have \
+         done.\n\n{}",
         beside(&summary.calibrated),
         beside(&summary.predictions)
     )
@@ -262,15 +267,15 @@ pub(super) fn page(summary: &Summary, link: &str) -> String {
     text += &introduction(summary);
     text += "## All viewers\n\n";
     text += &values(&summary.overall, &[0, 1, 2, 3, 4, 5, 6, 7, 10, 11], plain);
-    text += "Late are frames that are complete and in order more than this after their capture, or never. Sessions that \
-             failed or that their viewers left are in all numbers.\n\n";
+    text += "A frame is late if it is complete and in order later than this after its capture, or \
+             never. All numbers include sessions that failed or that the viewer left.\n\n";
     text += &changes(summary, &summary.overall);
     text += INTERVALS_LEGEND;
     text += "\n\n";
     text += &picture(link, "viewers-cost.svg", "Seconds frozen against the cost of copies");
     text += &picture(link, "viewers-frozen.svg", "Shares of sessions by seconds frozen");
-    text += "## By path and player\n\nFrames later than 400 ms and seconds frozen in 100 s under the baseline; for each \
-             scheme how much these change, late frames first.\n\n";
+    text += "## By path and player\n\nFrames later than 400 ms and seconds frozen in 100 s under \
+             the baseline; for each scheme the changes of both, late frames first.\n\n";
     for dimension in &DIMENSIONS {
         text += &by_class(summary, dimension.key);
     }

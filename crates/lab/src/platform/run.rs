@@ -138,7 +138,8 @@ pub(super) fn run_together(
     let of_first = scenario(&first, arm).map_err(named)?;
     let of_first = Scenario { capping: first_held, rival: Some(rival), ..of_first };
     let mut outcome = simulate(&of_first).map_err(named)?;
-    let rivals = outcome.rival.take().ok_or_else(|| named("the second did not run".to_owned()))?;
+    let rivals =
+        outcome.rival.take().ok_or_else(|| named("the second session did not run".to_owned()))?;
     let stay = Duration::from_secs_f64(first.stay_s);
     let records = [(&first, &of_first, &outcome), (&second, &of_second, &*rivals)].map(
         |(session, scenario, outcome)| {

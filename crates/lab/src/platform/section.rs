@@ -7,7 +7,7 @@ use toml::{Table, Value};
 
 use super::distribution::{Distribution, number, within};
 
-/// A table whose keys are consumed one by one.
+/// A table with keys to be consumed one by one.
 pub(super) struct Section {
     /// Prefix of its keys; empty for the whole file.
     name: String,
@@ -117,7 +117,7 @@ impl Section {
     /// An unknown key is left.
     pub(super) fn finish(self) -> Result<(), String> {
         match self.table.keys().next() {
-            Some(key) => Err(format!("there is no key `{}`", self.key(key))),
+            Some(key) => Err(format!("unknown key `{}`", self.key(key))),
             None => Ok(()),
         }
     }

@@ -12,7 +12,7 @@ use super::links::LinkShares;
 use super::section::Section;
 use super::session::{ACCESS, LOSSES};
 
-/// The papers' fleet, as far as they describe it.
+/// The papers' fleet, with assumptions for the unstated numbers.
 pub(super) const FLEET: &str = include_str!("../../../../experiments/populations/fleet.toml");
 /// Built-in returning viewers: the fleet on the paths of Wira's production.
 pub(super) const WIRA: &str = include_str!("../../../../experiments/populations/wira.toml");

@@ -77,7 +77,7 @@ pub(super) fn leaves(
     (open > patience).then(|| stay.saturating_sub(open) + patience)
 }
 
-/// Returns the playback of a viewer who leaves at `end`; `published` frames count.
+/// Returns the playback of a viewer that leaves at `end`; `published` frames count.
 pub(super) fn watch(
     policy: Policy,
     frames: &[(Frame, bool)],

@@ -54,7 +54,7 @@ pub(super) struct Flow {
     scenario: Scenario,
     /// The client's addresses. The second one is for [`Scenario::flap_every`].
     addresses: [SocketAddrV4; 2],
-    /// Arrival of the first byte, from which on the client's addresses may change.
+    /// Arrival of the first byte, after which the client's addresses may change.
     received_at: Option<Timestamp>,
     rebind_at: Option<Timestamp>,
     /// Whether the client had an event since it last acted.
@@ -134,7 +134,7 @@ impl Flow {
         self.addresses.contains(&address)
     }
 
-    /// Returns the address from which the client sends at `now`.
+    /// Returns the client's source address at `now`.
     fn source(&self, now: Timestamp) -> SocketAddrV4 {
         let flaps = match (self.scenario.flap_every, self.received_at) {
             (Some(every), Some(since)) => now.since(since).as_nanos() / every.as_nanos().max(1),

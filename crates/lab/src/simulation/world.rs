@@ -133,7 +133,7 @@ impl<'a> World<'a> {
         self.idle_steps = if next > self.now { 0 } else { self.idle_steps + 1 };
         if self.idle_steps > MAX_IDLE_STEPS {
             return Err(format!(
-                "the clock stands still at {:?} (seed {}): links {:?}, server {:?}, client {:?}",
+                "the clock is stuck at {:?} (seed {}): links {:?}, server {:?}, client {:?}",
                 self.now,
                 self.scenario.seed,
                 self.wire.path.next_event(),

@@ -71,7 +71,7 @@ impl Outcome {
         let views = &self.alone.0;
         let failed = views.counted.iter().filter(|view| view.failure.is_some()).count();
         Verdict {
-            rule: "without neighbours nobody fails",
+            rule: "no view fails without neighbours",
             holds: failed == 0 && !views.counted.is_empty(),
             figures: format!("{} views, {failed} failed", views.counted.len()),
         }
@@ -117,10 +117,10 @@ impl Outcome {
         let (half, _, allowed) = self.second_half();
         let most = half.iter().map(|look| look.resident).max().unwrap_or(0);
         Verdict {
-            rule: "memory does not grow when everybody goes",
+            rule: "memory does not grow when all viewers leave",
             holds: self.last.resident as f64 <= most as f64 + allowed,
             figures: format!(
-                "{:.1} MB after everybody went, {:.1} MB at most before",
+                "{:.1} MB after all viewers left, at most {:.1} MB before",
                 self.last.resident as f64 * 1e-6,
                 most as f64 * 1e-6
             ),
@@ -131,7 +131,7 @@ impl Outcome {
         let holds = self.last.is_empty() && self.alone.1.is_empty();
         let left = |look: &Look| {
             format!(
-                "{} viewers, {} connections of QUIC, {} other places, {} streams",
+                "{} viewers, {} QUIC connections, {} other places, {} streams",
                 look.viewers, look.connections, look.places, look.streams
             )
         };
@@ -205,7 +205,7 @@ fn freezes(alone: &[View], beside: &[View]) -> [Verdict; 2] {
     let count = |view: &View| view.seen.freezes[0].count as f64;
     let time = |view: &View| view.seen.freezes[0].total.as_secs_f64();
     [
-        no_more("nobody freezes more often", "freezes", alone, beside, count),
+        no_more("viewers freeze no more often", "freezes", alone, beside, count),
         no_more("nobody freezes longer", "s frozen", alone, beside, time),
     ]
 }
@@ -239,8 +239,8 @@ fn no_more(
         rule,
         holds: low <= FREEZE_TOLERANCE,
         figures: format!(
-            "{with:.3} {unit} per 100 s, {without:.3} without: {low:+.3} to {high:+.3} more; the lower \
-             end at most {FREEZE_TOLERANCE:+}"
+            "{with:.3} {unit} per 100 s, {without:.3} without: {low:+.3} to {high:+.3} \
+             difference; its lower end at most {FREEZE_TOLERANCE:+}"
         ),
     }
 }
@@ -259,10 +259,10 @@ fn no_more_fail(alone: &[View], beside: &[View]) -> Verdict {
 fn starts(alone: &[View], beside: &[View]) -> Verdict {
     let [without, with] = [alone, beside].map(|views| first_frames(views, [0.95])[0]);
     Verdict {
-        rule: "pictures come as soon",
+        rule: "first frames come no later",
         holds: !with.is_zero() && with <= without.mul_f64(START_FACTOR) + START_SLACK,
         figures: format!(
-            "95 % of first frames within {} ms, {} ms without; at most {:.0} % and {} ms more",
+            "95 % of first frames within {} ms, {} ms without; tolerance {:.0} % and {} ms",
             with.as_millis(),
             without.as_millis(),
             (START_FACTOR - 1.0) * 100.0,
@@ -280,8 +280,8 @@ fn reached(count: &Count) -> Verdict {
         rule: name,
         holds: count.is_enough() && arrived && *breaches == 0,
         figures: format!(
-            "{attempted} attempts of {due:.0} due, {reached} reached the server, {breaches} should have been \
-             refused; {}",
+            "{attempted} attempts of {due:.0} due, {reached} reached the server, {breaches} \
+             should have been rejected; {}",
             ends.join(", ")
         ),
     }

@@ -31,7 +31,7 @@ pub(super) struct LogSize {
 }
 
 impl LogMeter {
-    /// Returns the size so far.
+    /// Returns the current size.
     pub(super) fn size(&self) -> LogSize {
         let Counters { bytes, lines, controls } = &*self.counters;
         let [bytes, lines, controls] =

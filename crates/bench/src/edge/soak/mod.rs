@@ -64,7 +64,7 @@ pub(crate) struct Soak {
     /// Maximum duration of a view in seconds
     #[arg(long, default_value_t = 60)]
     stay: u64,
-    /// Only neighbours whose names contain this; `off` for none at all
+    /// Only neighbours with this in their names; `off` for none at all
     #[arg(long, default_value = "", value_name = "TEXT")]
     neighbours: String,
     /// Further sections of the server's configuration, for example to make the soak fail: `[quic]`
@@ -142,7 +142,7 @@ impl Soak {
             looks = with;
             last = stage.observed.look_until_empty()?;
         }
-        println!("      limits refused or ended {} connections", last.limited);
+        println!("      limits rejected or ended {} connections", last.limited);
         publisher.stop()?;
         // The server writes the remaining records at its end.
         super::wake::end(server.process)?;
@@ -190,7 +190,7 @@ impl Time {
             format!("{spent:.0} s ({:.0} %)", spent / wall * 100.0)
         };
         println!(
-            "      on processors: server {}, link {}, this process {}",
+            "      CPU time: server {}, link {}, this process {}",
             part(self.server, before.server),
             part(self.link, before.link),
             part(self.own, before.own)
@@ -198,12 +198,13 @@ impl Time {
         let Some((now, then)) = self.machine.zip(before.machine) else { return };
         let busy = (now.0 - then.0) as f64 / ((now.1 - then.1) as f64).max(1.0);
         println!(
-            "      the machine was busy for {:.0} % of its time; {} datagrams found a full buffer",
+            "      the machine was busy for {:.0} % of its time; {} datagrams dropped by full \
+             buffers",
             busy * 100.0,
             self.overflows - before.overflows
         );
         if busy > 0.95 {
-            println!("      it is at its limit: viewers suffer from more than the server");
+            println!("      it is saturated: viewers are affected by more than the server");
         }
     }
 }
@@ -214,8 +215,8 @@ fn tell_views(views: &Views) {
     let bytes: u64 = counted.iter().map(|view| view.bytes).sum();
     let first = judge::first_frames(counted, [0.5, 0.95, 0.99]).map(|wait| wait.as_millis());
     println!(
-        "      {} views of {:.0} s on average, {:.2} GB; {:.2} % of what was published; first frame \
-         after {} ms in the middle, {} ms at 95 %, {} ms at 99 %",
+        "      {} views of {:.0} s on average, {:.2} GB; {:.2} % of the published media; first \
+         frame after {} ms (median), {} ms (p95), {} ms (p99)",
         counted.len(),
         seconds / counted.len().max(1) as f64,
         bytes as f64 * 1e-9,
@@ -236,11 +237,11 @@ fn tell(verdicts: &[Verdict]) -> Result<(), String> {
     }
     match verdicts.iter().filter(|verdict| !verdict.holds).count() {
         0 => Ok(()),
-        failed => Err(format!("the soak failed: {failed} of {} rules do not hold", verdicts.len())),
+        failed => Err(format!("the soak failed: {failed} of {} rules are broken", verdicts.len())),
     }
 }
 
-/// Raises the descriptor limit up to the number needed, as far as the system allows.
+/// Raises the descriptor limit up to the number needed, within the system's hard limit.
 fn raise_descriptors() -> Result<(), String> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let limits = getrlimit(Resource::RLIMIT_NOFILE);

@@ -17,7 +17,7 @@ pub(super) struct Records {
     pub rows: u64,
     /// Rows with a player report.
     pub reported: u64,
-    /// Rows whose report exceeds the duration of their session.
+    /// Rows with a report beyond the duration of their session.
     pub beyond: u64,
     /// Total duration of sessions with reports, plus the tolerance of each: upper limit of time
     /// played and frozen, in seconds.

@@ -110,7 +110,7 @@ pub fn autoplex(options: &AutoPlexOptions<'_>) -> Result<PathBuf, String> {
     if let Some(first) = faults.first() {
         return Err(format!("{} days could not be run: {first}", faults.len()));
     }
-    let few = "there are too few sessions for figures";
+    let few = "too few sessions for figures";
     let write = |name: &str, text: &str| {
         let path = options.out.join(name);
         write_file(&path, text).map(|()| path)

@@ -27,9 +27,10 @@ fn write_page(out: &mut String, figures: &Figures, command: &str) -> std::fmt::R
     writeln!(out, "# AutoPlex on the virtual platform\n")?;
     writeln!(
         out,
-        "`{command}`: {} days of {PERIODS} periods, {} sessions under each way to hold them. All ways have the same sessions on the \
-         same paths. From period {STEP} on the paths of a third of the groups are half as wide, of another third twice as wide. \
-         ± is Student's 95 % interval over days.\n",
+        "`{command}`: {} days of {PERIODS} periods, {} sessions under each policy. All policies \
+         get the same sessions on the same paths. From period {STEP} on the path rate halves for \
+         a third of the groups and doubles for another third. ± is Student's 95 % interval over \
+         days.\n",
         figures.days, figures.sessions
     )?;
     let orders = ORDERS.map(|order| format!("p{:.0}", order * 100.0)).join(" | ");
@@ -47,10 +48,10 @@ fn write_page(out: &mut String, figures: &Figures, command: &str) -> std::fmt::R
         row(out, way, &way.goodput, "")?;
     }
     viewers(out, figures)?;
-    picture(out, "Streams held below their own rate", "starved")?;
+    picture(out, "Streams capped below their own rate", "starved")?;
     groups(out, figures)?;
     steps(out, figures)?;
-    picture(out, "How bounds follow the paths", "follows")
+    picture(out, "Caps relative to the path rate", "follows")
 }
 
 /// Links one of [`plots`], at the location used by `make lab`.
@@ -84,7 +85,7 @@ fn row(out: &mut String, way: &WayResults, lines: &[Line], unit: &str) -> std::f
 }
 
 fn viewers(out: &mut String, figures: &Figures) -> std::fmt::Result {
-    writeln!(out, "\n## What viewers have\n")?;
+    writeln!(out, "\n## Viewers\n")?;
     write!(out, "| |")?;
     figures.ways.iter().try_for_each(|way| write!(out, " {} |", way.name))?;
     writeln!(out, "\n|---|{}", "---|".repeat(figures.ways.len()))?;
@@ -112,7 +113,8 @@ fn groups(out: &mut String, figures: &Figures) -> std::fmt::Result {
     writeln!(out, "\n## By groups\n")?;
     writeln!(
         out,
-        "Each group of a day with at least fifty sessions against itself without bounds, session by session; 5 % after Holm's correction.\n"
+        "Each group of a day with at least fifty sessions against itself without caps, paired by \
+         session; 5 % after Holm's correction.\n"
     )?;
     writeln!(
         out,
@@ -135,7 +137,8 @@ fn steps(out: &mut String, figures: &Figures) -> std::fmt::Result {
     writeln!(out, "\n## When paths change\n")?;
     writeln!(
         out,
-        "Mean retransmission ratio against BBR without bounds, before and from period {STEP} on, by what becomes of a group's paths.\n"
+        "Mean retransmission ratio against BBR without caps, before and from period {STEP} on, by \
+         the change of a group's paths.\n"
     )?;
     writeln!(
         out,
@@ -195,12 +198,12 @@ pub(super) fn plots(figures: &Figures) -> Result<Vec<(&'static str, String)>, St
         ),
         (
             "autoplex-starved.svg",
-            chart("Held below the stream's own rate", "period", "sessions, %"),
+            chart("Capped below the stream's own rate", "period", "sessions, %"),
             starved,
         ),
         (
             "autoplex-follows.svg",
-            chart("How bounds follow the paths", "period", "bound ÷ path's rate, median"),
+            chart("Caps relative to the path rate", "period", "cap ÷ path rate, median"),
             follows,
         ),
     ];

@@ -93,11 +93,13 @@ pub(super) fn page(all: &[(&Course, Days<'_>)], command: &str) -> Option<String>
     // Writing to a string does not fail.
     let _ = write!(
         out,
-        "# AutoPlex behind shared bottlenecks\n\n`{command}`: {} days, {sessions} sessions, two of a group at a time behind one \
-         bottleneck: neither held, the first held, both held; the same sessions on the same paths each time. *Held*: those who are, \
-         explorers among them, beside somebody who is free. *Spared*: those who are free, beside somebody who is held. *An A/B test*: the difference of \
-         these two, which is what it sees. *All*: everybody, where all are held. Each against the same sessions where neither is held; ± \
-         is Student's 95 % interval over days.\n",
+        "# AutoPlex behind shared bottlenecks\n\n`{command}`: {} days, {sessions} sessions, two \
+         of a group at a time on one bottleneck: neither capped, the first capped, both capped; \
+         the same sessions on the same paths each time. *Held*: capped sessions, including \
+         explorers, next to an uncapped one. *Spared*: uncapped sessions next to a capped one. \
+         *An A/B test*: the difference of these two, the result of an A/B test. *All*: all \
+         sessions, with both capped. Each is compared with the same sessions where neither is \
+         capped; ± is Student's 95 % interval over days.\n",
         free.len()
     );
     for measure in &MEASURES {

@@ -65,7 +65,7 @@ impl Way {
                 Ok(Self::Constant((mbps * 1e3) as u64))
             }
             _ => Err(format!(
-                "`{text}` is no way to hold sessions; there are bbr, constant-MBPS, demand-TIMES, \
+                "`{text}` is not a policy; use bbr, constant-MBPS, demand-TIMES, \
                  paper-retransmission, paper-goodput, safe, safe-SHARE and oracle"
             )),
         }

@@ -9,7 +9,7 @@ use crate::platform::session::Session;
 /// Periods of a day, half an hour each (section 5 of the paper).
 pub(super) const PERIODS: u32 = 48;
 pub(super) const PERIOD_S: u64 = 1_800;
-/// Period from which on the paths of two groups in three have another rate.
+/// Period of the step, which changes the path rates of two groups in three.
 pub(super) const STEP: u32 = 24;
 /// Rate factors after the step: a third of the groups halves, a third doubles.
 const STEPS: [f64; 3] = [0.5, 2.0, 1.0];

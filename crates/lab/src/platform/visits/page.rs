@@ -62,9 +62,11 @@ fn write_page(
     writeln!(out, "## Measured\n")?;
     writeln!(
         out,
-        "`{command}`: {visits} visits, {returns} of them returns, each in packets under every mode. Times are from the request, \
-         without a handshake, to the last byte of the first picture at the viewer; loss is that of packets until the first frame was \
-         acknowledged. The values of experience are {:.1} KB and {:.1} ms. In brackets stands what the paper reports of its production.\n",
+        "`{command}`: {visits} visits, {returns} of them returns, each simulated under every \
+         mode. Times are from the request, without a handshake, to the last byte of the first \
+         picture at the viewer. Loss rates cover packets until the first frame was acknowledged. \
+         The usual values are {:.1} KB and {:.1} ms. Numbers in brackets are the paper's \
+         production results.\n",
         usual.window as f64 / 1e3,
         usual.rtt.as_secs_f64() * 1e3
     )?;
@@ -134,7 +136,8 @@ fn overall(out: &mut String, lines: &[Line]) -> std::fmt::Result {
     }
     writeln!(
         out,
-        "\nThe paper's baseline takes 158.9 ms in the mean, 130.0 ms at p70 and 409.6 ms at p90. ± is Student's 95 % interval of the mean difference, visit by visit.\n"
+        "\nThe paper's baseline takes 158.9 ms on average, 130.0 ms at p70 and 409.6 ms at p90. ± \
+         is Student's 95 % interval of the mean difference, visit by visit.\n"
     )
 }
 
@@ -176,7 +179,7 @@ fn losses(out: &mut String, lines: &[Line]) -> std::fmt::Result {
     }
     writeln!(
         out,
-        "\nThe paper's baseline loses 8.8 % in the mean and 25.3 % at p90 of the first frame.\n"
+        "\nThe paper's baseline loses 8.8 % of the first frame on average, and 25.3 % at p90.\n"
     )
 }
 
@@ -233,7 +236,7 @@ pub(super) fn plot(figures: &Figures) -> Result<String, String> {
     };
     let series: Vec<Series> = figures.all.iter().map(curve).collect();
     let chart = Chart {
-        title: "First frames that are there".to_owned(),
+        title: "Complete first frames".to_owned(),
         x: "time since the request, ms".to_owned(),
         y: "visits, %".to_owned(),
     };

@@ -16,7 +16,7 @@ use crate::platform::session::Session;
 use crate::simulation::{Outcome, run as simulate};
 use crate::traffic::Traffic;
 
-/// Number of initial pictures whose time is recorded.
+/// Number of initial pictures with a recorded time.
 pub(super) const PICTURES: usize = 4;
 /// Time charged for a picture that did not arrive during the run.
 const NEVER_ARRIVED_MS: f64 = 10_000.0;

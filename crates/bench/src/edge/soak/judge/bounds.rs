@@ -39,7 +39,7 @@ impl Outcome {
             rule: "/healthz answers in time",
             holds: !self.looks.is_empty() && longest <= MAX_HEALTH_TIME,
             figures: format!(
-                "after {} ms at most in {} looks; at most {} ms",
+                "at most {} ms in {} samples; limit {} ms",
                 longest.as_millis(),
                 self.looks.len(),
                 MAX_HEALTH_TIME.as_millis()
@@ -68,7 +68,7 @@ impl Outcome {
                 figures: format!("{open} open; at most {MAX_DESCRIPTORS}"),
             },
             Verdict {
-                rule: "no descriptor is left of neighbours",
+                rule: "neighbours leave no descriptors behind",
                 holds: after <= before + KEPT_DESCRIPTORS,
                 figures: format!("{after} open, {before} before; at most {KEPT_DESCRIPTORS} more"),
             },
@@ -111,8 +111,9 @@ impl Outcome {
                 && freezes <= records.room_freezes()
                 && records.beyond == 0,
             figures: format!(
-                "{played_s:.0} s played, {frozen_s:.0} s and {freezes} times frozen in {} sessions \
-                 with reports, which have room for {:.0} s and {:.0} freezes; {} records beyond theirs",
+                "{played_s:.0} s played, {frozen_s:.0} s and {freezes} times frozen in {} \
+                 sessions with reports, which allow {:.0} s and {:.0} freezes; {} records beyond \
+                 their session",
                 records.reported,
                 records.room_s,
                 records.room_freezes(),
@@ -130,7 +131,7 @@ pub(super) fn let_in(count: &Count) -> Verdict {
         rule: name,
         holds: count.is_enough() && *reached as f64 >= MIN_ADMITTED * *attempted as f64,
         figures: format!(
-            "{reached} of {attempted} let in, {due:.0} due; at least {:.0} %; {}",
+            "{reached} of {attempted} admitted, {due:.0} due; at least {:.0} %; {}",
             MIN_ADMITTED * 100.0,
             ends.join(", ")
         ),

@@ -140,7 +140,7 @@ fn viewers_must_not_freeze_more_often_or_longer() {
         }
     };
     let often = broken(|soak| freeze(soak.beside_mut(), 1, Duration::from_millis(10)));
-    assert_eq!(often, ["nobody freezes more often"]);
+    assert_eq!(often, ["viewers freeze no more often"]);
     let long = broken(|soak| {
         freeze(&mut soak.alone.0.counted, 1, Duration::from_millis(200));
         freeze(soak.beside_mut(), 1, Duration::from_millis(900));
@@ -152,7 +152,7 @@ fn viewers_must_not_freeze_more_often_or_longer() {
     let unwatched = broken(|soak| {
         soak.beside_mut().iter_mut().for_each(|v| v.seen.played = Duration::ZERO);
     });
-    assert_eq!(unwatched, ["nobody freezes more often", "nobody freezes longer"]);
+    assert_eq!(unwatched, ["viewers freeze no more often", "nobody freezes longer"]);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn views_must_not_fail() {
     let fail = |view: &mut View| view.failure = Some("status 503".to_owned());
     assert_eq!(broken(|soak| fail(&mut soak.beside_mut()[0])), ["no more views fail"]);
     let alone = broken(|soak| fail(&mut soak.alone.0.counted[0]));
-    assert_eq!(alone, ["without neighbours nobody fails"]);
+    assert_eq!(alone, ["no view fails without neighbours"]);
 }
 
 #[test]
@@ -173,9 +173,9 @@ fn first_frames_must_not_be_later() {
         })
     };
     assert_eq!(later(60), [""; 0]);
-    assert_eq!(later(90), ["pictures come as soon"]);
+    assert_eq!(later(90), ["first frames come no later"]);
     let none = broken(|soak| soak.beside_mut().iter_mut().for_each(|view| view.first = None));
-    assert_eq!(none, ["pictures come as soon"]);
+    assert_eq!(none, ["first frames come no later"]);
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn memory_must_stay_flat() {
     assert_eq!(short(5_000_000), [""; 0]);
     assert_eq!(short(50_000_000), ["memory is flat"]);
     let after = broken(|soak| soak.last.resident = 50_000_000);
-    assert_eq!(after, ["memory does not grow when everybody goes"]);
+    assert_eq!(after, ["memory does not grow when all viewers leave"]);
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn memory_and_descriptors_must_stay_bounded() {
     assert_eq!(open(3_100), ["descriptors are bounded"]);
     let left = |descriptors| broken(|soak| soak.last.descriptors = descriptors);
     assert_eq!(left(120), [""; 0]);
-    assert_eq!(left(130), ["no descriptor is left of neighbours"]);
+    assert_eq!(left(130), ["neighbours leave no descriptors behind"]);
 }
 
 #[test]

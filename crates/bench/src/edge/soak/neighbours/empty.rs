@@ -40,7 +40,7 @@ pub(super) fn join(crew: &mut Crew) {
     crew.add(neighbour("empty RTMP messages: acknowledgements"), |strike| {
         flood(strike, "acknowledges", message(ACKNOWLEDGEMENT, &[0; 4]))
     });
-    crew.add(neighbour("empty RTMP messages: answers to pings"), |strike| {
+    crew.add(neighbour("empty RTMP messages: ping responses"), |strike| {
         flood(strike, "pongs", message(USER_CONTROL, &PONG))
     });
     crew.add(neighbour("empty RTMP messages: media"), |strike| {

@@ -33,14 +33,14 @@ fn neighbour(name: &'static str, per_second: f64, addresses: u8) -> Neighbour {
 }
 
 pub(super) fn join(crew: &mut Crew) {
-    crew.add(neighbour("half-open: TCP that says nothing", 20.0, 1), |strike| async move {
+    crew.add(neighbour("half-open: silent TCP", 20.0, 1), |strike| async move {
         held(&strike, strike.target.web, &[], Tail::Silence).await
     });
     crew.add(neighbour("half-open: half a ClientHello", 20.0, 1), |strike| async move {
         let hello = client_hello(&strike)?;
         held(&strike, strike.target.web, &hello[..hello.len() / 2], Tail::Silence).await
     });
-    crew.add(neighbour("half-open: a ClientHello that drips", 20.0, 1), |strike| async move {
+    crew.add(neighbour("half-open: a ClientHello byte by byte", 20.0, 1), |strike| async move {
         let hello = client_hello(&strike)?;
         held(&strike, strike.target.web, &hello[..1], Tail::Drip(&hello[1..])).await
     });

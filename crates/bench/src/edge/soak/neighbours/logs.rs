@@ -69,7 +69,7 @@ async fn publishes(strike: Strike, name: String) -> Result<(), Failure> {
         Ok(Ok((_, Some(ClientEvent::Refused(_))))) => strike.tally.answer("refused"),
         Ok(Ok((_, None)) | Err(_)) => strike.tally.answer("ended by the server"),
         Ok(Ok(_)) => strike.tally.breach("let in"),
-        Err(_) => strike.tally.breach("neither refused nor ended"),
+        Err(_) => strike.tally.breach("neither rejected nor ended"),
     }
     Ok(())
 }

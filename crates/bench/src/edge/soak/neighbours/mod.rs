@@ -43,7 +43,7 @@ pub(super) struct Neighbours {
 }
 
 impl Neighbours {
-    /// Starts the neighbours whose names contain `only`.
+    /// Starts the neighbours with names that contain `only`.
     pub(super) fn start(target: Target, only: &str) -> Result<Self, String> {
         let kinds: &[fn(&mut Crew)] = &[
             slow::join,

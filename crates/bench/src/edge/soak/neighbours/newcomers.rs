@@ -25,8 +25,8 @@ fn newcomer(name: &'static str) -> Neighbour {
 }
 
 pub(super) fn join(crew: &mut Crew) {
-    crew.add(newcomer("new publishers are let in"), |strike| comes(strike, publishes));
-    crew.add(newcomer("new viewers over TCP are let in"), |strike| comes(strike, views));
+    crew.add(newcomer("new publishers are admitted"), |strike| comes(strike, publishes));
+    crew.add(newcomer("new viewers over TCP are admitted"), |strike| comes(strike, views));
 }
 
 /// Counts an attempt once its outcome is known, so none is pending when newcomers stop.
@@ -39,7 +39,7 @@ where
     match result {
         Ok(Ok(())) => strike.tally.answer("let in"),
         Ok(Err(e)) => strike.tally.end(e.to_string(), 1),
-        Err(_) => strike.tally.end("not let in in time", 1),
+        Err(_) => strike.tally.end("not admitted in time", 1),
     }
     Ok(())
 }

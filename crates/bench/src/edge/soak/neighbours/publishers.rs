@@ -80,7 +80,7 @@ pub(super) async fn let_in(strike: &Strike, kind: &str) -> Result<Option<Rtmp>, 
             strike.tally.answer(format!("refused: {why}"));
             Ok(None)
         }
-        _ => Err("neither let in nor refused".into()),
+        _ => Err("neither admitted nor rejected".into()),
     }
 }
 
@@ -96,7 +96,7 @@ async fn cut(strike: Strike) -> Result<(), Failure> {
         bytes.extend_from_slice(&output);
     }
     rtmp.stream.write_all(&bytes[..bytes.len() - CUT]).await?;
-    strike.tally.answer("let in, cut off");
+    strike.tally.answer("admitted, cut off");
     Ok(())
 }
 
