@@ -8,7 +8,6 @@
 
 #![forbid(unsafe_code)]
 
-mod beginning;
 mod client;
 mod ends;
 mod event_log;
@@ -21,10 +20,10 @@ mod recovered;
 mod server;
 mod simulation;
 pub mod speed;
+mod start_options;
 mod traffic;
 pub mod training;
 
-pub use beginning::Beginning;
 pub use client::ClientKind;
 pub use ends::Cipher;
 pub use event_log::{Digest, EventLog};
@@ -33,4 +32,5 @@ pub use live::{Encoder, Recording, Source};
 pub use recovered::{AfterLoss, Bursts, Decision, Diary, FinishedUnit, Pages, Recovered};
 pub use simulation::Oracle;
 pub use simulation::{Outcome, Received, Rival, Sample, Scenario, SchemeMaker, run};
+pub use start_options::StartOptions;
 pub use traffic::Traffic;

@@ -21,13 +21,13 @@ use recovery::Scheme;
 use startup::Cookie;
 use units::{Ecn, StreamId, Timestamp};
 
-use crate::beginning::Opening;
 use crate::ends::{Cipher, IDLE_TIMEOUT, PATTERN, pattern};
 use crate::event_log::EventLog;
 use crate::identity::{UNIX_ORIGIN, certificate, wall_clock};
 use crate::live::Broadcast;
 use crate::recovered::{Diary, Recovered};
 use crate::simulation::{Foresight, Held, Scenario};
+use crate::start_options::Opening;
 use crate::traffic::{Frames, Traffic};
 
 /// Unsent bytes that the application keeps in the transport.
@@ -118,7 +118,7 @@ impl Server {
                 }
                 _ => None,
             },
-            opening: Opening::new(scenario.beginning),
+            opening: Opening::new(scenario.start_options),
             held: scenario.capping.clone(),
             pattern: pattern(),
             reply: Vec::new(),

@@ -29,7 +29,7 @@ pub(super) fn get(authority: &str, path: &str) -> Vec<u8> {
 #[derive(Default)]
 pub(crate) struct Answer {
     /// Incomplete type and length of the current frame.
-    begun: Vec<u8>,
+    frame_header: Vec<u8>,
     kind: u64,
     /// Remaining payload of the current frame, in bytes.
     left: u64,
@@ -43,13 +43,13 @@ impl Answer {
     pub(crate) fn take(&mut self, mut data: &[u8], mut on_content: impl FnMut(&[u8])) -> bool {
         while !data.is_empty() {
             if self.left == 0 {
-                self.begun.push(data[0]);
+                self.frame_header.push(data[0]);
                 data = &data[1..];
-                let kind = varint(&self.begun);
-                let length = kind.and_then(|(_, at)| varint(&self.begun[at..]));
+                let kind = varint(&self.frame_header);
+                let length = kind.and_then(|(_, at)| varint(&self.frame_header[at..]));
                 if let (Some((kind, _)), Some((length, _))) = (kind, length) {
                     (self.kind, self.left) = (kind, length);
-                    self.begun.clear();
+                    self.frame_header.clear();
                 }
                 continue;
             }

@@ -1,5 +1,5 @@
-//! Null cipher for `quinn-proto`: a TLS session with 1-RTT keys that leave packets unchanged and append
-//! the 16-byte tag of [`quic::crypto::null_tag`]. Handshake and transport are the library's own, so
+//! Null cipher for `quinn-proto`: a TLS session with 1-RTT keys that leave packets unchanged and
+//! append the 16-byte tag of [`quic::crypto::null_tag`]. Handshake and transport are the library's own, so
 //! the sequence of packets equals the real cipher's.
 
 use std::any::Any;

@@ -62,7 +62,7 @@ pub(crate) fn announce(verdicts: &[Verdict]) -> bool {
 struct PointVerdict {
     good: bool,
     /// The compared numbers as text.
-    told: String,
+    numbers: String,
     /// Distance to the bound (negative if the claim holds), and half its confidence interval.
     by: f64,
     half: Option<f64>,
@@ -183,12 +183,12 @@ impl Judge<'_> {
                         self.difference(&claim.metric, group, rival)
                     };
                     if let (Some(a), Some(b)) = (difference(first), difference(last)) {
-                        let told = format!("{name} {} to {}", with_ci(a), with_ci(b));
+                        let numbers = format!("{name} {} to {}", with_ci(a), with_ci(b));
                         let good = a.mean * b.mean < 0.0;
                         // The end nearer to zero decides.
                         let near = if a.mean.abs() < b.mean.abs() { a } else { b };
                         let by = if good { -near.mean.abs() } else { near.mean.abs() };
-                        judged.push(PointVerdict { good, told, by, half: near.half });
+                        judged.push(PointVerdict { good, numbers, by, half: near.half });
                     }
                 }
             }
@@ -197,9 +197,9 @@ impl Judge<'_> {
                     let rises = line.windows(2);
                     let rises = rises.filter_map(|w| self.difference(&claim.metric, w[1], w[0]));
                     if let Some(rise) = rises.max_by(|a, b| a.mean.total_cmp(&b.mean)) {
-                        let told = format!("{name} rises by {}", with_ci(rise));
+                        let numbers = format!("{name} rises by {}", with_ci(rise));
                         let by = rise.mean - margin;
-                        judged.push(PointVerdict { good: by <= 0.0, told, by, half: rise.half });
+                        judged.push(PointVerdict { good: by <= 0.0, numbers, by, half: rise.half });
                     }
                 }
             }
@@ -214,10 +214,10 @@ impl Judge<'_> {
             }
         }
         let bad: Vec<String> =
-            judged.iter().filter(|point| !point.good).map(|point| point.told.clone()).collect();
+            judged.iter().filter(|point| !point.good).map(|point| point.numbers.clone()).collect();
         let worst = judged.iter().max_by(|a, b| a.by.total_cmp(&b.by));
         let detail = match (bad.len(), worst) {
-            (0, Some(worst)) => format!("closest: {}", worst.told),
+            (0, Some(worst)) => format!("closest: {}", worst.numbers),
             (0, None) => "no point to judge".to_owned(),
             (1..=3, _) => bad.join("; "),
             (n, _) => format!("{}; and {} more", bad[..3].join("; "), n - 3),
@@ -303,17 +303,17 @@ impl Judge<'_> {
             Comparison::AtLeast { margin, .. } => short(bound - margin),
             _ => short(bound),
         };
-        let told = format!("{place}: {own} {sign} {bound}");
+        let numbers = format!("{place}: {own} {sign} {bound}");
         // A bound that varies between runs has its own spread, so the interval of the difference
         // counts.
         let is_fixed = bounds.values().all(|value| Some(value) == bounds.values().next());
-        let told = match is_fixed {
-            true => told,
-            false => format!("{told}, difference {}", with_ci(difference)),
+        let numbers = match is_fixed {
+            true => numbers,
+            false => format!("{numbers}, difference {}", with_ci(difference)),
         };
         // The claim already allows for the interval.
         let half = half.filter(|_| !matches!(claim.is, Comparison::Near { ci: true, .. }));
-        Some(PointVerdict { good, told, by, half })
+        Some(PointVerdict { good, numbers, by, half })
     }
 }
 
@@ -328,15 +328,16 @@ mod tests {
 
     #[test]
     fn numbers_have_three_significant_digits() {
-        let told = [0.0, 123.4, -12.34, 1.234, 0.1234, -0.01234, 0.001234, 0.00001234, 0.1 - 1e-16]
-            .map(short);
+        let numbers =
+            [0.0, 123.4, -12.34, 1.234, 0.1234, -0.01234, 0.001234, 0.00001234, 0.1 - 1e-16]
+                .map(short);
         let expected =
             ["0", "123", "-12.3", "1.23", "0.123", "-0.0123", "0.00123", "1.2e-5", "0.100"];
-        assert_eq!(told, expected);
-        let told = [(12.345, 0.056), (3357.4, 10.5), (0.05, 6.5e-4), (7e-5, 2e-5), (1.5, 0.0)];
-        let told = told.map(|(mean, half)| with_ci(Estimate { mean, half: Some(half) }));
+        assert_eq!(numbers, expected);
+        let numbers = [(12.345, 0.056), (3357.4, 10.5), (0.05, 6.5e-4), (7e-5, 2e-5), (1.5, 0.0)];
+        let numbers = numbers.map(|(mean, half)| with_ci(Estimate { mean, half: Some(half) }));
         let expected =
             ["12.345 ± 0.056", "3357 ± 10", "0.05000 ± 0.00065", "7.0e-5 ± 2.0e-5", "1.50 ± 0"];
-        assert_eq!(told, expected);
+        assert_eq!(numbers, expected);
     }
 }

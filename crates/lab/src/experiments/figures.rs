@@ -155,12 +155,13 @@ fn with_results(folder: &Path) -> Vec<PathBuf> {
 
 /// Renders the results of several folders as docs/results.md.
 pub(super) fn markdown(folders: &[&Path]) -> Result<String, String> {
-    let mut text = "# Results\n\nMade by `mendcast lab results DIR…` from the folders of `mendcast lab run`. Each number is a \
-                    mean over runs with half its 95 % confidence interval; what a paper states stands behind a \
-                    stroke. Runs are paired by seed: the fate of the n-th packet that is offered to a link \
-                    depends on the seed alone, and with losses in time slots a slot's state follows the clock; \
-                    neither depends on the scheme. Differences are taken run by run. A claim is judged by \
-                    means; where an interval reaches across its bound, that is said.\n\n\
+    let mut text = "# Results\n\nMade by `mendcast lab results DIR…` from the folders of `mendcast lab run`. \
+                    Each number is a mean over runs with half its 95 % confidence interval; the \
+                    paper's value follows after a slash. Runs are paired by seed: the fate of the \
+                    n-th packet offered to a link depends on the seed alone, and with losses in time \
+                    slots a slot's state follows the clock; neither depends on the scheme. \
+                    Differences are computed run by run. Claims are judged by means; intervals \
+                    that cross the bound are reported.\n\n\
                     | experiment | what | claims that hold | runs per point | CPU-seconds | commit |\n\
                     |---|---|---|---|---|---|\n"
         .to_owned();

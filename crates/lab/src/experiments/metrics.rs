@@ -341,7 +341,7 @@ metrics! {
 
 impl Metric {
     /// Returns the index of a metric in [`ALL`].
-    pub(crate) fn place(name: &str) -> Option<usize> {
+    pub(crate) fn index(name: &str) -> Option<usize> {
         ALL.iter().position(|metric| metric.name == name)
     }
 }
@@ -405,7 +405,7 @@ impl Term {
             Some((name, label)) => (name, Some(label.to_owned())),
             None => (rest, None),
         };
-        let metric = Metric::place(name).ok_or_else(|| format!("there is no metric `{name}`"))?;
+        let metric = Metric::index(name).ok_or_else(|| format!("there is no metric `{name}`"))?;
         Ok(Self { text: text.to_owned(), how, metric, other })
     }
 
@@ -461,13 +461,13 @@ mod tests {
     fn the_round_trip_time_of_a_run_is_the_mean_over_its_intervals() {
         let measured = Measured { round_trips: vec![60.0, 90.0], ..<_>::default() };
         let values = evaluate(&measured, &Settings::default());
-        assert_eq!(values[Metric::place("srtt_ms").expect("known")], Some(75.0));
+        assert_eq!(values[Metric::index("srtt_ms").expect("known")], Some(75.0));
     }
 
     #[test]
     fn names_are_unique() {
         for (place, metric) in ALL.iter().enumerate() {
-            assert_eq!(Metric::place(metric.name), Some(place));
+            assert_eq!(Metric::index(metric.name), Some(place));
         }
     }
 
@@ -478,7 +478,7 @@ mod tests {
             ..<_>::default()
         };
         let values = evaluate(&measured, &Settings::default());
-        let of = |name| values[Metric::place(name).expect("known")];
+        let of = |name| values[Metric::index(name).expect("known")];
         assert_eq!(of("recovery_latency_ms"), None);
         assert_eq!(of("goodput_mbps"), Some(0.008));
         assert_eq!(of("rdr"), None);

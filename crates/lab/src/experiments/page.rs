@@ -224,7 +224,7 @@ impl Report<'_> {
     /// (AutoRec, journal version, figure 6).
     fn off_mode(&self) -> Vec<String> {
         let [time, entries] = ["off_mode_ms_per_s", "off_mode_entries_per_s"];
-        let (Some(time), Some(entries)) = (Metric::place(time), Metric::place(entries)) else {
+        let (Some(time), Some(entries)) = (Metric::index(time), Metric::index(entries)) else {
             return Vec::new();
         };
         let told = |(place, sweep): (usize, &Sweep)| {

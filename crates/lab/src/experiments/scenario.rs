@@ -17,12 +17,12 @@ use units::Rate;
 
 use super::schemes::Learnt;
 use super::settings::{Settings, Source, word};
-use crate::beginning::Beginning;
 use crate::client::ClientKind;
 use crate::ends::Cipher;
 use crate::identity::UNIX_ORIGIN;
 use crate::live::{Encoder, Live, Recording, Source as Stream};
 use crate::simulation::{Oracle, Rival, Scenario};
+use crate::start_options::StartOptions;
 use crate::traffic::Traffic;
 
 /// Time allowed for the last frames of a stream, in seconds.
@@ -204,7 +204,7 @@ impl Settings {
     }
 
     /// Startup mode of the connection and the contents of its cookie.
-    fn beginning(&self, key: &str, mode: &str) -> Result<Beginning, String> {
+    fn start_options(&self, key: &str, mode: &str) -> Result<StartOptions, String> {
         let ms = |ms: f64| Duration::from_secs_f64(ms / 1e3);
         let mbps = |mbps: f64| Rate::from_kbps((mbps * 1e3).round() as u64);
         let usual = if self.past_usual_mbps > 0.0 { self.past_usual_mbps } else { self.past_mbps };
@@ -215,7 +215,7 @@ impl Settings {
             samples: 1,
             ..Cookie::unmeasured(UNIX_ORIGIN, Prefix::of(Ipv4Addr::LOCALHOST.into()), 0)
         };
-        Ok(Beginning {
+        Ok(StartOptions {
             mode: mode.parse().map_err(|e| format!("`{key}`: {e}"))?,
             past: (self.past_mbps > 0.0).then_some(PathState { cookie, confidence: 1.0 }),
             is_early: self.early,
@@ -246,7 +246,7 @@ impl Settings {
         Ok(Some(Rival {
             congestion: delivery::controller(congestion),
             scheme: self.maker(&self.rival, &Learnt::default())?,
-            beginning: self.beginning(key, start)?,
+            start_options: self.start_options(key, start)?,
             capping: None,
             traffic: word("rival_source", &self.rival_source, &sources)?,
             begins: Duration::from_secs_f64(self.rival_from_seconds),
@@ -306,7 +306,7 @@ impl Settings {
             client: self.client,
             cipher: self.cipher,
             congestion: delivery::controller(congestion),
-            beginning: self.beginning("start", &self.start)?,
+            start_options: self.start_options("start", &self.start)?,
             detection,
             scheme: self.maker(&self.scheme, learnt)?,
             guard: (self.guard_percent > 0.0).then(|| {

@@ -151,8 +151,8 @@ settings! {
     usual_rtt_ms: f64 = 50.0, in 0.05 => 10_000.0;
     /// Largest first flight.
     max_jump_bytes: u64 = 256 << 10, in 2_400.0 => 1e9;
-    /// Loss detection: `lsquic` (AutoRec's base), `rfc9002`, or `live` (the edge's own, where the probe
-    /// timeout stops doubling).
+    /// Loss detection: `lsquic` (AutoRec's base), `rfc9002`, or `live` (the edge's own, where the
+    /// probe timeout stops doubling).
     detection: String = "lsquic".to_owned();
     /// Maximum probe timeout; 0 leaves it to `detection`.
     longest_probe_ms: f64 = 0.0, in 0.0 => 60_000.0;

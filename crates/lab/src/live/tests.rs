@@ -295,7 +295,7 @@ fn a_newcomer_starts_at_the_newest_key_frame_and_until_then_nobody_notices() {
     let rival = Rival {
         congestion: alone.congestion.clone(),
         scheme: alone.scheme.clone(),
-        beginning: alone.beginning,
+        start_options: alone.start_options,
         capping: None,
         traffic: alone.traffic.clone(),
         begins: comes,

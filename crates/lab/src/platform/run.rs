@@ -130,7 +130,7 @@ pub(super) fn run_together(
     let rival = Rival {
         congestion: of_second.congestion.clone(),
         scheme: of_second.scheme.clone(),
-        beginning: of_second.beginning,
+        start_options: of_second.start_options,
         capping: second_held,
         traffic: of_second.traffic.clone(),
         begins: Duration::ZERO,

@@ -13,10 +13,10 @@ use quic::detection::Detection;
 use recovery::{Arq, Guard, Scheme};
 
 use super::oracle::Oracle;
-use crate::beginning::Beginning;
 use crate::client::ClientKind;
 use crate::ends::Cipher;
 use crate::recovered::Diary;
+use crate::start_options::StartOptions;
 use crate::traffic::Traffic;
 
 /// Creates a recovery scheme for a new connection from the run's seed. Schemes from outside this
@@ -39,7 +39,7 @@ pub struct Scenario {
     /// startup modes.
     pub congestion: ControllerFactory,
     /// Startup of the server's connection, with its initial knowledge.
-    pub beginning: Beginning,
+    pub start_options: StartOptions,
     /// Cap of the server's connection during a live stream.
     pub capping: Option<Held>,
     /// Loss detection rules of the server.
@@ -100,7 +100,7 @@ pub struct Rival {
     /// Its recovery scheme.
     pub scheme: SchemeMaker,
     /// Startup of its connection.
-    pub beginning: Beginning,
+    pub start_options: StartOptions,
     /// Cap of its connection.
     pub capping: Option<Held>,
     /// Content of its client's request.
@@ -117,7 +117,7 @@ impl Default for Scenario {
             client: ClientKind::Quinn,
             cipher: Cipher::Real,
             congestion: delivery::controller(Algorithm::Cubic),
-            beginning: Beginning::default(),
+            start_options: StartOptions::default(),
             capping: None,
             detection: Detection::default(),
             scheme: Arc::new(|_| Arq::scheme()),
@@ -147,12 +147,12 @@ impl Default for Scenario {
 impl Scenario {
     /// Returns the scenario of the rival's server and client.
     pub(super) fn of_rival(&self) -> Option<Self> {
-        let Rival { congestion, scheme, beginning, capping, traffic, begins } =
+        let Rival { congestion, scheme, start_options, capping, traffic, begins } =
             self.rival.clone()?;
         Some(Self {
             congestion,
             scheme,
-            beginning,
+            start_options,
             capping,
             traffic,
             begins,

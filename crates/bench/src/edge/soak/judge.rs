@@ -1,10 +1,10 @@
 //! Rules of a soak.
 //!
 //! Healthy viewers are compared per second of view rather than in sums, because the phases differ
-//! in length. With neighbours, viewers must get [`MIN_MEDIA_SHARE`] of their media without neighbours, freeze
-//! no more often and no longer, and start as fast. Memory must stay flat, and the server must
-//! release everything of departed viewers. A neighbour that did not reach the server proves
-//! nothing, so every neighbour must reach it.
+//! in length. With neighbours, viewers must get [`MIN_MEDIA_SHARE`] of their media without
+//! neighbours, freeze no more often and no longer, and start as fast. Memory must stay flat, and
+//! the server must release everything of departed viewers. A neighbour that did not reach the
+//! server proves nothing, so every neighbour must reach it.
 
 mod bounds;
 

@@ -7,8 +7,8 @@ use groups::Arm;
 use groups::select::group_id;
 use records::Record;
 
+use super::policy::{CapPolicy, Learner, Tuning};
 use super::row::Row;
-use super::way::{Learner, Tuning, Way};
 use super::world::Day;
 use crate::experiments::output::write_file;
 use crate::platform::arm::{self, BASELINE};
@@ -31,7 +31,7 @@ pub(super) enum Bottleneck {
 pub(super) struct Course {
     /// Name of the policy on the command line.
     pub name: String,
-    pub way: Way,
+    pub policy: CapPolicy,
     pub bottleneck: Bottleneck,
 }
 
@@ -58,7 +58,7 @@ impl Course {
 
     fn run(&self, day: &Day) -> Result<Vec<Row>, String> {
         let arq = arm::Arm::parse(BASELINE)?;
-        let mut learner = Learner::new(self.way, Tuning::default());
+        let mut learner = Learner::new(self.policy, Tuning::default());
         let mut rows = Vec::with_capacity(day.sessions.len());
         for (period, places) in day.periods.iter().enumerate() {
             let mut keep = |learner: &mut Learner, session: &Session, arm: Arm, record: &Record| {
@@ -162,7 +162,7 @@ mod tests {
         let total = |name: &str, held, of: fn(&Row) -> bool| {
             let course = Course {
                 name: name.to_owned(),
-                way: Way::parse(name).expect("known"),
+                policy: CapPolicy::parse(name).expect("known"),
                 bottleneck: Bottleneck::Shared { held },
             };
             let rows = course.run(&day).expect("a day");

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use qoe::stats::{Estimate, Sample, holm};
 
+use super::policy::FREE;
 use super::row::Row;
-use super::way::FREE;
 use super::world::{PERIODS, STEP, step};
 
 /// Quantiles that the paper reports.
@@ -118,7 +118,7 @@ pub(super) struct ByGroup {
 }
 
 /// Results of one policy.
-pub(super) struct WayResults {
+pub(super) struct PolicyResults {
     pub name: String,
     /// Retransmission ratio in per cent: mean, then [`ORDERS`].
     pub retransmission: Vec<Line>,
@@ -143,25 +143,25 @@ pub(super) struct WayResults {
 pub(super) struct Figures {
     pub days: usize,
     pub sessions: usize,
-    pub ways: Vec<WayResults>,
+    pub policies: Vec<PolicyResults>,
 }
 
 type Days<'a> = &'a [Vec<Row>];
 
 impl Figures {
     /// Computes the results; `None` without comparable sessions.
-    pub(super) fn of(ways: &[(&str, Days<'_>)]) -> Option<Self> {
-        let (_, free) = ways.iter().find(|(name, _)| *name == FREE)?;
-        let all = ways.iter().map(|(name, days)| of_way(name, days, free));
+    pub(super) fn of(policies: &[(&str, Days<'_>)]) -> Option<Self> {
+        let (_, free) = policies.iter().find(|(name, _)| *name == FREE)?;
+        let all = policies.iter().map(|(name, days)| of_policy(name, days, free));
         Some(Self {
             days: free.len(),
             sessions: free.iter().map(Vec::len).sum(),
-            ways: all.collect::<Option<_>>()?,
+            policies: all.collect::<Option<_>>()?,
         })
     }
 }
 
-fn of_way(name: &str, days: Days<'_>, free: Days<'_>) -> Option<WayResults> {
+fn of_policy(name: &str, days: Days<'_>, free: Days<'_>) -> Option<PolicyResults> {
     let ratios = days.iter().flatten().filter_map(Row::retransmission).map(|ratio| ratio * 100.0);
     let viewers = METRICS.iter().map(|metric| {
         let values = |days: Days<'_>| -> Option<Vec<f64>> {
@@ -169,7 +169,7 @@ fn of_way(name: &str, days: Days<'_>, free: Days<'_>) -> Option<WayResults> {
         };
         Line::new(&values(days)?, &values(free)?)
     });
-    Some(WayResults {
+    Some(PolicyResults {
         name: name.to_owned(),
         retransmission: quantiles(days, free, |row| row.retransmission().map(|r| r * 100.0))?,
         goodput: quantiles(days, free, |row| {

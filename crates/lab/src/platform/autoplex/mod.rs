@@ -2,16 +2,16 @@
 //! one period determine the caps of the next. Every policy gets the same sessions on the same
 //! paths.
 //!
-//! From the ground up: `world` (sessions of a day, path changes) · `way` (policies and their
+//! From the ground up: `world` (sessions of a day, path changes) · `policy` (policies and their
 //! learned state) · `row` (results of a session) · `course` (a day under a policy) · `figures` and
 //! `page`, or `shared` for two sessions per bottleneck.
 
 mod course;
 mod figures;
 mod page;
+mod policy;
 mod row;
 mod shared;
-mod way;
 mod world;
 
 use std::path::{Path, PathBuf};
@@ -23,8 +23,8 @@ use crate::experiments::output::write_file;
 use crate::experiments::parallel::in_order;
 use course::{Bottleneck, Course};
 use figures::Figures;
+use policy::{CapPolicy, FREE};
 use row::Row;
-use way::{FREE, Way};
 
 /// The built-in population.
 const GROUPS: &str = include_str!("../../../../../experiments/populations/groups.toml");
@@ -76,9 +76,9 @@ impl AutoPlexOptions<'_> {
 /// # Errors
 /// One line: an option is invalid, results cannot be written, or sessions failed to run.
 pub fn autoplex(options: &AutoPlexOptions<'_>) -> Result<PathBuf, String> {
-    let ways: Vec<Way> =
-        options.ways.iter().map(|way| Way::parse(way)).collect::<Result<_, _>>()?;
-    if !options.ways.iter().any(|way| way == FREE) {
+    let policies: Vec<CapPolicy> =
+        options.ways.iter().map(|policy| CapPolicy::parse(policy)).collect::<Result<_, _>>()?;
+    if !options.ways.iter().any(|policy| policy == FREE) {
         return Err(format!("`{FREE}` is the reference of the comparison: add it to the list"));
     }
     if !(1..=1_000).contains(&options.seeds)
@@ -92,7 +92,7 @@ pub fn autoplex(options: &AutoPlexOptions<'_>) -> Result<PathBuf, String> {
         None => Specification::parse(GROUPS)?,
     };
     let population = Population::new(specification, None);
-    let courses = courses(options.ways, &ways, options.shared);
+    let courses = courses(options.ways, &policies, options.shared);
     let seeds = options.seed..options.seed + options.seeds;
     let work: Vec<(u32, usize)> =
         seeds.flat_map(|seed| (0..courses.len()).map(move |place| (seed, place))).collect();
@@ -138,19 +138,19 @@ fn signed(page: String) -> String {
 
 /// Expands policies to courses. On shared bottlenecks each policy runs with one of two sessions
 /// capped, and with both.
-fn courses(names: &[String], ways: &[Way], shared: bool) -> Vec<Course> {
-    let of = |(name, way): (&String, &Way)| {
-        let held: &[usize] = if *way == Way::Free { &[0] } else { &[1, 2] };
+fn courses(names: &[String], policies: &[CapPolicy], shared: bool) -> Vec<Course> {
+    let of = |(name, policy): (&String, &CapPolicy)| {
+        let held: &[usize] = if *policy == CapPolicy::Free { &[0] } else { &[1, 2] };
         let bottlenecks: Vec<Bottleneck> = match shared {
             true => held.iter().map(|held| Bottleneck::Shared { held: *held }).collect(),
             false => vec![Bottleneck::Own],
         };
-        let (name, way) = (name.clone(), *way);
+        let (name, policy) = (name.clone(), *policy);
         bottlenecks.into_iter().map(move |bottleneck| Course {
             name: name.clone(),
-            way,
+            policy,
             bottleneck,
         })
     };
-    names.iter().zip(ways).flat_map(of).collect()
+    names.iter().zip(policies).flat_map(of).collect()
 }

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use qoe::stats::Estimate;
 
-use super::figures::{Figures, Line, METRICS, ORDERS, WayResults};
-use super::way::FREE;
+use super::figures::{Figures, Line, METRICS, ORDERS, PolicyResults};
+use super::policy::FREE;
 use super::world::{PERIODS, STEP};
 use crate::plot::{Chart, Series};
 
@@ -35,17 +35,17 @@ fn write_page(out: &mut String, figures: &Figures, command: &str) -> std::fmt::R
     )?;
     let orders = ORDERS.map(|order| format!("p{:.0}", order * 100.0)).join(" | ");
     writeln!(out, "## Retransmission ratio (AutoPlex, figure 6)\n")?;
-    writeln!(out, "| way | mean | {orders} | mean | {orders} |\n|---|{}", "---|".repeat(8))?;
+    writeln!(out, "| policy | mean | {orders} | mean | {orders} |\n|---|{}", "---|".repeat(8))?;
     paper(out, &PAPER_RETRANSMISSION)?;
-    for way in &figures.ways {
-        row(out, way, &way.retransmission, " %")?;
+    for policy in &figures.policies {
+        row(out, policy, &policy.retransmission, " %")?;
     }
     picture(out, "Retransmission ratio", "retransmission")?;
     writeln!(out, "\n## Goodput ÷ round-trip time, Mbps/s (AutoPlex, figure 7)\n")?;
-    writeln!(out, "| way | mean | {orders} | mean | {orders} |\n|---|{}", "---|".repeat(8))?;
+    writeln!(out, "| policy | mean | {orders} | mean | {orders} |\n|---|{}", "---|".repeat(8))?;
     paper(out, &PAPER_GOODPUT)?;
-    for way in &figures.ways {
-        row(out, way, &way.goodput, "")?;
+    for policy in &figures.policies {
+        row(out, policy, &policy.goodput, "")?;
     }
     viewers(out, figures)?;
     picture(out, "Streams capped below their own rate", "starved")?;
@@ -72,11 +72,11 @@ fn plus_minus(estimate: &Estimate, unit: &str) -> String {
     }
 }
 
-fn row(out: &mut String, way: &WayResults, lines: &[Line], unit: &str) -> std::fmt::Result {
-    write!(out, "| {} |", way.name)?;
+fn row(out: &mut String, policy: &PolicyResults, lines: &[Line], unit: &str) -> std::fmt::Result {
+    write!(out, "| {} |", policy.name)?;
     lines.iter().try_for_each(|line| write!(out, " {:.2}{unit} |", line.value.mean))?;
     for line in lines {
-        match line.relative.as_ref().filter(|_| way.name != FREE) {
+        match line.relative.as_ref().filter(|_| policy.name != FREE) {
             Some(change) => write!(out, " {} |", plus_minus(change, " %"))?,
             None => write!(out, " – |")?,
         }
@@ -87,16 +87,16 @@ fn row(out: &mut String, way: &WayResults, lines: &[Line], unit: &str) -> std::f
 fn viewers(out: &mut String, figures: &Figures) -> std::fmt::Result {
     writeln!(out, "\n## Viewers\n")?;
     write!(out, "| |")?;
-    figures.ways.iter().try_for_each(|way| write!(out, " {} |", way.name))?;
-    writeln!(out, "\n|---|{}", "---|".repeat(figures.ways.len()))?;
+    figures.policies.iter().try_for_each(|policy| write!(out, " {} |", policy.name))?;
+    writeln!(out, "\n|---|{}", "---|".repeat(figures.policies.len()))?;
     for (place, metric) in METRICS.iter().enumerate() {
         write!(out, "| {} |", metric.name)?;
-        for way in &figures.ways {
-            match &way.viewers[place] {
+        for policy in &figures.policies {
+            match &policy.viewers[place] {
                 None => write!(out, " – |")?,
                 Some(line) => {
                     write!(out, " {:.3}{}", line.value.mean, metric.unit)?;
-                    if let Some(change) = line.change.as_ref().filter(|_| way.name != FREE) {
+                    if let Some(change) = line.change.as_ref().filter(|_| policy.name != FREE) {
                         let half = change.half.unwrap_or(f64::NAN);
                         write!(out, " ({:+.3} ± {half:.3})", change.mean)?;
                     }
@@ -118,12 +118,12 @@ fn groups(out: &mut String, figures: &Figures) -> std::fmt::Result {
     )?;
     writeln!(
         out,
-        "| way | groups | freezes: worse | better | retransmission of each day's four largest: least | median | most |"
+        "| policy | groups | freezes: worse | better | retransmission of each day's four largest: least | median | most |"
     )?;
     writeln!(out, "|---|---|---|---|---|---|---|")?;
-    for way in figures.ways.iter().filter(|way| way.name != FREE) {
-        let (all, changes) = (&way.groups, &way.groups.largest);
-        write!(out, "| {} | {} | {} | {} |", way.name, all.groups, all.worse, all.better)?;
+    for policy in figures.policies.iter().filter(|policy| policy.name != FREE) {
+        let (all, changes) = (&policy.groups, &policy.groups.largest);
+        write!(out, "| {} | {} | {} | {} |", policy.name, all.groups, all.worse, all.better)?;
         let ends = [changes.first(), changes.get(changes.len() / 2), changes.last()];
         for change in ends.into_iter().flatten() {
             write!(out, " {change:+.1} % |")?;
@@ -142,12 +142,12 @@ fn steps(out: &mut String, figures: &Figures) -> std::fmt::Result {
     )?;
     writeln!(
         out,
-        "| way | halved: before | after | doubled: before | after | the same: before | after |"
+        "| policy | halved: before | after | doubled: before | after | the same: before | after |"
     )?;
     writeln!(out, "|---|---|---|---|---|---|---|")?;
-    for way in figures.ways.iter().filter(|way| way.name != FREE) {
-        write!(out, "| {} |", way.name)?;
-        for estimate in way.steps.iter().flat_map(|(_, before, after)| [before, after]) {
+    for policy in figures.policies.iter().filter(|policy| policy.name != FREE) {
+        write!(out, "| {} |", policy.name)?;
+        for estimate in policy.steps.iter().flat_map(|(_, before, after)| [before, after]) {
             let text = estimate.as_ref().map_or("–".to_owned(), |e| plus_minus(e, " %"));
             write!(out, " {text} |")?;
         }
@@ -158,25 +158,28 @@ fn steps(out: &mut String, figures: &Figures) -> std::fmt::Result {
 
 /// Renders the plots by name.
 pub(super) fn plots(figures: &Figures) -> Result<Vec<(&'static str, String)>, String> {
-    let curve = |way: &WayResults| {
-        let mut series = Series { dots: false, ..Series::line(way.name.clone()) };
-        let at = |n: u32| (way.ratios.quantile(f64::from(n) / 100.0), f64::from(n));
+    let curve = |policy: &PolicyResults| {
+        let mut series = Series { dots: false, ..Series::line(policy.name.clone()) };
+        let at = |n: u32| (policy.ratios.quantile(f64::from(n) / 100.0), f64::from(n));
         series.points = (0..=97).map(at).collect();
         series
     };
-    let ratios: Vec<Series> = figures.ways.iter().map(curve).collect();
-    let starved = |way: &WayResults| {
-        let mut series = Series { dots: false, ..Series::line(way.name.clone()) };
-        series.points = way.starved.clone();
+    let ratios: Vec<Series> = figures.policies.iter().map(curve).collect();
+    let starved = |policy: &PolicyResults| {
+        let mut series = Series { dots: false, ..Series::line(policy.name.clone()) };
+        series.points = policy.starved.clone();
         series
     };
-    let starved: Vec<Series> = figures.ways.iter().map(starved).collect();
+    let starved: Vec<Series> = figures.policies.iter().map(starved).collect();
     let mut follows = Vec::new();
-    for way in figures.ways.iter().filter(|way| way.name == "safe" || way.name.starts_with("paper"))
+    for policy in figures
+        .policies
+        .iter()
+        .filter(|policy| policy.name == "safe" || policy.name.starts_with("paper"))
     {
-        for (factor, points) in way.follows.iter().filter(|(factor, _)| *factor != 1.0) {
+        for (factor, points) in policy.follows.iter().filter(|(factor, _)| *factor != 1.0) {
             let mut series =
-                Series { dots: false, ..Series::line(format!("{}, × {factor}", way.name)) };
+                Series { dots: false, ..Series::line(format!("{}, × {factor}", policy.name)) };
             series.points = points.clone();
             follows.push(series);
         }

@@ -105,7 +105,7 @@ pub(super) fn page(all: &[(&Course, Days<'_>)], command: &str) -> Option<String>
     for measure in &MEASURES {
         let _ = write!(
             out,
-            "\n## {}\n\n| way | neither held | held | spared | an A/B test | all |\n|---|---|---|---|---|---|\n",
+            "\n## {}\n\n| policy | neither held | held | spared | an A/B test | all |\n|---|---|---|---|---|---|\n",
             measure.name
         );
         for (course, both) in all {

@@ -8,12 +8,12 @@ use startup::decision::{Limits, Mode};
 use startup::{Carrier, PathState, Prefix};
 
 use super::draw::{Visit, World};
-use crate::beginning::Beginning;
 use crate::identity::UNIX_ORIGIN;
 use crate::platform::arm::{Arm, BASELINE};
 use crate::platform::scenario::scenario;
 use crate::platform::session::Session;
 use crate::simulation::{Outcome, run as simulate};
+use crate::start_options::StartOptions;
 use crate::traffic::Traffic;
 
 /// Number of initial pictures with a recorded time.
@@ -76,8 +76,8 @@ pub(super) fn run(visit: &Visit, mode: Mode, world: World, usual: &Usual) -> Res
         session.rate_mbps =
             (visit.before.as_ref().unwrap_or(&session).rate_mbps * REMAINING_SHARE).max(0.2);
     }
-    let beginning = Beginning { mode, past, is_early: visit.is_early, limits };
-    let (outcome, traffic) = simulated(&session, beginning)?;
+    let start_options = StartOptions { mode, past, is_early: visit.is_early, limits };
+    let (outcome, traffic) = simulated(&session, start_options)?;
     Ok(seen(&session, &outcome, &traffic, past.is_some()))
 }
 
@@ -88,8 +88,8 @@ fn past(
     age_s: u64,
     limits: &Limits,
 ) -> Result<Option<PathState>, String> {
-    let beginning = Beginning { mode, past: None, is_early: false, limits: *limits };
-    let (outcome, _) = simulated(before, beginning)?;
+    let start_options = StartOptions { mode, past: None, is_early: false, limits: *limits };
+    let (outcome, _) = simulated(before, start_options)?;
     let client = Ipv4Addr::LOCALHOST.into();
     let cookie = outcome.learned.map(|cookie| startup::Cookie {
         issued: UNIX_ORIGIN,
@@ -103,11 +103,11 @@ fn past(
     Ok(cookie.and_then(accept))
 }
 
-fn simulated(session: &Session, beginning: Beginning) -> Result<(Outcome, Traffic), String> {
+fn simulated(session: &Session, start_options: StartOptions) -> Result<(Outcome, Traffic), String> {
     let named = |e: String| format!("session {}: {e}", session.number);
     let arm = Arm::parse(BASELINE)?;
     let mut scenario = scenario(session, &arm).map_err(named)?;
-    scenario.beginning = beginning;
+    scenario.start_options = start_options;
     let outcome = simulate(&scenario).map_err(named)?;
     if !outcome.intact {
         return Err(named("wrong bytes arrived".to_owned()));

@@ -8,7 +8,7 @@ use startup::{Carrier, PathState};
 
 /// Startup options of a connection.
 #[derive(Clone, Copy, Debug)]
-pub struct Beginning {
+pub struct StartOptions {
     /// Startup mode.
     pub mode: Mode,
     /// Path state saved by the viewer's last connection.
@@ -20,7 +20,7 @@ pub struct Beginning {
     pub limits: Limits,
 }
 
-impl Default for Beginning {
+impl Default for StartOptions {
     /// The edge's defaults.
     fn default() -> Self {
         Self { mode: Mode::Iw10, past: None, is_early: false, limits: Limits::default() }
@@ -30,21 +30,21 @@ impl Default for Beginning {
 /// Startup of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening {
-    beginning: Beginning,
+    start_options: StartOptions,
     known: Option<Inputs>,
     /// Result of the startup decision, once made.
     pub started: Option<Started>,
 }
 
 impl Opening {
-    pub(crate) fn new(beginning: Beginning) -> Self {
-        Self { beginning, known: None, started: None }
+    pub(crate) fn new(start_options: StartOptions) -> Self {
+        Self { start_options, known: None, started: None }
     }
 
     /// Called when the live response begins or continues. `first_frame` is the response's size up
     /// to the end of the first frame, if known.
     pub(crate) fn look(&mut self, connection: &mut Connection, first_frame: Option<u64>) {
-        let Beginning { mode, past, is_early, limits } = self.beginning;
+        let StartOptions { mode, past, is_early, limits } = self.start_options;
         if self.known.is_some_and(|known| known.first_frame.is_some() || first_frame.is_none()) {
             return;
         }

@@ -30,7 +30,7 @@ pub(super) const FREE: &str = "bbr";
 
 /// Policy for capping sessions.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Way {
+pub(super) enum CapPolicy {
     /// No caps: plain BBR.
     Free,
     /// One rate for all sessions, in kbit/s, or the stream's rate if that is higher: the best that
@@ -46,7 +46,7 @@ pub(super) enum Way {
     Oracle,
 }
 
-impl Way {
+impl CapPolicy {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let number = |kind: &str| text.strip_prefix(kind)?.parse::<f64>().ok();
         if let Some(share) = number("safe-").filter(|share| (0.05..=5.0).contains(share)) {
@@ -100,7 +100,7 @@ impl Default for Tuning {
 
 /// Learned state of a policy at the end of a period.
 pub(super) struct Learner {
-    way: Way,
+    policy: CapPolicy,
     tuning: Tuning,
     table: Option<Table>,
     parameters: HashMap<String, Parameters>,
@@ -112,20 +112,20 @@ pub(super) struct Learner {
 }
 
 impl Learner {
-    pub(super) fn new(way: Way, tuning: Tuning) -> Self {
+    pub(super) fn new(policy: CapPolicy, tuning: Tuning) -> Self {
         let (table, parameters, names) = (None, HashMap::new(), HashMap::new());
-        Self { way, tuning, table, parameters, names, samples: vec![Vec::new()], periods: 0 }
+        Self { policy, tuning, table, parameters, names, samples: vec![Vec::new()], periods: 0 }
     }
 
     fn is_safe(&self) -> bool {
-        matches!(self.way, Way::Safe(_))
+        matches!(self.policy, CapPolicy::Safe(_))
     }
 
     /// Returns the session's arm.
     pub(super) fn arm(&self, session: &Session) -> Arm {
-        match self.way {
-            Way::Free => Arm::Holdout,
-            Way::Safe(_) => {
+        match self.policy {
+            CapPolicy::Free => Arm::Holdout,
+            CapPolicy::Safe(_) => {
                 let group = session.viewer.group_name();
                 self.tuning.shares.arm("lab", session.viewer.unit, &group, self.periods)
             }
@@ -138,20 +138,20 @@ impl Learner {
         let known = |rate, in_flight| Parameters { rate, in_flight, sessions: 1, decided: 0 };
         let group = || self.parameters.get(&session.viewer.group_name()).copied();
         let limits = self.tuning.limits;
-        let (mode, limits, parameters) = match self.way {
+        let (mode, limits, parameters) = match self.policy {
             _ if arm != Arm::Treated => return None,
-            Way::Free => return None,
-            Way::Constant(kbps) => {
+            CapPolicy::Free => return None,
+            CapPolicy::Constant(kbps) => {
                 let limits = Limits { floor: 1.0, ceiling: f64::INFINITY, behind: 1.0 };
                 (Mode::Safe, limits, Some(known(Rate::from_kbps(kbps), UNLIMITED_WINDOW)))
             }
-            Way::Paper(_) => (Mode::Paper, limits, group()),
-            Way::Safe(_) => (Mode::Safe, limits, group()),
-            Way::Demand(floor) => {
+            CapPolicy::Paper(_) => (Mode::Paper, limits, group()),
+            CapPolicy::Safe(_) => (Mode::Safe, limits, group()),
+            CapPolicy::Demand(floor) => {
                 let limits = Limits { ceiling: floor, ..limits };
                 (Mode::Demand, limits, Some(known(Rate::ZERO, 0)))
             }
-            Way::Oracle => {
+            CapPolicy::Oracle => {
                 let rate = Rate::from_kbps((session.rate_mbps * ORACLE_SHARE * 1e3) as u64);
                 let limits = Limits { ceiling: f64::INFINITY, ..limits };
                 (Mode::Safe, limits, Some(known(rate, UNLIMITED_WINDOW)))
@@ -172,7 +172,7 @@ impl Learner {
     /// Ends the period and computes the caps for the next one.
     pub(super) fn decide(&mut self) {
         self.periods += 1;
-        if let Some(policy) = self.way.policy() {
+        if let Some(policy) = self.policy.policy() {
             self.renew(&policy);
         }
         let back = if self.is_safe() { LOOK_BACK } else { 1 };
@@ -193,7 +193,7 @@ impl Learner {
         // The paper uses each group's own sessions, however few, independent of the last decision.
         let literal =
             Rules { min_sessions: 1, parent_weight: 0.0, share: 1.0, steps: 0.0..=f64::INFINITY };
-        let share = if let Way::Safe(share) = self.way { share } else { 1.0 };
+        let share = if let CapPolicy::Safe(share) = self.policy { share } else { 1.0 };
         let rules = if self.is_safe() { &self.tuning.rules } else { &literal };
         let rules = Rules { share, ..rules.clone() };
         let last = self.table.as_ref().filter(|_| self.is_safe());
