@@ -171,7 +171,7 @@ fn one_poisoned_row_hides_no_difference() {
     });
     assert_eq!(differs(&absurd), expected);
     assert_eq!(absurd.read.reports_left_out, 1);
-    assert!(absurd.text().contains("left out: 1 players' reports of more than"));
+    assert!(absurd.text().contains("excluded: 1 player reports beyond"));
     // A report just within the range moves the mean but not the robust mean.
     let sly = poisoned(|row| {
         (row.player_played_s, row.player_freezes) = (Some(1.0), Some(470));
@@ -314,7 +314,7 @@ fn broken_lines_are_counted_and_passed_over() {
     assert_eq!((input.records, input.broken_lines, read.without_cohort), (3, 4, 1));
     assert_eq!((input.files, input.unreadable_files), (2, 1));
     assert!(input.unreadable[0].contains("other.parquet"), "{:?}", input.unreadable);
-    assert!(report.text().contains("left out: 4 broken lines"));
+    assert!(report.text().contains("excluded: 4 broken lines"));
     assert_eq!(report.cohorts[0].sessions, 2);
 }
 
@@ -330,7 +330,7 @@ fn nothing_to_compare_is_one_line() {
         "no session to compare (files: 1, broken lines: 1, sessions without a cohort: 1)";
     assert_eq!(error(&empty), expected);
     assert!(error(&options(&directory.path().join("none"), &[])).contains("No such file"));
-    assert!(error(&options(&path, &["stream"])).starts_with("no metric \"stream\"; there are "));
+    assert!(error(&options(&path, &["stream"])).starts_with("no metric \"stream\"; known metrics: "));
     write(&path, &[session("a", 1, 1.0)]);
     let unknown = Options { baseline: Some("z".into()), ..empty };
     assert_eq!(error(&unknown), "no cohort \"z\"; there are a");

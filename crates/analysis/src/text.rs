@@ -59,7 +59,7 @@ impl Report {
             (read.impossible_values, "values below 0"),
         ] {
             if count > 0 {
-                all.push(format!("left out: {} {what}", whole(count)));
+                all.push(format!("excluded: {} {what}", whole(count)));
             }
         }
         if read.unit_from_network > 0 {

@@ -349,10 +349,10 @@ fn similarity_and_hours() {
     {
         assert_eq!(line(&study, "similarity", "windows", label), pair, "{label}");
     }
-    for label in ["again within 5 min", "again within 60 min"] {
+    for label in ["next visit within 5 min", "next visit within 60 min"] {
         assert_eq!(line(&study, "similarity", "visits", label), pair, "{label}");
     }
-    assert_eq!(line(&study, "similarity", "visits", "again later")[0], (None, 0));
+    assert_eq!(line(&study, "similarity", "visits", "next visit later")[0], (None, 0));
     let noon = line(&study, "hours", "hours", "12 h");
     let expected = [4.0, 127.5, 17.5, 90.0, 2.0, 2.75, 300.0].map(|value| (Some(value), 2));
     assert_eq!(noon, expected);

@@ -43,7 +43,7 @@ impl Study {
         let mut all =
             vec![format!("records: {}, files: {}", whole(input.records), whole(input.files))];
         if input.broken_lines > 0 {
-            all.push(format!("excluded: {} malformed lines", whole(input.broken_lines)));
+            all.push(format!("excluded: {} broken lines", whole(input.broken_lines)));
         }
         if input.reports_clamped > 0 {
             let count = whole(input.reports_clamped);

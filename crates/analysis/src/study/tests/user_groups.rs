@@ -139,7 +139,7 @@ fn better_sessions_are_those_from_the_5th_to_the_20th_percentile() {
 
     for (label, expected) in [
         ("intervals of 15 min", [(Some(4.0), 73); 2]),
-        ("left out: fewer than 3", [(Some(1.0), 73); 2]),
+        ("skipped: fewer than 3", [(Some(1.0), 73); 2]),
         ("pairs", [(Some(1.0), 73); 2]),
         ("sessions of a band", [(Some(3.0), 73); 2]),
     ] {

@@ -206,7 +206,7 @@ fn freezes(alone: &[View], beside: &[View]) -> [Verdict; 2] {
     let time = |view: &View| view.seen.freezes[0].total.as_secs_f64();
     [
         no_more("viewers freeze no more often", "freezes", alone, beside, count),
-        no_more("nobody freezes longer", "s frozen", alone, beside, time),
+        no_more("viewers freeze no longer", "s frozen", alone, beside, time),
     ]
 }
 
