@@ -333,7 +333,7 @@ fn nothing_to_compare_is_one_line() {
     assert!(error(&options(&path, &["stream"])).starts_with("no metric \"stream\"; known metrics: "));
     write(&path, &[session("a", 1, 1.0)]);
     let unknown = Options { baseline: Some("z".into()), ..empty };
-    assert_eq!(error(&unknown), "no cohort \"z\"; there are a");
+    assert_eq!(error(&unknown), "no cohort \"z\"; known cohorts: a");
 }
 
 #[test]

@@ -196,8 +196,8 @@ mod tests {
     fn unknown_schemes_and_path_keys_are_rejected() {
         let refused = |text: &str| Arm::parse(text).expect_err(text);
         assert!(refused("fec").contains("autorec-fleet"));
-        assert!(refused("arq+rate_mbps=100").contains("no key `rate_mbps`"));
-        assert!(refused("arq+oracle=from-start").contains("no key `oracle`"));
+        assert!(refused("arq+rate_mbps=100").contains("unknown key `rate_mbps`"));
+        assert!(refused("arq+oracle=from-start").contains("unknown key `oracle`"));
         assert!(refused("spare+copies").contains("KEY=VALUE"));
         for text in ["a", "a=arq", "a=arq:0", "=arq:1", "a b=arq:1", "a=fec:1"] {
             assert!(Arm::parse_cohort(text).is_err(), "{text}");

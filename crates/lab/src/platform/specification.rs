@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(mine, Specification { title, rtt_ms, bitrate_mbps, accesses, players, ..fleet });
         for (text, part) in [
             ("like = 'flet'", "`like` is \"flet\"; it may be \"fleet\""),
-            ("like = 'fleet'\n[path]\nrtt = 3", "there is no key `path.rtt`"),
+            ("like = 'fleet'\n[path]\nrtt = 3", "unknown key `path.rtt`"),
         ] {
             let line = Specification::parse(text).expect_err(text);
             assert!(line.contains(part), "{text}: {line}");
@@ -333,7 +333,7 @@ mod tests {
             ("count = 18620", "count = 0", "`groups.count` is 0; it may be 1 to 1000000"),
             ("lossless = 0.1", "lossless = 1.5", "`path.lossless` is 1.5; it may be 0 to 1"),
             ("lossless = 0.1", "", "`path.lossless` is missing"),
-            ("lossless = 0.1", "lossless = 0.1\nlossles = 0", "there is no key `path.lossles`"),
+            ("lossless = 0.1", "lossless = 0.1\nlossles = 0", "unknown key `path.lossles`"),
             ("fits = 0.9", "fits = 'x'", "`stream.fits` is \"x\"; it may be a number from 0.01"),
             ("mobile = 40", "telly = 40", "`viewers.player` has no `telly`; it may be low-latency"),
             ("title = ", "title = 3 #", "`title` is 3; it may be text"),

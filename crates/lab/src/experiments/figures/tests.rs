@@ -335,7 +335,7 @@ fn every_shipped_specification_runs() {
         // Reduced grid: first and last value of each axis.
         let result = run_for(&thin(text), &options(1), &folder.0, Some(0.5));
         result.unwrap_or_else(|e| panic!("{name}: {e}"));
-        assert!(folder.read("report.html").contains("Every run ends with the right bytes"));
+        assert!(folder.read("report.html").contains("Every run delivers the right bytes"));
         println!("{name}: {:?}", start.elapsed());
     }
     assert!(list().all(|(_, title)| !title.is_empty()));

@@ -84,7 +84,7 @@ fn results_are_the_same_for_any_number_of_threads() {
     // A directory with records is not reused.
     let schemes = &["arq"];
     let again = Test { population: &population, out: &outs[0], schemes, paired: true, jobs: 1 };
-    assert!(again.run(1).expect_err("refused").contains("records already"));
+    assert!(again.run(1).expect_err("refused").contains("already holds records"));
     // The page with its plots.
     let pictures = folder.path().join("pictures");
     let page = viewers(&outs[0], &pictures, "pictures/").expect("a page");
