@@ -86,7 +86,7 @@ fn the_largest_groups_are_compared_by_valid_sessions() {
     assert!(!text.contains("UG 1: short") && !text.contains("UG 3: d"), "{text}");
     // None has enough sessions in an interval.
     assert_eq!(line(&study, "performance", "intervals", "intervals of")[0], (Some(5.0), 5));
-    assert_eq!(line(&study, "performance", "intervals", "left out")[0], (Some(5.0), 5));
+    assert_eq!(line(&study, "performance", "intervals", "skipped")[0], (Some(5.0), 5));
     assert_eq!(line(&study, "performance", "bands", "better by retr"), [(None, 0); 2]);
     assert_eq!(line(&study, "performance", "changes", "worse by good"), [(None, 0); 3]);
 }
