@@ -1,5 +1,5 @@
-//! From columns to a report: statistics of each cohort, differences with their intervals, the
-//! check of the sample ratio, and what more data would show.
+//! Comparison of cohorts: statistics of each cohort, differences with intervals, the sample-ratio
+//! check, and the power of more data.
 
 use qoe::stats::{Bootstrap, Clustered, Interval, Observation, holm};
 use rand_chacha::ChaCha8Rng;
@@ -13,77 +13,77 @@ use crate::read::{Counts, Table};
 use crate::robust::winsorized;
 use records::Error;
 
-/// The orders of the quantiles that are reported; their names are in [`STATISTICS`].
+/// Orders of the reported quantiles; their names are in [`STATISTICS`].
 const ORDERS: [f64; 4] = [0.5, 0.9, 0.95, 0.99];
-/// The statistics of a metric, in order.
+/// Statistics of a metric, in order.
 pub(super) const STATISTICS: [&str; 6] = ["mean", "p50", "p90", "p95", "p99", ROBUST];
-/// The mean that a single session cannot decide.
+/// Name of the winsorized mean.
 const ROBUST: &str = "robust mean";
-/// Those of them that are tested.
+/// Statistics that are tested.
 const TESTED: [&str; 3] = ["mean", "p50", ROBUST];
-/// The error that a verdict may have, over all comparisons.
+/// Family-wise error rate over all comparisons.
 pub(super) const ALPHA: f64 = 0.05;
-/// Viewers that must lie beyond a quantile.
-const BEYOND: f64 = 5.0;
-/// Standard errors of the smallest effect that is found in 4 of 5 cases at 5 %: 1.960 + 0.842.
+/// Viewers required beyond a quantile.
+const MIN_TAIL_VIEWERS: f64 = 5.0;
+/// Standard errors of the smallest effect detected with 80 % power at 5 %: 1.960 + 0.842.
 const DETECTABLE: f64 = 2.802;
 /// Steps of a curve.
 const CURVE: u32 = 200;
 const DAY_MS: f64 = 86_400_000.0;
 
-/// The comparison of all cohorts.
+/// Comparison of all cohorts.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// What was read and left out.
+    /// Counts of records read and excluded.
     pub read: Counts,
-    /// From the first session's beginning to the last one's, in days.
+    /// From the start of the first session to the start of the last one, in days.
     pub days: f64,
-    /// The cohorts, the baseline first.
+    /// Cohorts, the baseline first.
     pub cohorts: Vec<Totals>,
-    /// How viewers are divided, against the weights; absent without weights.
+    /// Split of viewers against the weights; `None` without weights.
     pub sample_ratio: Option<SampleRatio>,
-    /// Draws of the bootstrap.
+    /// Bootstrap resamples.
     pub resamples: usize,
-    /// Where the draws began.
+    /// Seed of the bootstrap.
     pub seed: u64,
-    /// Tests made: means, medians and robust means of all metrics and cohorts.
+    /// Number of tests: means, medians and robust means of all metrics and cohorts.
     pub comparisons: usize,
-    /// The metrics in the order asked for, those without any value left out.
+    /// Metrics in the requested order, without those that have no values.
     pub metrics: Vec<MetricReport>,
     /// Names of metrics without any value.
     pub without_data: Vec<&'static str>,
-    /// What makes the comparison doubtful.
+    /// Reasons to doubt the comparison.
     pub warnings: Vec<String>,
 }
 
 /// One metric.
 #[derive(Clone, Debug, Serialize)]
 pub struct MetricReport {
-    /// Its name.
+    /// Name of the metric.
     pub name: &'static str,
-    /// Its unit; empty for counts and ratios.
+    /// Unit; empty for counts and ratios.
     pub unit: &'static str,
-    /// What it says; may be empty.
+    /// Meaning; may be empty.
     pub meaning: &'static str,
-    /// The cohorts that have values, the baseline first.
-    pub cohorts: Vec<OfCohort>,
-    /// The other cohorts against the baseline.
+    /// Cohorts that have values, the baseline first.
+    pub cohorts: Vec<CohortMetric>,
+    /// Other cohorts against the baseline.
     pub comparisons: Vec<Comparison>,
 }
 
 /// A metric of a cohort.
 #[derive(Clone, Debug, Serialize)]
-pub struct OfCohort {
-    /// The cohort's name.
+pub struct CohortMetric {
+    /// Name of the cohort.
     pub cohort: String,
     /// Sessions with a value.
     pub sessions: usize,
-    /// Their viewers.
+    /// Viewers of these sessions.
     pub units: usize,
-    /// In the metric's unit.
+    /// Statistics in the metric's unit.
     #[serde(flatten)]
     pub statistics: Statistics,
-    /// The distribution function, up to the 99th percentile: value and share of sessions.
+    /// Distribution function up to the 99th percentile: value and share of sessions.
     #[serde(skip)]
     pub curve: Vec<(f64, f64)>,
 }
@@ -91,23 +91,22 @@ pub struct OfCohort {
 /// Mean and quantiles.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Statistics {
-    /// The mean over sessions, or the ratio of sums of what is pooled.
+    /// Mean over sessions, or the ratio of sums for pooled metrics.
     pub mean: f64,
-    /// The median session.
+    /// Median.
     pub p50: f64,
-    /// The 90th percentile.
+    /// 90th percentile.
     pub p90: f64,
-    /// The 95th.
+    /// 95th percentile.
     pub p95: f64,
-    /// The 99th.
+    /// 99th percentile.
     pub p99: f64,
-    /// The mean after values beyond the 1st and 99th percentile, and weights beyond the 99th, are
-    /// cut to these.
+    /// Mean with values clipped to the 1st and 99th percentile, and weights to the 99th.
     pub robust_mean: f64,
 }
 
 impl Statistics {
-    /// In the order of [`STATISTICS`].
+    /// Returns the statistics in the order of [`STATISTICS`].
     pub(super) fn all(&self) -> [f64; STATISTICS.len()] {
         [self.mean, self.p50, self.p90, self.p95, self.p99, self.robust_mean]
     }
@@ -116,48 +115,47 @@ impl Statistics {
 /// A cohort against the baseline.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// The cohort.
+    /// Name of the cohort.
     pub cohort: String,
-    /// Of the mean, the quantiles, and the robust mean.
+    /// Differences of the mean, the quantiles, and the robust mean.
     pub differences: Vec<Difference>,
-    /// What this set can show of the mean; absent with too few viewers.
+    /// Detectable effect on the mean; `None` with too few viewers.
     pub power: Option<Power>,
 }
 
-/// A statistic of a cohort less that of the baseline.
+/// Difference of a statistic from the baseline's.
 #[derive(Clone, Debug, Serialize)]
 pub struct Difference {
     /// "mean", "p50", …
     pub statistic: &'static str,
-    /// In the metric's unit.
+    /// Difference in the metric's unit.
     pub estimate: f64,
-    /// Over the baseline's; absent where that is 0.
+    /// Difference relative to the baseline; `None` if that is 0.
     pub relative: Option<f64>,
-    /// The 95 % interval, lower end; absent with too few viewers, or too few beyond the quantile.
+    /// Lower end of the 95 % interval; `None` with too few viewers, or too few beyond the quantile.
     pub low: Option<f64>,
-    /// Its upper end.
+    /// Upper end of the interval.
     pub high: Option<f64>,
-    /// Whether the interval excludes 0, by itself.
+    /// Whether the uncorrected interval excludes 0.
     pub excludes_zero: bool,
-    /// For mean, median and robust mean: the p-value by itself.
+    /// Uncorrected p-value, for mean, median and robust mean.
     pub p: Option<f64>,
-    /// The same, corrected for the number of comparisons.
+    /// p-value corrected for the number of comparisons.
     pub p_holm: Option<f64>,
-    /// The verdict: whether the corrected one is below 0.05.
+    /// Verdict: whether the corrected p-value is below 0.05.
     pub differs: bool,
 }
 
-/// The smallest difference of the mean that is found in 4 of 5 such experiments, by a single test
-/// at 5 %.
+/// Smallest difference of the mean that a single test at 5 % detects with 80 % power.
 #[derive(Clone, Debug, Serialize)]
 pub struct Power {
     /// With this much data, in the metric's unit.
     pub now: f64,
-    /// With another week of it; absent if this data spans less than an hour.
+    /// With another week of data; `None` if the data spans less than an hour.
     pub one_week_more: Option<f64>,
-    /// With four weeks more.
+    /// With four more weeks.
     pub four_weeks_more: Option<f64>,
-    /// The baseline's mean, by which these are divided; absent if 0.
+    /// The baseline's mean, the denominator of relative effects; `None` if 0.
     pub of: Option<f64>,
 }
 
@@ -189,7 +187,7 @@ pub(super) fn analyse(
     })
 }
 
-/// The places of the cohorts: the baseline's first, then by name.
+/// Returns the cohort indices: the baseline first, then by name.
 fn order(table: &Table, options: &Options) -> Result<Vec<u16>, Error> {
     let name = |place: &u16| table.cohorts[usize::from(*place)].name.as_str();
     let mut order: Vec<u16> = (0..table.cohorts.len() as u16).collect();
@@ -202,7 +200,7 @@ fn order(table: &Table, options: &Options) -> Result<Vec<u16>, Error> {
         (None, Some(baseline)) => {
             let all: Vec<_> = order.iter().map(name).collect();
             let all = all.join(", ");
-            return Err(Error::new(format!("no cohort {baseline:?}; there are {all}")));
+            return Err(Error::new(format!("no cohort {baseline:?}; known cohorts: {all}")));
         }
     }
     Ok(order)
@@ -219,7 +217,7 @@ fn totals(table: &Table, place: u16) -> Totals {
     }
 }
 
-/// One report per metric, on all processors.
+/// Computes a report per metric, on all processors.
 fn all_metrics(
     table: &Table,
     metrics: &[Metric],
@@ -267,7 +265,7 @@ fn one_metric(
             Some((table.cohorts[place].name.as_str(), sample))
         })
         .collect();
-    // A baseline without values leaves nothing to compare with.
+    // Nothing to compare without values of the baseline.
     let baseline =
         samples.first().filter(|(name, _)| *name == table.cohorts[usize::from(order[0])].name);
     let others = samples.get(1..).unwrap_or_default();
@@ -283,7 +281,7 @@ fn one_metric(
     }
 }
 
-/// A metric of a cohort's sessions, as it is and with its extremes cut.
+/// A metric of a cohort's sessions, unchanged and winsorized.
 struct Sample {
     whole: Clustered,
     robust: Clustered,
@@ -295,9 +293,10 @@ impl Sample {
         Some(Self { whole: Clustered::new(all)?, robust })
     }
 
-    /// The bootstraps of all differences, in the order of [`STATISTICS`].
+    /// Returns the bootstraps of all differences, in the order of [`STATISTICS`].
     fn difference(&self, baseline: &Self, options: &Options) -> Option<Vec<Bootstrap>> {
-        // All comparisons draw alike, so that one does not depend on which others are asked for.
+        // Every comparison uses the same draws, so it does not depend on which others are
+        // requested.
         let rng = || ChaCha8Rng::seed_from_u64(options.seed);
         let draws = options.resamples;
         let mut all = self.whole.difference(&baseline.whole, &ORDERS, draws, &mut rng())?;
@@ -313,9 +312,9 @@ fn statistics(sample: &Sample) -> Statistics {
     Statistics { mean, p50, p90, p95, p99, robust_mean }
 }
 
-fn of_cohort(name: &str, sample: &Sample) -> OfCohort {
+fn of_cohort(name: &str, sample: &Sample) -> CohortMetric {
     let shares: Vec<f64> = (0..=CURVE).map(|i| 0.99 * f64::from(i) / f64::from(CURVE)).collect();
-    OfCohort {
+    CohortMetric {
         cohort: name.to_owned(),
         sessions: sample.whole.values().len(),
         units: sample.whole.clusters(),
@@ -339,7 +338,8 @@ fn against(
         let estimate = values[i] - base[i];
         let order = i.checked_sub(1).and_then(|i| ORDERS.get(i));
         let beyond = order.map_or(f64::INFINITY, |order| units as f64 * (1.0 - order));
-        let bootstrap = all.as_ref().map(|all| &all[i]).filter(|_| beyond >= BEYOND - 1e-6);
+        let bootstrap =
+            all.as_ref().map(|all| &all[i]).filter(|_| beyond >= MIN_TAIL_VIEWERS - 1e-6);
         let interval: Option<Interval> = bootstrap.map(|bootstrap| bootstrap.bca(0.95));
         Difference {
             statistic,
@@ -358,7 +358,7 @@ fn against(
         differences: differences.collect(),
         power: all.as_ref().map(|all| {
             let now = DETECTABLE * all[0].standard_error();
-            // The variance of a mean falls with the amount of data.
+            // The variance of a mean is inversely proportional to the amount of data.
             let after =
                 |more: f64| (days >= 1.0 / 24.0).then(|| now * (days / (days + more)).sqrt());
             let of = Some(base[0].abs()).filter(|mean| *mean != 0.0);
@@ -367,7 +367,7 @@ fn against(
     }
 }
 
-/// Corrects the p-values of all tests for their number, which it returns.
+/// Corrects the p-values of all tests for their number. Returns that number.
 fn correct(reports: &mut [MetricReport]) -> usize {
     let differences = reports.iter_mut().flat_map(|report| &mut report.comparisons);
     let mut tested: Vec<_> = differences

@@ -1,5 +1,5 @@
-//! What makes a comparison doubtful: how viewers are divided, who decides a cohort's figures, and
-//! what changed meanwhile.
+//! Reasons to doubt a comparison: the split of viewers, dominant viewers, and changes during the
+//! experiment.
 
 use std::collections::HashMap;
 
@@ -9,48 +9,48 @@ use serde::Serialize;
 use crate::options::Options;
 use crate::read::{CohortSeen, Table};
 
-/// Below that p-value the division of viewers is not the one configured.
+/// p-value below which the split of viewers contradicts the configured weights.
 const RATIO_ALARM: f64 = 0.001;
-/// With fewer expected viewers than that in a cohort the test of the ratio means nothing.
+/// Minimum expected viewers per cohort for a valid test of the ratio.
 const MIN_EXPECTED: f64 = 5.0;
-/// A viewer with a larger share of a cohort's sessions decides its statistics.
-const LARGE: f64 = 0.05;
-/// If a larger share of a cohort's sessions has reports beyond their bounds, somebody may have made
-/// them up.
-const MANY_CLAMPED: f64 = 0.01;
+/// Share of a cohort's sessions above which a single viewer dominates its statistics.
+const DOMINANT_SHARE: f64 = 0.05;
+/// Share of sessions with out-of-range reports above which reports are suspected to be forged.
+const MAX_CLAMPED_SHARE: f64 = 0.01;
 
-/// With fewer viewers in one of two cohorts nothing is said of their difference.
+/// Minimum viewers in both cohorts for a difference.
 pub(super) const MIN_UNITS: usize = 20;
 
-/// A cohort as a whole.
+/// Totals of a cohort.
 #[derive(Clone, Debug, Serialize)]
 pub struct Totals {
-    /// Its name.
+    /// Name of the cohort.
     pub name: String,
     /// Sessions compared.
     pub sessions: u64,
-    /// Viewers in it, those with short sessions only too.
+    /// Viewers, including those with short sessions only.
     pub units: u64,
-    /// Sessions left out because they are short.
+    /// Sessions excluded as too short.
     pub too_short: u64,
-    /// The schemes that its sessions had.
+    /// Schemes of its sessions.
     pub schemes: Vec<String>,
 }
 
-/// Whether viewers are divided as the weights say.
+/// Check of the split of viewers against the weights.
 #[derive(Clone, Debug, Serialize)]
 pub struct SampleRatio {
-    /// Per cohort with a weight: name, weight, viewers expected, viewers seen.
+    /// Per cohort with a weight: name, weight, expected viewers, observed viewers.
     pub cohorts: Vec<(String, u32, f64, u64)>,
     /// Pearson's statistic.
     pub chi_square: f64,
-    /// The probability of so large a one by chance; absent if some cohort expects under 5 viewers.
+    /// Probability of a statistic at least this large by chance; `None` if a cohort expects fewer
+    /// than 5 viewers.
     pub p: Option<f64>,
     /// Whether that is below 0.001.
     pub mismatch: bool,
 }
 
-/// Pearson's test of the viewers in each cohort against the weights.
+/// Applies Pearson's test to the viewers of each cohort.
 pub(super) fn sample_ratio(
     cohorts: &[CohortSeen],
     weights: &[(String, u32)],
@@ -91,38 +91,41 @@ pub(super) fn warnings(
     {
         let p = ratio.p.unwrap_or(0.0);
         all.push(format!(
-            "sample ratio mismatch (p = {p:.2e}): viewers are not divided as the weights say; \
-             find out why before you believe any difference"
+            "sample ratio mismatch (p = {p:.2e}): the split of viewers does not match the \
+             weights; find the cause before trusting any difference"
         ));
     }
     let unknown = |name: &str| !options.weights.iter().any(|(known, _)| known == name);
     if ratio.is_some() {
         for cohort in cohorts.iter().filter(|cohort| unknown(&cohort.name)) {
-            all.push(format!("cohort {} has no weight: the check leaves it out", cohort.name));
+            all.push(format!(
+                "cohort {} has no weight and is excluded from the check",
+                cohort.name
+            ));
         }
     }
     let clamped = table.counts.reports_left_out;
     let sessions: u64 = cohorts.iter().map(|cohort| cohort.sessions).sum();
-    if clamped as f64 > MANY_CLAMPED * sessions as f64 {
+    if clamped as f64 > MAX_CLAMPED_SHARE * sessions as f64 {
         all.push(format!(
-            "players of {clamped} sessions reported more than their session has room for: are \
-             their clocks or counters wrong, or does somebody make reports up?"
+            "players of {clamped} sessions reported more than their session's duration allows: \
+             wrong clocks or counters, or forged reports"
         ));
     }
     if table.counts.units_in_several_cohorts > 0 {
         all.push(format!(
-            "{} viewers were in more than one cohort: did salt, weights or names change within \
-             these files?",
+            "{} viewers were in more than one cohort: salt, weights or names may have changed \
+             within these files",
             table.counts.units_in_several_cohorts
         ));
     }
     for (place, most) in most_of_one_viewer(table).into_iter().enumerate() {
         let seen = &table.cohorts[place];
         let share = most as f64 / (seen.assigned_sessions - seen.too_short).max(1) as f64;
-        if seen.assigned_units >= MIN_UNITS as u64 && share > LARGE {
+        if seen.assigned_units >= MIN_UNITS as u64 && share > DOMINANT_SHARE {
             all.push(format!(
-                "one viewer has {:.0} % of the sessions of cohort {}: all its figures hang on that \
-                 viewer, who may be a large network",
+                "one viewer has {:.0} % of the sessions of cohort {}: that viewer, possibly a \
+                 large network, dominates all its figures",
                 100.0 * share,
                 seen.name
             ));
@@ -134,19 +137,19 @@ pub(super) fn warnings(
     }
     if let [first, rest @ ..] = cohorts {
         if rest.is_empty() {
-            all.push("there is one cohort only: nothing to compare".into());
+            all.push("only one cohort: nothing to compare".into());
         } else if first.schemes.len() == 1 && rest.iter().all(|c| c.schemes == first.schemes) {
             let scheme = &first.schemes[0];
             all.push(format!("all cohorts had the scheme {scheme}: this is an A/A comparison"));
         }
     }
     if days < 7.0 {
-        all.push("less than a week of data: days of the week differ".into());
+        all.push("less than a week of data; days of the week differ".into());
     }
     all
 }
 
-/// How many sessions the viewer with the most of them has, by place of the cohort.
+/// Returns the largest number of sessions of one viewer, by cohort index.
 fn most_of_one_viewer(table: &Table) -> Vec<u64> {
     let mut sessions: HashMap<(u16, u32), u64> = HashMap::new();
     for at in table.cohort.iter().copied().zip(table.unit.iter().copied()) {

@@ -1,10 +1,10 @@
-//! Reports as pages of their own, which load nothing: the comparison of cohorts, with tables and the
-//! distribution of each metric as a drawing, and what other reports share of it.
+//! Comparison of cohorts as a self-contained HTML page with tables and distribution plots, and page
+//! elements shared with other reports.
 
 use core::fmt::Write as _;
 
 use crate::compare::{MetricReport, Report};
-use crate::plot::{Curve, Plot, Upwards, escaped};
+use crate::plot::{Curve, Plot, YAxis, escaped};
 
 const STYLE: &str = "body{font:16px system-ui;max-width:75em;margin:2em auto;padding:0 1em}\
     table{border-collapse:collapse}td,th{padding:.2em .8em;border-bottom:1px solid #ddd;\
@@ -15,7 +15,7 @@ const STYLE: &str = "body{font:16px system-ui;max-width:75em;margin:2em auto;pad
     svg{max-width:100%;height:auto;font:13px sans-serif}";
 
 impl Report {
-    /// A page that needs nothing but itself.
+    /// Renders a self-contained page.
     pub fn html(&self) -> String {
         let mut out = String::new();
         out.push_str(&paragraphs("warning", &self.warnings));
@@ -35,14 +35,14 @@ impl Report {
             out.push_str(&drawing(metric, &cohorts).svg());
         }
         out.push_str(
-            "<p class=\"remark\">Drawings show the share of sessions with at most that value, up to the 99th percentile of each \
-             cohort.</p>\n",
+            "<p class=\"remark\">Plots show the cumulative share of sessions by value, up to the \
+             99th percentile of each cohort.</p>\n",
         );
         page("Cohorts compared", &out)
     }
 }
 
-/// A whole page around its content.
+/// Wraps content in a whole page.
 pub(crate) fn page(title: &str, content: &str) -> String {
     let title = escaped(title);
     format!(
@@ -51,7 +51,7 @@ pub(crate) fn page(title: &str, content: &str) -> String {
     )
 }
 
-/// One paragraph for each line.
+/// Renders each line as a paragraph.
 pub(crate) fn paragraphs(class: &str, lines: &[String]) -> String {
     let mut out = String::new();
     for line in lines {
@@ -60,7 +60,7 @@ pub(crate) fn paragraphs(class: &str, lines: &[String]) -> String {
     out
 }
 
-/// A table whose first row is its head.
+/// Renders a table; the first row is the head.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let mut out = "<table>\n".to_owned();
     for (at, row) in rows.iter().enumerate() {
@@ -72,9 +72,9 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
     out + "</table>\n"
 }
 
-/// The distribution functions of all cohorts. A cohort has the same colour in all drawings.
+/// Plots the distribution functions of all cohorts. A cohort keeps its colour in all plots.
 fn drawing(metric: &MetricReport, cohorts: &[&str]) -> Plot {
-    let curve = |of: &crate::compare::OfCohort| Curve {
+    let curve = |of: &crate::compare::CohortMetric| Curve {
         name: of.cohort.clone(),
         colour: cohorts.iter().position(|name| *name == of.cohort).unwrap_or(0),
         points: of.curve.clone(),
@@ -82,7 +82,7 @@ fn drawing(metric: &MetricReport, cohorts: &[&str]) -> Plot {
     Plot {
         title: format!("Distribution of {}", metric.name),
         x: metric.title(),
-        y: Upwards::Share,
+        y: YAxis::Share,
         lines: metric.cohorts.iter().map(curve).collect(),
     }
 }

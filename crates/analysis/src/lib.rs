@@ -1,11 +1,11 @@
-//! What session records say: cohorts compared ([`compare`]), the evaluation of an experiment in production, and
-//! networks and viewers as the papers measure them ([`study`]).
+//! Analysis of session records: comparison of cohorts ([`compare`]) in production experiments, and
+//! a study of networks and viewers with the papers' metrics ([`study`]).
 //!
-//! Chance divides viewers, not sessions, so that intervals come from drawing whole viewers
-//! ([`qoe::stats::Clustered`]). Each metric's mean and median are tested, and the p-values corrected
-//! for their number after Holm; other quantiles get intervals only. Whether the division itself
-//! went as configured is tested first (Fabijan et al., "Diagnosing Sample Ratio Mismatch in Online
-//! Controlled Experiments", KDD 2019): if not, nothing else is worth reading.
+//! Cohorts are assigned per viewer, not per session, so intervals come from a bootstrap over whole
+//! viewers ([`qoe::stats::Clustered`]). Mean and median of each metric are tested, with p-values
+//! corrected after Holm. Other quantiles get intervals only. The first test is whether the split of
+//! viewers matches the weights (Fabijan et al., "Diagnosing Sample Ratio Mismatch in Online
+//! Controlled Experiments", KDD 2019). If it does not, no other result is valid.
 
 #![forbid(unsafe_code)]
 
@@ -27,17 +27,17 @@ use metric::{METRICS, Metric};
 use read::Table;
 use records::Error;
 
-pub use compare::{Comparison, Difference, MetricReport, OfCohort, Power, Report, Statistics};
+pub use compare::{CohortMetric, Comparison, Difference, MetricReport, Power, Report, Statistics};
 pub use doubts::{SampleRatio, Totals};
 pub use options::Options;
-pub use plot::{Curve, Plot, Upwards};
+pub use plot::{Curve, Plot, YAxis};
 pub use read::Counts;
 
 /// Reads the records and compares their cohorts.
 ///
 /// # Errors
-/// One line: a path that does not exist, a metric or baseline that nobody knows, or no session
-/// of any cohort.
+/// One line: a path does not exist, a metric or the baseline is unknown, or no session has a
+/// cohort.
 pub fn compare(options: &Options) -> Result<Report, Error> {
     let named = options.metrics.iter().map(|name| Metric::named(name));
     let mut metrics = named.collect::<Result<Vec<_>, _>>()?;
@@ -52,7 +52,7 @@ pub fn compare(options: &Options) -> Result<Report, Error> {
     analyse(&table, &metrics, options)
 }
 
-/// Why there is nothing to compare.
+/// Explains why there is nothing to compare.
 fn nothing(counts: &Counts) -> String {
     let mut why = format!("no session to compare (files: {}", counts.input.files);
     for (count, what) in [

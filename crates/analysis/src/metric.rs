@@ -1,4 +1,4 @@
-//! What cohorts are compared by.
+//! Metrics for the comparison of cohorts.
 
 use records::Error;
 use records::{COLUMNS, Kind};
@@ -7,19 +7,19 @@ use records::{COLUMNS, Kind};
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Metric {
     pub name: &'static str,
-    /// Its unit; empty for counts and ratios.
+    /// Unit; empty for counts and ratios.
     pub unit: &'static str,
     pub meaning: &'static str,
     pub of: Of,
 }
 
-/// Where the number comes from.
+/// Source of the number.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Of {
     /// A column of the records.
     Column(&'static str),
-    /// A factor times a column over the sum of others. The mean of a cohort is the ratio of the
-    /// cohort's sums, so that a long session counts for more than a short one.
+    /// A factor times a column over the sum of others. A cohort's mean is the ratio of its sums, so
+    /// long sessions have more weight than short ones.
     Pooled { part: &'static str, whole: &'static [&'static str], times: f64 },
 }
 
@@ -29,20 +29,20 @@ const fn column(name: &'static str, unit: &'static str, meaning: &'static str) -
     Metric { name, unit, meaning, of: Of::Column(name) }
 }
 
-/// What is compared unless the operator names something else.
+/// Metrics compared by default.
 pub(super) const METRICS: [Metric; 15] = [
     column("first_frame_ms", "ms", "from the request to the acknowledgement of the first frame"),
     column("player_first_frame_ms", "ms", "the player's own first-frame time"),
     Metric {
         name: "freezes_per_hour",
         unit: "/h",
-        meaning: "freezes per hour of playing or freezing, pooled over sessions",
+        meaning: "freezes per hour of viewing, pooled over sessions",
         of: Of::Pooled { part: "player_freezes", whole: WATCHED, times: 3_600.0 },
     },
     Metric {
         name: "freeze_s_per_hour",
         unit: "s/h",
-        meaning: "seconds frozen per hour of playing or freezing, pooled over sessions",
+        meaning: "seconds frozen per hour of viewing, pooled over sessions",
         of: Of::Pooled { part: "player_freeze_s", whole: WATCHED, times: 3_600.0 },
     },
     column("goodput_mbps", "Mbps", "media handed to the transport, over the session"),
@@ -58,21 +58,21 @@ pub(super) const METRICS: [Metric; 15] = [
             times: 1.0,
         },
     },
-    column("recovery_mean_ms", "ms", "recovery of data whose first retransmission was lost: mean"),
+    column(
+        "recovery_mean_ms",
+        "ms",
+        "mean recovery latency of data with a lost first retransmission",
+    ),
     column("recovery_p95_ms", "ms", "the same: 95th percentile of the session"),
     column("recovery_max_ms", "ms", "the same: maximum of the session"),
     column("redundancy_cost", "", "replicas ÷ first transmissions"),
-    column("skips", "", "times that a viewer too slow skipped to a key frame"),
-    column(
-        "thinned",
-        "",
-        "pictures that no other needs and that a viewer who was behind did not get",
-    ),
+    column("skips", "", "skips to a key frame by a viewer that fell behind"),
+    column("thinned", "", "disposable pictures withheld from a viewer that fell behind"),
     column("off_mode_ms_per_s", "ms/s", "time with nothing to send but replicas"),
 ];
 
 impl Metric {
-    /// The metric called `name`: one of [`METRICS`], or any numeric column.
+    /// Finds the metric `name`: one of [`METRICS`], or any numeric column.
     pub(super) fn named(name: &str) -> Result<Self, Error> {
         if let Some(metric) = METRICS.iter().find(|metric| metric.name == name) {
             return Ok(*metric);
@@ -92,12 +92,12 @@ impl Metric {
                 let mut all: Vec<_> = columns.into_iter().chain(derived).collect();
                 all.sort_unstable();
                 all.dedup();
-                Err(Error::new(format!("no metric {name:?}; there are {}", all.join(", "))))
+                Err(Error::new(format!("no metric {name:?}; known metrics: {}", all.join(", "))))
             }
         }
     }
 
-    /// The columns that it needs.
+    /// Returns the columns that the metric needs.
     pub(super) fn columns(&self) -> Vec<&'static str> {
         match self.of {
             Of::Column(name) => vec![name],
@@ -105,8 +105,8 @@ impl Metric {
         }
     }
 
-    /// The metric of a session and its weight in the mean, from its columns. `None` if something
-    /// is absent or the whole is nothing.
+    /// Returns a session's metric and its weight in the mean. `None` if a column is absent or the
+    /// denominator is zero.
     pub(super) fn of(&self, column: impl Fn(&str) -> f64) -> Option<(f64, f64)> {
         let (value, weight) = match self.of {
             Of::Column(name) => (column(name), 1.0),

@@ -1,25 +1,25 @@
-//! What is compared, and how.
+//! Options of a comparison.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What is compared, and how.
+/// Options of a comparison.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Files of session records, and directories of them.
+    /// Files or directories of session records.
     pub files: Vec<PathBuf>,
-    /// Names of metrics; none for the usual ones.
+    /// Names of metrics; empty for the default ones.
     pub metrics: Vec<String>,
-    /// The cohort that others are compared with; absent for `control`, or else the first by name.
+    /// Baseline cohort. `None` for `control`, or else the first by name.
     pub baseline: Option<String>,
-    /// Where the bootstrap's random draws begin.
+    /// Seed of the bootstrap.
     pub seed: u64,
-    /// How many draws.
+    /// Number of resamples.
     pub resamples: usize,
-    /// Shorter sessions are left out.
+    /// Minimum duration of a session.
     pub min_duration: Duration,
-    /// Only sessions of this protocol: "h3", for example.
+    /// Restricts sessions to this protocol, for example "h3".
     pub protocol: Option<String>,
-    /// Cohorts with their configured weights, for the check of the sample ratio; may be empty.
+    /// Cohorts with their configured weights for the sample-ratio check; may be empty.
     pub weights: Vec<(String, u32)>,
 }

@@ -1,56 +1,56 @@
-//! Drawings of reports, as SVG: lines over two axes.
+//! Line plots of reports, as SVG.
 
 use core::fmt::Write as _;
 
 use crate::text::figure;
 
-/// Colours that can be told apart with any kind of colour vision (Okabe and Ito, 2008), without
-/// the yellow, which paper swallows.
+/// Colours that remain distinct with any colour vision (Okabe and Ito, 2008), without the yellow,
+/// which is invisible on paper.
 const COLOURS: [&str; 7] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000"];
-/// Where a drawing's axes lie, in pixels.
+/// Position of the axes, in pixels.
 const LEFT: f64 = 56.0;
 const RIGHT: f64 = 690.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 270.0;
 const SIZE: (u32, u32) = (900, 320);
-/// Lines of the grid across an axis.
-const TICKS: f64 = 6.0;
+/// Target number of grid lines per axis.
+const GRID_LINES: f64 = 6.0;
 
-/// A drawing.
+/// A plot.
 #[derive(Clone, Debug)]
 pub struct Plot {
-    /// What it shows, for those who do not see it.
+    /// Title, also the alternative text.
     pub title: String,
-    /// What lies along, with its unit.
+    /// Label of the x axis, with its unit.
     pub x: String,
-    /// What lies upwards.
-    pub y: Upwards,
-    /// The lines.
+    /// Quantity on the y axis.
+    pub y: YAxis,
+    /// Curves.
     pub lines: Vec<Curve>,
 }
 
-/// What lies upwards.
+/// Quantity on the y axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Upwards {
+pub enum YAxis {
     /// A share, from 0 to 1.
     Share,
-    /// A number from 0 on.
+    /// A non-negative number.
     Number,
 }
 
-/// A line.
+/// A curve.
 #[derive(Clone, Debug)]
 pub struct Curve {
-    /// Its name in the legend.
+    /// Name in the legend.
     pub name: String,
-    /// Which colour it has.
+    /// Index of its colour.
     pub colour: usize,
-    /// Along and upwards.
+    /// Points (x, y).
     pub points: Vec<(f64, f64)>,
 }
 
-/// One axis: its ends, the step of its grid, and where they lie.
+/// An axis: its ends, the grid step, and its position.
 #[derive(Clone, Copy)]
 struct Axis {
     low: f64,
@@ -62,9 +62,9 @@ struct Axis {
 
 impl Axis {
     fn new(low: f64, high: f64, (from, to): (f64, f64)) -> Self {
-        // One value for all has no extent.
+        // A single value has no extent.
         let high = if high > low { high } else { low + low.abs().max(1.0) };
-        Self { low, high, step: step((high - low) / TICKS), from, to }
+        Self { low, high, step: step((high - low) / GRID_LINES), from, to }
     }
 
     fn at(&self, value: f64) -> f64 {
@@ -79,12 +79,12 @@ impl Axis {
 }
 
 impl Plot {
-    /// Whether there is nothing to see.
+    /// Returns whether there are no points.
     pub fn is_empty(&self) -> bool {
         self.lines.iter().all(|line| line.points.is_empty())
     }
 
-    /// The drawing as an element of a page.
+    /// Renders the plot as an SVG element.
     pub fn svg(&self) -> String {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let ends = |values: &mut dyn Iterator<Item = f64>| {
@@ -93,8 +93,8 @@ impl Plot {
         let (left, right) = ends(&mut points().map(|point| point.0));
         let x = Axis::new(left, right, (LEFT, RIGHT));
         let y = match self.y {
-            Upwards::Share => Axis { step: 0.25, ..Axis::new(0.0, 1.0, (BOTTOM, TOP)) },
-            Upwards::Number => {
+            YAxis::Share => Axis { step: 0.25, ..Axis::new(0.0, 1.0, (BOTTOM, TOP)) },
+            YAxis::Number => {
                 Axis::new(0.0, ends(&mut points().map(|point| point.1)).1, (BOTTOM, TOP))
             }
         };
@@ -125,8 +125,8 @@ impl Plot {
         }
         for tick in y.ticks() {
             let label = match self.y {
-                Upwards::Share => format!("{:.0} %", tick * 100.0),
-                Upwards::Number => label(tick, y.step),
+                YAxis::Share => format!("{:.0} %", tick * 100.0),
+                YAxis::Number => label(tick, y.step),
             };
             draw_text(out, (LEFT - 8.0, y.at(tick) + 4.0), "end", &label);
         }
@@ -160,7 +160,7 @@ fn draw_text(out: &mut String, at: (f64, f64), anchor: &str, text: &str) {
 }
 
 fn draw_line(out: &mut String, colour: usize, points: &str) {
-    // The second time round the lines are broken.
+    // Lines are dashed when colours repeat.
     let dashes = if colour < COLOURS.len() { "" } else { " stroke-dasharray=\"6 4\"" };
     let _ = writeln!(
         out,
@@ -169,19 +169,19 @@ fn draw_line(out: &mut String, colour: usize, points: &str) {
     );
 }
 
-/// The next of 1, 2, 5, 10, … times a power of ten.
+/// Rounds up to 1, 2 or 5 times a power of ten.
 fn step(rough: f64) -> f64 {
     let power = 10f64.powf(rough.log10().floor());
     [1.0, 2.0, 5.0].iter().map(|of| of * power).find(|step| *step >= rough).unwrap_or(10.0 * power)
 }
 
-/// A number on an axis with that step.
+/// Formats a tick label for this step.
 fn label(tick: f64, step: f64) -> String {
     let digits = (-step.log10().floor()).max(0.0);
     if digits <= 8.0 { format!("{tick:.0$}", digits as usize) } else { figure(tick) }
 }
 
-/// Text as it may stand in a page.
+/// Escapes text for HTML.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::new();
     for character in text.chars() {

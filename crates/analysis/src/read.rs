@@ -1,6 +1,6 @@
-//! The sessions of all files, as columns.
+//! Sessions of all files, as columns.
 //!
-//! Only what the metrics need is kept, as numbers: about 8 bytes per session and column.
+//! Only the metrics' columns are kept, as numbers: about 8 bytes per session and column.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -9,82 +9,82 @@ use serde_json::{Map, Value};
 
 use crate::options::Options;
 
-/// More cohorts than that are no experiment.
+/// Maximum number of cohorts.
 const MAX_COHORTS: usize = 64;
-/// The most schemes of a cohort that are remembered.
+/// Maximum number of schemes recorded per cohort.
 const MAX_SCHEMES: usize = 16;
 
-/// What is read of every record, beside the metrics' columns.
+/// Columns read in addition to the metrics' columns.
 const FIXED: [&str; 8] =
     ["cohort", "protocol", "scheme", "unit", "prefix", "viewer", "duration_s", "started_ms"];
 
-/// The sessions of all files.
+/// Sessions of all files.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    /// In the order in which they appeared.
+    /// Cohorts in order of appearance.
     pub cohorts: Vec<CohortSeen>,
-    /// Per session: the place of its cohort.
+    /// Per session: index of its cohort.
     pub cohort: Vec<u16>,
-    /// Per session: its viewer's number.
+    /// Per session: number of its viewer.
     pub unit: Vec<u32>,
-    /// The metrics' columns, by session; NaN for what is absent.
+    /// Columns of metrics by session; NaN if absent.
     columns: BTreeMap<&'static str, Vec<f64>>,
-    /// When the first and the last session began, in milliseconds since 1970.
+    /// Start of the first and the last session, in milliseconds since 1970.
     pub span: Option<(f64, f64)>,
-    /// Viewers by what identifies them.
+    /// Viewer numbers by identifier.
     units: HashMap<String, u32>,
-    /// Which viewers were in which cohort.
+    /// Distinct pairs of cohort and viewer.
     places: HashSet<(u16, u32)>,
-    /// What was read and left out.
+    /// Counts of records read and excluded.
     pub counts: Counts,
 }
 
-/// What is known of a cohort as a whole.
+/// Totals of a cohort.
 #[derive(Debug, Default)]
 pub(super) struct CohortSeen {
     pub name: String,
     pub schemes: BTreeSet<String>,
-    /// Viewers and sessions before any was left out for being short.
+    /// Viewers and sessions before short ones are excluded.
     pub assigned_units: u64,
     pub assigned_sessions: u64,
     pub too_short: u64,
 }
 
-/// What was read and left out.
+/// Counts of records read and excluded.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Counts {
-    /// The files and their records.
+    /// Files and their records.
     #[serde(flatten)]
     pub input: Input,
-    /// Records of no cohort: no scheme could act.
+    /// Records without a cohort: no scheme could act.
     pub without_cohort: u64,
-    /// Records of other protocols than the one asked for.
+    /// Records of another protocol than requested.
     pub other_protocol: u64,
-    /// Records shorter than asked for.
+    /// Records shorter than requested.
     pub too_short: u64,
-    /// Sessions whose viewer is known by the network only, because their record has no `unit`.
+    /// Sessions with a viewer identified by network only, because the record has no `unit`.
     pub unit_from_network: u64,
-    /// Viewers who were in several cohorts.
+    /// Viewers in several cohorts.
     pub units_in_several_cohorts: u64,
-    /// Sessions compared whose players reported more than the session has room for. What they
-    /// reported is left out.
+    /// Compared sessions with player reports beyond the session's duration. These
+    /// reports are excluded.
     pub reports_left_out: u64,
-    /// Values that cannot be, as they are below 0. They are left out.
+    /// Negative values. They are excluded.
     pub impossible_values: u64,
 }
 
-/// Text of a record, if it is there and not empty.
+/// Returns a text column if present and not empty.
 fn text<'a>(record: &'a Map<String, Value>, column: &str) -> Option<&'a str> {
     record.get(column)?.as_str().filter(|text| !text.is_empty())
 }
 
-/// A number of a record; NaN for what is absent.
+/// Returns a numeric column; NaN if absent.
 fn number(record: &Map<String, Value>, column: &str) -> f64 {
     record.get(column).and_then(Value::as_f64).unwrap_or(f64::NAN)
 }
 
 impl Table {
-    /// Reads all files that the options name.
+    /// Reads all files named by the options.
     pub(super) fn read(options: &Options, columns: &BTreeSet<&'static str>) -> Result<Self, Error> {
         let mut table = Self {
             columns: columns.iter().map(|name| (*name, Vec::new())).collect(),
@@ -101,12 +101,12 @@ impl Table {
         Ok(table)
     }
 
-    /// A column of a metric, by session.
+    /// Returns a metric's column by session.
     pub(super) fn column(&self, name: &str) -> &[f64] {
         self.columns.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Takes a record in, or counts why not.
+    /// Adds a record, or counts the reason for excluding it.
     fn add(&mut self, record: &Map<String, Value>, options: &Options) -> Result<(), Error> {
         let Some(cohort) = text(record, "cohort") else {
             self.counts.without_cohort += 1;
@@ -133,8 +133,8 @@ impl Table {
         {
             seen.schemes.insert(scheme.into());
         }
-        // A record without its unit (of an older version) goes with its network: a viewer who is not
-        // told apart there was divided by it.
+        // A record without a unit (of an older version) is identified by its network, which then
+        // decided its cohort.
         let (unit, prefix) = (text(record, "unit"), text(record, "prefix"));
         self.counts.unit_from_network += u64::from(unit.is_none() && prefix.is_some());
         let key = match (unit, prefix, text(record, "viewer")) {

@@ -1,17 +1,16 @@
-//! A mean that few sessions cannot decide. One poisoned or broken record moves the mean of
-//! thousands by any amount, and widens the interval until no difference shows. Cut to the 99th
-//! percentile, it moves the mean by little. Winsorizing: Tukey, "The future of data analysis",
+//! A mean that few sessions cannot dominate. One forged or corrupt record can move the mean of
+//! thousands arbitrarily and widen the interval until no difference is significant. Clipped to the
+//! 99th percentile, its influence is small. Winsorizing: Tukey, "The future of data analysis",
 //! Annals of Mathematical Statistics 33 (1962), section 14.
 
 use qoe::stats::Observation;
 
-/// The share of values that is cut at either end.
-const CUT: f64 = 0.01;
+/// Share of values clipped at each end.
+const CLIPPED_SHARE: f64 = 0.01;
 
-/// The observations with values beyond the 1st and 99th percentile cut to these, and with weights
-/// beyond the 99th: a session of a month outweighs all others of a pooled metric. At least the
-/// largest and the smallest of three or more are cut: the percentiles are values that others reach
-/// too.
+/// Clips values to the 1st and 99th percentile, and weights to the 99th, because a month-long
+/// session outweighs all others of a pooled metric. With three or more observations, at least the
+/// largest and the smallest are clipped: the percentiles are values that others reach too.
 pub(super) fn winsorized(all: &[Observation]) -> Vec<Observation> {
     let Some((low, high)) = ends(all.iter().map(|one| one.value)) else { return Vec::new() };
     let Some((_, heavy)) = ends(all.iter().map(|one| one.weight)) else { return Vec::new() };
@@ -23,12 +22,12 @@ pub(super) fn winsorized(all: &[Observation]) -> Vec<Observation> {
     all.iter().map(cut).collect()
 }
 
-/// The numbers that the extremes are cut to; `None` without any number.
+/// Returns the limits for clipping; `None` without numbers.
 fn ends(numbers: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let mut numbers: Vec<f64> = numbers.collect();
     numbers.sort_by(f64::total_cmp);
     let last = numbers.len().checked_sub(1)?;
-    let cut = ((numbers.len() as f64 * CUT).ceil() as usize).min(last / 2);
+    let cut = ((numbers.len() as f64 * CLIPPED_SHARE).ceil() as usize).min(last / 2);
     Some((numbers[cut], numbers[last - cut]))
 }
 
@@ -44,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn the_extremes_are_cut_to_what_others_reach() {
+    fn extremes_are_clipped_to_percentiles() {
         assert_eq!(cut(&[]), [0.0; 0]);
         assert_eq!(cut(&[5.0]), [5.0]);
         assert_eq!(cut(&[5.0, 1e9]), [5.0, 1e9], "neither of two is the odd one");

@@ -1,4 +1,4 @@
-//! Comparisons whose answer is known.
+//! Comparisons with known results.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,7 +14,7 @@ fn uniform(rng: &mut ChaCha8Rng) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// A session of viewer `unit`, a tenth of an hour of playing.
+/// A session of viewer `unit` with six minutes of playback.
 fn session(cohort: &str, unit: u64, first_frame_ms: f64) -> Record {
     Record {
         protocol: Some("h3".into()),
@@ -24,7 +24,7 @@ fn session(cohort: &str, unit: u64, first_frame_ms: f64) -> Record {
         prefix: Some("192.0.2.0/24".into()),
         started_ms: Some(1_795_000_000_000 + unit as i64 * 600_000),
         duration_s: Some(400.0),
-        // What six digits after the point hold, as JSON lines do.
+        // Rounded to six decimals, as in JSON lines.
         first_frame_ms: Some((first_frame_ms * 1e6).round() / 1e6),
         player_played_s: Some(350.0),
         player_freeze_s: Some(10.0),
@@ -33,13 +33,13 @@ fn session(cohort: &str, unit: u64, first_frame_ms: f64) -> Record {
     }
 }
 
-/// The cohort that a fair coin picks.
+/// Picks a cohort with a fair coin.
 fn coin(rng: &mut ChaCha8Rng) -> &'static str {
     if rng.next_u64() & 1 == 0 { "control" } else { "treatment" }
 }
 
-/// Sessions of viewers whose networks differ: `each` per viewer, `shift` times as slow in the
-/// treatment.
+/// Sessions of viewers in different networks: `each` per viewer, first-frame times multiplied by
+/// `shift` in the treatment.
 fn experiment(viewers: u64, each: u64, shift: f64, rng: &mut ChaCha8Rng) -> Vec<Record> {
     let mut all = Vec::new();
     for unit in 0..viewers {
@@ -75,7 +75,7 @@ fn options(files: &Path, metrics: &[&str]) -> Options {
     }
 }
 
-/// The comparison of records in a file.
+/// Compares the records through a file.
 fn compared(records: &[Record], change: impl FnOnce(&mut Options)) -> Report {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("sessions.jsonl");
@@ -95,7 +95,7 @@ fn statistics_of_known_sessions() {
     for n in 0..101 {
         records.push(session("b", n, n as f64));
         records.push(session("a", 1_000 + n, 100.0 + n as f64));
-        // A long session counts for more.
+        // A long session has more weight.
         let played = if n == 0 { 3_590.0 } else { 350.0 };
         let record = &mut records[2 * n as usize];
         (record.duration_s, record.player_played_s) = (Some(played + 50.0), Some(played));
@@ -122,12 +122,13 @@ fn statistics_of_known_sessions() {
     assert!((freezes[0].statistics.p50 - 20.0).abs() < 1e-9);
     assert_eq!(report.without_data, ["loss_rate"]);
     assert_eq!(report.comparisons, 6, "means, medians and robust means of two metrics");
-    // The interval of the difference of two means of 101 values from 0 to 100: ±1.96 × 4.12.
+    // Interval of the difference of two means of 101 values from 0 to 100: ±1.96 × 4.12.
     let half = (mean.high.expect("an interval") - mean.low.expect("an interval")) / 2.0;
     assert!((7.2..9.0).contains(&half), "{half}");
 }
 
-/// 1,000 viewers, of whom the treated freeze a third as often; and one more, who reports this.
+/// 1,000 viewers, with a third of the freezes in the treatment, and one more viewer with a forged
+/// report.
 fn poisoned(report: impl FnOnce(&mut Record)) -> Report {
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     let mut all: Vec<Record> = Vec::new();
@@ -163,15 +164,15 @@ fn one_poisoned_row_hides_no_difference() {
     let clean = poisoned(|row| row.player_freezes = Some(0));
     let expected = [("mean", true), ("p50", false), ("robust mean", true)];
     assert_eq!(differs(&clean), expected);
-    // Beyond its bounds it is left out.
+    // An out-of-range report is excluded.
     let absurd = poisoned(|row| {
         (row.player_played_s, row.player_freezes) = (Some(0.0), Some(2_500_000_000));
         row.player_freeze_s = Some(2_592_000.0);
     });
     assert_eq!(differs(&absurd), expected);
     assert_eq!(absurd.read.reports_left_out, 1);
-    assert!(absurd.text().contains("left out: 1 players' reports of more than"));
-    // Just within them it moves the mean, and not the robust one.
+    assert!(absurd.text().contains("excluded: 1 player reports beyond"));
+    // A report just within the range moves the mean but not the robust mean.
     let sly = poisoned(|row| {
         (row.player_played_s, row.player_freezes) = (Some(1.0), Some(470));
         row.player_freeze_s = Some(118.0);
@@ -195,7 +196,8 @@ fn an_a_a_comparison_differs_in_one_of_twenty() {
         excluded += u32::from(of_mean(&report).excludes_zero);
         tested += u32::from(of_mean(&report).p.expect("tested") < 0.05);
     }
-    // 10 of 200 are expected, with a standard deviation of 3.1: three of these either way.
+    // 10 of 200 are expected, with a standard deviation of 3.1: three standard deviations either
+    // side.
     assert!((2..=19).contains(&excluded), "intervals: {excluded}");
     assert!((2..=19).contains(&tested), "p-values: {tested}");
 }
@@ -209,12 +211,12 @@ fn a_shift_of_ten_percent_is_found_and_survives_the_correction() {
     let [mean, p50, p90, ..] = &report.metrics[0].comparisons[0].differences[..] else { panic!() };
     assert!(mean.differs && p50.differs && p90.excludes_zero, "{mean:?} {p50:?} {p90:?}");
     assert!(mean.estimate < 0.0 && (-0.15..-0.05).contains(&mean.relative.expect("a baseline")));
-    // All sessions freeze alike.
+    // All sessions have the same freezes.
     let freezes = &report.metrics[1].comparisons[0].differences[0];
     assert!(!freezes.differs && freezes.estimate.abs() < 1e-9);
     let text = report.text();
     assert!(text.contains("DIFFERS: mean of first_frame_ms, treatment: -"), "{text}");
-    // What is found reliably is less than what was found, and less still with more data.
+    // The detectable effect is smaller than the one found, and shrinks with more data.
     let power = report.metrics[0].comparisons[0].power.as_ref().expect("viewers");
     let (one, four) = (power.one_week_more.expect("days"), power.four_weeks_more.expect("days"));
     assert!(power.now < mean.estimate.abs() && one < power.now && four < one, "{power:?}");
@@ -236,7 +238,7 @@ fn more_sessions_of_the_same_viewers_do_not_narrow_the_interval() {
 }
 
 #[test]
-fn with_few_viewers_nothing_is_said() {
+fn few_viewers_give_no_difference() {
     let mut rng = ChaCha8Rng::seed_from_u64(13);
     let report = compared(&experiment(20, 50, 3.0, &mut rng), |_| {});
     let mean = of_mean(&report);
@@ -247,7 +249,7 @@ fn with_few_viewers_nothing_is_said() {
 
 #[test]
 fn twelve_metrics_do_not_cry_wolf() {
-    // Twelve columns of noise, for 60 experiments: some cry without the correction.
+    // Twelve columns of noise in 60 experiments. Some are significant without the correction.
     let columns = [
         "rtt_ms",
         "rtt_min_ms",
@@ -292,7 +294,7 @@ fn twelve_metrics_do_not_cry_wolf() {
         alone += u32::from(a);
         corrected += u32::from(b);
     }
-    // Of 60: 3 expected at most with the correction (standard deviation 1.7), about 35 without.
+    // Of 60: at most 3 expected with the correction (standard deviation 1.7), about 35 without.
     assert!(corrected <= 8, "{corrected}");
     assert!(alone >= 20, "{alone}");
 }
@@ -312,7 +314,7 @@ fn broken_lines_are_counted_and_passed_over() {
     assert_eq!((input.records, input.broken_lines, read.without_cohort), (3, 4, 1));
     assert_eq!((input.files, input.unreadable_files), (2, 1));
     assert!(input.unreadable[0].contains("other.parquet"), "{:?}", input.unreadable);
-    assert!(report.text().contains("left out: 4 broken lines"));
+    assert!(report.text().contains("excluded: 4 broken lines"));
     assert_eq!(report.cohorts[0].sessions, 2);
 }
 
@@ -328,10 +330,10 @@ fn nothing_to_compare_is_one_line() {
         "no session to compare (files: 1, broken lines: 1, sessions without a cohort: 1)";
     assert_eq!(error(&empty), expected);
     assert!(error(&options(&directory.path().join("none"), &[])).contains("No such file"));
-    assert!(error(&options(&path, &["stream"])).starts_with("no metric \"stream\"; there are "));
+    assert!(error(&options(&path, &["stream"])).starts_with("no metric \"stream\"; known metrics: "));
     write(&path, &[session("a", 1, 1.0)]);
     let unknown = Options { baseline: Some("z".into()), ..empty };
-    assert_eq!(error(&unknown), "no cohort \"z\"; there are a");
+    assert_eq!(error(&unknown), "no cohort \"z\"; known cohorts: a");
 }
 
 #[test]
@@ -353,7 +355,7 @@ fn parquet_and_json_lines_of_the_same_rows_say_the_same_and_both_count_once() {
     assert_eq!(of_lines.read.input.records, 600);
     assert_eq!(of_lines.json(), of_parquet.json());
     assert_eq!(of_lines.json(), of_both.json());
-    // A damaged Parquet file gives way to the lines.
+    // The JSON lines replace a damaged Parquet file.
     std::fs::write(parquet, b"no").expect("written");
     let fallen_back = report(directory.path());
     assert_eq!((fallen_back.read.input.records, fallen_back.read.input.unreadable_files), (600, 1));
@@ -370,7 +372,7 @@ fn a_mismatch_of_the_sample_ratio_is_an_alarm() {
     let ratio = wrong.sample_ratio.as_ref().expect("weights");
     assert!(ratio.mismatch && ratio.chi_square > 10.8, "{ratio:?}");
     assert!(wrong.warnings[0].starts_with("sample ratio mismatch"), "{:?}", wrong.warnings);
-    // A cohort that nobody is in is missing too.
+    // A cohort without sessions is missing too.
     let missing = compared(&records, |options| {
         options.weights = weights(1, 1);
         options.weights.push(("third".to_owned(), 1));
@@ -379,7 +381,7 @@ fn a_mismatch_of_the_sample_ratio_is_an_alarm() {
 }
 
 #[test]
-fn what_is_left_out_is_said_and_viewers_are_known_by_unit_then_network() {
+fn exclusions_are_reported_and_viewers_identified_by_unit_or_network() {
     let mut records = vec![session("control", 1, 1.0), session("control", 1, 2.0)];
     records.push(Record { unit: None, ..session("control", 2, 3.0) });
     records.push(Record { unit: None, ..session("treatment", 3, 3.0) });
@@ -399,11 +401,11 @@ fn what_is_left_out_is_said_and_viewers_are_known_by_unit_then_network() {
 }
 
 #[test]
-fn a_network_with_much_of_a_cohort_is_told_of_and_is_no_difference_by_itself() {
+fn a_dominant_network_gives_a_warning_and_no_difference() {
     let mut rng = ChaCha8Rng::seed_from_u64(17);
     let mut records = experiment(1_000, 1, 1.0, &mut rng);
     assert!(!compared(&records, |_| {}).text().contains("one viewer"));
-    // It happens to be far away, and in the treatment.
+    // One distant viewer, assigned to the treatment.
     records.extend((0..200).map(|_| session("treatment", 5_000, 600.0)));
     let report = compared(&records, |_| {});
     let warned = |text: &str| report.warnings.iter().any(|warning| warning.contains(text));
@@ -412,7 +414,7 @@ fn a_network_with_much_of_a_cohort_is_told_of_and_is_no_difference_by_itself() {
 }
 
 #[test]
-fn the_page_needs_nothing_else_and_names_are_text_in_it() {
+fn the_page_is_self_contained_and_escapes_names() {
     let mut records = experiment(200, 1, 1.0, &mut ChaCha8Rng::seed_from_u64(16));
     for record in &mut records {
         if record.cohort.as_deref() == Some("treatment") {
@@ -425,7 +427,7 @@ fn the_page_needs_nothing_else_and_names_are_text_in_it() {
         assert!(!html.contains(outside), "{outside}");
     }
     assert_eq!(html.matches("<svg").count(), 1);
-    // Two cohorts and two lines of the legend.
+    // Two cohorts and two legend entries.
     assert_eq!(html.matches("<polyline").count(), 4);
     assert!(!html.contains("NaN") && !html.contains("inf"));
 }

@@ -1,17 +1,17 @@
-//! The report for a terminal, and as JSON.
+//! The report as text for terminals, and as JSON.
 
 use core::fmt::Write as _;
 
 use crate::compare::{ALPHA, Comparison, Difference, MetricReport, Power, Report, STATISTICS};
 
 impl Report {
-    /// One JSON object in one line.
+    /// Renders one JSON object in one line.
     pub fn json(&self) -> String {
-        // Numbers that are not finite become null; names are text: nothing here can fail.
+        // Cannot fail: numbers that are not finite become null, and keys are text.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Aligned columns for people.
+    /// Renders aligned columns for people.
     pub fn text(&self) -> String {
         let mut out = self.summary().join("\n");
         out.push_str("\n\n");
@@ -37,7 +37,7 @@ impl Report {
         out
     }
 
-    /// What was read, one line each.
+    /// Returns the counts of records read and excluded, one line each.
     pub(super) fn summary(&self) -> Vec<String> {
         let read = &self.read;
         let sessions: u64 = self.cohorts.iter().map(|cohort| cohort.sessions).sum();
@@ -52,19 +52,19 @@ impl Report {
         )];
         for (count, what) in [
             (read.input.broken_lines, "broken lines"),
-            (read.without_cohort, "sessions of no cohort, as no scheme could act"),
+            (read.without_cohort, "sessions without a cohort (no scheme could act)"),
             (read.other_protocol, "sessions of other protocols"),
             (read.too_short, "sessions too short"),
-            (read.reports_left_out, "players' reports of more than their session has room for"),
+            (read.reports_left_out, "player reports beyond their session's duration"),
             (read.impossible_values, "values below 0"),
         ] {
             if count > 0 {
-                all.push(format!("left out: {} {what}", whole(count)));
+                all.push(format!("excluded: {} {what}", whole(count)));
             }
         }
         if read.unit_from_network > 0 {
             let count = whole(read.unit_from_network);
-            all.push(format!("{count} sessions have no unit: their network stands for the viewer"));
+            all.push(format!("{count} sessions have no unit; their network identifies the viewer"));
         }
         all.extend(read.input.unreadable.iter().map(|why| format!("unreadable: {why}")));
         if read.input.unreadable_files > read.input.unreadable.len() as u64 {
@@ -95,7 +95,7 @@ impl Report {
         rows
     }
 
-    /// What all this comes to, one line each.
+    /// Returns the conclusions, one line each.
     pub(super) fn verdict(&self) -> Vec<String> {
         let mut all = vec![match &self.sample_ratio {
             None => "Sample ratio: not checked (--weights).".to_owned(),
@@ -109,14 +109,14 @@ impl Report {
             all.push(format!("No data: {}.", self.without_data.join(", ")));
         }
         all.push(format!(
-            "{} comparisons (means, medians and robust means); by chance alone {:.1} of them would \
-             pass 5 % uncorrected. {} draws of viewers, seed {}.",
+            "{} comparisons (means, medians and robust means); by chance {:.1} of them would be \
+             significant at 5 % without correction. {} resamples of viewers, seed {}.",
             self.comparisons,
             self.comparisons as f64 * ALPHA,
             whole(self.resamples as u64),
             self.seed,
         ));
-        all.push("* The 95 % interval of this difference, taken alone, excludes 0.".into());
+        all.push("* The uncorrected 95 % interval of this difference excludes 0.".into());
         let before = all.len();
         for metric in &self.metrics {
             for comparison in &metric.comparisons {
@@ -134,14 +134,14 @@ impl Report {
             }
         }
         if all.len() == before {
-            all.push("No difference is shown at 5 % after Holm's correction.".into());
+            all.push("No significant difference at 5 % after Holm's correction.".into());
         }
         all
     }
 }
 
 impl MetricReport {
-    /// Its name with the unit.
+    /// Returns the name with the unit.
     pub(super) fn title(&self) -> String {
         if self.unit.is_empty() {
             self.name.into()
@@ -150,7 +150,7 @@ impl MetricReport {
         }
     }
 
-    /// The table: a row per cohort, then three per comparison.
+    /// Returns the table: a row per cohort, then three per comparison.
     pub(super) fn rows(&self) -> Vec<Vec<String>> {
         let mut rows = vec![
             ["", "sessions", "viewers"]
@@ -186,7 +186,7 @@ impl MetricReport {
         rows
     }
 
-    /// Verdicts and power, one line each.
+    /// Returns verdicts and power, one line each.
     pub(super) fn remarks(&self) -> Vec<String> {
         let of = |comparison: &Comparison| {
             let tested = comparison.differences.iter().filter_map(|one| {
@@ -212,7 +212,7 @@ impl MetricReport {
             with_unit(&figure(size), self.unit) + &share.unwrap_or_default()
         };
         let mut text =
-            format!("4 of 5 such experiments find a mean that differs by {}", size(power.now));
+            format!("detectable difference of the mean (80 % power): {}", size(power.now));
         if let (Some(one), Some(four)) = (power.one_week_more, power.four_weeks_more) {
             let _ =
                 write!(text, "; with 1 week more {}, with 4 weeks more {}", size(one), size(four));
@@ -221,7 +221,7 @@ impl MetricReport {
     }
 }
 
-/// Columns side by side: the first to the left, others to the right, but text in the last one.
+/// Aligns columns: the first one left, others right, except text in the last one.
 pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |at: usize| {
@@ -247,7 +247,7 @@ pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
     out
 }
 
-/// A number with four digits that count; one that is whole, as counts are, stands without decimals.
+/// Formats a number with four significant digits. Integers have no decimals.
 pub(crate) fn figure(number: f64) -> String {
     let size = number.abs();
     if size < 999.5 && number.fract() == 0.0 {
@@ -268,7 +268,7 @@ fn signed(number: f64) -> String {
     format!("{sign}{}", figure(number))
 }
 
-/// A whole number, thousands set apart.
+/// Formats an integer with thousands separators.
 pub(crate) fn whole(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -285,7 +285,7 @@ fn percent(share: Option<f64>) -> String {
     share.map_or("-".into(), |share| format!("{:+.1} %", 100.0 * share))
 }
 
-/// A p-value.
+/// Formats a p-value.
 fn chance(p: f64) -> String {
     if p < 1e-4 { "< 0.0001".into() } else { format!("{p:.4}") }
 }
@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_four_digits_that_count() {
+    fn numbers_have_four_significant_digits() {
         for (number, text) in [
             (0.0, "0"),
             (1.0, "1"),

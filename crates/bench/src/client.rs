@@ -1,5 +1,5 @@
-//! The client of the benchmarks over sockets: unmodified `quinn` with the same socket, windows and
-//! datagram size for every server.
+//! Client of the socket benchmarks: unmodified `quinn` with the same socket, windows and datagram
+//! size for every server.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use crate::identity::client_tls;
 
 /// UDP payload of full datagrams.
 pub(crate) const MTU: u16 = 1_200;
-/// Windows in bytes.
+/// Flow-control windows in bytes.
 const WINDOW: u32 = 8 << 20;
 
-/// A socket with room for what a server sends in one go.
+/// Binds a socket with room for a server's largest burst.
 pub(crate) fn socket() -> std::io::Result<std::net::UdpSocket> {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
     socket2::SockRef::from(&socket).set_recv_buffer_size(4 << 20)?;
     Ok(socket)
 }
 
-/// TLS that trusts the certificate in `dir`.
+/// Returns a TLS configuration that trusts the certificate in `dir`.
 pub(crate) fn tls(dir: &Path, protocol: &str) -> Result<rustls::ClientConfig, String> {
     let certificate = CertificateDer::from_pem_file(dir.join("chain.pem"))
         .map_err(|e| format!("{}: {e}", dir.display()))?;
@@ -30,7 +30,7 @@ pub(crate) fn tls(dir: &Path, protocol: &str) -> Result<rustls::ClientConfig, St
     Ok(tls)
 }
 
-/// An endpoint on a socket of its own. To be called within a runtime.
+/// Creates an endpoint with its own socket. Requires a runtime.
 pub(crate) fn endpoint(tls: rustls::ClientConfig) -> Result<quinn::Endpoint, String> {
     let tls = quinn::crypto::rustls::QuicClientConfig::try_from(tls).map_err(|e| e.to_string())?;
     let mut transport = quinn::TransportConfig::default();

@@ -1,11 +1,11 @@
-//! One certificate for all contestants, and the one cipher that they may use.
+//! Certificate and cipher shared by all contestants.
 
 use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 
-/// The name in the certificate.
+/// Name in the certificate.
 pub(crate) const NAME: &str = "server.bench";
 
 /// A self-signed certificate and its key.
@@ -30,7 +30,7 @@ impl Identity {
     }
 }
 
-/// TLS_AES_128_GCM_SHA256 and no other: a client that offers one cipher forces it on all servers.
+/// TLS_AES_128_GCM_SHA256 only: a client that offers a single cipher forces it on all servers.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     let mut provider = rustls::crypto::aws_lc_rs::default_provider();
     provider
@@ -39,7 +39,7 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(provider)
 }
 
-/// A client that trusts `certificate`.
+/// Returns a client configuration that trusts `certificate`.
 pub(crate) fn client_tls(certificate: &CertificateDer<'static>) -> rustls::ClientConfig {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(certificate.clone()).expect("a certificate is a root");
@@ -52,7 +52,7 @@ pub(crate) fn client_tls(certificate: &CertificateDer<'static>) -> rustls::Clien
     tls
 }
 
-/// A server with `certificate` on a stack that is built on rustls.
+/// Returns a server configuration with `certificate`, for stacks on rustls.
 pub(crate) fn server_tls(
     certificate: CertificateDer<'static>,
     key: PrivatePkcs8KeyDer<'static>,

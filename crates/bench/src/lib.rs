@@ -1,9 +1,10 @@
-//! Benchmarks, side by side in one run: our transport and its peers get the same client, cipher,
-//! datagram size and windows, and take turns, so that a busy machine slows all of them alike.
-//! `make bench` prints the ratios and writes `bench.json`.
+//! Side-by-side benchmarks: our transport and its peers get the same client, cipher, datagram size
+//! and windows, and alternate, so load on the machine slows all of them alike. `make bench` prints
+//! the ratios and writes `bench.json`.
 //!
-//! There are two programs. `mendcast-bench` measures, with an allocator that counts. `mendcast-bench-peer` is the
-//! servers that others are built on; it has the product's allocator, so that no contestant has a better one.
+//! There are two programs. `mendcast-bench` measures, with a counting allocator.
+//! `mendcast-bench-peer` contains the peer servers. It has the product's allocator, so no
+//! contestant has a better one.
 
 #![forbid(unsafe_code)]
 
@@ -25,23 +26,23 @@ use clap::{Parser, Subcommand};
 use report::Report;
 
 #[derive(Debug, Parser)]
-#[command(about = "Benchmarks of mendcast beside its peers")]
+#[command(about = "Benchmarks of mendcast and its peers")]
 struct Arguments {
     #[command(subcommand)]
     role: Option<Role>,
-    /// Fewer bytes and rounds: a look, no measurement.
+    /// Use fewer bytes and rounds, for a smoke test
     #[arg(long, global = true)]
     quick: bool,
-    /// Where the rows go.
+    /// File for the results
     #[arg(long, global = true, default_value = "bench.json", value_name = "FILE")]
     out: PathBuf,
-    /// The server under test; by default the `mendcast` beside this program.
+    /// Server under test [default: the `mendcast` next to this program]
     #[arg(long, global = true, value_name = "FILE")]
     mendcast: Option<PathBuf>,
-    /// The program with the peers that are built apart (peers/); without it they are left out.
+    /// Program with the separately built peers (peers/); omit to skip them
     #[arg(long, value_name = "FILE")]
     peers: Option<PathBuf>,
-    /// Only benchmarks whose name contains this.
+    /// Only benchmarks with this in their names
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
 }
@@ -49,17 +50,17 @@ struct Arguments {
 /// A single benchmark, and the processes that benchmarks start.
 #[derive(Debug, Subcommand)]
 enum Role {
-    /// What a live viewer costs.
+    /// Measure the cost of a live viewer
     Edge(edge::Live),
-    /// Viewers come and go behind a lossy link for half an hour.
+    /// Run viewers on a lossy link for half an hour
     Soak(edge::Soak),
-    /// The viewers of the live benchmark.
+    /// Viewers of the live benchmark
     #[command(hide = true)]
     Watch(edge::Watch),
-    /// A server of the live benchmark whose heap is counted.
+    /// Server of the live benchmark with a counted heap
     #[command(hide = true)]
     Heap(edge::Heap),
-    /// The client of the loopback benchmark.
+    /// Client of the loopback benchmark
     #[command(hide = true)]
     Fetch(loopback::Fetch),
 }
@@ -111,13 +112,14 @@ fn run(arguments: Arguments) -> Result<(), String> {
     report.write(&arguments.out)
 }
 
-/// `mendcast-bench`: measures as its arguments say.
+/// Entry point of `mendcast-bench`.
 pub fn measure() -> ExitCode {
     end("mendcast-bench", run(Arguments::parse()))
 }
 
-/// `mendcast-bench-peer NAME DIR`: serves with `chain.pem` and `key.pem` of the directory, until it is killed.
-/// The names are `relay` (FLV on `quinn` and `h3`), `quinn` and `floor` (files, and no transport at all).
+/// Entry point of `mendcast-bench-peer NAME DIR`: serves with `chain.pem` and `key.pem` of the
+/// directory until killed. The names are `relay` (FLV on `quinn` and `h3`), `quinn` and `floor`
+/// (files, without any transport).
 pub fn serve() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let result = match (arguments.next(), arguments.next()) {

@@ -1,4 +1,4 @@
-//! The benchmarks, with an allocator that counts.
+//! The benchmarks, with a counting allocator.
 
 #![forbid(unsafe_code)]
 

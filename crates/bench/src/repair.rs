@@ -1,9 +1,9 @@
-//! What loss recovery costs the server: each scheme beside plain retransmission, without loss and
-//! with it, how long a decision takes, and how often memory is asked for.
+//! Server cost of loss recovery: each scheme against plain retransmission, with and without loss,
+//! the time per decision, and the number of allocations.
 //!
-//! CPU time is that of a download in memory, once a quarter of it is done. A scheme and plain
-//! retransmission take turns, and so does which of them is first. BBR controls both, whose window
-//! random loss does not close; both have a guard that lets all replicas go.
+//! CPU time is taken from an in-memory download after its first quarter. A scheme and plain
+//! retransmission alternate, and so does their order. Both use BBR, whose window random loss does
+//! not reduce, and a guard that permits all replicas.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -24,13 +24,13 @@ use crate::loopback::calibration;
 use crate::memory::{Contestant, Download, Path, Setup, download, heap};
 use crate::report::{Report, Samples, Target};
 
-/// So long that replicas have time to leave; with the client's window of 1 MiB, some 15 packets are
-/// sent per turn.
-const CALM: Path = Path { delay: Duration::from_millis(60), loss: 0.0 };
-const LOSSY: Path = Path { loss: 0.05, ..CALM };
+/// Long enough for replicas to be sent. With the client's window of 1 MiB, some 15 packets are sent
+/// per turn.
+const LOSSLESS_PATH: Path = Path { delay: Duration::from_millis(60), loss: 0.0 };
+const LOSSY: Path = Path { loss: 0.05, ..LOSSLESS_PATH };
 const SEED: u64 = 1;
 
-/// How much is measured.
+/// Amount of measurement.
 struct Scale {
     /// Pairs of each CPU benchmark.
     pairs: usize,
@@ -42,7 +42,8 @@ struct Scale {
     connections: u16,
 }
 
-/// The schemes by name, plain retransmission first: beside itself it tells what chance does.
+/// Returns the schemes by name. Plain retransmission comes first; compared with itself it shows the
+/// noise.
 fn schemes() -> Result<Vec<(&'static str, SchemeFactory)>, String> {
     let network = Network::untrained(&[32, 32], SEED).map_err(|e| e.to_string())?;
     let parameters = Parameters { network: Some(Arc::new(network)), ..Parameters::default() };
@@ -66,7 +67,7 @@ fn schemes() -> Result<Vec<(&'static str, SchemeFactory)>, String> {
     named.into_iter().collect()
 }
 
-/// All benchmarks whose name is `wanted`.
+/// Runs all benchmarks with a name that is `wanted`.
 pub(crate) fn measure(
     report: &mut Report,
     wanted: &dyn Fn(&str) -> bool,
@@ -79,7 +80,7 @@ pub(crate) fn measure(
     };
     let schemes = schemes()?;
     let arq = schemes[0].1.clone();
-    // What of a benchmark is wanted, and each one's name.
+    // Returns the wanted schemes of a benchmark, with their row names.
     let of = |benchmark: &str| {
         let named = schemes.iter().map(|(scheme, factory)| Entrant {
             scheme,
@@ -88,7 +89,7 @@ pub(crate) fn measure(
         });
         named.filter(|entrant| wanted(&entrant.name)).collect::<Vec<_>>()
     };
-    cpu(report, (CALM, 1.02), &of("recovery_cpu_idle"), &arq, &scale)?;
+    cpu(report, (LOSSLESS_PATH, 1.02), &of("recovery_cpu_idle"), &arq, &scale)?;
     cpu(report, (LOSSY, 1.03), &of("recovery_cpu_loss"), &arq, &scale)?;
     decisions(report, &of("level_decision_ns"), &scale);
     plans(report, &of("copies_plan_ns"), &scale);
@@ -116,7 +117,7 @@ fn per_packet(cost: &Download) -> f64 {
     cost.steady.server.as_nanos() as f64 / cost.steady.sent as f64
 }
 
-/// CPU time per packet sent of each scheme beside that of plain retransmission.
+/// Compares the CPU time per packet of each scheme with plain retransmission.
 fn cpu(
     report: &mut Report,
     (path, limit): (Path, f64),
@@ -144,8 +145,8 @@ fn cpu(
             }
             last = mine;
         }
-        // A network's decision has its price, which is told and not judged under loss; and
-        // plain retransmission beside itself tells the noise.
+        // A network's decision is expensive, so under loss it has no target. Nor has plain
+        // retransmission against itself, which shows the noise.
         let target = match entrant.scheme {
             "arq" => Target::None,
             "art-dqn" if path.loss > 0.0 => Target::None,
@@ -163,7 +164,7 @@ fn cpu(
     Ok(())
 }
 
-/// What an adapter sees: a path of 40 ms with some loss, which changes from one interval to the next.
+/// Input of an adapter: a path of 40 ms with some loss, which changes between intervals.
 struct Scene {
     units: UnitTable,
     metrics: Vec<IntervalMetrics>,
@@ -211,7 +212,7 @@ impl Scene {
     }
 }
 
-/// Lets the adapter learn from some hundred units; each eighth loses its first round.
+/// Lets the adapter learn from some hundred units. Every eighth one loses its first round.
 fn teach(scheme: &mut Scheme, key: UnitKey, recovery: &Recovery<()>, scene: &Scene) {
     let adapter = &mut scheme.adapter;
     let now = Timestamp::ZERO;
@@ -232,12 +233,13 @@ fn teach(scheme: &mut Scheme, key: UnitKey, recovery: &Recovery<()>, scene: &Sce
     }
 }
 
-/// Packets whose sealing takes as long as a decision may. An interval of five round trips has about forty
-/// packets at 2 Mbps and 40 ms: deciding takes at most an eighth of what their encryption takes.
+/// Time budget of a decision, in sealed packets. An interval of five round trips has about forty
+/// packets at 2 Mbps and 40 ms, so deciding takes at most an eighth of the time for their
+/// encryption.
 const SEALED_PER_DECISION: f64 = 5.0;
 
-/// The end of a decision interval and the next unit's level, beside sealing a packet. The loop itself,
-/// a few nanoseconds, counts too.
+/// Compares the end of a decision interval and the next unit's level with sealing a packet. The
+/// loop's overhead of a few nanoseconds is included.
 fn decisions(report: &mut Report, entrants: &[Entrant], scale: &Scale) {
     let scene = Scene::new();
     let mut recovery = Recovery::new(Arq::scheme(), None, Timestamp::ZERO);
@@ -257,7 +259,7 @@ fn decisions(report: &mut Report, entrants: &[Entrant], scale: &Scale) {
     beside_sealing(report, entrants, scale, measure);
 }
 
-/// What `measure` says of each scheme, in nanoseconds, beside sealing a packet.
+/// Compares the nanoseconds that `measure` returns for each scheme with sealing a packet.
 fn beside_sealing(
     report: &mut Report,
     entrants: &[Entrant],
@@ -272,7 +274,7 @@ fn beside_sealing(
     }
 }
 
-/// Losses as a path has them that is away for 20 ms now and then.
+/// Loss correlation of a path with occasional outages of 20 ms.
 fn outages() -> LossCorrelation {
     let mut all = LossCorrelation::default();
     for number in 0..10_000 {
@@ -282,7 +284,7 @@ fn outages() -> LossCorrelation {
     all
 }
 
-/// What a scheme decides at a retransmission, the level and when copies leave, beside sealing a packet.
+/// Compares the decision at a retransmission (level and times of copies) with sealing a packet.
 fn plans(report: &mut Report, entrants: &[Entrant], scale: &Scale) {
     let (scene, correlation) = (Scene::new(), outages());
     let mut recovery = Recovery::new(Arq::scheme(), None, Timestamp::ZERO);
@@ -295,7 +297,7 @@ fn plans(report: &mut Report, entrants: &[Entrant], scale: &Scale) {
         let view = View { correlation: Some(&correlation), ..scene.view() };
         let start = ThreadTime::now();
         for n in 0..scale.decisions {
-            // From a retransmission in time to one that is late.
+            // From a timely retransmission to a late one.
             let now = Timestamp::from_millis(50 + u64::from(n % 200));
             let level = scheme.adapter.level(key, 1, &view);
             scheme.scheduler.on_retransmitted(now, key, black_box(unit), level, &view);
@@ -306,8 +308,8 @@ fn plans(report: &mut Report, entrants: &[Entrant], scale: &Scale) {
     beside_sealing(report, entrants, scale, measure);
 }
 
-/// Allocations of a lossy download beside those of `quinn-proto`; they are counted, so that one round
-/// says all.
+/// Compares the allocations of a lossy download with those of `quinn-proto`. Counts are exact, so
+/// one round suffices.
 fn allocations(report: &mut Report, entrants: &[Entrant], scale: &Scale) -> Result<(), String> {
     let identity = Identity::new();
     let count = |side: &Contestant| {
@@ -318,14 +320,14 @@ fn allocations(report: &mut Report, entrants: &[Entrant], scale: &Scale) -> Resu
         let ours = count(&contestant(&entrant.factory))?;
         let peer = count(&Contestant::QuinnProto)?;
         let what = (&*entrant.name, "per 1,000 packets");
-        // None per packet and none per loss; the ledger gives memory back whenever nothing is under
-        // way, and takes it again.
+        // None per packet and none per loss. The ledger frees its memory when nothing is in flight,
+        // and allocates it again.
         report.add(what, &ours, ("quinn-proto", &peer), Target::AtMost(5.0));
     }
     Ok(())
 }
 
-/// The heap of idle connections under each scheme beside that under plain retransmission.
+/// Compares the heap of idle connections with that under plain retransmission.
 fn idle_heap(
     report: &mut Report,
     entrants: &[Entrant],

@@ -1,10 +1,10 @@
-//! Rows of results: printed as they come, written as JSON at the end.
+//! Rows of results, printed immediately and written as JSON at the end.
 
 use std::path::Path;
 
 use serde::Serialize;
 
-/// A comparison with one peer; the names are the benchmark's interface to scripts.
+/// A comparison with one peer. Scripts rely on the names.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     pub name: String,
@@ -14,20 +14,20 @@ pub(crate) struct Row {
     pub peer_name: String,
     /// `ours` over `peer`.
     pub ratio: f64,
-    /// The middle half of the ratios of rounds, where each round was a pair of its own.
+    /// Interquartile range of the ratios of rounds, where each round was a pair.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pairs: Option<[f64; 2]>,
-    /// What is aimed at.
+    /// Target of the comparison.
     pub target: String,
 }
 
-/// Whether less or more is better, and how far. Times and speeds are judged by ratios: what they are
-/// by themselves is the machine's.
+/// Target of a comparison. Times and speeds are judged by ratios, because absolute values depend on
+/// the machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target {
     RatioAtMost(f64),
     RatioAtLeast(f64),
-    /// For what is counted, bytes and calls, and the same on every machine.
+    /// For exact counts (bytes, calls), which are equal on every machine.
     AtMost(f64),
     /// For comparison only.
     None,
@@ -58,7 +58,7 @@ impl Target {
 pub(crate) struct Samples(Vec<f64>);
 
 impl Samples {
-    /// The only round.
+    /// Result of a single round.
     pub(crate) fn of(value: f64) -> Self {
         Self(vec![value])
     }
@@ -76,7 +76,7 @@ impl Samples {
         }
     }
 
-    /// What a quarter of the rounds is below, and what a quarter is above.
+    /// Returns the first and the third quartile.
     fn quartiles(&self) -> Option<[f64; 2]> {
         let quarter = self.0.len() / 4;
         Some([*self.0.get(quarter)?, *self.0.get(self.0.len() - 1 - quarter)?])
@@ -107,7 +107,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Prints the machine's shape.
+    /// Prints the machine's properties.
     pub(crate) fn new() -> Self {
         let cpus = std::thread::available_parallelism().map_or(0, usize::from);
         let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -120,7 +120,7 @@ impl Report {
         Self { rows: Vec::new() }
     }
 
-    /// Takes the medians of both sides' rounds.
+    /// Adds a row with the medians of both sides' rounds.
     pub(crate) fn add(
         &mut self,
         what: (&str, &'static str),
@@ -131,9 +131,9 @@ impl Report {
         self.add_row(what, ours, peer, None, target);
     }
 
-    /// Rounds of ours and a peer, each pair measured one right after the other. The ratio is the median
-    /// of the pairs': a machine whose clock changes between rounds has two speeds, and each side's
-    /// median can come from another one.
+    /// Adds a row from paired rounds, each pair measured consecutively. The ratio is the median
+    /// over pairs. If the machine's clock rate changes between rounds, the medians of the two sides
+    /// can come from different rates.
     pub(crate) fn add_pairs(
         &mut self,
         what: (&str, &'static str),

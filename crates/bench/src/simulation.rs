@@ -1,4 +1,4 @@
-//! The testbed's speed beside that of a bare `quinn-proto` pair in a plain loop.
+//! Speed of the testbed, compared with a bare `quinn-proto` pair in a plain loop.
 
 use lab::Cipher;
 use lab::speed::{Measured, measure as simulate};
@@ -9,7 +9,7 @@ use crate::report::{Report, Samples, Target};
 
 const UNIT: &str = "packets per CPU-second";
 
-/// `rounds` downloads of `bytes` each.
+/// Measures `rounds` downloads of `bytes` each.
 pub(crate) fn measure(report: &mut Report, rounds: usize, bytes: u64) -> Result<(), String> {
     let (mut real, mut null) = (Vec::new(), Vec::new());
     let (mut real_share, mut null_share) = (Samples::default(), Samples::default());
@@ -26,7 +26,7 @@ pub(crate) fn measure(report: &mut Report, rounds: usize, bytes: u64) -> Result<
         }
     }
     let peer = "quinn-proto to quinn-proto, no links";
-    // Links and the event queue cost the testbed something, and our end costs less than the pair's.
+    // Links and the event queue add cost; our end is cheaper than the pair's.
     let target = Target::RatioAtLeast(0.9);
     report.add_pairs(("sim_packets_per_cpu_second", UNIT), peer, &real, target);
     // The pair seals and opens its packets, the testbed does not.

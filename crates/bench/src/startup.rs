@@ -1,5 +1,5 @@
-//! What a start costs the server: sealing and opening a cookie, judging it, remembering networks and jumps, and finding
-//! the end of a first frame in each format.
+//! Server cost of startup: sealing and opening a cookie, validating it, storing networks and jumps,
+//! and finding the end of a first frame in each format.
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
@@ -19,15 +19,15 @@ use crate::loopback::calibration;
 use crate::report::{Report, Target};
 
 const NOW: u64 = 1_800_000_000;
-/// Bytes of a piece that is handed to the transport.
+/// Bytes per write to the transport.
 const PIECE: usize = 1_200;
-/// A second of 4 Mbit/s: a key frame of 43 KB, and frames of 17 KB.
+/// One second at 4 Mbit/s: a key frame of 43 KB, and frames of 17 KB.
 const FRAMES: [usize; 25] = {
     let mut sizes = [17_000; 25];
     sizes[0] = 43_000;
     sizes
 };
-/// A sound with each of them.
+/// Size of the sound frame that accompanies each of them.
 const SOUND: usize = 400;
 /// High profile, 318 x 178 pixels.
 const AVCC: &[u8] = &[
@@ -36,7 +36,7 @@ const AVCC: &[u8] = &[
     0x29, 0x96, 0x01, 0x00, 0x06, 0x68, 0xeb, 0xe3, 0xcb, 0x22, 0xc0, 0xfd, 0xf8, 0xf8, 0x00,
 ];
 
-/// All benchmarks whose name is `wanted`.
+/// Runs all benchmarks with a name that is `wanted`.
 pub(crate) fn measure(report: &mut Report, wanted: &dyn Fn(&str) -> bool, quick: bool) {
     let (rounds, times) = if quick { (2, 2_000) } else { (5, 20_000) };
     let mut add = |name: &str, unit, most: f64, cost: &dyn Fn(u32) -> f64| {
@@ -58,7 +58,7 @@ pub(crate) fn measure(report: &mut Report, wanted: &dyn Fn(&str) -> bool, quick:
     }
 }
 
-/// Nanoseconds of CPU time that each of so many takes.
+/// Returns the CPU time per call in nanoseconds, over `times` calls.
 fn each(times: u32, mut what: impl FnMut()) -> f64 {
     let start = ThreadTime::now();
     (0..times).for_each(|_| what());
@@ -87,7 +87,7 @@ fn seal(times: u32) -> f64 {
     })
 }
 
-/// With the judgement.
+/// Opens and validates cookies.
 fn open(times: u32) -> f64 {
     let (keys, mut rng) = keys();
     let sealed = keys.seal(Purpose::AddressToken, NOW, &cookie().encode(), &[], &mut rng);
@@ -99,7 +99,7 @@ fn open(times: u32) -> f64 {
     })
 }
 
-/// A jump for each of many viewers, in a table as the server has it.
+/// Spends a jump for each of many viewers, in the server's table.
 fn buy(times: u32) -> f64 {
     let (spent, mut unit) = (JumpLedger::new(1 << 17), 0u64);
     each(times, || {
@@ -108,7 +108,7 @@ fn buy(times: u32) -> f64 {
     })
 }
 
-/// What one viewer of each of many networks measured.
+/// Stores the measurement of one viewer of each of many networks.
 fn record(times: u32) -> f64 {
     let (mut history, mut number) = (History::new(16_384), 0u32);
     each(times, || {
@@ -118,7 +118,7 @@ fn record(times: u32) -> f64 {
     })
 }
 
-/// Per kB of a whole body, in the pieces of packets, all of its frames counted.
+/// Time per kB of a whole body in packet-sized pieces, with all frames counted.
 fn perceive(times: u32, body: &[u8]) -> f64 {
     let cost = each(times / 200, || {
         let mut perception = Perception::new(NonZeroU32::MAX, u64::MAX);
@@ -144,7 +144,7 @@ fn flv_body() -> Vec<u8> {
     body
 }
 
-/// Samples of these sizes, each of one NAL unit of a key frame.
+/// Samples of these sizes, each with one NAL unit of a key frame.
 fn samples(sizes: &[usize], duration: i64) -> Vec<Sample> {
     let one = |(n, size): (usize, &usize)| {
         let nal = [&(*size as u32 - 4).to_be_bytes()[..], &[0x65], &vec![7; size - 5]].concat();

@@ -46,7 +46,7 @@ fn a_directory_of_records_becomes_a_table_json_and_a_page() {
     assert!(output.status.success() && output.stderr.is_empty(), "{table}");
     for part in [
         "sessions: 400, viewers: 200, cohorts: 2, days: 2.3, files: 1\n",
-        "left out: 1 broken lines\n",
+        "excluded: 1 broken lines\n",
         "Sample ratio: as configured, p 1.0000.",
         "DIFFERS: mean of first_frame_ms, treatment: -80 ms (-34.9 %), Holm p < 0.0001",
         "No data: player_first_frame_ms, ",

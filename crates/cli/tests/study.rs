@@ -37,7 +37,7 @@ fn a_directory_of_records_becomes_tables_json_and_a_page() {
     assert!(output.status.success() && output.stderr.is_empty(), "{table}");
     for part in [
         "records: 41, files: 1\n",
-        "left out: 1 broken lines\n",
+        "excluded: 1 broken lines\n",
         "sessions-1.jsonl:41: rtt_ms = -1\n",
         "Recovery deterioration rate",
         "25 (40)     23",

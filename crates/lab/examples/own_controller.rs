@@ -1,9 +1,9 @@
-//! A congestion controller of your own, in one file, beside BBR and CUBIC.
+//! A congestion controller of your own in one file, compared with BBR and CUBIC.
 //!
 //! Run it: `cargo run --release -p mendcast-lab --example own_controller`
 //!
-//! The controller is the textbook's: one packet more per round trip, half of the window at a loss (AIMD,
-//! RFC 5681). The server takes a controller by `TransportConfig::congestion`, the testbed by
+//! It is the textbook AIMD controller (RFC 5681): one additional packet per round trip, half the
+//! window after a loss. Servers take a controller as `TransportConfig::congestion`, the testbed as
 //! `Scenario::congestion`.
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ struct Aimd {
     /// Bytes acknowledged since the window last grew.
     acked: u64,
     in_slow_start: bool,
-    /// A loss of a packet sent before this belongs to the episode that was answered already.
+    /// Losses of packets sent before this time belong to the episode already handled.
     recovery_start: Timestamp,
     rtt: Option<Duration>,
     cap: Option<u64>,

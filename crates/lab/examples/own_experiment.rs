@@ -1,10 +1,10 @@
-//! An experiment of your own, in one file: how the recovery latency of a scheme changes with the loss
-//! rate, as a table with 95 % intervals over several runs.
+//! An experiment of your own in one file: recovery latency of a scheme by loss rate, as a table
+//! with 95 % intervals over several runs.
 //!
 //! Run it: `cargo run --release -p mendcast-lab --example own_experiment`
 //!
-//! An experiment that others are to repeat is a file in `experiments/` instead: then `mendcast lab run
-//! --spec FILE` sweeps it, judges its claims and writes results, plots and a page.
+//! To let others repeat an experiment, write a file as in `experiments/`: `mendcast lab run --spec
+//! FILE` sweeps it, judges its claims and writes results, plots and a page.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ fn path(loss: &str) -> Result<PathConfig, String> {
     Ok(PathConfig { down, up: LinkConfig { delay, ..LinkConfig::default() } })
 }
 
-/// Mean recovery latency of a run in milliseconds.
+/// Returns the mean recovery latency of a run in milliseconds.
 fn latency(scheme: &SchemeMaker, loss: &str, seed: u64) -> Result<f64, String> {
     let frames = Traffic::Frames { rate: Rate::from_mbps(4), fps: 30.0, cached: Duration::ZERO };
     let outcome = run(&Scenario {

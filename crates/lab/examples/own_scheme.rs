@@ -1,11 +1,11 @@
-//! A recovery scheme of your own, in one file, beside plain retransmission and AutoRec.
+//! A recovery scheme of your own in one file, compared with plain retransmission and AutoRec.
 //!
 //! Run it: `cargo run --release -p mendcast-lab --example own_scheme`
 //!
-//! A scheme is two answers. *How many* replicas a lost unit gets: here one, while more than 1 % of the
-//! packets of the last interval were lost. *When* each leaves: here half a round trip after the
-//! retransmission, whether other data waits or not. The server takes a scheme by
-//! `TransportConfig::scheme`, the testbed by `Scenario::scheme`.
+//! A scheme answers two questions. *How many* replicas does a lost unit get? Here one, while the
+//! last interval lost more than 1 % of its packets. *When* is each one sent? Here half a round trip
+//! after the retransmission, even if other data waits. Servers take a scheme as
+//! `TransportConfig::scheme`, the testbed as `Scenario::scheme`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use recovery::{
 };
 use units::{Rate, Timestamp};
 
-/// One replica while it is needed.
+/// One replica while the loss rate is high.
 #[derive(Debug, Default)]
 struct OneWhileLossy {
     is_lossy: bool,
@@ -47,10 +47,10 @@ impl RedundancyAdapter for OneWhileLossy {
     }
 }
 
-/// Replicas leave half a round trip after their retransmission.
+/// Replicas are sent half a round trip after their retransmission.
 #[derive(Debug, Default)]
 struct HalfRoundTrip {
-    /// Due times grow: a round trip changes slowly.
+    /// Ascending, because the round-trip time changes slowly.
     due: VecDeque<(Timestamp, UnitKey)>,
 }
 

@@ -1,29 +1,30 @@
-//! What both ends of a connection are set up with alike: the protection of packets, the idle time-out, and
-//! the bytes of a download.
+//! Parameters shared by both ends of a connection: packet protection, idle timeout, and the content
+//! of downloads.
 
 use core::time::Duration;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// Idle time-out of both ends: probes that back off through the worst of random paths stay below.
+/// Idle timeout of both ends. Longer than any backed-off probe timeout on the worst random path.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
-/// What a live stream is asked for by.
+/// Path of a live stream in requests.
 pub(crate) const LIVE_PATH: &str = "/live/lab.flv";
-/// Bytes of the pattern; it repeats.
+/// Length of the repeating pattern, in bytes.
 pub(crate) const PATTERN: usize = 65_521;
 
 /// Protection of 1-RTT packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cipher {
-    /// What TLS negotiated.
+    /// Negotiated by TLS.
     Real,
-    /// None, with a tag of the same length: same packets, less time.
+    /// None, with a tag of the same length: identical packets for less CPU time.
     Null,
 }
 
-/// The pattern: a prime length and no short period, so that misplaced bytes show.
+/// Returns the pattern. Its length is prime and it has no short period, so misplaced bytes are
+/// detected.
 pub(crate) fn pattern() -> Bytes {
     (0..PATTERN as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }

@@ -1,6 +1,6 @@
-//! The event log of a run, as a hash: times, sizes, packet numbers and frames as the server sent
-//! and received them. No ciphertext, connection ID or other random bytes are in it, so that the
-//! same seed gives the same log.
+//! Event log of a run, as a hash: times, sizes, packet numbers and frames sent and received by the
+//! server. It contains no ciphertext, connection ID or other random bytes, so the same seed gives
+//! the same log.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,21 +9,21 @@ use quic::observer::{Event, Observer};
 use quic::wire::{Frame, Frames};
 use units::Timestamp;
 
-/// A log that keeps only the hash of its lines, and their number.
+/// A log that keeps only the hash and the number of its lines.
 #[derive(Clone)]
 pub struct EventLog(Arc<Mutex<State>>);
 
-/// What identifies the lines of a log.
+/// Digest of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digest {
-    /// Their SHA-256 in hexadecimal.
+    /// SHA-256 of the lines in hexadecimal.
     pub sha256: String,
-    /// How many there are.
+    /// Number of lines.
     pub lines: u64,
 }
 
 impl Digest {
-    /// The first 52 bits of the hash, which a floating-point number holds exactly.
+    /// First 52 bits of the hash, which a floating-point number represents exactly.
     pub(crate) fn start(&self) -> u64 {
         u64::from_str_radix(&self.sha256[..13], 16).expect("hexadecimal digits")
     }
@@ -41,7 +41,7 @@ impl Default for EventLog {
 }
 
 impl EventLog {
-    /// The digest of all lines so far.
+    /// Returns the current digest.
     pub fn digest(&self) -> Digest {
         let state = self.0.lock().expect("a run has one thread");
         let hash = state.hash.clone().finish();
@@ -74,7 +74,7 @@ impl EventLog {
                     self.line(&[0x18, sequence, retire_prior_to]);
                 }
                 Frame::RetireConnectionId { sequence } => self.line(&[0x19, sequence]),
-                // Of the others the packet's size says enough.
+                // The packet's size suffices for other frames.
                 _ => {}
             }
         }
@@ -97,7 +97,7 @@ impl Observer for EventLog {
                 self.line(&[3, now, *ty as u64, *number, sent.as_nanos()]);
             }
             Event::Metrics { window, in_flight, .. } => self.line(&[4, now, *window, *in_flight]),
-            // What they follow from is in the log.
+            // Derived from events already in the log.
             Event::UnitFinished { .. } | Event::EcnState { .. } => {}
             Event::RecoveryDecision { reasons, .. } => {
                 let values = reasons.iter().map(|(_, value)| value.to_bits());

@@ -1,13 +1,13 @@
-//! The virtual-time testbed: the transport that serves viewers, an unmodified third-party client,
-//! and link models between them, in one thread whose clock jumps from event to event.
+//! Testbed in virtual time: the product's transport, an unmodified third-party client, and link
+//! models between them, in one thread whose clock jumps from event to event.
 //!
-//! [`run`] makes one download, or one view of a live stream, under one [`Scenario`]; [`experiments`] sweeps scenarios and writes
-//! results, plots and a report; [`platform`] runs the sessions of a population of viewers and compares what they have.
-//! Same scenario, same event log: see [`EventLog`].
+//! [`run`] makes one download, or one view of a live stream, under a [`Scenario`]. [`experiments`]
+//! sweeps scenarios and writes results, plots and a report. [`platform`] runs the sessions of a
+//! population of viewers and compares their playback. The same scenario gives the same event log:
+//! see [`EventLog`].
 
 #![forbid(unsafe_code)]
 
-mod beginning;
 mod client;
 mod ends;
 mod event_log;
@@ -20,10 +20,10 @@ mod recovered;
 mod server;
 mod simulation;
 pub mod speed;
+mod start_options;
 mod traffic;
 pub mod training;
 
-pub use beginning::Beginning;
 pub use client::ClientKind;
 pub use ends::Cipher;
 pub use event_log::{Digest, EventLog};
@@ -32,4 +32,5 @@ pub use live::{Encoder, Recording, Source};
 pub use recovered::{AfterLoss, Bursts, Decision, Diary, FinishedUnit, Pages, Recovered};
 pub use simulation::Oracle;
 pub use simulation::{Outcome, Received, Rival, Sample, Scenario, SchemeMaker, run};
+pub use start_options::StartOptions;
 pub use traffic::Traffic;

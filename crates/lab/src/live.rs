@@ -1,5 +1,5 @@
-//! A live stream in virtual time: what an encoder or a file makes of it, the product's relay between that and the
-//! transport, and what its viewer receives.
+//! Live streams in virtual time: an encoder or a file as the source, the product's relay, and the
+//! viewer's reception.
 
 mod broadcast;
 mod encoder;

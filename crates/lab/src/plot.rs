@@ -9,39 +9,39 @@ pub(crate) struct Span {
     pub high: f64,
 }
 
-/// One line of a chart.
+/// A series of a chart.
 pub(crate) struct Series {
     pub name: String,
     pub points: Vec<(f64, f64)>,
-    /// An interval around each point.
+    /// Interval around each point.
     pub band: Vec<Span>,
-    /// Points are joined by a line.
+    /// Whether a line joins the points.
     pub joined: bool,
-    /// Points are marked: by dots, or if they are not joined, by crosses.
+    /// Whether points are marked: with dots, or with crosses if no line joins them.
     pub dots: bool,
 }
 
 impl Series {
-    /// Measurements.
+    /// A series of measurements.
     pub(crate) fn line(name: String) -> Self {
         Self { name, points: Vec::new(), band: Vec::new(), joined: true, dots: true }
     }
 
-    /// Somebody else's numbers.
+    /// A series of reference numbers.
     pub(crate) fn marks(name: String) -> Self {
         Self { joined: false, ..Self::line(name) }
     }
 }
 
-/// What is plotted against what. The y axis begins at 0, or further down if a value is smaller.
+/// A chart with its axes. The y axis starts at 0, or below if a value is negative.
 pub(crate) struct Chart {
     pub title: String,
     pub x: String,
     pub y: String,
 }
 
-/// Colours that can be told apart with any kind of colour vision (Okabe and Ito, 2008), without
-/// the yellow, which paper swallows.
+/// Colours that remain distinct with any colour vision (Okabe and Ito, 2008), without the yellow,
+/// which is invisible on paper.
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -52,11 +52,11 @@ const COLOURS: [RGBColor; 7] = [
     BLACK,
 ];
 const SIZE: (u32, u32) = (900, 360);
-/// Left of the legend.
+/// Width without the legend.
 const PLOT_WIDTH: u32 = 690;
 
 impl Chart {
-    /// The chart as an SVG element.
+    /// Renders the chart as an SVG element.
     pub(crate) fn svg(&self, all: &[Series]) -> Result<String, String> {
         let mut svg = String::new();
         self.draw(&mut svg, all).map_err(|e| format!("plot `{}`: {e}", self.title))?;
@@ -64,7 +64,7 @@ impl Chart {
     }
 
     fn label(y: f64) -> String {
-        // Two digits that count, however small it is.
+        // Two significant digits, however small the value.
         let digits = 1 - y.abs().max(1e-6).log10().floor() as i32;
         let text = format!("{y:.*}", usize::try_from(digits).unwrap_or(0));
         match text.split_once('.') {
@@ -80,7 +80,7 @@ impl Chart {
             .map(|p| p.1)
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(v), b.max(v)));
         if least > most {
-            return Err("there is nothing to draw".to_owned());
+            return Err("nothing to draw".to_owned());
         }
         let margin = (most - least).max(1e-3) * 0.05;
         let bottom = f64::min(0.0, least - margin);
@@ -105,7 +105,7 @@ impl Chart {
             .map_err(text)?;
         for (index, series) in all.iter().enumerate() {
             let colour = COLOURS[index % COLOURS.len()];
-            // The second time round the points are hollow.
+            // Points are hollow when colours repeat.
             let is_again = index >= COLOURS.len();
             let points = &series.points;
             if series.band.len() > 1 {
@@ -145,7 +145,7 @@ impl Chart {
     }
 }
 
-/// What a drawing error says.
+/// Converts a drawing error.
 fn text(error: impl core::fmt::Display) -> String {
     error.to_string()
 }

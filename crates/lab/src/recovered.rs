@@ -1,5 +1,4 @@
-//! What loss recovery was like in a run: the connection's own counters, and a diary of single units and
-//! decisions for the experiments that need them.
+//! Loss recovery of a run: the connection's counters, and an optional diary of units and decisions.
 
 use core::time::Duration;
 use std::sync::{Arc, Mutex};
@@ -9,27 +8,27 @@ use quic::observer::{Event, Observer};
 use recovery::{Guard, LAGS, Latencies, OffTime, Totals, UnitTimes};
 use units::Timestamp;
 
-/// Runs of consecutive lost packets.
+/// Bursts of consecutive lost packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bursts {
-    /// How many.
+    /// Number of bursts.
     pub runs: u64,
-    /// Their packets.
+    /// Packets in all bursts.
     pub packets: u64,
-    /// Packets of the longest.
+    /// Packets in the longest burst.
     pub longest: u32,
 }
 
-/// Packets that were sent some time after a lost one.
+/// Packets sent within a certain time after a lost one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AfterLoss {
-    /// How many.
+    /// Number of packets sent.
     pub sent: u64,
-    /// How many of them were lost.
+    /// Number of them that were lost.
     pub lost: u64,
 }
 
-/// The measurements of one connection, or of several added up.
+/// Measurements of one connection, or sums over several.
 #[derive(Clone, Debug, Default)]
 pub struct Recovered {
     /// Counters.
@@ -38,15 +37,15 @@ pub struct Recovered {
     pub latencies: Latencies,
     /// T_unit.
     pub unit_times: UnitTimes,
-    /// Runs of consecutive lost packets.
+    /// Bursts of consecutive lost packets.
     pub bursts: Bursts,
     /// Packets sent after a lost one, by the classes of [`LAGS`].
     pub correlation: [AfterLoss; LAGS.len()],
     /// Time with nothing to send but replicas.
     pub off_mode: OffTime,
-    /// Times that the guard began to refuse replicas.
+    /// Times that the guard started to refuse replicas.
     pub refusals: u64,
-    /// Time of the connection.
+    /// Age of the connection.
     pub time: Duration,
 }
 
@@ -70,7 +69,7 @@ impl Recovered {
         }
     }
 
-    /// Adds another connection's.
+    /// Adds the measurements of another connection.
     pub fn merge(&mut self, other: &Self) {
         self.totals.add(&other.totals);
         self.latencies.merge(&other.latencies);
@@ -87,8 +86,8 @@ impl Recovered {
         self.time += other.time;
     }
 
-    /// What came after `earlier`, a former state of the same connection. The largest number of rounds
-    /// and the longest burst are those of all the time.
+    /// Returns the difference from `earlier`, a former state of the same connection. The maxima
+    /// (rounds, longest burst) still cover the whole connection.
     pub fn since(&self, earlier: &Self) -> Self {
         let mut correlation = self.correlation;
         for (own, other) in correlation.iter_mut().zip(earlier.correlation) {
@@ -117,42 +116,42 @@ impl Recovered {
 pub struct FinishedUnit {
     /// Rounds of retransmission (ART's N).
     pub rounds: u32,
-    /// Copies, of all kinds.
+    /// Copies of all kinds.
     pub copies: u32,
-    /// From the first sending to the acknowledgement: ART's T_wait and the way back.
+    /// From the first transmission to the acknowledgement: ART's T_wait plus the return path.
     pub wait: Duration,
-    /// When the acknowledgement came.
+    /// Time of the acknowledgement.
     pub at: Timestamp,
 }
 
-/// A decision interval: its end, the loss rate, and what the scheme made of it, by name.
+/// A decision interval.
 #[derive(Clone, Debug)]
 pub struct Decision {
-    /// When.
+    /// End of the interval.
     pub at: Timestamp,
     /// Loss rate of the interval.
     pub loss_rate: f64,
     /// Smoothed round-trip time at its end.
     pub smoothed_rtt: Duration,
-    /// What the adapter explains.
+    /// Inputs of the scheme's decision, by name.
     pub reasons: Vec<(&'static str, f64)>,
 }
 
-/// What a [`Diary`] keeps.
+/// Contents of a [`Diary`].
 #[derive(Clone, Debug, Default)]
 pub struct Pages {
-    /// Units in the order in which they were finished.
+    /// Units in the order of completion.
     pub units: Vec<FinishedUnit>,
     /// Decisions in order.
     pub decisions: Vec<Decision>,
 }
 
-/// Keeps what happens inside a scheme.
+/// Records events inside a scheme.
 #[derive(Clone, Debug, Default)]
 pub struct Diary(Arc<Mutex<Pages>>);
 
 impl Diary {
-    /// Takes what was kept so far.
+    /// Takes all entries up to now.
     pub fn take(&self) -> Pages {
         core::mem::take(&mut *self.0.lock().expect("a run has one thread"))
     }

@@ -1,6 +1,6 @@
-//! The server under test: the product's endpoint. A live stream is asked for by HTTP/3 and served by the
-//! product's `http3` and `delivery`; for all else a small application answers `GET BYTES` with as many bytes of
-//! a pattern.
+//! The server under test: the product's endpoint. Live streams are served over HTTP/3 by the
+//! product's `http3` and `delivery`. For other traffic, a small application answers `GET BYTES`
+//! with that many bytes of a pattern.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,34 +21,34 @@ use recovery::Scheme;
 use startup::Cookie;
 use units::{Ecn, StreamId, Timestamp};
 
-use crate::beginning::Opening;
 use crate::ends::{Cipher, IDLE_TIMEOUT, PATTERN, pattern};
 use crate::event_log::EventLog;
 use crate::identity::{UNIX_ORIGIN, certificate, wall_clock};
 use crate::live::Broadcast;
 use crate::recovered::{Diary, Recovered};
 use crate::simulation::{Foresight, Held, Scenario};
+use crate::start_options::Opening;
 use crate::traffic::{Frames, Traffic};
 
 /// Unsent bytes that the application keeps in the transport.
 const HIGH_WATER: u64 = 128 << 10;
-/// Datagrams of one transmission.
+/// Datagrams per transmission.
 const BATCH: usize = 10;
 
-/// An answer on its way.
+/// An answer in progress.
 struct Answer {
     id: StreamId,
-    /// Bytes of all of it.
+    /// Size of the answer in bytes.
     total: u64,
-    /// Bytes handed over to the transport.
+    /// Bytes written to the transport.
     sent: u64,
 }
 
-/// A datagram that leaves the server.
+/// A datagram sent by the server.
 pub(crate) struct Sent<'a> {
     pub ecn: Ecn,
     pub data: &'a [u8],
-    /// What losses may do to it.
+    /// Effect of losses on it.
     pub passage: Passage,
 }
 
@@ -57,20 +57,20 @@ pub(crate) struct Server {
     handle: Option<Handle>,
     request: Vec<u8>,
     answer: Option<Answer>,
-    /// When each request was there.
+    /// Arrival time of each request.
     pub asked: Vec<Timestamp>,
-    /// The source of the answer, if it comes in frames.
+    /// Source of the answer, if it consists of frames.
     frames: Option<Frames>,
-    /// The live stream, if it is one that is asked for, and the protocol that it is asked for by.
+    /// The live stream, and the HTTP/3 server that serves it.
     pub live: Option<(Broadcast, http3::Server)>,
-    /// How the connection of a live view starts.
+    /// Startup of a live view's connection.
     pub opening: Opening,
-    /// What the connection of a live view is held to.
+    /// Cap of a live view's connection.
     pub held: Option<Held>,
     pattern: Bytes,
     reply: Vec<u8>,
     batch: Vec<u8>,
-    /// What is known of the packets' fates.
+    /// Knowledge of packet fates.
     foresight: Option<Foresight>,
 }
 
@@ -118,7 +118,7 @@ impl Server {
                 }
                 _ => None,
             },
-            opening: Opening::new(scenario.beginning),
+            opening: Opening::new(scenario.start_options),
             held: scenario.capping.clone(),
             pattern: pattern(),
             reply: Vec::new(),
@@ -127,7 +127,7 @@ impl Server {
         }
     }
 
-    /// The connection, as soon as there is one.
+    /// The connection, once it exists.
     pub(crate) fn connection(&mut self) -> Option<&mut Connection> {
         self.endpoint.connection(self.handle?)
     }
@@ -139,22 +139,22 @@ impl Server {
         connection.into_iter().chain(source).chain(frame).min()
     }
 
-    /// What loss recovery was like until `now`.
+    /// Loss recovery statistics until `now`.
     pub(crate) fn recovered(&mut self, now: Timestamp) -> Recovered {
         self.connection().map(|connection| Recovered::of(connection, now)).unwrap_or_default()
     }
 
-    /// What the connection has learned about its path.
+    /// Path state that the connection would save.
     pub(crate) fn learned(&mut self) -> Option<Cookie> {
         self.connection().map(|connection| delivery::path_state(connection, None, UNIX_ORIGIN, 0))
     }
 
-    /// The connection's counters.
+    /// Counters of the connection.
     pub(crate) fn stats(&mut self) -> Stats {
         self.connection().map(|connection| *connection.stats()).unwrap_or_default()
     }
 
-    /// How the connection does, as session records have it.
+    /// Transport statistics as in session records.
     pub(crate) fn transport(&mut self, now: Timestamp) -> Transport {
         self.connection().map(|connection| Transport::of(now, connection)).unwrap_or_default()
     }
@@ -169,7 +169,7 @@ impl Server {
         }
     }
 
-    /// Takes a datagram; an answer without state is returned.
+    /// Handles a datagram. Returns a stateless response, if any.
     pub(crate) fn on_datagram(
         &mut self,
         now: Timestamp,
@@ -185,7 +185,7 @@ impl Server {
         None
     }
 
-    /// Lets the server act; `send` gets each datagram.
+    /// Lets the server act and passes each datagram to `send`.
     pub(crate) fn drive(&mut self, now: Timestamp, mut send: impl FnMut(SocketAddr, &Sent<'_>)) {
         let Some(handle) = self.handle else { return };
         if let Some((source, _)) = &mut self.live {
@@ -277,7 +277,7 @@ impl Server {
             }
             *sent += len;
             if *sent == total {
-                // A stream that the client gave up needs no end.
+                // A stream that the client stopped needs no FIN.
                 let _ = connection.finish(id);
                 self.answer = None;
                 return;
@@ -314,7 +314,7 @@ fn transport(scenario: &Scenario, watchers: Watchers) -> TransportConfig {
         congestion: scenario.congestion.clone(),
         detection: scenario.detection,
         guard: scenario.guard.clone(),
-        // How losses come together is a metric of every experiment.
+        // Loss correlation is a metric of every experiment.
         scheme: Arc::new(move || Scheme { correlation: true, ..maker(seed) }),
         idle_timeout: IDLE_TIMEOUT,
         handshake_timeout: IDLE_TIMEOUT,
@@ -323,7 +323,7 @@ fn transport(scenario: &Scenario, watchers: Watchers) -> TransportConfig {
     }
 }
 
-/// What watches a connection.
+/// Observers of a connection.
 #[derive(Clone)]
 struct Watchers {
     log: Option<EventLog>,
@@ -332,7 +332,7 @@ struct Watchers {
 }
 
 impl Watchers {
-    /// Makes each connection's watchers; `None` if nobody watches.
+    /// Returns the factory of each connection's observers; `None` without any.
     fn factory(self) -> Option<ObserverFactory> {
         let is_watched = self.log.is_some() || self.diary.is_some() || self.foresight.is_some();
         is_watched.then(|| {

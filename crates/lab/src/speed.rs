@@ -1,4 +1,4 @@
-//! How fast the testbed is: simulated packets per second of CPU time, and whose code takes them.
+//! Speed of the testbed: simulated packets per second of CPU time, and the client's share of it.
 
 use core::time::Duration;
 use std::io;
@@ -11,14 +11,14 @@ use crate::ends::Cipher;
 use crate::simulation::{Scenario, run};
 use crate::traffic::Traffic;
 
-/// What a run took.
+/// Cost of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
-    /// Packets offered to the links, both directions.
+    /// Packets offered to the links in both directions.
     pub packets: u64,
     /// CPU time of the whole run: both ends, links and event loop.
     pub cpu: Duration,
-    /// Of [`Measured::cpu`], what the client's code took. Its share comes from a second run, for
+    /// Part of [`Measured::cpu`] spent in the client's code. It comes from a second run, because
     /// reading clocks around each call slows a run down.
     pub client: Duration,
 }
@@ -29,17 +29,17 @@ impl Measured {
         self.packets as f64 / self.cpu.as_secs_f64()
     }
 
-    /// The client's part of the CPU time, from 0 to 1.
+    /// The client's share of the CPU time, from 0 to 1.
     pub fn client_share(&self) -> f64 {
         self.client.as_secs_f64() / self.cpu.as_secs_f64()
     }
 }
 
 /// Downloads `bytes` over a clean path of 12 Mbps and 60 ms on the calling thread, which should
-/// have a core for itself.
+/// have a core of its own.
 ///
 /// # Errors
-/// The run fails, or there is no clock of CPU time.
+/// The run fails, or the system has no CPU-time clock.
 pub fn measure(cipher: Cipher, bytes: u64, seed: u64) -> Result<Measured, String> {
     let down = LinkConfig {
         rate: Some(Rate::from_mbps(12)),
@@ -55,7 +55,7 @@ pub fn measure(cipher: Cipher, bytes: u64, seed: u64) -> Result<Measured, String
         log_events: false,
         ..Scenario::default()
     };
-    let clock = |e: io::Error| format!("no clock of CPU time: {e}");
+    let clock = |e: io::Error| format!("no CPU-time clock: {e}");
     let start = ThreadTime::try_now().map_err(clock)?;
     let outcome = run(&scenario)?;
     let cpu = start.try_elapsed().map_err(clock)?;
@@ -76,9 +76,9 @@ mod tests {
     #[test]
     fn a_measurement_counts_both_directions_and_the_clients_share() {
         let measured = measure(Cipher::Null, 1_000_000, 1).expect("it runs");
-        // 1 MB are over 800 datagrams, and there is at least an acknowledgement for each ten.
+        // 1 MB is more than 800 datagrams, with at least one acknowledgement per ten.
         assert!(measured.packets > 880, "{measured:?}");
-        // On a busy machine the share, which a clock of real time gives, may come out as all.
+        // The share is measured in real time. On a busy machine it can reach 1.
         assert!(measured.client > Duration::ZERO && measured.client <= measured.cpu);
     }
 }

@@ -1,6 +1,6 @@
-//! What a server has to send: a file, a live stream through the product's relay, or the two sources
-//! of the loss-recovery experiments, which never end: frames of equal size that leave the source
-//! as bursts, and bytes without bound (a sender that is never in off-mode).
+//! Traffic of a server: a file, a live stream through the product's relay, or one of two endless
+//! sources for loss recovery experiments: frames of equal size published in bursts, and unlimited
+//! bytes (a sender that is never in off-mode).
 
 use core::time::Duration;
 
@@ -8,32 +8,32 @@ use units::{Rate, Timestamp};
 
 use crate::live::Live;
 
-/// What the client asks for.
+/// Content of the client's request.
 #[derive(Clone, Debug)]
 pub enum Traffic {
-    /// A number of bytes, all of them there at once.
+    /// A download, all of it available at once.
     Download {
-        /// How many.
+        /// Size in bytes.
         bytes: u64,
     },
     /// A view of a live stream.
     Live(Live),
-    /// A frame of `rate / fps` every `1 / fps`, from the request until the run's end. Nothing is
-    /// skipped: what the path cannot carry waits.
+    /// A frame of `rate / fps` every `1 / fps`, from the request until the end of the run. Nothing
+    /// is skipped: excess data waits.
     Frames {
         /// Rate of the stream.
         rate: Rate,
         /// Frames per second, above 0.
         fps: f64,
-        /// What the server holds already when it is asked: as much of the stream.
+        /// Data cached when the request arrives, as duration of the stream.
         cached: Duration,
     },
-    /// More than any path carries, until the run's end.
+    /// More data than any path carries, until the end of the run.
     Unbounded,
 }
 
 impl Traffic {
-    /// Bytes that are asked for.
+    /// Number of bytes requested.
     pub(crate) fn bytes(&self) -> u64 {
         match self {
             Self::Download { bytes } => *bytes,
@@ -41,12 +41,12 @@ impl Traffic {
         }
     }
 
-    /// The application protocol that it is asked for by.
+    /// Application protocol of the request.
     pub(crate) fn alpn(&self) -> &'static [u8] {
         if matches!(self, Self::Live(_)) { b"h3" } else { b"hq-interop" }
     }
 
-    /// Whether the run's limit ends it, not its last byte.
+    /// Returns whether the run ends at its time limit instead of the last byte.
     pub(crate) fn is_endless(&self) -> bool {
         matches!(self, Self::Frames { .. } | Self::Unbounded)
     }
@@ -57,10 +57,10 @@ impl Traffic {
 pub(crate) struct Frames {
     bytes_per_second: f64,
     fps: f64,
-    /// Frames that are there at the start, beside the first.
+    /// Frames available at the start, besides the first.
     cached: u64,
     start: Option<Timestamp>,
-    /// Frames since the start.
+    /// Frames published since the start.
     published: u64,
 }
 
@@ -71,13 +71,13 @@ impl Frames {
         Self { bytes_per_second, fps, cached, start: None, published: 0 }
     }
 
-    /// The first frame is published.
+    /// Publishes the first frame.
     pub(crate) fn begin(&mut self, now: Timestamp) {
         self.start = Some(now);
         self.published = 1;
     }
 
-    /// When the next frame is due.
+    /// Time of the next frame.
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
         Some(self.start? + Duration::from_secs_f64(self.published as f64 / self.fps))
     }
@@ -88,7 +88,7 @@ impl Frames {
         }
     }
 
-    /// Bytes of all frames published.
+    /// Bytes of all published frames.
     pub(crate) fn bytes(&self) -> u64 {
         if self.start.is_none() {
             return 0;

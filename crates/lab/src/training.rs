@@ -1,9 +1,9 @@
-//! Training of the network of "art-dqn" (ART, appendix A.2): episodes over paths drawn from a box are
-//! recorded while chance decides, a network learns from the records, then goes on learning while it
-//! decides itself, and is compared with ART on paths that it has not seen.
+//! Training of the "art-dqn" network (ART, appendix A.2). Episodes over random paths are recorded
+//! with random decisions, and a network is trained offline on these records. It then continues
+//! training online with its own decisions. Finally it is compared with ART on unseen paths.
 //!
-//! An episode is one download. What the paper calls the magnitude ratio γ, the form of the penalty and
-//! the reading of R are options; everything else follows from them and the seed.
+//! An episode is one download. Options are the paper's magnitude ratio γ, the form of the penalty
+//! and the reading of R. Everything else follows from them and the seed.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -21,24 +21,25 @@ use crate::experiments::settings::{Settings, Source};
 use crate::plot::{Chart, Series};
 use crate::simulation::{Outcome, SchemeMaker, run as simulate};
 
-/// How to train.
+/// Training options.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// Of paths, first weights and draws.
+    /// Seed of paths, initial weights and draws.
     pub seed: u64,
-    /// γ: a lost round's penalty against an arrived one's reward.
+    /// γ: penalty of a lost round relative to the reward of an arrived one.
     pub gamma: f64,
-    /// The penalty grows with rounds and copies as in the paper's code, and does not shrink as in the paper.
+    /// Whether the penalty grows with rounds and copies as in the authors' code. In the paper it
+    /// shrinks.
     pub product: bool,
-    /// R counts the retransmission too.
+    /// Whether R includes the retransmission.
     pub copies: bool,
-    /// Episodes that are recorded.
+    /// Number of recorded episodes.
     pub record: u64,
-    /// Steps of learning from the records.
+    /// Steps of offline training.
     pub steps: u64,
-    /// Episodes of learning on the go.
+    /// Episodes of online training.
     pub online: u64,
-    /// Episodes of the comparison at the end.
+    /// Episodes of the final comparison.
     pub compare: u64,
 }
 
@@ -58,7 +59,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The command that these options come from, less the places of files.
+    /// Command line equivalent to these options, without file paths.
     fn command(&self) -> String {
         let mut text = format!(
             "mendcast lab train --seed {} --gamma {} --record {} --steps {} --online {}",
@@ -79,30 +80,30 @@ impl Options {
     }
 }
 
-/// Records that offline learning draws from: all that a default recording makes.
+/// Capacity of the replay buffer: all rounds of a default recording.
 const REPLAY: usize = 500_000;
-/// Points of the learning curve in each phase of learning, at most.
+/// Maximum number of points of the learning curve per phase.
 const POINTS: u64 = 13;
-/// Episodes behind each point, at most as many as are compared at the end.
-const JUDGED: u64 = 24;
-/// Which paths: seeds of one kind do not meet those of another.
+/// Maximum number of evaluation episodes per point.
+const EVALUATION_EPISODES: u64 = 24;
+/// Kinds of paths. Each kind has its own range of seeds.
 const RECORDED: u64 = 1;
 const LIVED: u64 = 2;
 const HELD_OUT: u64 = 3;
 const COMPARED: u64 = 4;
 
-/// Uniform between the two.
+/// Draws uniformly between two values.
 fn between(random: &mut Random, low: f64, high: f64) -> f64 {
     low + (high - low) * random.fraction()
 }
 
-/// Between the two, each doubling alike.
+/// Draws log-uniformly between two values.
 fn doublings(random: &mut Random, low: f64, high: f64) -> f64 {
     between(random, low.ln(), high.ln()).exp()
 }
 
-/// The path of an episode: 5 to 100 Mbps, round trips of 20 to 200 ms, 1 to 10 % lost, each packet on
-/// its own or in the bursts that ART measured; a queue of a bandwidth-delay product.
+/// Path of an episode: 5 to 100 Mbps, round trips of 20 to 200 ms, 1 to 10 % loss, independent or
+/// in the bursts that ART measured, and a queue of one bandwidth-delay product.
 fn path(seed: u64) -> Settings {
     let mut random = Random::new(seed);
     let rate_mbps = doublings(&mut random, 5.0, 100.0);
@@ -122,7 +123,7 @@ fn path(seed: u64) -> Settings {
     }
 }
 
-/// One download over the path of this seed.
+/// Runs one download over the path of this seed.
 fn episode(seed: u64, scheme: Option<SchemeMaker>, settings: Settings) -> Result<Outcome, String> {
     let mut scenario = settings.scenario(seed)?;
     if let Some(scheme) = scheme {
@@ -132,13 +133,13 @@ fn episode(seed: u64, scheme: Option<SchemeMaker>, settings: Settings) -> Result
     if outcome.completed { Ok(outcome) } else { Err(format!("episode {seed} did not complete")) }
 }
 
-/// Who is in training.
-struct School {
+/// The network in training and its options.
+struct Trainer {
     learner: Arc<Mutex<Learner>>,
     options: Options,
 }
 
-impl School {
+impl Trainer {
     fn new(learner: Learner, options: Options) -> Self {
         Self { learner: Arc::new(Mutex::new(learner)), options }
     }
@@ -151,7 +152,7 @@ impl School {
         self.learner().network().clone()
     }
 
-    /// Lets the learner decide, and do what its phase says, over a range of paths of a kind.
+    /// Runs episodes over a range of paths of a kind, with the learner in its current phase.
     fn attend(&self, kind: u64, episodes: core::ops::Range<u64>) -> Result<Measures, String> {
         self.learner().take_tally();
         let mut measures = Measures::default();
@@ -172,12 +173,12 @@ impl School {
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Measures {
     tally: Tally,
-    /// N_max and redundancy cost of each.
+    /// N_max and redundancy cost of each episode.
     n_max: Vec<f64>,
     cost: Vec<f64>,
-    /// Rounds that lost data took.
+    /// Rounds of lost data.
     rounds: u64,
-    /// Pieces of lost data that arrived.
+    /// Units of lost data that arrived.
     finished: u64,
 }
 
@@ -190,7 +191,7 @@ impl Measures {
         self.finished += totals.finished;
     }
 
-    /// Mean number of rounds that lost data took.
+    /// Mean number of rounds of lost data.
     fn rounds_mean(&self) -> f64 {
         self.rounds as f64 / self.finished.max(1) as f64
     }
@@ -205,7 +206,7 @@ impl Measures {
     }
 }
 
-/// The mean of what was measured in each episode; 0 without episodes.
+/// Returns the mean over episodes; 0 without episodes.
 fn mean(values: &[f64]) -> f64 {
     Estimate::of(values.iter().copied()).map_or(0.0, |estimate| estimate.mean)
 }
@@ -215,14 +216,14 @@ fn mean(values: &[f64]) -> f64 {
 struct Point {
     phase: &'static str,
     steps: u64,
-    /// Mean absolute error of the batches since the point before.
+    /// Mean absolute error of the batches since the previous point.
     error: f64,
-    /// On paths that are held out.
+    /// Results on held-out paths.
     judged: Measures,
 }
 
-/// Trains a network and writes it into `weights`, and the learning curve and the comparison into `out`.
-/// `say` is given a line now and then.
+/// Trains a network and writes it to `weights`, and the learning curve and the comparison to `out`.
+/// Progress lines go to `say`.
 ///
 /// # Errors
 /// One line: an episode failed, or a file cannot be written.
@@ -270,17 +271,20 @@ struct Curve {
     recorded: usize,
 }
 
-/// The three phases. Returns the network as it was at first, and the learner.
-fn teach(options: &Options, say: &mut dyn FnMut(&str)) -> Result<(Network, School, Curve), String> {
+/// Runs the three phases. Returns the untrained network and the learner.
+fn teach(
+    options: &Options,
+    say: &mut dyn FnMut(&str),
+) -> Result<(Network, Trainer, Curve), String> {
     let how =
         train::Options { penalty: options.penalty(), replay: REPLAY, ..train::Options::default() };
     let learner = Learner::new(how, options.seed).map_err(|e| e.to_string())?;
-    let school = School::new(learner, *options);
+    let school = Trainer::new(learner, *options);
     let untrained = school.network();
     let mut all = Vec::new();
     let mut point = |phase, error: f64| -> Result<(), String> {
         school.learner().set_phase(Phase::Judge);
-        let judged = school.attend(HELD_OUT, 0..JUDGED.min(options.compare))?;
+        let judged = school.attend(HELD_OUT, 0..EVALUATION_EPISODES.min(options.compare))?;
         let steps = school.learner().steps();
         say(&format!(
             "{phase:8} {steps:8} steps  error {error:.4}  held out: reward {:.4}  R {:.3}  cost {:.4}  N_max {:.3}",
@@ -310,7 +314,7 @@ fn teach(options: &Options, say: &mut dyn FnMut(&str)) -> Result<(Network, Schoo
     Ok((untrained, school, Curve { all, recorded }))
 }
 
-/// `all` in parts, one for each point of the curve; each doubles what there was before.
+/// Splits `all` into one part per point of the curve. Each part doubles the total.
 fn shares(all: u64) -> impl Iterator<Item = core::ops::Range<u64>> {
     let end = move |place: u64| if place == 0 { 0 } else { all >> (POINTS - place) };
     (0..POINTS).map(move |place| end(place)..end(place + 1)).filter(|part| !part.is_empty())
@@ -347,7 +351,7 @@ fn plots(points: &[Point]) -> Result<Vec<(&'static str, String)>, String> {
             [first].into_iter().chain(curves).filter(|s| !s.points.is_empty()).collect();
         let chart = Chart {
             title: title.to_owned(),
-            x: "steps of learning, as a power of 2".to_owned(),
+            x: "training steps, as a power of 2".to_owned(),
             y: title.split(' ').take(2).collect::<Vec<_>>().join(" "),
         };
         Ok((name, chart.svg(&series)?))
@@ -355,8 +359,8 @@ fn plots(points: &[Point]) -> Result<Vec<(&'static str, String)>, String> {
     of.into_iter().map(plot).collect()
 }
 
-/// The network before and after, constant R, ART and plain QUIC over the same paths, none of them seen
-/// before: a table whose differences to ART are means over pairs with half their 95 % intervals.
+/// Compares the network before and after training, constant R, ART and plain QUIC on the same
+/// unseen paths. Differences from ART in the table are paired means with half their 95 % intervals.
 fn compare(options: &Options, untrained: Network, trained: Network) -> Result<String, String> {
     let judge = |network: Network| -> Result<Measures, String> {
         let mut learner = Learner::of(
@@ -365,7 +369,7 @@ fn compare(options: &Options, untrained: Network, trained: Network) -> Result<St
             options.seed,
         );
         learner.set_phase(Phase::Judge);
-        School::new(learner, *options).attend(COMPARED, 0..options.compare)
+        Trainer::new(learner, *options).attend(COMPARED, 0..options.compare)
     };
     let reading = if options.copies { "copies" } else { "extra" };
     let scheme = |name: &str| -> Result<Measures, String> {

@@ -1,28 +1,28 @@
-//! Better- and worse-performed sessions of a user group, interval by interval (AutoPlex, 3.4): what figures 2 and 3 are
-//! drawn from.
+//! Better- and worse-performed sessions of a user group by interval (AutoPlex, section 3.4, figures
+//! 2 and 3).
 //!
-//! In each interval the sessions that ended in it are put in order by their retransmission ratio, ascending, or by
-//! goodput over smoothed round-trip time, descending. Those from the 5th to the 20th percentile are the
-//! better-performed ones, those from the 75th to the 90th the worse-performed ones. A band is worth its means; from one
-//! interval to the next these change.
+//! The sessions that ended in an interval are sorted by retransmission ratio, ascending, or by
+//! goodput over smoothed round-trip time, descending. Sessions from the 5th to the 20th percentile
+//! are the better-performed ones, those from the 75th to the 90th the worse-performed ones. A
+//! band's value is its mean, which is followed from interval to interval.
 
 use core::ops::Range;
 
 use super::section::Cell;
 use super::sums::Mean;
 
-/// The paper's interval T of section 3.4, in seconds.
+/// The paper's interval T (section 3.4), in seconds.
 pub(super) const INTERVAL: f64 = 15.0 * 60.0;
-/// The mean of fewer sessions of a band says nothing: 17 sessions of an interval give so many.
-pub(super) const FEWEST: u64 = 3;
+/// Minimum sessions of a band for a mean. Reached with 17 sessions in an interval.
+pub(super) const MIN_BAND_SESSIONS: u64 = 3;
 
-/// One session: 32 bytes.
+/// One session, 32 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Session {
     pub group: u64,
-    /// The interval in which it ended, counted from 1970.
+    /// Interval of its end, counted from 1970.
     pub interval: u32,
-    /// Retransmissions ÷ first transmissions; NaN if absent, as all below.
+    /// Retransmissions ÷ first transmissions. NaN if absent, like all values below.
     pub retransmission: f32,
     pub goodput_mbps: f32,
     pub rtt_ms: f32,
@@ -30,7 +30,7 @@ pub(super) struct Session {
     pub window: f32,
 }
 
-/// What is asked of a session.
+/// Quantity of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Quantity {
     Retransmission,
@@ -42,7 +42,7 @@ pub(super) enum Quantity {
 }
 
 impl Quantity {
-    /// All, in the order in which [`Means`] has them.
+    /// All quantities, in the order of [`Means`].
     const ALL: [Self; 6] = [
         Self::Retransmission,
         Self::Rtt,
@@ -63,7 +63,7 @@ impl Quantity {
         }
     }
 
-    /// In the unit of its title; `None` if the record does not say.
+    /// Returns the value in the unit of its title; `None` if absent.
     pub(super) fn of(self, session: &Session) -> Option<f64> {
         let per_second = || f64::from(session.goodput_mbps) / (f64::from(session.rtt_ms) * 1e-3);
         let value = match self {
@@ -74,12 +74,12 @@ impl Quantity {
             Self::InFlight => f64::from(session.in_flight),
             Self::Window => f64::from(session.window),
         };
-        // A round-trip time of 0 has no ratio either.
+        // A round-trip time of 0 gives no ratio.
         Some(value).filter(|value| value.is_finite())
     }
 }
 
-/// What sessions are put in order by, the best first.
+/// Sort order of sessions, best first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Order {
     Retransmission,
@@ -103,7 +103,7 @@ impl Order {
         }
     }
 
-    /// Less of it is better.
+    /// Returns the sort key; lower is better.
     fn key(self, session: &Session) -> Option<f64> {
         let value = self.quantity().of(session)?;
         Some(match self {
@@ -113,7 +113,7 @@ impl Order {
     }
 }
 
-/// Which of the sessions in order.
+/// Band of the sorted sessions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Band {
     Better,
@@ -137,8 +137,8 @@ impl Band {
         }
     }
 
-    /// Its part of sessions in order: those whose place, counted from 1, lies above the first percentile and not
-    /// above the last.
+    /// Returns the band: sessions with a rank (from 1) above the first percentile and at most the
+    /// last.
     fn of(self, order: &[Session]) -> &[Session] {
         let Range { start, end } = self.percentiles();
         let place = |percentile| order.len() * percentile / 100;
@@ -159,10 +159,10 @@ impl Means {
         }))
     }
 
-    /// The mean of enough sessions.
+    /// Returns the mean if it has enough sessions.
     fn get(&self, quantity: Quantity) -> Option<f64> {
         let cell = self.0[quantity as usize];
-        cell.value.filter(|_| cell.n >= FEWEST)
+        cell.value.filter(|_| cell.n >= MIN_BAND_SESSIONS)
     }
 }
 
@@ -182,21 +182,21 @@ impl Interval {
         }
     }
 
-    /// Hours from the beginning of another interval.
+    /// Hours since the start of another interval.
     fn hours_from(&self, first: u32) -> f64 {
         f64::from(self.number - first) * INTERVAL / 3_600.0
     }
 }
 
-/// What becomes of a group's bands from interval to interval.
+/// A group's bands over time.
 #[derive(Debug)]
 pub(super) struct Course {
     pub order: Order,
-    /// Those that say something, one after the other.
+    /// Intervals with enough sessions, in order.
     intervals: Vec<Interval>,
-    /// Intervals with sessions.
+    /// Intervals with any sessions.
     all: u64,
-    /// Sessions that can be put in order.
+    /// Sessions with a sort key.
     sessions: u64,
 }
 
@@ -204,14 +204,14 @@ impl Course {
     pub(super) fn new(group: &[Session], order: Order) -> Self {
         let known = |session: &Session| Some((session.interval, order.key(session)?, *session));
         let mut sessions: Vec<_> = group.iter().filter_map(known).collect();
-        // Sessions that are equal stay in the order of the records.
+        // Ties keep the order of the records.
         sessions.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
         let (mut intervals, mut all) = (Vec::new(), 0);
         for chunk in sessions.chunk_by(|a, b| a.0 == b.0) {
             all += 1;
             let ordered: Vec<Session> = chunk.iter().map(|(_, _, session)| *session).collect();
             let bands = Band::ALL.map(|band| band.of(&ordered));
-            if bands.iter().all(|band| band.len() as u64 >= FEWEST) {
+            if bands.iter().all(|band| band.len() as u64 >= MIN_BAND_SESSIONS) {
                 let [better, worse] = bands.map(Means::new);
                 intervals.push(Interval { number: chunk[0].0, better, worse });
             }
@@ -219,21 +219,21 @@ impl Course {
         Self { order, intervals, all, sessions: sessions.len() as u64 }
     }
 
-    /// The mean of a quantity over intervals.
+    /// Returns the mean of a quantity over intervals.
     pub(super) fn mean(&self, band: Band, quantity: Quantity) -> Cell {
         let mut mean = Mean::default();
         self.intervals.iter().for_each(|at| mean.add(at.band(band).get(quantity)));
         mean.cell(1.0)
     }
 
-    /// A quantity by the hours since the first interval.
+    /// Returns a quantity by hours since the first interval.
     pub(super) fn points(&self, band: Band, quantity: Quantity) -> Vec<(f64, f64)> {
         let first = self.intervals.first().map_or(0, |first| first.number);
         let point = |at: &Interval| Some((at.hours_from(first), at.band(band).get(quantity)?));
         self.intervals.iter().filter_map(point).collect()
     }
 
-    /// Intervals that say something, each with the next one if that does too.
+    /// Returns the pairs of consecutive intervals with enough sessions.
     fn neighbours(&self) -> impl Iterator<Item = [&Interval; 2]> {
         let pairs = self.intervals.iter().zip(self.intervals.iter().skip(1));
         pairs
@@ -241,7 +241,8 @@ impl Course {
             .map(|(before, after)| [before, after])
     }
 
-    /// How a quantity changes from an interval to the next, against what it was, without its sign, in per cent.
+    /// Absolute changes of a quantity between consecutive intervals, in per cent of the earlier
+    /// value.
     fn changes(
         &self,
         band: Band,
@@ -250,19 +251,20 @@ impl Course {
         self.neighbours().filter_map(move |pair| {
             let [before, after] = pair.map(|at| at.band(band).get(quantity));
             let change = 100.0 * (after? / before? - 1.0).abs();
-            // What was nothing has not changed by any factor.
+            // No relative change from zero.
             change.is_finite().then_some((pair, change))
         })
     }
 
-    /// The mean change of a quantity.
+    /// Returns the mean change of a quantity.
     pub(super) fn change(&self, band: Band, quantity: Quantity) -> Cell {
         let mut mean = Mean::default();
         self.changes(band, quantity).for_each(|(_, change)| mean.add(Some(change)));
         mean.cell(1.0)
     }
 
-    /// The sum of changes so far, by the hours since the first interval: the slope is the rate of change.
+    /// Returns the cumulative change by hours since the first interval. The slope is the rate of
+    /// change.
     pub(super) fn cumulative(&self, band: Band, quantity: Quantity) -> Vec<(f64, f64)> {
         let first = self.intervals.first().map_or(0, |first| first.number);
         let mut points = Vec::new();
@@ -277,7 +279,8 @@ impl Course {
         points
     }
 
-    /// How many intervals there are and are left out, how many pairs of neighbours there are, and sessions of a band.
+    /// Returns the number of intervals, of skipped intervals, of consecutive pairs, and of sessions
+    /// in a band.
     pub(super) fn counts(&self) -> [Cell; 4] {
         let kept = self.intervals.len() as u64;
         let mut size = Mean::default();

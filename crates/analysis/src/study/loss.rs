@@ -1,10 +1,10 @@
-//! Loss: how much, and how losses come together.
+//! Loss rates and loss correlation.
 
 use super::measure::Measure;
 use super::row::Row;
 use super::section::{Cell, Section, Table};
 use super::sums::{LOSS, Mean, Ratio, Values};
-use crate::plot::{Curve, Plot, Upwards};
+use crate::plot::{Curve, Plot, YAxis};
 
 /// Loss rates (AutoRec journal, III-A, figure 4).
 #[derive(Debug, Default)]
@@ -48,9 +48,9 @@ impl Measure for Loss {
                 .figure(format!("sessions with {label} (%)"), Cell { value, n: all, paper: None });
         }
         Section::new("loss", "Loss rate").table(table).plot(Plot {
-            title: "Share of sessions with at most that loss rate".into(),
+            title: "Cumulative share of sessions by loss rate".into(),
             x: "loss rate (%)".into(),
-            y: Upwards::Share,
+            y: YAxis::Share,
             lines: vec![Curve { name: "sessions".into(), colour: 0, points: rates.curve(100.0) }],
         })
     }
@@ -60,11 +60,11 @@ impl Measure for Loss {
 #[derive(Clone, Copy, Debug, Default)]
 struct AfterLoss {
     lost: Ratio,
-    /// What independent losses, as many in each session, would give.
+    /// Expectation for independent losses at each session's own rate.
     independent: Ratio,
 }
 
-/// Runs of lost packets, and the loss of packets that were sent some time after a lost one.
+/// Bursts of lost packets, and the loss of packets sent some time after a lost one.
 #[derive(Debug, Default)]
 pub(super) struct Bursts {
     length: Ratio,
@@ -94,9 +94,9 @@ impl Measure for Bursts {
         self.length.add(declared, row.bursts);
         self.longest.add(row.burst_longest.filter(|longest| *longest > 0.0));
         let counts = row.packets_lost.zip(row.packets_settled);
-        // With so many losses spread over the session by chance, this share of the packets beside a lost one is
-        // lost. Sessions are compared with themselves: all together, those with much loss would make independent
-        // losses look correlated.
+        // Expected loss next to a lost packet if the session's losses are independent. Computed per
+        // session: in a pooled rate, sessions with high loss would make independent losses look
+        // correlated.
         let others = counts.filter(|(lost, settled)| *lost >= 1.0 && *settled >= 2.0);
         let chance = others.map(|(lost, settled)| (lost - 1.0) / (settled - 1.0));
         for ((end, sum), (lag, counts)) in self.after.iter_mut().zip(row.after_loss()) {
@@ -137,15 +137,15 @@ impl Measure for Bursts {
         }
         Section::new("bursts", "Bursts and correlation of losses")
             .note(
-                "Ratio 1: a lost packet says nothing about those behind it. Above 1: copies that leave soon are lost \
-                 together. \"If independent\" spreads each session's own losses over it by chance.",
+                "Ratio 1: losses are independent. Above 1: copies sent soon are lost together. \
+                 \"If independent\" distributes each session's own losses at random.",
             )
             .table(figures)
             .table(lags)
             .plot(Plot {
-                title: "Loss of packets sent so long after a lost one (%)".into(),
-                x: "at most so many ms after a lost packet".into(),
-                y: Upwards::Number,
+                title: "Loss of packets by time since a lost one (%)".into(),
+                x: "time since a lost packet, upper limit (ms)".into(),
+                y: YAxis::Number,
                 lines: vec![
                     Curve { name: "lost".into(), colour: 0, points: seen },
                     Curve { name: "if independent".into(), colour: 1, points: chance },
@@ -154,7 +154,7 @@ impl Measure for Bursts {
     }
 }
 
-/// Loss and what follows from it, by the hour of the day (AutoRec journal, figures 2b and 4b).
+/// Loss and its consequences by hour of the day (AutoRec journal, figures 2b and 4b).
 #[derive(Debug, Default)]
 pub(super) struct Hours([Hour; 24]);
 
@@ -245,7 +245,7 @@ impl Measure for Hours {
             .plot(Plot {
                 title: "By hour of the day (UTC)".into(),
                 x: "hour".into(),
-                y: Upwards::Number,
+                y: YAxis::Number,
                 lines: lines.collect(),
             })
     }

@@ -1,14 +1,14 @@
-//! What all subjects of a study have in common.
+//! Common interface of a study's subjects.
 
 use super::row::Row;
 use super::section::Section;
 
-/// One subject of the study.
+/// A subject of the study.
 pub(super) trait Measure {
-    /// The columns that it needs.
+    /// Returns the columns that it needs.
     fn columns(&self) -> &'static [&'static str];
     /// Adds a record.
     fn add(&mut self, row: &Row);
-    /// What it comes to.
+    /// Returns the results.
     fn report(&self) -> Section;
 }

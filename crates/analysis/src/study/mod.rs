@@ -1,8 +1,8 @@
-//! A study of session records: what they say about networks and viewers, in the tables and figures of the
-//! papers, with the papers' own values beside. Records may come from the server or from the testbed.
+//! Study of session records: networks and viewers in the tables and figures of the papers, next to
+//! the papers' own values. Records may come from the server or from the testbed.
 //!
-//! Records are added up one after the other. Only what has a distribution is kept, as `f32`, and 40 and 32 bytes
-//! of each session for the comparison with others: about 130 bytes per record in all.
+//! Records are summed up one by one. Only values with a distribution are kept, as `f32`, and 40 and
+//! 32 bytes per session for comparisons between sessions: about 130 bytes per record in all.
 
 mod bands;
 mod loss;
@@ -29,19 +29,19 @@ pub use row::Impossible;
 use row::Reader;
 pub use section::{Cell, Line, Section, Table};
 
-/// What records say.
+/// Results of a study.
 #[derive(Clone, Debug, Serialize)]
 pub struct Study {
-    /// What was read, and what could not be.
+    /// Counts of records read and unreadable.
     #[serde(flatten)]
     pub input: Input,
-    /// Values that cannot be; what is computed from them leaves them out.
+    /// Impossible values, which are excluded from the results.
     pub impossible: Impossible,
-    /// The subjects.
+    /// Subjects.
     pub sections: Vec<Section>,
 }
 
-/// Reads the records of `files`, which may be directories of them, and adds them up.
+/// Reads the records of `files`, which may be directories, and sums them up.
 ///
 /// # Errors
 /// One line: a path does not exist, or no record is found.

@@ -1,4 +1,4 @@
-//! How much there is.
+//! Amount of data.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use super::row::Row;
 use super::section::{Cell, Section, Table};
 use super::sums::{Mean, Ratio};
 
-/// Counts of everything.
+/// Counts of records, viewers and traffic.
 #[derive(Debug, Default)]
 pub(super) struct Overview {
     sessions: u64,

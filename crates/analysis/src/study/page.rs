@@ -1,4 +1,4 @@
-//! A study as a page of its own, which loads nothing.
+//! A study as a self-contained HTML page.
 
 use core::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use crate::html::{page, paragraphs, table};
 use crate::plot::escaped;
 
 impl Study {
-    /// A page that needs nothing but itself.
+    /// Renders a self-contained page.
     pub fn html(&self) -> String {
         let mut out = paragraphs("remark", &self.summary());
         out.push_str(&paragraphs("remark", &LEGEND.map(String::from)));

@@ -1,38 +1,39 @@
-//! How sessions fare in the largest user groups (AutoPlex, 3.3, figure 1), and how much better some sessions of the
-//! largest one fare than others, and how steadily (3.4, figures 2 and 3): AutoPlex relies on the better ones' changing
-//! little from interval to interval.
+//! Performance of the largest user groups (AutoPlex, section 3.3, figure 1), the gap between better
+//! and worse sessions of the largest one, and its stability (section 3.4, figures 2 and 3).
+//! AutoPlex relies on better sessions that change little between intervals.
 
 use std::collections::HashMap;
 
-use super::bands::{Band, Course, FEWEST, INTERVAL, Order, Quantity, Session};
+use super::bands::{Band, Course, INTERVAL, MIN_BAND_SESSIONS, Order, Quantity, Session};
 use super::measure::Measure;
 use super::row::Row;
 use super::section::{Cell, Section, Table};
 use super::sums::Values;
-use crate::plot::{Curve, Plot, Upwards};
+use crate::plot::{Curve, Plot, YAxis};
 
-/// Sessions that were shorter, in seconds, say nothing about their path (as in `autoplex measure`).
-const SHORTEST: f64 = 10.0;
-/// Of fewer packets none need be lost on the worst path.
-const FEWEST_PACKETS: f64 = 500.0;
+/// Minimum duration in seconds for a session to represent its path (as in `autoplex measure`).
+const MIN_DURATION_S: f64 = 10.0;
+/// Minimum packets. With fewer, even the worst path may lose none.
+const MIN_PACKETS: f64 = 500.0;
 /// The groups of figure 1.
 const LARGEST: [&str; 3] = ["UG 1", "UG 2", "UG 3"];
-/// So many groups' names are kept, and so many characters of each: names come from records.
-const NAMES: usize = 20_000;
-const CHARACTERS: usize = 48;
+/// Maximum number of group names kept, and maximum length of a name: names come from untrusted
+/// records.
+const MAX_NAMES: usize = 20_000;
+const MAX_NAME_LEN: usize = 48;
 
-/// All sessions that say something about their paths.
+/// All sessions that represent their paths.
 #[derive(Debug, Default)]
 pub(super) struct Performance {
     sessions: Vec<Session>,
-    /// Sessions with a group, those included that say nothing.
+    /// Sessions with a group, including excluded ones.
     with_group: u64,
     names: HashMap<u64, Box<str>>,
 }
 
 impl Performance {
-    /// The largest groups, the largest first, with their sessions. Of two that are equal the one with the larger
-    /// number is first.
+    /// Returns the largest groups with their sessions, largest first. Ties are broken by the larger
+    /// number.
     fn largest(&self) -> Vec<(u64, Vec<Session>)> {
         let mut counts: HashMap<u64, u64> = HashMap::new();
         for session in &self.sessions {
@@ -52,10 +53,10 @@ impl Performance {
     }
 }
 
-/// A name as it may stand in a terminal: letters and digits, and what ASCII has beside them.
+/// Sanitises a name for terminals: printable ASCII only.
 fn shown(name: &str) -> Box<str> {
     let is_plain = |c: char| c.is_alphanumeric() || c.is_ascii_graphic() || c == ' ';
-    name.chars().take(CHARACTERS).map(|c| if is_plain(c) { c } else { '?' }).collect()
+    name.chars().take(MAX_NAME_LEN).map(|c| if is_plain(c) { c } else { '?' }).collect()
 }
 
 impl Measure for Performance {
@@ -81,7 +82,7 @@ impl Measure for Performance {
         else {
             return;
         };
-        if duration < SHORTEST || packets < FEWEST_PACKETS {
+        if duration < MIN_DURATION_S || packets < MIN_PACKETS {
             return;
         }
         let float = |value: Option<f64>| value.map_or(f32::NAN, |value| value as f32);
@@ -94,7 +95,7 @@ impl Measure for Performance {
             in_flight: float(row.max_in_flight),
             window: float(row.max_window),
         });
-        if self.names.len() < NAMES && !self.names.contains_key(&group) {
+        if self.names.len() < MAX_NAMES && !self.names.contains_key(&group) {
             self.names.extend(row.group_name.as_deref().map(|name| (group, shown(name))));
         }
     }
@@ -111,15 +112,17 @@ impl Measure for Performance {
         );
         let mut section = Section::new("performance", "Performance within user groups")
             .note(
-                "Sessions of 10 s and 500 packets or more; others say nothing about their paths. UG 1 is the group with \
-                 most of them. Retransmission ratio: retransmissions ÷ first transmissions.",
+                "Only sessions of at least 10 s and 500 packets represent their paths. UG 1 is \
+                 the group with most of them. Retransmission ratio: retransmissions ÷ first \
+                 transmissions.",
             )
             .note(
-                "Better-performed sessions are those from the 5th to the 20th percentile of the sessions of UG 1 that \
-                 ended in one interval of 15 min, in order of their retransmission ratio or of descending goodput ÷ \
-                 SRTT; worse-performed ones are those from the 75th to the 90th. A change is that of a band's mean from \
-                 one interval to the next, without its sign, ÷ what it was. The mean of few sessions changes by chance \
-                 as well, and the more so the more these differ.",
+                "Better-performed sessions are those from the 5th to the 20th percentile of the \
+                 sessions of UG 1 that ended in one interval of 15 min, in order of their \
+                 retransmission ratio or of descending goodput ÷ SRTT; worse-performed ones are \
+                 those from the 75th to the 90th. A change is the absolute difference of a band's \
+                 mean between consecutive intervals, relative to the earlier one. Means of few \
+                 sessions also change by chance, the more so the more the sessions differ.",
             )
             .table(figures);
         section = with_groups(section, self, &largest);
@@ -149,16 +152,16 @@ fn with_groups(section: Section, all: &Performance, largest: &[(u64, Vec<Session
             lines.push(Curve { name: (*place).into(), colour, points: values.curve(1.0) });
         }
         plots.push(Plot {
-            title: format!("Share of sessions with at most that {}", quantity.title()),
+            title: format!("Cumulative share of sessions by {}", quantity.title()),
             x: quantity.title().into(),
-            y: Upwards::Share,
+            y: YAxis::Share,
             lines,
         });
     }
     plots.into_iter().fold(section.table(table), Section::plot)
 }
 
-/// Both bands of each course, with what they are called and a colour of their own.
+/// Returns both bands of each sort order with their names and colours.
 fn lines(courses: &[Course; 2]) -> impl Iterator<Item = (&Course, Band, String, usize)> {
     let all = courses.iter().flat_map(|course| Band::ALL.map(|band| (course, band)));
     all.zip(0..).map(|((course, band), colour)| {
@@ -174,7 +177,7 @@ fn with_bands(section: Section, courses: &[Course; 2]) -> Section {
     let [first, second] = courses.each_ref().map(Course::counts);
     let labels = [
         "intervals of 15 min with sessions".to_owned(),
-        format!("left out: fewer than {FEWEST} sessions in a band"),
+        format!("skipped: fewer than {MIN_BAND_SESSIONS} sessions in a band"),
         "pairs of neighbours".to_owned(),
         "sessions of a band, mean".to_owned(),
     ];
@@ -203,7 +206,7 @@ fn with_bands(section: Section, courses: &[Course; 2]) -> Section {
         Plot {
             title: format!("UG 1: {}, mean of better and worse sessions", quantity.title()),
             x: "hours".into(),
-            y: Upwards::Number,
+            y: YAxis::Number,
             lines: Band::ALL.into_iter().zip(0..).map(line).collect(),
         }
     });
@@ -227,7 +230,7 @@ fn with_changes(section: Section, courses: &[Course; 2]) -> Section {
             let n = better.n.min(worse.n);
             Cell { value: by.map(|(better, worse)| worse / better), n, paper: None }
         });
-        // Better ones' goodput changes by 25 to 30 % of what worse ones' does.
+        // Better sessions' goodput changes by 25 to 30 % of the worse sessions' change.
         let source = "AutoPlex 3.4, fig. 3: 3.3 to 4, 1.3 to 3.0, 3.0 to 5.1";
         let label = format!("worse ÷ better by {}", course.order.title());
         table = table.line(label, cells.to_vec()).papers(&[], source);
@@ -239,9 +242,9 @@ fn with_changes(section: Section, courses: &[Course; 2]) -> Section {
             points: course.cumulative(band, quantity),
         };
         Plot {
-            title: format!("UG 1: sum of changes so far (%), {}", quantity.title()),
+            title: format!("UG 1: cumulative change (%), {}", quantity.title()),
             x: "hours".into(),
-            y: Upwards::Number,
+            y: YAxis::Number,
             lines: lines(courses).map(line).collect(),
         }
     });
@@ -255,7 +258,7 @@ mod tests {
     #[test]
     fn names_are_kept_up_to_a_bound() {
         let mut all = Performance::default();
-        for group in 0..NAMES as u64 + 5 {
+        for group in 0..MAX_NAMES as u64 + 5 {
             all.add(&Row {
                 group: Some(group),
                 group_name: Some("x".repeat(1_000)),
@@ -265,9 +268,9 @@ mod tests {
                 ..Row::default()
             });
         }
-        assert_eq!((all.names.len(), all.sessions.len()), (NAMES, NAMES + 5));
-        assert_eq!(all.name(7), "x".repeat(CHARACTERS));
-        assert_eq!(all.name(NAMES as u64 + 1), "number 0000000000004e21");
+        assert_eq!((all.names.len(), all.sessions.len()), (MAX_NAMES, MAX_NAMES + 5));
+        assert_eq!(all.name(7), "x".repeat(MAX_NAME_LEN));
+        assert_eq!(all.name(MAX_NAMES as u64 + 1), "number 0000000000004e21");
     }
 
     #[test]

@@ -4,9 +4,9 @@ use super::measure::Measure;
 use super::row::Row;
 use super::section::{Cell, Section, Table};
 use super::sums::{Classes, LOSS, Mean, Ratio, SRTT, Values};
-use crate::plot::{Curve, Plot, Upwards};
+use crate::plot::{Curve, Plot, YAxis};
 
-/// Rounds that are counted one by one; more are counted together.
+/// Rounds counted individually. Higher ones are counted together.
 const ROUNDS: usize = 20;
 
 /// Rounds of retransmission (AutoRec journal, III-A, figure 3).
@@ -47,7 +47,7 @@ impl Measure for Rounds {
             Cell { value: (n > 0).then(|| 100.0 * with as f64 / n as f64), n, paper: None }
         };
         let table = Table::of_figures()
-            .figure("sessions whose highest round is 2 or more (%)", from(2))
+            .figure("sessions with a highest round of 2 or more (%)", from(2))
             .paper(43.0, "AutoRec journal III-A, fig. 3: \"exceeds 43 %\" of connections")
             .figure("3 or more (%)", from(3))
             .figure("5 or more (%)", from(5))
@@ -60,18 +60,18 @@ impl Measure for Rounds {
             (rounds as f64, seen as f64 / n as f64)
         });
         Section::new("rounds", "Rounds of retransmission")
-            .note("The highest round of a connection counts for each of its sessions.")
+            .note("A connection's highest round counts for each of its sessions.")
             .table(table)
             .plot(Plot {
-                title: "Share of sessions with at most that highest round".into(),
+                title: "Cumulative share of sessions by highest round".into(),
                 x: format!("highest round ({ROUNDS}: or more)"),
-                y: Upwards::Share,
+                y: YAxis::Share,
                 lines: vec![Curve { name: "sessions".into(), colour: 0, points: points.collect() }],
             })
     }
 }
 
-/// The recovery deterioration rate (AutoRec journal, VII-B, figure 21a).
+/// Recovery deterioration rate (AutoRec journal, VII-B, figure 21a).
 #[derive(Debug, Default)]
 pub(super) struct Deterioration {
     pooled: Ratio,
@@ -104,8 +104,9 @@ impl Measure for Deterioration {
         }
         Section::new("deterioration", "Recovery deterioration rate")
             .note(
-                "Lost data whose first retransmission did not do ÷ all lost data that arrived. Independent losses give \
-                 the loss rate. The paper does not say over what it averages: both readings stand beside its value.",
+                "Lost data that needed more than one retransmission ÷ all lost data that arrived. \
+                 For independent losses it equals the loss rate. The paper does not define its \
+                 average, so its value stands next to both readings.",
             )
             .table(table)
     }
@@ -142,7 +143,7 @@ pub(super) struct Latencies {
     by_srtt: [Latency; 5],
 }
 
-/// The class of a number; the last place is for what lies beyond all, and for what is not known.
+/// Returns the class of a number. The last index is for numbers beyond all classes or unknown.
 fn place(classes: &Classes<5>, number: Option<f64>) -> usize {
     number.and_then(|number| classes.of(number)).unwrap_or(4)
 }
@@ -189,17 +190,20 @@ impl Measure for Latencies {
         let line = |name: &str, colour, points| Curve { name: name.into(), colour, points };
         Section::new("recovery_latency", "Recovery latency")
             .note(
-                "From the detection of a loss to the sending of the copy that arrived, of data whose first \
-                 retransmission was lost. Mean and maximum are means over sessions of the session's own, as in the \
-                 paper; \"by lost data\" weighs each session by its number of such data.",
+                "From loss detection to sending the copy that arrived, for data with a lost first \
+                 retransmission. Mean and maximum are averaged over sessions, as in the paper; \
+                 \"by lost data\" weights each session by its amount of such data.",
             )
             .table(p95)
             .table(table)
             .plot(Plot {
-                title: "Share of sessions with at most that recovery latency".into(),
+                title: "Cumulative share of sessions by recovery latency".into(),
                 x: "recovery latency (ms)".into(),
-                y: Upwards::Share,
-                lines: vec![line("mean", 0, means.curve(1.0)), line("maximum", 1, maxima.curve(1.0))],
+                y: YAxis::Share,
+                lines: vec![
+                    line("mean", 0, means.curve(1.0)),
+                    line("maximum", 1, maxima.curve(1.0)),
+                ],
             })
     }
 }
@@ -236,19 +240,19 @@ impl Measure for OffMode {
         let plot = |title: &str, x: &str, points| Plot {
             title: title.into(),
             x: x.into(),
-            y: Upwards::Share,
+            y: YAxis::Share,
             lines: vec![Curve { name: "sessions".into(), colour: 0, points }],
         };
         Section::new("off_mode", "Off-mode")
-            .note("Time in which there is nothing to send but copies.")
+            .note("Time with nothing to send but copies.")
             .table(table)
             .plot(plot(
-                "Share of sessions with at most that time in off-mode",
+                "Cumulative share of sessions by time in off-mode",
                 "off-mode (ms in 1 s)",
                 time.curve(1.0),
             ))
             .plot(plot(
-                "Share of sessions with at most so many entries",
+                "Cumulative share of sessions by number of entries",
                 "entries in 1 s",
                 entries.curve(1.0),
             ))

@@ -1,5 +1,5 @@
-//! One record as a study sees it: the columns that it needs, each within what can be. A value that cannot be
-//! is named and counted, and absent for what is computed from it; the rest of the record counts.
+//! One record of a study: its columns, checked against their ranges. Impossible values are
+//! reported, counted and treated as absent. The rest of the record is used.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -8,15 +8,15 @@ use records::Location;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// The most values that are named.
+/// Maximum number of values reported in full.
 const MAX_NAMED: usize = 20;
 
-/// What a number can be.
+/// Range of a number.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Range {
     /// From 0 to 1.
     Ratio,
-    /// 0 and more.
+    /// 0 or more.
     Amount,
 }
 
@@ -31,20 +31,20 @@ impl Range {
 
 macro_rules! columns {
     ($($name:ident: $range:ident,)+) => {
-        /// The numbers of one record; `None` for what is absent or cannot be.
+        /// Numbers of one record; `None` if absent or impossible.
         #[derive(Clone, Debug, Default)]
         pub(super) struct Row {
             $(pub $name: Option<f64>,)+
-            /// What the texts of the record are told apart by.
+            /// Hash of the stream's name.
             pub stream: Option<u64>,
             pub viewer: Option<u64>,
             pub prefix: Option<u64>,
             pub group: Option<u64>,
-            /// The user group as the record has it: text from outside, of any length.
+            /// Name of the user group: untrusted text of any length.
             pub group_name: Option<String>,
         }
 
-        /// The columns with numbers, and what these can be.
+        /// Numeric columns and their ranges.
         const NUMBERS: &[(&str, Range)] = &[$((stringify!($name), Range::$range),)+];
 
         impl Row {
@@ -107,7 +107,7 @@ columns! {
     player_late_frames: Amount,
 }
 
-/// The columns with text.
+/// Text columns.
 const TEXTS: [&str; 4] = ["stream", "viewer", "prefix", "group"];
 
 /// A column and its number.
@@ -116,7 +116,7 @@ type Cell<'a> = (&'static str, &'a mut Option<f64>);
 macro_rules! parts {
     ($($part:ident of $whole:ident,)+) => {
         impl Row {
-            /// Counts of which the first is a part of the second.
+            /// Returns pairs of counts, the first a part of the second.
             fn parts(&mut self) -> impl Iterator<Item = (Cell<'_>, Cell<'_>)> {
                 [$(
                     (
@@ -142,15 +142,15 @@ parts! {
     player_late_frames of player_frames,
 }
 
-/// All columns that a study reads.
+/// Returns all columns that a study reads.
 pub(super) fn columns() -> Vec<&'static str> {
     NUMBERS.iter().map(|(name, _)| *name).chain(TEXTS).collect()
 }
 
-/// Values that cannot be.
+/// Impossible values.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Impossible {
-    /// How many, by column.
+    /// Number of values by column.
     pub columns: BTreeMap<&'static str, u64>,
     /// File, row and value of the first 20.
     pub named: Vec<String>,
@@ -165,10 +165,10 @@ impl Impossible {
     }
 }
 
-/// Takes records apart.
+/// Parser of records.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reader {
-    /// How many records have a column with a value that can be.
+    /// Records with a valid value, by column.
     pub present: BTreeMap<&'static str, u64>,
     pub impossible: Impossible,
 }
@@ -176,15 +176,15 @@ pub(super) struct Reader {
 impl Reader {
     pub(super) fn row(&mut self, place: Location<'_>, record: &Map<String, Value>) -> Row {
         let mut row = Row::default();
-        // A player's word against the server's clock is left out, and counted by the reader of the
-        // records.
+        // A player's report that contradicts the server's clock is excluded. The reader of the
+        // records counts it.
         let is_clamped = records::is_clamped(record);
         for ((name, range), cell) in NUMBERS.iter().zip(row.numbers()) {
             *cell = self.number(place, record, name, *range);
             *cell = cell.filter(|_| !(is_clamped && records::is_claim(name)));
         }
         for (part, all) in row.parts() {
-            // A part that is more than its whole says nothing, nor does the whole.
+            // If a part exceeds its whole, both are invalid.
             if let (Some(some), Some(whole)) = (*part.1, *all.1)
                 && some > whole
             {
@@ -227,7 +227,7 @@ impl Reader {
     }
 }
 
-/// What a text is told apart from others by.
+/// Hashes a text.
 pub(super) fn number_of(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
@@ -235,19 +235,19 @@ pub(super) fn number_of(text: &str) -> u64 {
 }
 
 impl Row {
-    /// The hour of the day (UTC) in which the session began.
+    /// Returns the hour of the day (UTC) at the start of the session.
     pub(super) fn hour(&self) -> Option<usize> {
         self.started_ms.map(|ms| (ms / 3_600_000.0) as usize % 24)
     }
 
-    /// Seconds that the player played or was frozen, if there were any.
+    /// Returns seconds of playback and freezes, if any.
     pub(super) fn watched_s(&self) -> Option<f64> {
         let (played, frozen) = self.player_played_s.zip(self.player_freeze_s)?;
         Some(played + frozen).filter(|watched| *watched > 0.0)
     }
 
-    /// Of each class of lag: its upper end in ms, packets sent so long after a lost one, and how many of them
-    /// were lost.
+    /// By class of lag: its upper end in ms, packets sent in this time after a lost one, and the
+    /// lost ones among them.
     pub(super) fn after_loss(&self) -> [(u32, Option<(f64, f64)>); 6] {
         [
             (1, self.after_1ms_sent.zip(self.after_1ms_lost)),

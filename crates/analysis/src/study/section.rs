@@ -1,68 +1,68 @@
-//! What a study consists of: sections with tables and plots. Each number knows how many sessions it comes from
-//! and, where a paper has it, the paper's own.
+//! Building blocks of a study: sections with tables and plots. Each number has a count of sessions
+//! and, where available, the paper's value.
 
 use serde::Serialize;
 
 use crate::plot::Plot;
 
-/// Numbers of fewer sessions are marked.
-pub(super) const FEW: u64 = 20;
+/// Count below which numbers are marked.
+pub(super) const MIN_COUNT: u64 = 20;
 
-/// One subject of the study.
+/// A subject of the study.
 #[derive(Clone, Debug, Serialize)]
 pub struct Section {
-    /// Its name in JSON, and its place on the page.
+    /// Name in JSON, and anchor on the page.
     pub name: &'static str,
-    /// Its heading.
+    /// Heading.
     pub title: &'static str,
-    /// What is measured and how, and what it does not say.
+    /// Method and limits of the measurement.
     pub notes: Vec<String>,
-    /// The columns that it needs, and how many records have each.
+    /// Columns needed, and the number of records that have each.
     pub columns: Vec<(&'static str, u64)>,
-    /// The numbers.
+    /// Tables.
     pub tables: Vec<Table>,
-    /// Distributions and courses.
+    /// Plots of distributions and time series.
     #[serde(skip)]
     pub plots: Vec<Plot>,
 }
 
-/// Numbers side by side.
+/// A table of numbers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Table {
-    /// Its name in JSON.
+    /// Name in JSON.
     pub name: &'static str,
-    /// What the cells of a line are.
+    /// Headings of the cells.
     pub head: Vec<&'static str>,
-    /// What the cells' counts are; mostly "sessions".
+    /// Meaning of the cells' counts; usually "sessions".
     pub counted: &'static str,
-    /// The lines.
+    /// Lines.
     pub lines: Vec<Line>,
 }
 
 /// One line of a table.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Line {
-    /// What it is, with the unit where the head does not have it.
+    /// Label, with the unit where the head lacks it.
     pub label: String,
-    /// As many as the table's head has entries.
+    /// One cell per heading.
     pub cells: Vec<Cell>,
-    /// Which paper and section the papers' values are from.
+    /// Paper and section of the reference values.
     pub source: &'static str,
 }
 
 /// One number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Cell {
-    /// Absent if no record says it.
+    /// Value; `None` if no record has it.
     pub value: Option<f64>,
-    /// How many sessions (or what the table counts) it comes from.
+    /// Number of sessions (or other counted items) in the value.
     pub n: u64,
-    /// What the paper has.
+    /// The paper's value.
     pub paper: Option<f64>,
 }
 
 impl Section {
-    /// A section without tables yet.
+    /// Creates a section without tables.
     pub(super) fn new(name: &'static str, title: &'static str) -> Self {
         let (notes, columns) = (Vec::new(), Vec::new());
         Self { name, title, notes, columns, tables: Vec::new(), plots: Vec::new() }
@@ -78,7 +78,7 @@ impl Section {
         self
     }
 
-    /// Adds a plot, if there is anything to see.
+    /// Adds a plot unless it is empty.
     pub(super) fn plot(mut self, plot: Plot) -> Self {
         if !plot.is_empty() {
             self.plots.push(plot);
@@ -88,12 +88,12 @@ impl Section {
 }
 
 impl Table {
-    /// A table whose lines have these cells.
+    /// Creates a table with these headings.
     pub(super) fn new(name: &'static str, head: &[&'static str]) -> Self {
         Self { name, head: head.to_vec(), counted: "sessions", lines: Vec::new() }
     }
 
-    /// A table of figures: a line has one value.
+    /// Creates a table with one value per line.
     pub(super) fn of_figures() -> Self {
         Self::new("figures", &["value"])
     }
@@ -104,12 +104,12 @@ impl Table {
         self
     }
 
-    /// Adds a line of one figure.
+    /// Adds a line with one value.
     pub(super) fn figure(self, label: impl Into<String>, cell: Cell) -> Self {
         self.line(label, vec![cell])
     }
 
-    /// The papers' values of the last line, and where they stand.
+    /// Sets the papers' values of the last line, and their source.
     pub(super) fn papers(mut self, values: &[Option<f64>], source: &'static str) -> Self {
         if let Some(line) = self.lines.last_mut() {
             for (cell, value) in line.cells.iter_mut().zip(values) {
@@ -120,7 +120,7 @@ impl Table {
         self
     }
 
-    /// The paper's value of the last line's figure, and where it stands.
+    /// Sets the paper's value of the last line's number, and its source.
     pub(super) fn paper(self, value: f64, source: &'static str) -> Self {
         self.papers(&[Some(value)], source)
     }

@@ -1,38 +1,39 @@
-//! How alike networks are within user groups, within origin-destination pairs, and between two visits of one
-//! viewer (Wira, II-C and II-D, figures 3 and 4).
+//! Similarity of networks within user groups, within origin-destination pairs, and between two
+//! visits of one viewer (Wira, II-C and II-D, figures 3 and 4).
 //!
-//! The coefficient of variation of a set is its standard deviation over its mean, with the number of values as
-//! divisor under the root. (Wira's equation 1 prints that divisor before the root, which would make the figures
-//! depend on the number of connections.) Of small sets it comes out too small: of two values by a factor of 0.56
-//! in the mean. Therefore the pooled coefficient stands beside it: the root of the sum over sets of the squares of
-//! relative deviations, over the sum of their degrees of freedom.
+//! The coefficient of variation is the standard deviation over the mean, with the number of values
+//! as divisor under the root. (Wira's equation 1 prints the divisor before the root, which would
+//! make the figures depend on the number of connections.) It is biased low for small sets: for two
+//! values by a factor of 0.56 on average. The pooled coefficient therefore stands next to it: the
+//! root of the sum of squared relative deviations over all sets, divided by the sum of their
+//! degrees of freedom.
 
 use super::measure::Measure;
 use super::row::Row;
 use super::section::{Cell, Section, Table};
 use super::sums::{Ratio, Values};
-use crate::plot::{Curve, Plot, Upwards};
+use crate::plot::{Curve, Plot, YAxis};
 
 /// Wira's intervals, in minutes.
 const MINUTES: [u32; 4] = [5, 10, 30, 60];
-/// Mean CV of origin-destination pairs by interval: of MinRTT, in per cent.
+/// Mean CV of MinRTT in origin-destination pairs by interval, in per cent.
 const PAIR_RTT: [f64; 4] = [9.9, 10.2, 10.5, 11.2];
 
-/// One session: 40 bytes.
+/// One session, 40 bytes.
 #[derive(Clone, Copy, Debug)]
 struct Visit {
     group: u64,
     prefix: u64,
     viewer: u64,
-    /// In seconds since 1970.
+    /// Start, in seconds since 1970.
     begin: u32,
     end: u32,
-    /// NaN if absent, as the bandwidth.
+    /// NaN if absent, like the bandwidth.
     rtt: f32,
     bandwidth: f32,
 }
 
-/// All sessions whose networks can be compared.
+/// All sessions with comparable networks.
 #[derive(Debug, Default)]
 pub(super) struct Similarity {
     visits: Vec<Visit>,
@@ -49,7 +50,7 @@ struct Variations {
 #[derive(Debug, Default)]
 struct Variation {
     of_sets: Values,
-    /// Squares of relative deviations, and degrees of freedom.
+    /// Squared relative deviations, and degrees of freedom.
     squares: Ratio,
 }
 
@@ -59,7 +60,7 @@ impl Variations {
         self.bandwidth.add(visits.iter().map(|visit| visit.bandwidth));
     }
 
-    /// Mean, median and pooled, of both.
+    /// Returns mean, median and pooled coefficient of both quantities.
     fn cells(&self) -> Vec<Cell> {
         [&self.rtt, &self.bandwidth].into_iter().flat_map(Variation::cells).collect()
     }
@@ -80,7 +81,7 @@ impl Variation {
     }
 }
 
-/// The coefficient of variation; `None` of fewer than two values.
+/// Returns the coefficient of variation; `None` for fewer than two values.
 fn variation(values: impl Iterator<Item = f32> + Clone) -> Option<f64> {
     let values = values.filter(|value| value.is_finite()).map(f64::from);
     let n = values.clone().count();
@@ -89,7 +90,8 @@ fn variation(values: impl Iterator<Item = f32> + Clone) -> Option<f64> {
     (n >= 2 && mean > 0.0).then(|| (squares / n as f64).sqrt() / mean)
 }
 
-/// Variations within each window of `minutes` of the visits with the same `key`; 0 is no key.
+/// Returns the variations within each window of `minutes` over visits with the same `key`. A key of
+/// 0 is no key.
 fn windows(visits: &[Visit], minutes: u32, key: impl Fn(&Visit) -> u64) -> Variations {
     let mut order: Vec<Visit> = visits.iter().filter(|visit| key(visit) != 0).copied().collect();
     let place = |visit: &Visit| (key(visit), visit.begin / (60 * minutes));
@@ -99,8 +101,8 @@ fn windows(visits: &[Visit], minutes: u32, key: impl Fn(&Visit) -> u64) -> Varia
     all
 }
 
-/// Variations of two visits of a viewer, one after the other in the same network, by their distance: up to each
-/// of [`MINUTES`], and more.
+/// Returns the variations between consecutive visits of a viewer in the same network, by the time
+/// between them: up to each of [`MINUTES`], and longer.
 fn again(visits: &[Visit]) -> [Variations; 5] {
     let known = |visit: &&Visit| visit.viewer != 0 && visit.prefix != 0;
     let mut order: Vec<Visit> = visits.iter().filter(known).copied().collect();
@@ -109,10 +111,10 @@ fn again(visits: &[Visit]) -> [Variations; 5] {
     for pair in order.windows(2) {
         let [first, second] = pair else { continue };
         let same = (first.viewer, first.prefix) == (second.viewer, second.prefix);
-        // A visit that began before the other ended tells nothing about later.
+        // Overlapping visits do not show a change over time.
         let Some(age) = second.begin.checked_sub(first.end).filter(|_| same) else { continue };
         let within = MINUTES.iter().position(|minutes| age <= 60 * minutes).unwrap_or(4);
-        // Wira's intervals all begin at 0.
+        // Wira's intervals all start at 0.
         for variations in &mut all[within..if within < 4 { 4 } else { 5 }] {
             variations.add(pair);
         }
@@ -178,8 +180,8 @@ impl Measure for Similarity {
         }
         let mut visits = Table::new("visits", &HEAD);
         visits.counted = "pairs of visits";
-        let labels = MINUTES.map(|minutes| format!("again within {minutes} min"));
-        let labels = labels.into_iter().chain(["again later than that".to_owned()]);
+        let labels = MINUTES.map(|minutes| format!("next visit within {minutes} min"));
+        let labels = labels.into_iter().chain(["next visit later".to_owned()]);
         for (label, variations) in labels.zip(again(&self.visits)) {
             visits = visits.line(label, variations.cells());
         }
@@ -191,19 +193,21 @@ impl Measure for Similarity {
         let pair = pair.unwrap_or_default();
         Section::new("similarity", "Similarity within groups and pairs")
             .note(
-                "Coefficient of variation (standard deviation ÷ mean) of the smallest round-trip time and the largest \
-                 delivery rate of sessions. An origin-destination pair is a viewer's network (/24, /48) and this node; \
-                 sets are of one window of the wall clock. Visits are of one viewer in one network, one after the \
-                 other, by the time from the end of the first. Sessions of one connection share both numbers. The \
-                 mean over small sets is too small (of two values by a factor of 0.56), pooled is not. The largest \
-                 delivery rate of a stream that needs less than the bottleneck has says more about the stream.",
+                "Coefficient of variation (standard deviation ÷ mean) of the smallest round-trip \
+                 time and the largest delivery rate of sessions. An origin-destination pair is a \
+                 viewer's network (/24, /48) and this node; each set covers one window of \
+                 wall-clock time. Visits are consecutive ones of a viewer in one network, by the \
+                 time since the end of the first. Sessions of one connection share both numbers. \
+                 The mean over small sets is biased low (for two values by a factor of 0.56); the \
+                 pooled coefficient is not. The largest delivery rate of a stream below the \
+                 bottleneck's rate describes the stream rather than the path.",
             )
             .table(within)
             .table(visits)
             .plot(Plot {
-                title: "Share of sets with at most that coefficient of variation, 5 min".into(),
+                title: "Cumulative share of sets by coefficient of variation, 5 min".into(),
                 x: "coefficient of variation (%)".into(),
-                y: Upwards::Share,
+                y: YAxis::Share,
                 lines: vec![
                     line("group, MinRTT", 0, &group.rtt),
                     line("group, MaxBW", 1, &group.bandwidth),
@@ -225,7 +229,7 @@ mod tests {
         assert!((found - 800f64.sqrt() / 60.0).abs() < 1e-12, "{found}");
         assert_eq!(variation([40.0, f32::NAN].into_iter()), None);
         assert_eq!(variation([0.0, 0.0].into_iter()), None);
-        // Of two values it is their difference over their sum.
+        // For two values it is their difference over their sum.
         let two = variation([30.0, 50.0].into_iter()).expect("two values");
         assert!((two - 20.0 / 80.0).abs() < 1e-12, "{two}");
     }
@@ -245,7 +249,7 @@ mod tests {
             visit(1, 7, 0, 100, 30.0),
             visit(1, 7, 400, 500, 50.0),
             visit(1, 7, 1_101, 1_200, 50.0),
-            // Before the one before has ended.
+            // Starts before the preceding visit has ended.
             visit(1, 7, 1_150, 1_300, 90.0),
             visit(1, 8, 1_400, 1_500, 90.0),
             visit(2, 8, 10_000, 10_100, 90.0),

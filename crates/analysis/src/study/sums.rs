@@ -1,5 +1,4 @@
-//! What a study adds up while records pass: means over sessions, ratios of sums, and values whose distribution
-//! is asked for.
+//! Accumulators of a study: means over sessions, ratios of sums, and distributions.
 
 use qoe::stats::Sample;
 
@@ -8,7 +7,7 @@ use super::section::Cell;
 /// Steps of a curve.
 const CURVE: u32 = 200;
 
-/// A mean over sessions: each counts once.
+/// Mean over sessions, each with weight 1.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mean {
     sum: f64,
@@ -29,7 +28,7 @@ impl Mean {
     }
 }
 
-/// A ratio of sums over sessions: a session counts by its part of the whole.
+/// Ratio of sums over sessions, so that sessions are weighted by their denominators.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ratio {
     part: f64,
@@ -55,7 +54,7 @@ impl Ratio {
     }
 }
 
-/// The values of all sessions that have one, four bytes each.
+/// Values of all sessions, four bytes each.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Values(Vec<f32>);
 
@@ -64,7 +63,7 @@ impl Values {
         self.0.extend(value.map(|value| value as f32));
     }
 
-    /// The distribution of these values and those of `others`.
+    /// Returns the joint distribution of these values and of `others`.
     pub(super) fn with(&self, others: &Self) -> Distribution {
         Distribution::new(self.0.iter().chain(&others.0))
     }
@@ -74,7 +73,7 @@ impl Values {
     }
 }
 
-/// Values in order.
+/// Sorted values.
 #[derive(Clone, Debug)]
 pub(super) struct Distribution(Option<Sample>);
 
@@ -88,17 +87,17 @@ impl Distribution {
         Cell { value: self.0.as_ref().map(of), n, paper: None }
     }
 
-    /// The mean, in units of 1 ÷ `times`.
+    /// Returns the mean, in units of 1 ÷ `times`.
     pub(super) fn mean(&self, times: f64) -> Cell {
         self.cell(|sample| times * sample.mean())
     }
 
-    /// A quantile.
+    /// Returns a quantile.
     pub(super) fn quantile(&self, order: f64, times: f64) -> Cell {
         self.cell(|sample| times * sample.quantile(order))
     }
 
-    /// The share of values that `is`, in per cent.
+    /// Returns the share of values for which `is` holds, in per cent.
     pub(super) fn share(&self, is: impl Fn(f64) -> bool) -> Cell {
         self.cell(|sample| {
             let values = sample.values();
@@ -106,7 +105,7 @@ impl Distribution {
         })
     }
 
-    /// The distribution function up to the 99th percentile: value and share.
+    /// Returns the distribution function up to the 99th percentile: value and share.
     pub(super) fn curve(&self, times: f64) -> Vec<(f64, f64)> {
         let shares = (0..=CURVE).map(|step| 0.99 * f64::from(step) / f64::from(CURVE));
         self.0.as_ref().map_or_else(Vec::new, |sample| {
@@ -115,7 +114,7 @@ impl Distribution {
     }
 }
 
-/// Classes of a number: from one limit to below the next, the last one's end included.
+/// Classes of a number. Each includes its lower limit; the last one also its upper limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Classes<const N: usize> {
     pub limits: [f64; N],
@@ -123,7 +122,7 @@ pub(super) struct Classes<const N: usize> {
 }
 
 impl<const N: usize> Classes<N> {
-    /// The class of a number; `None` beyond the limits.
+    /// Returns the class of a number; `None` beyond the limits.
     pub(super) fn of(&self, number: f64) -> Option<usize> {
         let class = self.limits.iter().rposition(|limit| number >= *limit)?;
         match class + 1 < N {

@@ -1,4 +1,4 @@
-//! Studies whose every figure is known.
+//! Studies of records with known results.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -14,7 +14,7 @@ use super::*;
 
 mod user_groups;
 
-/// Twelve o'clock, in milliseconds since 1970.
+/// Noon, in milliseconds since 1970.
 const NOON: i64 = 1_795_003_200_000;
 const SECOND: i64 = 1_000;
 const MINUTE: i64 = 60 * SECOND;
@@ -23,7 +23,7 @@ fn text(text: &str) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// A session over HTTP/3 with little loss.
+/// A session over HTTP/3 with low loss.
 fn first() -> Record {
     Record {
         viewer: text("v1"),
@@ -74,7 +74,7 @@ fn first() -> Record {
     }
 }
 
-/// The same viewer two minutes later, with much loss.
+/// The same viewer two minutes later, with high loss.
 fn second() -> Record {
     Record {
         started_ms: Some(NOON + 4 * MINUTE + 40 * SECOND),
@@ -115,7 +115,7 @@ fn second() -> Record {
     }
 }
 
-/// Somebody else in the same network, an hour later and without loss.
+/// Another viewer of the same network, an hour later and without loss.
 fn third() -> Record {
     Record {
         viewer: text("v2"),
@@ -155,7 +155,7 @@ fn third() -> Record {
     }
 }
 
-/// A session over HTTP/1.1, of which little is known.
+/// A session over HTTP/1.1 with few columns.
 fn fourth() -> Record {
     Record {
         viewer: text("v3"),
@@ -177,7 +177,7 @@ fn lines(records: &[Record]) -> String {
     text
 }
 
-/// The study of a file of JSON lines.
+/// Studies a file of JSON lines.
 fn studied(name: &str, text: &str) -> Study {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join(name);
@@ -189,7 +189,8 @@ fn all() -> Study {
     studied("all.jsonl", &lines(&[first(), second(), third(), fourth()]))
 }
 
-/// The line of a section that begins with `label`: values, rounded to 4 digits, with their counts.
+/// Returns the line of a section that starts with `label`: values rounded to 4 digits, with their
+/// counts.
 fn line(study: &Study, section: &str, table: &str, label: &str) -> Vec<(Option<f64>, u64)> {
     let section = study.sections.iter().find(|one| one.name == section).expect("a section");
     let table = section.tables.iter().find(|one| one.name == table).expect("a table");
@@ -238,10 +239,10 @@ fn loss_and_what_follows_a_lost_packet() {
     ] {
         assert_eq!(figure(&study, "loss", label), (Some(value), 3), "{label}");
     }
-    // (20 + 4 + 60) in 28 runs; 5 and 10 at most.
+    // (20 + 4 + 60) in 28 bursts; longest 5 and 10.
     assert_eq!(figure(&study, "bursts", "mean run"), (Some(3.0), 3));
     assert_eq!(figure(&study, "bursts", "longest run"), (Some(7.5), 2));
-    // 60 of 300; by chance 100 × 19/999 and 200 × 59/999 of them.
+    // 60 of 300; under independence 100 × 19/999 and 200 × 59/999.
     let lag = line(&study, "bursts", "after_loss", "sent 5 to 20 ms");
     assert_eq!(lag, [(Some(20.0), 2), (Some(4.5712), 2), (Some(4.3752), 2)]);
     let lag = line(&study, "bursts", "after_loss", "sent 20 to 50 ms");
@@ -250,8 +251,9 @@ fn loss_and_what_follows_a_lost_packet() {
 
 #[test]
 fn independent_losses_have_a_ratio_of_one_however_much_sessions_differ() {
-    // Of 1,000 packets 10 or 200 are lost, and after each loss 100 packets are looked at. All together 19 % of these
-    // are lost and 10.5 % of all, because sessions with much loss are looked at more often.
+    // Of 1,000 packets 10 or 200 are lost, and 100 packets follow each loss. Over both sessions 19
+    // % of these are lost, but 10.5 % of all packets, because sessions with high loss contribute
+    // more.
     let session = |lost: i64| {
         let sent = lost * 100;
         Record {
@@ -272,7 +274,7 @@ fn independent_losses_have_a_ratio_of_one_however_much_sessions_differ() {
 fn rounds_deterioration_and_off_mode() {
     let study = all();
     for (section, label, value) in [
-        ("rounds", "sessions whose highest round is 2", (66.6667, 3)),
+        ("rounds", "sessions with a highest round of 2", (66.6667, 3)),
         ("rounds", "5 or more", (33.3333, 3)),
         ("rounds", "10 or more", (33.3333, 3)),
         // 101 of 80.
@@ -283,7 +285,7 @@ fn rounds_deterioration_and_off_mode() {
         ("deterioration", "loss 0 to 3 %", (25.0, 2)),
         ("deterioration", "loss 3 to 10 %", (15.0, 1)),
         ("off_mode", "off-mode, mean", (480.0, 3)),
-        // A tenth of the way from 300 to 500.
+        // A tenth of the interval from 300 to 500.
         ("off_mode", "95 % of sessions have at least (ms", (320.0, 3)),
         ("off_mode", "entries, mean", (20.0, 3)),
     ] {
@@ -339,24 +341,25 @@ fn freezes_and_first_frames_in_both_readings() {
 #[test]
 fn similarity_and_hours() {
     let study = all();
-    // 40 and 60 ms, 10 and 30 Mbps; the third is alone in its windows. Pooled, two values have one degree of freedom.
+    // 40 and 60 ms, 10 and 30 Mbps; the third one is alone in its windows. In the pooled
+    // coefficient two values have one degree of freedom.
     let pair = [20.0, 20.0, 28.2843, 50.0, 50.0, 70.7107].map(|value| (Some(value), 1)).to_vec();
     for label in
         ["user group, 5 min", "origin-destination pair, 5 min", "origin-destination pair, 60"]
     {
         assert_eq!(line(&study, "similarity", "windows", label), pair, "{label}");
     }
-    for label in ["again within 5 min", "again within 60 min"] {
+    for label in ["next visit within 5 min", "next visit within 60 min"] {
         assert_eq!(line(&study, "similarity", "visits", label), pair, "{label}");
     }
-    assert_eq!(line(&study, "similarity", "visits", "again later")[0], (None, 0));
+    assert_eq!(line(&study, "similarity", "visits", "next visit later")[0], (None, 0));
     let noon = line(&study, "hours", "hours", "12 h");
     let expected = [4.0, 127.5, 17.5, 90.0, 2.0, 2.75, 300.0].map(|value| (Some(value), 2));
     assert_eq!(noon, expected);
     assert_eq!(line(&study, "hours", "hours", "13 h")[0], (Some(0.0), 1));
 }
 
-/// Both forms of a file of all four records: JSON lines and Parquet.
+/// Writes all four records in both formats: JSON lines and Parquet.
 fn written(directory: &Path) -> [PathBuf; 2] {
     let writer = RecordWriter::start(directory, Duration::from_secs(60), Retention::default());
     let writer = writer.expect("started");
@@ -394,7 +397,7 @@ fn a_file_that_is_cut_off_loses_its_last_row_only() {
         let all = std::fs::read(path).expect("readable");
         std::fs::write(path, &all[..all.len() - bytes]).expect("written");
     };
-    // The lines beside it have all rows of half a Parquet file.
+    // The JSON lines have all rows of a truncated Parquet file.
     cut(&parquet, std::fs::metadata(&parquet).expect("a file").len() as usize / 2);
     let study = read(&[directory.path().to_owned()]).expect("records");
     let input = &study.input;
@@ -408,7 +411,7 @@ fn a_file_that_is_cut_off_loses_its_last_row_only() {
 }
 
 #[test]
-fn values_that_cannot_be_are_named_and_left_out_where_they_count() {
+fn impossible_values_are_reported_and_excluded() {
     let text = [
         first().json(),
         second().json().replace("\"rtt_ms\":210.0", "\"rtt_ms\":-210.0"),
@@ -439,7 +442,8 @@ fn values_that_cannot_be_are_named_and_left_out_where_they_count() {
         ]
     );
     assert_eq!(study.input.records, 4);
-    // Only what is computed from these values is without them: 5 + 9 of 80; 2, 6 and 6 %; 80 of 2,500 and 60 of 1,000.
+    // Only results computed from these values exclude them: 5 + 9 of 80; 2, 6 and 6 %; 80 of 2,500
+    // and 60 of 1,000.
     assert_eq!(figure(&study, "deterioration", "all sessions' sums"), (Some(17.5), 3));
     assert_eq!(figure(&study, "loss", "loss rate, mean"), (Some(4.6667), 3));
     assert_eq!(figure(&study, "loss", "packets lost"), (Some(4.0), 4));
@@ -462,7 +466,7 @@ fn a_number_that_is_none_in_parquet_is_named_too() {
     assert_eq!(figure(&study, "overview", "mean session"), (Some(9.0), 1));
 }
 
-/// A Parquet file of one row.
+/// Writes a Parquet file with one row.
 fn write_doubles(path: &Path, cells: &[(&str, f64)]) {
     use parquet::basic::{Repetition, Type as Physical};
     use parquet::data_type::DoubleType;

@@ -1,19 +1,19 @@
-//! A study for a terminal, and as JSON.
+//! A study as text for terminals, and as JSON.
 
 use core::fmt::Write as _;
 
 use super::Study;
-use super::section::{Cell, FEW, Section, Table};
+use super::section::{Cell, MIN_COUNT, Section, Table};
 use crate::text::{aligned, figure, whole};
 
 impl Study {
-    /// One JSON object in one line.
+    /// Renders one JSON object in one line.
     pub fn json(&self) -> String {
-        // Numbers that are not finite become null; names are text: nothing here can fail.
+        // Cannot fail: numbers that are not finite become null, and keys are text.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Aligned columns for people.
+    /// Renders aligned columns for people.
     pub fn text(&self) -> String {
         let mut out = self.summary().join("\n");
         out.push('\n');
@@ -25,7 +25,7 @@ impl Study {
             for table in &section.tables {
                 let mut rows = table.rows();
                 let sources = rows.iter_mut().filter_map(|row| row.last_mut());
-                // Sources begin at the same place.
+                // Sources are aligned.
                 sources.for_each(|source| *source = format!("{source:<80}"));
                 out.push_str(&aligned(&rows));
             }
@@ -37,19 +37,17 @@ impl Study {
         out
     }
 
-    /// What was read and left out, one line each.
+    /// Returns the counts of records read and excluded, one line each.
     pub(super) fn summary(&self) -> Vec<String> {
         let input = &self.input;
         let mut all =
             vec![format!("records: {}, files: {}", whole(input.records), whole(input.files))];
         if input.broken_lines > 0 {
-            all.push(format!("left out: {} broken lines", whole(input.broken_lines)));
+            all.push(format!("excluded: {} broken lines", whole(input.broken_lines)));
         }
         if input.reports_clamped > 0 {
             let count = whole(input.reports_clamped);
-            all.push(format!(
-                "left out: {count} players' reports of more than their session has room for"
-            ));
+            all.push(format!("excluded: {count} player reports beyond their session's duration"));
         }
         all.extend(input.unreadable.iter().map(|why| format!("unreadable: {why}")));
         if input.unreadable_files > input.unreadable.len() as u64 {
@@ -61,7 +59,7 @@ impl Study {
             let counts: Vec<_> =
                 counts.map(|(column, count)| format!("{column} {}", whole(*count))).collect();
             all.push(format!(
-                "impossible values, left out where they count: {}",
+                "impossible values, excluded from the results: {}",
                 counts.join(", ")
             ));
             all.extend(impossible.named.iter().map(|what| format!("impossible: {what}")));
@@ -70,15 +68,15 @@ impl Study {
     }
 }
 
-/// How numbers are to be read.
+/// Legend of the numbers.
 pub(super) const LEGEND: [&str; 2] = [
-    "In brackets: the sessions (or sets) that a number comes from; † fewer than 20 of them. \"Sums\" are ratios of \
-     sums over all sessions, means are over sessions.",
-    "The papers' values are those of their fleets, to be compared, not to be met.",
+    "In brackets: the number of sessions (or sets); † fewer than 20. \"Sums\" are ratios of sums \
+     over all sessions, means are over sessions.",
+    "The papers' values describe their own fleets. They are references, not targets.",
 ];
 
 impl Section {
-    /// Which columns are missing, and in how many records others are.
+    /// Returns missing columns, and how many records have partly missing ones.
     pub(super) fn remarks(&self, records: u64) -> Vec<String> {
         let missing: Vec<&str> =
             self.columns.iter().filter(|(_, count)| *count == 0).map(|(name, _)| *name).collect();
@@ -104,8 +102,8 @@ impl Section {
 }
 
 impl Table {
-    /// The table as rows of text, its head first: after each column of values that of the papers', if any line
-    /// has one, and their sources at the end.
+    /// Returns the table as rows of text, head first. Each column of values is followed by the
+    /// papers' values, if any; sources are last.
     pub(super) fn rows(&self) -> Vec<Vec<String>> {
         let papers =
             |at: usize| self.lines.iter().any(|line| cell(&line.cells, at).paper.is_some());
@@ -138,9 +136,9 @@ fn cell(cells: &[Cell], at: usize) -> Cell {
     cells.get(at).copied().unwrap_or_default()
 }
 
-/// A number with its count.
+/// Formats a number with its count.
 fn shown(cell: &Cell) -> String {
-    let few = if cell.n < FEW { "†" } else { "" };
+    let few = if cell.n < MIN_COUNT { "†" } else { "" };
     match cell.value {
         Some(value) => format!("{}{few} ({})", figure(value), whole(cell.n)),
         None => "-".into(),

@@ -1,18 +1,19 @@
-//! How many user groups there are, and how many sessions the largest of them have, by the rule that makes them
-//! (AutoPlex, 3.2, table 1).
+//! Number of user groups by rule, and the share of sessions in the largest ones (AutoPlex, section
+//! 3.2, table 1).
 //!
-//! A group's name says where its viewers are: country, AS, state and city, in this order, with `/` between
-//! (`BR/AS28573/SP/Campinas`). Each beginning of a name is a wider group, so that the rules are the lengths of
-//! beginnings. A name that ends early, because nobody knew more, belongs to no group of the longer rules.
+//! A group's name locates its viewers: country, AS, state and city, separated by `/`
+//! (`BR/AS28573/SP/Campinas`). Each prefix of a name is a wider group, so a rule is the number of
+//! parts. A shorter name, of an incompletely located viewer, belongs to no group of the longer
+//! rules.
 
 use std::collections::HashMap;
 
 use super::measure::Measure;
 use super::row::{Row, number_of};
 use super::section::{Cell, Section, Table};
-use crate::plot::{Curve, Plot, Upwards};
+use crate::plot::{Curve, Plot, YAxis};
 
-/// The rules, by how many parts of a name they take: 1, 2, 3 and 4.
+/// Rules by the number of name parts: 1, 2, 3 and 4.
 const RULES: [Rule; 4] = [
     Rule { label: "country, or a name of one part", short: "country", paper: None },
     Rule {
@@ -31,15 +32,15 @@ const RULES: [Rule; 4] = [
         paper: Some([18_620.0, 11.8, 22.2, 27.3]),
     },
 ];
-/// The paper's numbers of largest groups.
+/// Numbers of largest groups in the paper.
 const TOP: [usize; 3] = [10, 50, 100];
-/// So many groups are told apart by each rule, 14 times as many as the paper has: names come from records, and
-/// whoever writes these could give each session a group of its own.
-const MOST: usize = 1 << 18;
-/// So many of the largest groups are drawn.
-const DRAWN: usize = 200;
+/// Maximum number of groups per rule, 14 times as many as the paper has. Names come from records,
+/// and their author could give each session its own group.
+const MAX_GROUPS: usize = 1 << 18;
+/// Number of largest groups in the plot.
+const PLOTTED_GROUPS: usize = 200;
 
-/// One rule, and what the paper has for it.
+/// A rule, and the paper's values for it.
 struct Rule {
     label: &'static str,
     short: &'static str,
@@ -51,12 +52,12 @@ struct Rule {
 #[derive(Debug, Default)]
 pub(super) struct UserGroups([Groups; 4]);
 
-/// The groups of one rule.
+/// Groups of one rule.
 #[derive(Debug, Default)]
 struct Groups {
     /// Sessions of each group.
     sessions: HashMap<u64, u32>,
-    /// Those of groups that were too many to be told apart.
+    /// Sessions of groups beyond the maximum.
     beyond: u64,
 }
 
@@ -70,19 +71,19 @@ impl Groups {
         }
     }
 
-    /// Sessions of the groups, the largest first.
+    /// Returns the sessions per group, largest first.
     fn sizes(&self) -> Vec<u64> {
         let mut sizes: Vec<u64> = self.sessions.values().copied().map(u64::from).collect();
         sizes.sort_unstable_by(|a, b| b.cmp(a));
         sizes
     }
 
-    /// All sessions that have a group by this rule.
+    /// Returns the number of sessions with a group by this rule.
     fn all(&self) -> u64 {
         self.sessions.values().copied().map(u64::from).sum::<u64>() + self.beyond
     }
 
-    /// How many groups there are, and per cent of sessions in the largest ones.
+    /// Returns the number of groups, and per cent of sessions in the largest ones.
     fn cells(&self) -> Vec<Cell> {
         let (sizes, n) = (self.sizes(), self.all());
         let cell = |value: f64| Cell { value: (n > 0).then_some(value), n, paper: None };
@@ -91,21 +92,21 @@ impl Groups {
         [cell(sizes.len() as f64)].into_iter().chain(shares).collect()
     }
 
-    /// The share of sessions in the largest group, the largest two, and so on.
+    /// Returns the cumulative share of sessions by group rank.
     fn curve(&self) -> Vec<(f64, f64)> {
         let (sizes, n) = (self.sizes(), self.all());
         let mut seen = 0;
-        let sizes = sizes.into_iter().take(DRAWN).zip(1_u32..);
+        let sizes = sizes.into_iter().take(PLOTTED_GROUPS).zip(1_u32..);
         let shares = sizes.map(|(sessions, top)| {
             seen += sessions;
             (f64::from(top), seen as f64 / n as f64)
         });
-        // All of nothing is nothing, and one point is no line.
+        // Empty without sessions. Starts at the origin, because one point is no line.
         [(0.0, 0.0)].into_iter().filter(|_| n > 0).chain(shares).collect()
     }
 }
 
-/// The groups that a name belongs to, from the widest to the narrowest. A part that is empty ends the name.
+/// Returns the groups of a name, widest first. An empty part ends the name.
 fn levels(name: &str) -> impl Iterator<Item = u64> {
     let ends = name.match_indices('/').map(|(end, _)| end).chain([name.len()]);
     let known = ends.scan(0, |begin, end| {
@@ -124,7 +125,7 @@ impl Measure for UserGroups {
     fn add(&mut self, row: &Row) {
         let name = row.group_name.as_deref().unwrap_or_default();
         for (groups, group) in self.0.iter_mut().zip(levels(name)) {
-            groups.add(group, MOST);
+            groups.add(group, MAX_GROUPS);
         }
     }
 
@@ -140,22 +141,23 @@ impl Measure for UserGroups {
             lines.push(Curve { name: rule.short.into(), colour, points: groups.curve() });
         }
         let section = Section::new("user_groups", "User groups").note(
-            "A user group's name has up to four parts: country, AS, state, city. Each beginning of it is a wider group. \
-             A session whose name ends early belongs to no group of the finer rules and does not count for them; a name \
-             without parts has one. Shares are of the sessions that count for the rule.",
+            "A user group's name has up to four parts: country, AS, state, city. Each prefix is a \
+             wider group. A session with a shorter name belongs to no group of the finer rules \
+             and does not count for them; a name without separators has one part. Shares are of \
+             the sessions that count for the rule.",
         );
         let beyond: u64 = self.0.iter().map(|groups| groups.beyond).max().unwrap_or(0);
         let section = match beyond {
             0 => section,
             _ => section.note(format!(
-                "{beyond} sessions are of groups beyond the first {MOST}, which are not told apart: there are more \
-                 groups than stand here."
+                "{beyond} sessions are in groups beyond the first {MAX_GROUPS}, which are not \
+                 distinguished: the number of groups is a lower limit."
             )),
         };
         section.table(table).plot(Plot {
-            title: "Share of sessions in so many of the largest groups".into(),
+            title: "Cumulative share of sessions in the largest groups".into(),
             x: "largest groups".into(),
-            y: Upwards::Share,
+            y: YAxis::Share,
             lines,
         })
     }
@@ -171,7 +173,7 @@ mod tests {
         let named = |names: &[&str]| names.iter().map(|name| number_of(name)).collect::<Vec<_>>();
         assert_eq!(of("BR/AS1/SP/C"), named(&["BR", "BR/AS1", "BR/AS1/SP", "BR/AS1/SP/C"]));
         assert_eq!(of("g17"), named(&["g17"]));
-        // What lies behind a part that is empty is not known to lie in anything.
+        // Parts after an empty part are ignored.
         assert_eq!((of("BR//SP"), of("BR/")), (named(&["BR"]), named(&["BR"])));
         assert_eq!((of(""), of("/"), of("/AS1")), (vec![], vec![], vec![]));
     }

@@ -1,12 +1,12 @@
-//! What viewers have: freezes, late frames, first frames.
+//! Viewing: freezes, late frames, first frames.
 
 use super::measure::Measure;
 use super::row::Row;
 use super::section::{Cell, Section, Table};
 use super::sums::{Distribution, LOSS, Mean, Ratio, Values};
-use crate::plot::{Curve, Plot, Upwards};
+use crate::plot::{Curve, Plot, YAxis};
 
-/// Freezes in one class, in 100 s of playing or freezing.
+/// Freezes in one class, per 100 s of viewing.
 #[derive(Clone, Copy, Debug, Default)]
 struct Class {
     pooled: [Ratio; 2],
@@ -83,9 +83,10 @@ impl Measure for Freezes {
         }
         Section::new("freezes", "Freezes in 100 s")
             .note(
-                "By the players, in 100 s of playing or being frozen. Sums: all sessions' freezes over all sessions' \
-                 time, so that a long session counts for more. Mean: of the sessions' own rates, in which a freeze in \
-                 a short session weighs heavily. The papers do not say which of the two is theirs.",
+                "Reported by players, per 100 s of viewing. Sums: all sessions' freezes over all \
+                 sessions' time, so long sessions have more weight. Mean: of the sessions' own \
+                 rates, where a freeze in a short session has much weight. The papers do not say \
+                 which of the two they use.",
             )
             .table(figures)
             .table(table)
@@ -96,13 +97,13 @@ impl Measure for Freezes {
 #[derive(Debug, Default)]
 pub(super) struct FirstFrames {
     bytes: Values,
-    /// Until the acknowledgement, of sessions with 0-RTT data and without.
+    /// Time to the acknowledgement, of sessions with 0-RTT data and without.
     early: Values,
     later: Values,
     player: Values,
 }
 
-/// KB as Wira counts: it does not say whether of 1,000 or 1,024 bytes.
+/// KB in Wira's sense. The paper does not say whether 1,000 or 1,024 bytes.
 const KB: f64 = 1e-3;
 
 impl Measure for FirstFrames {
@@ -162,15 +163,15 @@ impl Measure for FirstFrames {
             .table(sizes)
             .table(times)
             .plot(Plot {
-                title: "Share of sessions with at most that first-frame time".into(),
+                title: "Cumulative share of sessions by first-frame time".into(),
                 x: "first-frame time (ms)".into(),
-                y: Upwards::Share,
+                y: YAxis::Share,
                 lines: vec![line("acknowledged", 0, &all), line("by players", 1, &player)],
             })
             .plot(Plot {
-                title: "Share of sessions with at most that first-frame size".into(),
+                title: "Cumulative share of sessions by first-frame size".into(),
                 x: "first-frame size (KB)".into(),
-                y: Upwards::Share,
+                y: YAxis::Share,
                 lines: vec![line("sessions", 0, &bytes)],
             })
     }

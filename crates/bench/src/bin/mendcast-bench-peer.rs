@@ -1,4 +1,4 @@
-//! Servers that the product is compared with, on the product's allocator.
+//! Peer servers of the benchmarks, on the product's allocator.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What the viewers of one turn cost their server, and everything that may cast doubt on it.
+//! Cost of the viewers of one turn, and reasons to doubt it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,23 +7,23 @@ use super::media::RATE;
 use super::servers::{Contestant, Thread, Transport};
 use super::watch::Seen;
 
-/// What the viewers cost.
+/// Cost of the viewers.
 #[derive(Clone, Debug)]
 pub(super) struct Cost {
-    /// Viewers that were there to the end: what others cost is put on these.
+    /// Viewers present to the end. The whole cost is divided among them.
     pub viewers: usize,
-    /// Each thread's share of a CPU, the busiest first.
+    /// Each thread's share of a CPU, busiest first.
     pub threads: Vec<(String, f64)>,
-    /// CPUs that were busy, with whatever runs on the machine.
+    /// Busy CPUs of the machine, including unrelated processes.
     pub machine: f64,
-    /// Bytes of resident memory that a viewer added.
+    /// Resident memory per viewer, in bytes.
     pub resident: f64,
     pub receive_errors: u64,
     pub seen: Seen,
 }
 
-/// The share of a CPU that each thread took from one look at a process to the next, `wall` later; the
-/// busiest first.
+/// Returns the share of a CPU used by each thread between two samples taken `wall` apart, busiest
+/// first.
 pub(super) fn shares(before: &[Thread], after: &[Thread], wall: Duration) -> Vec<(String, f64)> {
     let before: HashMap<u32, Duration> = before.iter().map(|t| (t.id, t.time)).collect();
     let mut shares = Vec::new();
@@ -37,12 +37,12 @@ pub(super) fn shares(before: &[Thread], after: &[Thread], wall: Duration) -> Vec
 }
 
 impl Cost {
-    /// Share of a CPU that the server took.
+    /// Returns the server's share of a CPU.
     fn busy(&self) -> f64 {
         self.threads.iter().map(|(_, share)| share).sum()
     }
 
-    /// CPU seconds for one viewer for an hour.
+    /// Returns the CPU seconds per viewer and hour.
     pub(super) fn per_viewer_hour(&self) -> f64 {
         self.busy() * 3_600.0 / self.viewers as f64
     }
@@ -64,8 +64,7 @@ impl Cost {
         );
         if contestant.transport() != Transport::Hls {
             println!(
-                "        tag delay {:.1} ms in the middle, {:.1} ms at 99 %, {:.1} ms at most, of {} \
-                 tags",
+                "        tag delay median {:.1} ms, p99 {:.1} ms, maximum {:.1} ms, over {} tags",
                 seen.delay[0] * 1e3,
                 seen.delay[1] * 1e3,
                 seen.delay[2] * 1e3,
@@ -84,30 +83,31 @@ impl Cost {
         }
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         for doubt in self.doubts(wanted, time, cpus) {
-            println!("        {doubt}: these figures say little");
+            println!("        {doubt}: these figures are unreliable");
         }
     }
 
-    /// Why this is not what the viewers that were wanted cost on a machine with time for them. It has `cpus`.
+    /// Returns reasons why the result is not the cost of `wanted` viewers on an idle machine with
+    /// `cpus` processors.
     fn doubts(&self, wanted: usize, time: Duration, cpus: usize) -> Vec<String> {
         let mut doubts = Vec::new();
         let (busy, viewers) = (self.busy(), self.seen.busy);
         if self.threads.first().is_some_and(|(_, share)| *share > 0.95) {
-            doubts.push("a thread of the server is full".to_owned());
+            doubts.push("a thread of the server is saturated".to_owned());
         }
         if viewers > 1.9 {
-            doubts.push("the viewers' process is full".to_owned());
+            doubts.push("the viewers' process is saturated".to_owned());
         }
         if self.machine > 0.9 * cpus as f64 {
             let others = (self.machine - busy - viewers).max(0.0);
             doubts.push(format!(
-                "the machine is full, {busy:.2} of {cpus} CPUs with the server, {viewers:.2} with the \
-                 viewers, {others:.2} with others"
+                "the machine is saturated, {busy:.2} of {cpus} CPUs with the server, {viewers:.2} \
+                 with the viewers, {others:.2} with others"
             ));
         }
         let lost = wanted - self.viewers.min(wanted);
         if lost > 0 {
-            doubts.push(format!("{lost} of {wanted} viewers were lost"));
+            doubts.push(format!("{lost} of {wanted} viewers failed"));
         }
         let got = self.seen.bytes[1] as f64 * 8.0 / (RATE * time.as_secs_f64());
         if got < 0.9 {
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_threads_share_is_what_it_took_meanwhile() {
+    fn a_threads_share_covers_the_interval() {
         let thread = |id, name: &str, millis| Thread {
             id,
             name: name.to_owned(),
@@ -149,10 +149,10 @@ mod tests {
         let all = (RATE / 8.0) as u64;
         assert_eq!(cost(0.5, 0.5, 1.5, all).doubts(100, second, 2), Vec::<String>::new());
         let lost = cost(0.5, 0.5, 1.5, all).doubts(103, second, 2);
-        assert_eq!(lost, ["3 of 103 viewers were lost"]);
+        assert_eq!(lost, ["3 of 103 viewers failed"]);
         let cases = [
-            (cost(0.96, 0.5, 1.5, all), "a thread of the server is full"),
-            (cost(0.5, 1.95, 3.0, all), "the viewers' process is full"),
+            (cost(0.96, 0.5, 1.5, all), "a thread of the server is saturated"),
+            (cost(0.5, 1.95, 3.0, all), "the viewers' process is saturated"),
             (
                 cost(0.5, 0.5, 1.9, all),
                 "of 2 CPUs with the server, 0.50 with the viewers, 0.90 with",

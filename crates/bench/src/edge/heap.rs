@@ -1,5 +1,5 @@
-//! A relay in this process, whose allocator counts: what each viewer adds to the heap, the event
-//! loops, tables and sessions included.
+//! A relay in this process with a counting allocator: heap per viewer, including event loops,
+//! tables and sessions.
 
 use std::io::{BufRead as _, stdin};
 use std::path::{Path, PathBuf};
@@ -12,15 +12,15 @@ use stats_alloc::INSTRUMENTED_SYSTEM;
 use super::media::GROUP;
 use super::{quinn_relay, servers};
 
-/// What is kept of the stream grows and shrinks with its groups: whole ones are averaged over.
-const AVERAGED: Duration = Duration::from_secs(2 * GROUP.as_secs());
+/// The cached part of the stream varies within a group of pictures, so whole groups are averaged.
+const AVERAGING_TIME: Duration = Duration::from_secs(2 * GROUP.as_secs());
 
-/// Serves until it is killed; for each line that it reads it prints the bytes of heap in use.
+/// Serve until killed; print the heap in use for each line read
 #[derive(Debug, clap::Args)]
 pub(crate) struct Heap {
-    /// `mendcast` or `quinn`.
+    /// Server: `mendcast` or `quinn`
     name: String,
-    /// Directory with `chain.pem` and `key.pem`.
+    /// Directory with `chain.pem` and `key.pem`
     dir: PathBuf,
 }
 
@@ -40,7 +40,7 @@ impl Heap {
 }
 
 fn in_use() -> f64 {
-    let (end, mut sum, mut samples) = (Instant::now() + AVERAGED, 0.0, 0u32);
+    let (end, mut sum, mut samples) = (Instant::now() + AVERAGING_TIME, 0.0, 0u32);
     while Instant::now() < end {
         let stats = INSTRUMENTED_SYSTEM.stats();
         sum += stats.bytes_allocated as f64 - stats.bytes_deallocated as f64;

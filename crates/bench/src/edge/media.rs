@@ -1,6 +1,6 @@
-//! The stream that all contestants carry: 2 Mbps of FLV in real time, 25 frames per second of video
-//! with a key frame each 2 s, and AAC-sized sound. Every frame says when it was published, on
-//! CLOCK_MONOTONIC, which all processes of a machine share.
+//! The benchmark stream: 2 Mbps of FLV in real time, 25 frames per second of video with a key frame
+//! every 2 s, and AAC-sized sound. Every frame carries its publication time on CLOCK_MONOTONIC,
+//! which all processes of a machine share.
 
 use std::time::Duration;
 
@@ -9,23 +9,23 @@ use media::Tag;
 use media::flv::Kind;
 use nix::time::{ClockId, clock_gettime};
 
-/// Bits of payload per second, in total.
+/// Total payload rate in bits per second.
 pub(super) const RATE: f64 = 2e6;
-/// Between two key frames.
+/// Duration of a group of pictures.
 pub(super) const GROUP: Duration = Duration::from_secs(2);
 
 const FRAMES_PER_GROUP: u64 = 50;
 const FRAME: Duration = Duration::from_millis(40);
-/// 1,024 samples of 48 kHz.
+/// 1,024 samples at 48 kHz.
 const SOUND: Duration = Duration::from_micros(21_333);
 /// 128 kbit/s.
 const SOUND_BYTES: usize = 341;
-/// A key frame is about seven times as large as the others.
+/// Size of a key frame, about seven times the size of other frames.
 const KEY_BYTES: usize = 60_000;
 const OTHER_BYTES: usize =
     (2 * (RATE as usize - 128_000) / 8 - KEY_BYTES) / (FRAMES_PER_GROUP as usize - 1);
 
-/// Main profile, 1280 x 720, as x264 writes it, with 4 bytes of length before each NAL unit.
+/// Main profile, 1280 x 720, as x264 writes it, with 4-byte NAL unit lengths.
 const AVC_CONFIGURATION: [u8; 46] = [
     0x17, 0, 0, 0, 0, 1, 0x4d, 0x40, 0x1f, 0xff, 0xe1, 0, 0x19, 0x67, 0x4d, 0x40, 0x1f, 0xd9, 0,
     0x50, 5, 0xbb, 1, 0x10, 0, 0, 3, 0, 0x10, 0, 0, 3, 3, 0x20, 0xf1, 0x83, 0x24, 0x80, 1, 0, 5,
@@ -34,21 +34,21 @@ const AVC_CONFIGURATION: [u8; 46] = [
 /// AAC-LC, 48 kHz, two channels.
 const AAC_CONFIGURATION: [u8; 4] = [0xaf, 0, 0x11, 0x90];
 
-/// What stands before the time in the payload of a frame: of video a header, the NAL unit's length
-/// and its first byte, of sound a header.
+/// Offset of the time in a frame's payload: after header, NAL unit length and first byte for video,
+/// after the header for sound.
 const VIDEO_STAMP: usize = 5 + 4 + 1;
 const SOUND_STAMP: usize = 2;
 
-/// Nanoseconds of CLOCK_MONOTONIC.
+/// Returns CLOCK_MONOTONIC in nanoseconds.
 pub(super) fn clock() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("Linux has this clock");
     Duration::from(now).as_nanos() as u64
 }
 
-/// When a tag was published; `None` of one without frames.
+/// Returns the publication time of a tag; `None` for sequence headers.
 pub(super) fn published(tag: &Tag) -> Option<u64> {
     let payload = tag.payload();
-    // The second byte of a header with a configuration is 0.
+    // The second byte of a sequence header is 0.
     let at = match tag.kind() {
         _ if payload.get(1) != Some(&1) => return None,
         Kind::Video => VIDEO_STAMP,
@@ -58,7 +58,7 @@ pub(super) fn published(tag: &Tag) -> Option<u64> {
     Some(u64::from_be_bytes(payload.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// The stream's tags, in order, and when each is due.
+/// Tags of the stream in order, with their due times.
 pub(super) struct Source {
     shape: Shape,
     frames: u64,
@@ -66,10 +66,10 @@ pub(super) struct Source {
     noise: Bytes,
 }
 
-/// What a stream is made of.
+/// Parameters of the stream.
 #[derive(Clone, Copy)]
 struct Shape {
-    /// Between two pictures.
+    /// Interval between pictures.
     frame: Duration,
     group: u64,
     key_bytes: usize,
@@ -78,7 +78,7 @@ struct Shape {
 }
 
 impl Source {
-    /// The stream of 2 Mbps.
+    /// Creates the stream of 2 Mbps.
     pub(super) fn new() -> Self {
         Self::of(Shape {
             frame: FRAME,
@@ -89,8 +89,8 @@ impl Source {
         })
     }
 
-    /// Pictures of three packets each, four times a second, and no sound: thousands of viewers are
-    /// served in between.
+    /// Creates a stream of three-packet pictures, four per second, without sound, which leaves time
+    /// to serve thousands of viewers in between.
     pub(super) fn thin() -> Self {
         Self::of(Shape {
             frame: Duration::from_millis(250),
@@ -102,23 +102,23 @@ impl Source {
     }
 
     fn of(shape: Shape) -> Self {
-        // Bytes above 3 cannot be mistaken for a start code.
+        // Bytes above 3 cannot form a start code.
         let noise = (0..KEY_BYTES as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8 | 4);
         Self { shape, frames: 0, sounds: 0, noise: noise.collect() }
     }
 
-    /// The decoders' configurations.
+    /// Returns the sequence headers.
     pub(super) fn headers() -> [Tag; 2] {
         [tag(Kind::Video, 0, &[&AVC_CONFIGURATION]), tag(Kind::Audio, 0, &[&AAC_CONFIGURATION])]
     }
 
-    /// When the next frame is due, from the start of the stream.
+    /// Returns the due time of the next frame, from the start of the stream.
     pub(super) fn due(&self) -> Duration {
         let video = self.shape.frame * self.frames as u32;
         if self.shape.has_sound { video.min(SOUND * self.sounds as u32) } else { video }
     }
 
-    /// The next frame, published now; and whether a group of pictures starts with it.
+    /// Returns the next frame, published now, and whether it starts a group of pictures.
     pub(super) fn next(&mut self) -> (Tag, bool) {
         let (due, stamp) = (self.due(), clock().to_be_bytes());
         let time = due.as_millis() as u32;

@@ -1,14 +1,14 @@
-//! What a live viewer costs the server: one stream of 2 Mbps to many viewers over loopback.
+//! Server cost of a live viewer: one stream of 2 Mbps to many viewers over loopback.
 //!
-//! The contestants take turns, each in a process of its own and on one event loop: `mendcast edge`
-//! and a relay on `quinn` and `h3` (FLV over HTTP/3; same TLS cipher, same size of datagrams, GSO
-//! as each does it, CUBIC), and HLS over TLS over TCP, of `mendcast edge` and of nginx. FLV over HTTP/2
-//! is `mendcast edge` beside itself: on two event loops and on one. The viewers are another process;
-//! only the counting there is ours.
+//! The contestants take turns, each in its own process and on one event loop. FLV over HTTP/3:
+//! `mendcast edge` and a relay on `quinn` and `h3` (same TLS cipher and datagram size, GSO as
+//! implemented by each, CUBIC). HLS over TLS over TCP: `mendcast edge` and nginx. FLV over HTTP/2:
+//! `mendcast edge` on two event loops against one. The viewers are another process that uses
+//! third-party clients; only the statistics are ours.
 //!
-//! CPU time is counted by the kernel in nanoseconds (`/proc/…/schedstat`) while all viewers are
-//! there. The kernel does the work of loopback in the sender's context, and splits GSO batches for
-//! receivers without GRO there; these receivers have GRO.
+//! The kernel counts CPU time in nanoseconds (`/proc/…/schedstat`) while all viewers are present.
+//! It does the work of loopback in the sender's context, and splits GSO batches there for receivers
+//! without GRO. These receivers use GRO.
 
 mod cost;
 mod heap;
@@ -42,35 +42,33 @@ pub(crate) use soak::Soak;
 pub(crate) use wake::measure as measure_wake;
 pub(crate) use watch::Watch;
 
-/// The stream goes on for so long before viewers come: three groups of pictures, so that there is
-/// something to join.
+/// Time between the start of the stream and the first viewer: three groups of pictures.
 const LEAD: Duration = Duration::from_secs(7);
-/// The viewers are there for so long before anything is measured: what they got at once is
-/// delivered.
+/// Time between the last viewer and the measurement, to deliver the initial bursts.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// The cost of a live viewer.
+/// Measure the cost of a live viewer
 #[derive(Debug, clap::Args)]
 pub(crate) struct Live {
-    /// Viewers at the same time [default: 500, or 50 with --quick].
+    /// Concurrent viewers [default: 500, or 50 with --quick]
     #[arg(long)]
     viewers: Option<u64>,
-    /// Seconds that are measured [default: 30, or 5 with --quick].
+    /// Seconds to measure [default: 30, or 5 with --quick]
     #[arg(long)]
     seconds: Option<u64>,
-    /// Rounds [default: 5, or 1 with --quick].
+    /// Rounds [default: 5, or 1 with --quick]
     #[arg(long)]
     rounds: Option<u64>,
-    /// Only contestants whose name contains this; without both sides there are no rows.
+    /// Only contestants with this in their names; a row needs both sides
     #[arg(long, value_name = "TEXT", default_value = "")]
     contestant: String,
 }
 
-/// The viewers' process.
+/// Process of the viewers.
 struct Viewers(Process);
 
 impl Viewers {
-    /// Returns when all have come or failed. Also how many came.
+    /// Returns once all viewers have joined or failed, with the number that joined.
     fn start(
         contestant: Contestant,
         address: SocketAddr,
@@ -93,7 +91,7 @@ impl Viewers {
         match joined.parse() {
             Ok(0) => Err(failure.to_owned()),
             Ok(joined) if joined < count => {
-                println!("      {joined} of {count} viewers came: {failure}");
+                println!("      {joined} of {count} viewers joined: {failure}");
                 Ok((viewers, joined))
             }
             Ok(joined) => Ok((viewers, joined)),
@@ -123,7 +121,7 @@ impl Viewers {
 }
 
 impl Live {
-    /// Measures, and adds the rows.
+    /// Runs the benchmark and adds its rows.
     pub(crate) fn run(
         &self,
         report: &mut Report,
@@ -137,7 +135,7 @@ impl Live {
         let own = std::env::current_exe().map_err(|e| e.to_string())?;
         let error = |e: std::io::Error| e.to_string();
         let dir = tempfile::tempdir().map_err(error)?;
-        // Reading segments from a disk would measure the disk.
+        // Segments are served from memory, because reading them from disk would measure the disk.
         let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         let memory = memory.map_err(error)?;
         identity(dir.path())?;
@@ -213,7 +211,7 @@ fn compare(report: &mut Report, sides: &[(Contestant, Vec<Cost>); 6]) -> Result<
     threads::compare(report, &one.1, &two.1)
 }
 
-/// Puts a certificate and its key where servers and viewers look for them.
+/// Writes a certificate and its key for servers and viewers.
 fn identity(dir: &Path) -> Result<(), String> {
     let identity = Identity::new();
     for (name, text) in [("chain.pem", &identity.pem.0), ("key.pem", &identity.pem.1)] {
@@ -222,7 +220,7 @@ fn identity(dir: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// One contestant's turn.
+/// Runs one contestant's turn.
 fn run(
     contestant: Contestant,
     programs: &Programs,
@@ -244,7 +242,7 @@ fn run(
     let threads = cost::shares(&threads, &servers::threads(pid)?, wall);
     let seen = process.seen()?;
     publisher.stop()?;
-    let (before, after) = machine.zip(after).ok_or("the system does not say how busy it is")?;
+    let (before, after) = machine.zip(after).ok_or("the system has no CPU statistics")?;
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let machine =
         (after.0 - before.0) as f64 / ((after.1 - before.1) as f64).max(1.0) * cpus as f64;
@@ -261,8 +259,8 @@ fn run(
     })
 }
 
-/// Bytes that each viewer adds to the heap of a server whose allocator counts. What is kept of the
-/// stream is there without viewers too.
+/// Returns the heap per viewer of a server with a counting allocator. The cached part of the stream
+/// exists without viewers too.
 fn heap_per_viewer(name: &str, programs: &Programs, viewers: usize) -> Result<f64, String> {
     let own = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut command = Command::new(own);

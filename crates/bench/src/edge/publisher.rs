@@ -1,4 +1,4 @@
-//! The publisher: a thread that hands the stream to a contestant in real time.
+//! Publisher: a thread that sends the stream to a contestant in real time.
 
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -15,24 +15,23 @@ use media::rtmp::{Client, ClientEvent, Intent, Url};
 
 use super::media::{GROUP, Source};
 
-/// What it brings as its key, for servers that ask for one.
+/// Publish key.
 pub(super) const KEY: &str = "bench";
-/// Segments that a playlist names.
+/// Number of segments in a playlist.
 const SEGMENTS: u64 = 5;
 
-/// How a contestant is given the stream.
+/// Ingest of a contestant.
 #[derive(Clone, Debug)]
 pub(super) enum Ingest {
     /// RTMP, as `live/bench`.
     Rtmp(SocketAddr),
-    /// An FLV file without an end, over TCP.
+    /// An endless FLV file over TCP.
     Flv(SocketAddr),
-    /// Segments and a playlist in a directory. The segments are FLV, which a server of files
-    /// does not mind.
+    /// Segments and a playlist in a directory. The segments are FLV; a file server does not care.
     Directory(PathBuf),
 }
 
-/// Publishes until it is dropped.
+/// Publishes until dropped.
 pub(super) struct Publisher {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<(), String>>>,
@@ -66,7 +65,7 @@ impl Publisher {
     /// Ends the stream.
     ///
     /// # Errors
-    /// One line: the contestant had not taken all of it.
+    /// One line: the contestant did not take all of it.
     pub(super) fn stop(mut self) -> Result<(), String> {
         self.stop.store(true, Ordering::Relaxed);
         match self.thread.take().map(JoinHandle::join) {
@@ -111,7 +110,7 @@ impl Sink {
                         None => take(&mut client, &mut stream)?,
                     }
                 }
-                // A look at what the server says may not keep the stream waiting.
+                // Reading the server's messages must not delay the stream.
                 let wait = Some(Duration::from_millis(1));
                 stream.set_read_timeout(wait).map_err(|e| e.to_string())?;
                 Self::Rtmp { stream, client, tags: 0 }
@@ -142,7 +141,7 @@ impl Sink {
                 .map_err(|e| e.to_string()),
             Self::Directory { path, segment, number } => {
                 if is_key && *number > 0 {
-                    // A file appears under its name when it is complete.
+                    // Complete files are renamed into place.
                     let replace = |name: &str, data: &[u8]| {
                         let new = path.join("new");
                         fs::write(&new, data)?;
@@ -161,7 +160,7 @@ impl Sink {
                         .and_then(|()| replace("index.m3u8", list.as_bytes()))
                         .map_err(|e| format!("{}: {e}", path.display()))?;
                     if let Some(old) = number.checked_sub(2 * SEGMENTS).filter(|&old| old > 0) {
-                        // A file that stays takes room and nothing else.
+                        // A leftover file only takes up space.
                         let _ = fs::remove_file(path.join(format!("{old}.ts")));
                     }
                     segment.clear();

@@ -1,6 +1,6 @@
-//! A relay as one would write it on `quinn` and `h3`: on one thread, a broadcast channel of shared
-//! tags, the newest group of pictures for those who join, each tag one DATA frame. It takes the
-//! stream as FLV over TCP.
+//! A straightforward relay on `quinn` and `h3`: one thread, a broadcast channel of shared tags, the
+//! newest group of pictures for joining viewers, and one DATA frame per tag. Its ingest is FLV over
+//! TCP.
 //!
 //! It serves with the certificate in a directory and prints `listening QUIC TCP`.
 
@@ -19,10 +19,10 @@ use tokio::sync::broadcast::{self, Receiver, Sender, error::RecvError};
 
 /// UDP payload of full datagrams.
 const MTU: u16 = 1_200;
-/// Tags that a slow viewer may be behind: about five seconds.
+/// Maximum lag of a slow viewer in tags, about five seconds.
 const BACKLOG: usize = 360;
 
-/// What is kept for those who join.
+/// Tags for joining viewers.
 #[derive(Default)]
 struct Kept {
     headers: Vec<Tag>,
@@ -45,11 +45,11 @@ impl Stream {
             }
             kept.group.push(tag.clone());
         }
-        // Nobody may be watching.
+        // An error means that there are no viewers.
         let _ = self.tags.send(tag.bytes().clone());
     }
 
-    /// What comes first, and what goes on from there.
+    /// Returns the initial tags and a receiver of later ones.
     fn join(&self) -> (Vec<Bytes>, Receiver<Bytes>) {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let tags = kept.headers.iter().chain(&kept.group).map(|tag| tag.bytes().clone());
@@ -110,7 +110,7 @@ async fn serve(dir: &Path) -> Result<(), String> {
     tokio::spawn(take(ingest, stream.clone()));
     while let Some(incoming) = endpoint.accept().await {
         let stream = stream.clone();
-        // A viewer who leaves is an error that concerns nobody else.
+        // A viewer that leaves causes an error that affects no other.
         tokio::spawn(async move {
             let _ = connection(incoming, stream).await;
         });
@@ -118,7 +118,7 @@ async fn serve(dir: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Takes the stream from one publisher after the other.
+/// Accepts one publisher after the other.
 async fn take(ingest: TcpListener, stream: Arc<Stream>) -> Result<(), String> {
     loop {
         let (mut socket, _) = ingest.accept().await.map_err(|e| e.to_string())?;

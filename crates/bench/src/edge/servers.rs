@@ -1,4 +1,4 @@
-//! The contestants' processes.
+//! Processes of the contestants.
 
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,19 +9,19 @@ use std::time::{Duration, Instant};
 use super::publisher::Ingest;
 use crate::client::MTU;
 
-/// A child that ends with this value.
+/// A child that is killed on drop.
 pub(super) struct Process(pub Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // SIGTERM lets nginx end its worker; one that drains for too long is killed.
+        // nginx needs SIGTERM to stop its worker. A process that drains too long is killed.
         let pid = nix::unistd::Pid::from_raw(self.0.id() as i32);
         let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
         let end = Instant::now() + Duration::from_secs(2);
         while matches!(self.0.try_wait(), Ok(None)) && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(10));
         }
-        // It may have ended by itself.
+        // It may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -30,35 +30,35 @@ impl Drop for Process {
 /// A running contestant.
 pub(super) struct Server {
     pub process: Process,
-    /// Where viewers connect.
+    /// Address for viewers.
     pub address: SocketAddr,
     pub ingest: Ingest,
 }
 
-/// What the contestants are made of.
+/// Programs and directories of the contestants.
 pub(super) struct Programs {
-    /// `mendcast`.
+    /// Path of `mendcast`.
     pub mendcast: PathBuf,
-    /// `mendcast-bench-peer`.
+    /// Path of `mendcast-bench-peer`.
     pub peer: PathBuf,
-    /// Holds `chain.pem` and `key.pem`.
+    /// Directory with `chain.pem` and `key.pem`.
     pub dir: PathBuf,
-    /// A directory in memory, if the machine has one.
+    /// Directory in memory, if available.
     pub memory: PathBuf,
 }
 
-/// What viewers speak.
+/// Protocol of the viewers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Transport {
     /// FLV over HTTP/3.
     H3,
-    /// FLV over HTTP/2, each viewer on a connection of its own, as browsers are.
+    /// FLV over HTTP/2, one connection per viewer, as in browsers.
     H2,
     /// HLS over HTTP/1.1.
     Hls,
 }
 
-/// How the stream gets to viewers.
+/// A server and its protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contestant {
     Edge,
@@ -84,7 +84,7 @@ impl Contestant {
         }
     }
 
-    /// The path that viewers ask for.
+    /// Returns the path of the stream.
     pub(super) fn path(self) -> &'static str {
         match self.transport() {
             Transport::H3 | Transport::H2 => "/live/bench.flv",
@@ -115,13 +115,13 @@ impl Contestant {
     }
 }
 
-/// The configuration of the edge, in `dir`.
+/// Writes the edge's configuration to `dir`.
 pub(super) fn edge_config(dir: &Path, cores: u16) -> Result<PathBuf, String> {
     let quic = format!("congestion = \"cubic\"\ninitial_mtu = {MTU}\nmax_mtu = {MTU}\n");
     write_config(dir, &format!("cores = {cores}\n[quic]\n{quic}"))
 }
 
-/// Writes a configuration with free ports for viewers and RTMP. `settings` are the rest of
+/// Writes a configuration with free ports for viewers and RTMP. `settings` is the rest of
 /// `[server]`, and further sections.
 fn write_config(dir: &Path, settings: &str) -> Result<PathBuf, String> {
     let path = dir.join("edge.toml");
@@ -134,7 +134,7 @@ fn write_config(dir: &Path, settings: &str) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// Starts `command`, which prints `listening ADDRESS…`; with a pipe to it for who wants one.
+/// Starts `command`, which prints `listening ADDRESS…`, with an optional pipe to it.
 pub(super) fn listening(mut command: Command) -> Result<(Server, Vec<SocketAddr>), String> {
     let text = format!("{command:?}");
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| format!("{text}: {e}"))?;
@@ -153,10 +153,10 @@ pub(super) fn listening(mut command: Command) -> Result<(Server, Vec<SocketAddr>
     }
 }
 
-/// A line, and not a byte more, so that the pipe can be read on.
+/// Reads exactly one line, so that the pipe can be read further.
 pub(super) fn read_line(from: &mut impl Read) -> String {
     let (mut line, mut byte) = (Vec::new(), [0]);
-    // An error shows as a line that is cut off.
+    // An error shows as a truncated line.
     while from.read(&mut byte).is_ok_and(|read| read == 1) && byte[0] != b'\n' {
         line.push(byte[0]);
     }
@@ -167,8 +167,8 @@ fn edge(programs: &Programs, cores: u16) -> Result<Server, String> {
     start_edge(&programs.mendcast, &edge_config(&programs.dir, cores)?).map(|(server, _)| server)
 }
 
-/// An edge that is inspected: it has an admin listener, and is given a second to drain. `dir` holds
-/// its certificate and key; for `settings` see [`write_config`].
+/// Starts an edge with an admin listener and a drain timeout of one second. `dir` holds its
+/// certificate and key; for `settings` see [`write_config`].
 pub(super) fn inspected_edge(
     mendcast: &Path,
     dir: &Path,
@@ -178,7 +178,8 @@ pub(super) fn inspected_edge(
     start_edge(mendcast, &write_config(dir, &format!("{settings}{inspected}"))?)
 }
 
-/// An edge with this configuration, which has RTMP; and its admin listener. Nobody reads its log.
+/// Starts an edge with this configuration, which enables RTMP. Returns the admin address too. The
+/// log is discarded.
 pub(super) fn start_edge(
     mendcast: &Path,
     config: &Path,
@@ -186,7 +187,7 @@ pub(super) fn start_edge(
     start_logged_edge(mendcast, config, std::io::sink())
 }
 
-/// The same; what it logs after its start goes to `log`.
+/// Like [`start_edge`], with the log after startup written to `log`.
 pub(super) fn start_logged_edge(
     mendcast: &Path,
     config: &Path,
@@ -221,7 +222,7 @@ pub(super) fn start_logged_edge(
             break;
         }
     }
-    // The rest of its log must find a reader.
+    // Drain the log, or the pipe blocks the server.
     std::thread::spawn(move || lines.map(|mut lines| std::io::copy(&mut lines, &mut log)));
     match (address, rtmp) {
         (Some(address), Some(rtmp)) => {
@@ -270,7 +271,7 @@ fn nginx(programs: &Programs) -> Result<Server, String> {
     Ok(Server { process, address, ingest: Ingest::Directory(segments) })
 }
 
-/// A process and its children.
+/// Returns a process and its children.
 fn family(pid: u32) -> Vec<u32> {
     let path = format!("/proc/{pid}/task/{pid}/children");
     let children = std::fs::read_to_string(path).unwrap_or_default();
@@ -278,7 +279,7 @@ fn family(pid: u32) -> Vec<u32> {
     std::iter::once(pid).chain(children).collect()
 }
 
-/// A thread, and the time that it has been on a CPU since it began.
+/// A thread and its CPU time since its start.
 #[derive(Clone, Debug)]
 pub(super) struct Thread {
     pub id: u32,
@@ -286,16 +287,16 @@ pub(super) struct Thread {
     pub time: Duration,
 }
 
-/// The threads of a process and of its children.
+/// Returns the threads of a process and of its children.
 ///
 /// # Errors
-/// The process is not there, or the kernel does not count.
+/// The process does not exist, or the kernel has no statistics.
 pub(super) fn threads(pid: u32) -> Result<Vec<Thread>, String> {
     let mut threads = Vec::new();
     for pid in family(pid) {
         let path = format!("/proc/{pid}/task");
         for task in std::fs::read_dir(&path).map_err(|e| format!("{path}: {e}"))?.flatten() {
-            // A thread may have just ended: it has no files then.
+            // The thread may have exited.
             let read = |file| std::fs::read_to_string(task.path().join(file)).unwrap_or_default();
             let time = read("schedstat").split(' ').next().and_then(|nanos| nanos.parse().ok());
             let id = task.file_name().to_str().and_then(|id| id.parse().ok());
@@ -306,20 +307,20 @@ pub(super) fn threads(pid: u32) -> Result<Vec<Thread>, String> {
         }
     }
     match threads.iter().all(|thread| thread.time.is_zero()) {
-        true => Err("this kernel keeps no schedstat".to_owned()),
+        true => Err("this kernel has no schedstat".to_owned()),
         false => Ok(threads),
     }
 }
 
-/// Time that all threads of a process and of its children have been on a CPU.
+/// Returns the CPU time of all threads of a process and of its children.
 pub(super) fn cpu(pid: u32) -> Result<Duration, String> {
     Ok(threads(pid)?.iter().map(|thread| thread.time).sum())
 }
 
-/// Resident memory of a process and its children in bytes.
+/// Returns the resident memory of a process and its children in bytes.
 ///
 /// # Errors
-/// The process is gone, or the system does not say.
+/// The process does not exist, or the system has no statistics.
 pub(super) fn resident(pid: u32) -> Result<u64, String> {
     let of = |pid: u32| {
         let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -327,12 +328,12 @@ pub(super) fn resident(pid: u32) -> Result<u64, String> {
         Some(line.strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
     };
     let own = of(pid).ok_or(format!("the memory of process {pid} cannot be read"))?;
-    // A child may end meanwhile.
+    // A child may exit at the same time.
     let children = family(pid).into_iter().filter(|child| *child != pid);
     Ok(own + children.filter_map(of).sum::<u64>())
 }
 
-/// How busy the machine's processors are with all that runs: time in use and time in all, in ticks.
+/// Returns the machine's busy and total time, in ticks.
 pub(super) fn machine() -> Option<(u64, u64)> {
     let text = std::fs::read_to_string("/proc/stat").ok()?;
     busy_of(text.lines().next()?)
@@ -346,7 +347,8 @@ fn busy_of(line: &str) -> Option<(u64, u64)> {
         .filter_map(|n| n.parse().ok())
         .collect();
     let all: u64 = ticks.iter().sum();
-    // Idle, and waiting for a disk. What a hypervisor takes is not left to anybody here.
+    // Idle, and waiting for a disk. Time stolen by a hypervisor counts as busy: it is unavailable
+    // here.
     let idle = ticks.get(3)? + ticks.get(4)?;
     Some((all - idle, all))
 }
@@ -387,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_read_and_nothing_after_it() {
+    fn exactly_one_line_is_read() {
         let mut input = &b"listening here\nrest"[..];
         assert_eq!(read_line(&mut input), "listening here");
         assert_eq!(input, b"rest");

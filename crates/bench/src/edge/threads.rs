@@ -1,21 +1,22 @@
-//! Viewers on TCP by the number of threads that serve them. A thread is full long before the machine is,
-//! if the other threads have nothing to do: how the work is spread decides how many viewers there can
-//! be, and what spreading it costs in CPU time.
+//! TCP viewers by number of server threads. One thread saturates long before the machine does if
+//! the others are idle: the distribution of the work decides the number of viewers, and costs CPU
+//! time itself.
 //!
-//! The kernel books the server's part of loopback where it does it: acknowledgements that arrive while
-//! the viewers' process is in the kernel are that process's time, with one thread as with two.
+//! The kernel accounts for the server's part of loopback where it happens. Acknowledgements that
+//! arrive while the viewers' process is in the kernel count as that process's time, with one thread
+//! as with two.
 
 use super::cost::Cost;
 use super::media::RATE;
 use crate::report::{Report, Target};
 
-/// What the server calls its threads for TCP: this and a number.
+/// Prefix of the server's TCP thread names.
 const NAME: &str = "tcp-";
 
 /// Shares of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Load {
-    /// All threads for TCP.
+    /// All TCP threads together.
     all: f64,
     /// The busiest of them.
     busiest: f64,
@@ -28,23 +29,23 @@ impl Load {
         let load = Self { all: tcp.iter().sum(), busiest: tcp.iter().copied().fold(0.0, f64::max) };
         match load.busiest > 0.0 {
             true => Ok(load),
-            false => Err(format!("no thread {NAME}N of the server did anything: {threads:?}")),
+            false => Err(format!("no thread {NAME}N of the server used CPU time: {threads:?}")),
         }
     }
 
-    /// What the busiest has of the work of all.
+    /// Returns the busiest thread's share of all work.
     fn share(&self) -> f64 {
         self.busiest / self.all
     }
 
-    /// Viewers at which the busiest thread has no time left, if the work goes with their number and is
-    /// spread as it is with `viewers`.
+    /// Number of viewers that saturates the busiest thread, if work is proportional to their number
+    /// and distributed as with `viewers`.
     fn full_at(&self, viewers: usize) -> f64 {
         viewers as f64 / self.busiest
     }
 }
 
-/// Says which thread did the work.
+/// Prints the distribution of the work.
 pub(super) fn tell(cost: &Cost) -> Result<(), String> {
     let load = Load::of(&cost.threads)?;
     let named = cost.threads.iter().filter(|(_, share)| *share >= 0.000_5);
@@ -52,15 +53,15 @@ pub(super) fn tell(cost: &Cost) -> Result<(), String> {
     println!("        by thread: {}", named.collect::<Vec<_>>().join(", "));
     let full_at = load.full_at(cost.viewers);
     println!(
-        "        the busiest has {:.0} % of TCP's work; extrapolated, it is full with {full_at:.0} viewers, \
-         {:.1} Gbit/s",
+        "        the busiest thread has {:.0} % of TCP's work; extrapolated, it saturates at \
+         {full_at:.0} viewers, {:.1} Gbit/s",
         load.share() * 100.0,
         full_at * RATE / 1e9
     );
     Ok(())
 }
 
-/// Adds the rows: two threads beside one, round by round.
+/// Adds the rows: two threads against one, by round.
 pub(super) fn compare(report: &mut Report, one: &[Cost], two: &[Cost]) -> Result<(), String> {
     if one.is_empty() || two.is_empty() {
         return Ok(());
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_busiest_thread_of_tcp_says_how_many_viewers_there_can_be() {
+    fn the_busiest_tcp_thread_limits_the_number_of_viewers() {
         let one = Load::of(&threads(&[("quic-0", 0.9), ("tcp-0", 0.4)])).expect("there is one");
         assert_eq!((one.share(), one.full_at(500)), (1.0, 1_250.0));
         let two = Load::of(&threads(&[("tcp-1", 0.25), ("mendcast", 0.2), ("tcp-0", 0.15)]));

@@ -1,11 +1,11 @@
-//! What a server does to itself when one frame wakes thousands of viewers: they all get the frame,
-//! and acknowledge it, while it is still busy with the others. Acknowledgements that lie in the socket
-//! unread let timers fire for packets that have arrived.
+//! Self-inflicted delays of a server when one frame wakes thousands of viewers. All of them receive
+//! and acknowledge the frame while the server still sends to others. Acknowledgements that wait
+//! unread in the socket let timers expire for packets that have arrived.
 //!
-//! Nothing is lost on loopback unless a socket's buffer overflows, which is counted: probes and losses
-//! beyond that are of the server's own making. The stream is thin, so that the machine has time for all
-//! of it, and the viewers' process needs as long for a frame as the server, so that acknowledgements
-//! come late and in a crowd.
+//! Loopback loses packets only if a socket's buffer overflows, which is counted. Further probes and
+//! losses are the server's own fault. The stream has a low rate, so the machine has time for all of
+//! it. The viewers' process needs as long per frame as the server, so acknowledgements are late and
+//! clustered.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -20,13 +20,13 @@ use crate::client::MTU;
 use crate::loopback::receive_errors;
 use crate::report::{Report, Samples, Target};
 
-/// Viewers at the same time.
+/// Concurrent viewers.
 const VIEWERS: usize = 2_000;
-/// Frames are counted for so long.
+/// Duration of the measurement.
 const TIME: Duration = Duration::from_secs(10);
-/// A key frame is there before the first viewer comes.
+/// Time for a key frame to be published before the first viewer joins.
 const LEAD: Duration = Duration::from_secs(3);
-/// How long the server has to end, and write down what it knows of its connections.
+/// Time for the server to stop and log its connections.
 const END: Duration = Duration::from_secs(20);
 
 /// Sums over the connections, from the server's log.
@@ -40,7 +40,7 @@ struct Totals {
     retransmissions: u64,
 }
 
-/// Measures, and adds the rows.
+/// Runs the benchmark and adds its rows.
 pub(crate) fn measure(report: &mut Report, quick: bool, mendcast: PathBuf) -> Result<(), String> {
     let error = |e: std::io::Error| e.to_string();
     let viewers = if quick { VIEWERS / 10 } else { VIEWERS };
@@ -62,19 +62,19 @@ pub(crate) fn measure(report: &mut Report, quick: bool, mendcast: PathBuf) -> Re
     let busy = (servers::cpu(pid)? - cpu).as_secs_f64() / start.elapsed().as_secs_f64();
     let (seen, errors) = (process.seen()?, receive_errors() - errors);
     end(server.process)?;
-    // The server is gone, and the stream with it.
+    // The server has stopped and the stream with it.
     let _ = publisher.stop();
     let log = std::fs::read_to_string(dir.path().join("connections.jsonl")).map_err(error)?;
     let totals = totals(&log)?;
     println!(
-        "      {joined} viewers; server {:.0} % of a CPU, viewers' process {:.0} %; frame delay {:.1} ms \
-         in the middle, {:.1} ms at 99 %; {errors} receive errors",
+        "      {joined} viewers; server {:.0} % of a CPU, viewers' process {:.0} %; frame delay \
+         {:.1} ms (median), {:.1} ms (p99); {errors} receive errors",
         busy * 100.0,
         seen.busy * 100.0,
         seen.delay[0] * 1e3,
         seen.delay[1] * 1e3,
     );
-    println!("      of the connections' whole lives: {totals:?}");
+    println!("      totals of all connections: {totals:?}");
     if seen.stayed < viewers {
         let failure = seen.failure.as_deref().unwrap_or("too late");
         println!("      {} viewers lost: {failure}", viewers - seen.stayed);
@@ -88,7 +88,7 @@ pub(crate) fn measure(report: &mut Report, quick: bool, mendcast: PathBuf) -> Re
     Ok(())
 }
 
-/// Has the server end by itself, so that its log is complete.
+/// Lets the server stop by itself, which completes its log.
 pub(super) fn end(mut process: Process) -> Result<(), String> {
     let pid = nix::unistd::Pid::from_raw(process.0.id() as i32);
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).map_err(|e| e.to_string())?;
@@ -96,8 +96,8 @@ pub(super) fn end(mut process: Process) -> Result<(), String> {
     loop {
         match process.0.try_wait().map_err(|e| e.to_string())? {
             Some(status) if status.success() => return Ok(()),
-            Some(status) => return Err(format!("the server ended with {status}")),
-            None if start.elapsed() > END => return Err("the server does not end".to_owned()),
+            Some(status) => return Err(format!("the server exited with {status}")),
+            None if start.elapsed() > END => return Err("the server does not exit".to_owned()),
             None => std::thread::sleep(Duration::from_millis(20)),
         }
     }

@@ -1,8 +1,8 @@
-//! The viewers, in a process of their own: unmodified `quinn` and `h3`, or `hyper` over TLS over TCP,
-//! which takes FLV over HTTP/2 or HLS over HTTP/1.1.
+//! Process of the viewers: unmodified `quinn` and `h3`, or `hyper` over TLS over TCP for FLV over
+//! HTTP/2 or HLS over HTTP/1.1.
 //!
-//! It prints `ready JOINED FAILURE` once every viewer has had its first bytes or has failed, counts from
-//! the next line that it reads to the one after that, and prints what it counted as JSON.
+//! It prints `ready JOINED FAILURE` once every viewer has its first bytes or has failed, counts
+//! between the next two lines that it reads, and prints the counters as JSON.
 
 use std::io::stdin;
 use std::net::SocketAddr;
@@ -29,43 +29,42 @@ use super::servers::{self, Transport};
 use crate::client;
 use crate::identity::NAME;
 
-/// Threads, each with a runtime: one alone would be the limit.
+/// Threads, each with a runtime; a single one would be the bottleneck.
 const THREADS: usize = 2;
-/// UDP sockets of a thread. All viewers get a frame at the same time: a socket's buffer has to hold
-/// it for all of its own.
+/// UDP sockets per thread. All viewers receive a frame at the same time, so a socket's buffer must
+/// hold it for all viewers on that socket.
 const SOCKETS: usize = 8;
-/// A viewer behind by more than this was late.
+/// Delay above which a viewer counts as late.
 const LATE: Duration = Duration::from_secs(1);
-/// They come one after the other, this far apart.
-const APART: Duration = Duration::from_millis(10);
-/// Bytes of the largest tag.
-const LARGEST: usize = 1 << 22;
-/// How long the last viewer has for its first bytes.
+/// Interval between joins.
+const JOIN_INTERVAL: Duration = Duration::from_millis(10);
+/// Maximum tag size in bytes.
+const MAX_TAG: usize = 1 << 22;
+/// Time for the last viewer to receive its first bytes.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What was seen while it counted.
+/// Counters of the measurement.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Seen {
-    /// Viewers that were there from the start to the end, and got something meanwhile.
+    /// Viewers present from start to end that received data.
     pub stayed: usize,
-    /// Why one that failed failed.
+    /// Reason of a failure.
     pub failure: Option<String>,
-    /// Viewers that had a tag late.
+    /// Viewers with a late tag.
     pub late: usize,
-    /// Bytes of the body: of the viewer that got least, of the one in the middle, of that with most.
+    /// Bytes of the body per viewer: minimum, median, maximum.
     pub bytes: [u64; 3],
-    /// Tags with a time in them.
+    /// Tags with a publication time.
     pub tags: usize,
-    /// From publication to the arrival of all of the tag, in seconds: median, 99th percentile,
-    /// largest.
+    /// From publication to complete arrival of a tag, in seconds: median, 99th percentile, maximum.
     pub delay: [f64; 3],
-    /// Bytes of a datagram on average.
+    /// Mean size of a datagram in bytes.
     pub datagram: f64,
-    /// The share of one CPU that this process took.
+    /// This process's share of a CPU.
     pub busy: f64,
 }
 
-/// What one viewer got.
+/// Counters of one viewer.
 #[derive(Default)]
 struct Tally {
     has_joined: bool,
@@ -87,22 +86,23 @@ impl Viewer {
     }
 }
 
-/// Watches a stream `viewers` times.
+/// Watch a stream `viewers` times
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Watch {
     address: SocketAddr,
-    /// Directory with `chain.pem`.
+    /// Directory with `chain.pem`
     dir: PathBuf,
-    /// Path of the stream.
+    /// Path of the stream
     path: String,
     viewers: usize,
-    /// What they speak.
+    /// Protocol of the viewers
     transport: Transport,
 }
 
 impl Watch {
     pub(crate) fn run(self) -> Result<(), String> {
-        // A viewer on TCP takes a descriptor; where more than usual are not allowed, some fail and say so.
+        // A TCP viewer needs a descriptor. If the limit is too low, some viewers fail with an
+        // error.
         if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
             let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
         }
@@ -117,7 +117,7 @@ impl Watch {
                 }
             });
         }
-        let end = Instant::now() + APART * self.viewers as u32 + PATIENCE;
+        let end = Instant::now() + JOIN_INTERVAL * self.viewers as u32 + PATIENCE;
         let settled = |viewer: &Arc<Viewer>| {
             let tally = viewer.tally();
             tally.has_joined || tally.failure.is_some()
@@ -142,7 +142,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Every `THREADS`th viewer, from number `thread` on.
+    /// Runs every `THREADS`th viewer, from number `thread` on.
     fn thread(
         self,
         thread: usize,
@@ -165,7 +165,7 @@ impl Watch {
             for (index, viewer) in viewers.iter().enumerate().skip(thread).step_by(THREADS) {
                 let viewer = viewer.clone();
                 let stream = Stream { watch: self.clone(), viewer, counts: counts.clone() };
-                let after = APART * index as u32;
+                let after = JOIN_INTERVAL * index as u32;
                 let endpoint = endpoints.get(index / THREADS % SOCKETS).cloned();
                 let tls = tls.clone();
                 tokio::spawn(async move {
@@ -188,12 +188,12 @@ impl Watch {
     }
 }
 
-/// As many as there are [`SOCKETS`].
+/// Creates [`SOCKETS`] endpoints.
 pub(super) fn endpoints(tls: &rustls::ClientConfig) -> Result<Vec<quinn::Endpoint>, String> {
     (0..SOCKETS).map(|_| client::endpoint(tls.clone())).collect()
 }
 
-/// One viewer's view.
+/// A view.
 struct Stream {
     watch: Watch,
     viewer: Arc<Viewer>,
@@ -215,7 +215,7 @@ impl Stream {
         if response.status() != 200 {
             return Err(format!("status {}", response.status()).into());
         }
-        let mut reader = Reader::new(LARGEST);
+        let mut reader = Reader::new(MAX_TAG);
         while let Some(mut data) = stream.recv_data().await? {
             self.take(&mut reader, &mut data)?;
         }
@@ -232,7 +232,7 @@ impl Stream {
         if response.status() != 200 {
             return Err(format!("status {}", response.status()).into());
         }
-        let mut reader = Reader::new(LARGEST);
+        let mut reader = Reader::new(MAX_TAG);
         while let Some(frame) = response.frame().await {
             if let Ok(mut data) = frame?.into_data() {
                 self.take(&mut reader, &mut data)?;
@@ -245,7 +245,7 @@ impl Stream {
         format!("https://{NAME}{}", self.watch.path)
     }
 
-    /// Takes the next bytes of an FLV file.
+    /// Parses the next bytes of an FLV file.
     fn take(&self, reader: &mut Reader, data: &mut impl Buf) -> Result<(), Failure> {
         let mut length = 0;
         while data.has_remaining() {
@@ -268,7 +268,7 @@ impl Stream {
         Ok(())
     }
 
-    /// TLS over TCP.
+    /// Opens a TLS connection over TCP.
     async fn connect(
         &self,
         tls: Arc<rustls::ClientConfig>,
@@ -279,8 +279,8 @@ impl Stream {
         Ok(tokio_rustls::TlsConnector::from(tls).connect(name, socket).await?)
     }
 
-    /// Asks for the playlist once per segment, twice as often when there is no new one (RFC 8216,
-    /// section 6.3.4), and takes each new segment once.
+    /// Requests the playlist once per segment duration, twice as often if it is unchanged (RFC
+    /// 8216, section 6.3.4), and fetches each new segment once.
     async fn read_hls(&self, tls: Arc<rustls::ClientConfig>) -> Result<(), Failure> {
         let stream = self.connect(tls).await?;
         let (mut requests, connection) = http1::handshake(TokioIo::new(stream)).await?;
@@ -296,7 +296,8 @@ impl Stream {
                 path = resolve(&path, uris.first().ok_or("an empty playlist")?);
                 continue;
             }
-            // Who joins starts with the newest segment; who was too slow goes on with it.
+            // Joining viewers start with the newest segment; viewers that fell behind continue with
+            // it.
             let new = match uris.iter().position(|uri| *uri == last) {
                 Some(place) => &uris[place + 1..],
                 None => &uris[uris.len().saturating_sub(1)..],
@@ -333,7 +334,7 @@ impl Stream {
     }
 }
 
-/// The path that `uri` means in the playlist at `base`.
+/// Resolves `uri` in the playlist at `base`.
 fn resolve(base: &str, uri: &str) -> String {
     match base.rfind('/') {
         Some(slash) if !uri.starts_with('/') => format!("{}{uri}", &base[..=slash]),

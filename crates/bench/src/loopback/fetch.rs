@@ -1,4 +1,4 @@
-//! The client's process: the same downloads from every server.
+//! Client process: the same downloads from every server.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,15 +8,15 @@ use super::{ANSWER, PARALLEL, floor, process_cpu};
 use crate::client;
 use crate::identity::NAME;
 
-/// Downloads, then prints its own CPU time in seconds and the mean size of received datagrams.
+/// Download, then print the own CPU time in seconds and the mean size of received datagrams
 #[derive(Debug, clap::Args)]
 pub(crate) struct Fetch {
-    /// `quic` or `floor`.
+    /// Protocol: `quic` or `floor`
     what: String,
     address: SocketAddr,
-    /// Directory with `chain.pem`.
+    /// Directory with `chain.pem`
     dir: PathBuf,
-    /// Answers of a megabyte.
+    /// Number of 1 MiB answers
     answers: usize,
 }
 
@@ -51,7 +51,7 @@ impl Fetch {
         Ok(received.bytes as f64 / received.datagrams as f64)
     }
 
-    /// Connects; a server that has just been started may need a moment.
+    /// Connects, with retries: a server may still be starting.
     async fn connect(&self) -> Result<quinn::Connection, String> {
         let endpoint = client::endpoint(client::tls(&self.dir, "hq-interop")?)?;
         let mut error = String::new();

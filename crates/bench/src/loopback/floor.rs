@@ -1,5 +1,5 @@
-//! The floor under any server: copy a payload, seal it, send it with GSO. The receiver uses GRO and
-//! opens nothing; it says after each batch how much has arrived, so that no socket overflows.
+//! Lower bound for any server: copy a payload, seal it, send it with GSO. The receiver uses GRO and
+//! decrypts nothing. It reports the received bytes after each batch, so that no socket overflows.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -10,16 +10,16 @@ use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 
 use crate::client::{self, MTU};
 
-/// Datagrams of a batch.
+/// Datagrams per batch.
 const SEGMENTS: usize = 40;
-/// Bytes of a datagram before the payload, as QUIC's short header and STREAM frame have.
+/// Bytes before the payload, as in QUIC's short header and STREAM frame.
 const HEADER: usize = 20;
 const TAG: usize = 16;
 const PAYLOAD: usize = MTU as usize - HEADER - TAG;
-/// Batches on the way at most.
+/// Maximum number of batches in flight.
 const WINDOW: u64 = 8;
 
-/// Answers each request, the number of bytes that are wanted, with `content` over and over.
+/// Answers each request for a number of bytes with `content`, repeated.
 pub(super) fn serve(content: &[u8]) -> Result<(), String> {
     let error = |e: io::Error| e.to_string();
     let socket = UdpSocket::bind("127.0.0.1:0").map_err(error)?;
@@ -77,12 +77,12 @@ pub(super) fn serve(content: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Receives `bytes`; returns the mean size of the datagrams.
+/// Receives `bytes`. Returns the mean size of the datagrams.
 pub(super) fn fetch(server: SocketAddr, bytes: u64) -> Result<f64, String> {
     let error = |e: io::Error| e.to_string();
     let socket = client::socket().map_err(error)?;
     let state = UdpSocketState::new((&socket).into()).map_err(error)?;
-    // A batch that is lost is never sent again; then the time-out ends this.
+    // A lost batch is never retransmitted; the timeout then ends the benchmark.
     socket.set_nonblocking(false).map_err(error)?;
     socket.set_read_timeout(Some(Duration::from_secs(5))).map_err(error)?;
     socket.send_to(format!("G{bytes}").as_bytes(), server).map_err(error)?;

@@ -1,9 +1,9 @@
 //! Servers over loopback sockets: CPU time of the server's process per bit delivered.
 //!
-//! Every server is a process of its own and answers `GET /chunk` on ALPN `hq-interop` with 1 MiB
-//! from memory; every download is made by the same client process (`quinn`, TLS_AES_128_GCM,
-//! datagrams of 1,200 bytes, GRO). The floor has no transport at all: it copies, seals and sends
-//! packets of 1,200 bytes, and is told by a receiver with GRO how much has arrived.
+//! Every server has its own process and answers `GET /chunk` on ALPN `hq-interop` with 1 MiB from
+//! memory. The same client process makes all downloads (`quinn`, TLS_AES_128_GCM, datagrams of
+//! 1,200 bytes, GRO). The floor has no transport: it copies, seals and sends packets of 1,200
+//! bytes, and a receiver with GRO reports how much has arrived.
 
 mod fetch;
 mod floor;
@@ -24,20 +24,20 @@ use crate::report::{Report, Samples, Target};
 
 pub(crate) use fetch::Fetch;
 
-/// Bytes of an answer.
+/// Size of an answer in bytes.
 const ANSWER: usize = 1 << 20;
-/// Requests under way at a time.
+/// Concurrent requests.
 const PARALLEL: usize = 4;
 
-/// What every server answers.
+/// Returns the answer of every server.
 fn answer() -> Vec<u8> {
     vec![0x5a; ANSWER]
 }
 
-/// A server of this benchmark, until it is killed.
+/// Runs a server of this benchmark until killed.
 ///
 /// # Errors
-/// There is none of this name, or it cannot begin.
+/// The name is unknown, or the server cannot start.
 pub(crate) fn serve(name: &str, dir: &Path) -> Result<(), String> {
     match name {
         "quinn" => quinn_server::run(dir, answer().into()),
@@ -46,7 +46,7 @@ pub(crate) fn serve(name: &str, dir: &Path) -> Result<(), String> {
     }
 }
 
-/// A contestant's process; it ends with this value.
+/// A contestant's process, killed on drop.
 struct Server {
     child: Child,
     address: SocketAddr,
@@ -54,7 +54,7 @@ struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -80,13 +80,13 @@ impl Server {
         Ok(server)
     }
 
-    /// User and system time so far.
+    /// Returns the current user and system time.
     fn cpu(&self) -> Result<Duration, String> {
         process_cpu(self.child.id())
     }
 }
 
-/// User and system time of a process, from /proc; its ticks are a hundredth of a second.
+/// Returns user and system time of a process from /proc, in ticks of a hundredth of a second.
 fn process_cpu(pid: u32) -> Result<Duration, String> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .map_err(|e| format!("/proc/{pid}/stat: {e}"))?;
@@ -96,7 +96,7 @@ fn process_cpu(pid: u32) -> Result<Duration, String> {
     Ok(Duration::from_millis((ticks(11) + ticks(12)) * 10))
 }
 
-/// Datagrams that sockets had no room for, on the whole machine.
+/// Returns the number of datagrams dropped by full sockets, on the whole machine.
 pub(crate) fn receive_errors() -> u64 {
     let text = std::fs::read_to_string("/proc/net/snmp").unwrap_or_default();
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp: "));
@@ -105,7 +105,8 @@ pub(crate) fn receive_errors() -> u64 {
     pairs.find(|(name, _)| *name == "RcvbufErrors").and_then(|(_, n)| n.parse().ok()).unwrap_or(0)
 }
 
-/// Nanoseconds of CPU time to seal a packet of 1,200 bytes: how fast this machine is at the moment.
+/// Returns the CPU time to seal a packet of 1,200 bytes, in nanoseconds: the machine's current
+/// speed.
 pub(crate) fn calibration() -> f64 {
     const PACKETS: u32 = 100_000;
     let key = UnboundKey::new(&AES_128_GCM, &[7; 16]).expect("a key has 16 bytes");
@@ -122,7 +123,7 @@ pub(crate) fn calibration() -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(PACKETS)
 }
 
-/// How a contestant is started.
+/// Program of a contestant.
 enum Kind<'a> {
     Edge(&'a Path),
     Own,
@@ -146,7 +147,7 @@ fn start(kind: &Kind<'_>, name: &str, dir: &Path) -> Result<Server, String> {
     }
 }
 
-/// The product itself, on a free port. It answers from its cache of small files.
+/// Starts the product on a free port. It answers from its cache of small files.
 fn edge(program: &Path, dir: &Path) -> Result<Server, String> {
     let root = dir.join("www");
     std::fs::create_dir_all(&root)
@@ -179,12 +180,12 @@ fn edge(program: &Path, dir: &Path) -> Result<Server, String> {
             break;
         }
     }
-    // The rest of its log must find a reader.
+    // Drain the log, or the pipe blocks the server.
     std::thread::spawn(move || lines.map(|mut log| std::io::copy(&mut log, &mut std::io::sink())));
     Ok(server)
 }
 
-/// What a download cost the server.
+/// Server cost of a download.
 struct Cost {
     gbit_per_cpu_second: f64,
     /// Share of the time that server and client were on a CPU.
@@ -193,7 +194,7 @@ struct Cost {
     receive_errors: u64,
 }
 
-/// Downloads `answers` times a megabyte and reads both processes' CPU time.
+/// Downloads `answers` megabytes and reads the CPU time of both processes.
 fn download(name: &str, server: &Server, dir: &Path, answers: usize) -> Result<Cost, String> {
     let own = std::env::current_exe().map_err(|e| e.to_string())?;
     let fetch = |answers: usize| {
@@ -229,7 +230,7 @@ fn download(name: &str, server: &Server, dir: &Path, answers: usize) -> Result<C
     })
 }
 
-/// `rounds` rounds of `megabytes` from each contestant.
+/// Measures `rounds` rounds of `megabytes` from each contestant.
 pub(crate) fn measure(
     report: &mut Report,
     rounds: usize,
@@ -253,7 +254,7 @@ pub(crate) fn measure(
                 contestants.push((name, Kind::Peer(program), Samples::default()));
             }
         }
-        None => println!("skipped: quiche and s2n-quic, for --peers names no program that exists"),
+        None => println!("skipped: quiche and s2n-quic (no program at --peers)"),
     }
     for round in 0..rounds {
         println!("      round {}: sealing takes {:.0} ns per packet", round + 1, calibration());

@@ -1,4 +1,4 @@
-//! `quinn` as a server, on one thread as ours.
+//! `quinn` as a server, on one thread like ours.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -40,7 +40,7 @@ async fn serve(dir: &Path, answer: Bytes) -> Result<(), String> {
             while let Ok((mut send, mut receive)) = connection.accept_bi().await {
                 let answer = answer.clone();
                 tokio::spawn(async move {
-                    // What fails is seen by the client, which counts bytes.
+                    // The client counts bytes and detects failures.
                     let _ = receive.read_to_end(1_000).await;
                     let _ = send.write_chunk(answer).await;
                     let _ = send.finish();

@@ -1,4 +1,4 @@
-//! The viewer of all servers in memory: an unmodified `quinn-proto`.
+//! Client of all in-memory servers: an unmodified `quinn-proto`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
 /// The client's window of stream and connection in bytes.
 pub(super) const WINDOW: u32 = 1 << 20;
-/// One turn of the loop.
+/// Duration of a turn of the loop.
 pub(super) const TURN: Duration = Duration::from_millis(1);
 
 /// The viewer.
@@ -97,7 +97,7 @@ impl Client {
             while let Ok(Some(chunk)) = chunks.next(usize::MAX) {
                 self.received += chunk.bytes.len() as u64;
             }
-            // The window update goes out with the next transmission in any case.
+            // The next transmission carries the window update in any case.
             let _ = chunks.finalize();
         }
         loop {

@@ -1,6 +1,6 @@
-//! Servers without sockets: two sans-IO transports behind one trait, each against the same
-//! unmodified `quinn-proto` client, in a loop whose virtual clock takes a millisecond per turn.
-//! Only the time and the heap of the server's calls count.
+//! In-memory servers: two sans-IO transports behind one trait, each against the same unmodified
+//! `quinn-proto` client. A virtual clock advances by one millisecond per turn. Only time and heap
+//! of the server's calls count.
 
 mod client;
 mod ours;
@@ -26,7 +26,7 @@ use server::{Pool, Server};
 pub(crate) use returning::measure as measure_returning;
 pub(crate) use server::Setup;
 
-/// The transports that are compared.
+/// Transports under comparison.
 #[derive(Clone)]
 pub(crate) enum Contestant {
     Ours(Setup),
@@ -34,7 +34,7 @@ pub(crate) enum Contestant {
 }
 
 impl Contestant {
-    /// Ours, with what `quinn-proto` has.
+    /// Our transport with the features of `quinn-proto`.
     pub(crate) fn ours() -> Self {
         Self::Ours(Setup::default())
     }
@@ -54,21 +54,20 @@ impl Contestant {
     }
 }
 
-/// What the way from server to client is like.
+/// Path from server to client.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Path {
     /// A multiple of [`TURN`].
     pub delay: Duration,
-    /// The share of datagrams that is lost, 0 to below 1. What becomes of the n-th follows from n
-    /// alone.
+    /// Loss rate, from 0 to below 1. The fate of the n-th datagram depends on n alone.
     pub loss: f64,
 }
 
-/// Datagrams on that way.
+/// Datagrams in flight.
 struct Pipe {
     path: Path,
     random: ChaCha8Rng,
-    /// Datagrams and when they arrive.
+    /// Datagrams and their arrival times.
     flying: VecDeque<(Duration, Vec<u8>)>,
 }
 
@@ -88,31 +87,31 @@ impl Pipe {
     }
 }
 
-/// What a download cost.
+/// Cost of a download.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Download {
     /// CPU time of the server's calls.
     pub server: Duration,
-    /// CPU time of everything.
+    /// Total CPU time.
     pub all: Duration,
-    /// Datagrams, both directions.
+    /// Datagrams in both directions.
     pub packets: u64,
-    /// Of the server, after the first quarter of the bytes.
+    /// Server cost after the first quarter of the bytes.
     pub steady: Steady,
 }
 
-/// What the server did once connection and window were there.
+/// Server cost once connection and window are established.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Steady {
     /// CPU time of its calls.
     pub server: Duration,
-    /// Datagrams that it sent, lost ones among them.
+    /// Datagrams sent, including lost ones.
     pub sent: u64,
-    /// Of these, those that the pipe lost.
+    /// Datagrams lost by the pipe.
     pub lost: u64,
     /// Allocations and reallocations.
     pub allocations: u64,
-    /// Turns in which it sent anything.
+    /// Turns with sent data.
     pub turns: u64,
 }
 
@@ -179,23 +178,24 @@ pub(crate) fn download(
     Ok(cost)
 }
 
-/// Bytes of heap per connection on the server's side.
+/// Heap per connection on the server's side, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heap {
-    /// Of `count` connections that have been silent for a minute.
+    /// Of `count` connections that were idle for a minute.
     pub idle: f64,
-    /// What each connection adds when one payload of a megabyte is queued on all of them.
+    /// Additional heap per connection when one payload of a megabyte is queued on all of them.
     pub queued: f64,
 }
 
-/// Establishes `count` connections, lets them rest, then has each ask for an answer of 1 MB while
-/// its client takes a tenth of it.
+/// Establishes `count` connections, leaves them idle, then requests 1 MB on each while the client
+/// accepts a tenth of it.
 pub(crate) fn heap(contestant: &Contestant, count: u16) -> Result<Heap, String> {
     const ANSWER: u64 = 1 << 20;
     let identity = Identity::new();
     let epoch = Instant::now();
     let mut server = contestant.server(&identity, epoch, ANSWER);
-    // The configuration, and tables that the first connection makes, belong to no connection.
+    // The configuration, and tables allocated by the first connection, do not belong to any
+    // connection.
     let mut held = 0i64;
     let (mut pool, mut out) = (Pool::default(), Vec::new());
     let mut clients: Vec<Client> = Vec::new();
@@ -213,7 +213,7 @@ pub(crate) fn heap(contestant: &Contestant, count: u16) -> Result<Heap, String> 
         server.drive(now, &mut pool, &mut out);
         let change = region.change();
         let mut delta = change.bytes_allocated as i64 - change.bytes_deallocated as i64;
-        // Buffers of datagrams on the way are not the server's.
+        // Buffers of datagrams in flight are not the server's.
         let buffers = out.iter().map(|batch| &batch.data).chain(&pool.0);
         delta -= buffers.map(|buffer| buffer.capacity() as i64).sum::<i64>();
         for batch in out.drain(..) {
@@ -242,7 +242,7 @@ pub(crate) fn heap(contestant: &Contestant, count: u16) -> Result<Heap, String> 
         clients.iter().filter(|c| !c.connection.is_handshaking() && !c.connection.is_closed());
     if alive.count() != usize::from(count) {
         let name = contestant.name();
-        return Err(format!("{name}: not all of {count} connections came about"));
+        return Err(format!("{name}: not all of {count} connections were established"));
     }
     let idle = held as f64 / f64::from(count);
     clients.iter_mut().for_each(|client| client.wants = true);
@@ -258,7 +258,7 @@ pub(crate) fn heap(contestant: &Contestant, count: u16) -> Result<Heap, String> 
     Ok(Heap { idle, queued: queued as f64 / f64::from(count) })
 }
 
-/// `rounds` downloads of `bytes` from each contestant, in turns.
+/// Measures `rounds` downloads of `bytes` from each contestant, alternating.
 pub(crate) fn measure_cpu(report: &mut Report, rounds: usize, bytes: u64) -> Result<(), String> {
     let gbit = bytes as f64 * 8.0 / 1e9;
     let identity = Identity::new();
@@ -280,7 +280,7 @@ pub(crate) fn measure_cpu(report: &mut Report, rounds: usize, bytes: u64) -> Res
     Ok(())
 }
 
-/// The heap of `count` connections; allocations are counted, so that one round says all.
+/// Measures the heap of `count` connections. Allocations are exact, so one round suffices.
 pub(crate) fn measure_heap(report: &mut Report, count: u16) -> Result<(), String> {
     let (ours, peer) = (heap(&Contestant::ours(), count)?, heap(&Contestant::QuinnProto, count)?);
     let one = Samples::of;

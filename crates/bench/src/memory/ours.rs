@@ -20,10 +20,10 @@ use units::{Ecn, Rate, StreamId, Timestamp};
 use super::server::{BATCH, Batch, HIGH_WATER, MTU, Pool, Server, Setup, chunk};
 use crate::identity::Identity;
 
-/// The wall clock where clients come back: Unix seconds.
+/// Wall clock for returning clients: Unix seconds.
 const NOW: u64 = 1_800_000_000;
 const VIEWER: u64 = 7;
-/// Datagrams of a batch.
+/// Datagrams per batch.
 const SEGMENTS: usize = 10;
 
 pub(super) struct Ours {
@@ -31,18 +31,18 @@ pub(super) struct Ours {
     answer: u64,
     chunk: Bytes,
     reply: Vec<u8>,
-    /// Answers under way: bytes that are still to be written.
+    /// Answers in progress: bytes not yet written.
     answers: Vec<Answer>,
     handles: Vec<Handle>,
-    /// What becomes of clients who come back; `None` if none does.
+    /// State for returning clients; `None` without them.
     pub(super) returning: Option<Returning>,
 }
 
-/// What a server does with clients who come back.
+/// Handling of returning clients.
 pub(super) struct Returning {
-    /// Whether it gives them cookies, and looks at those that come.
+    /// Whether to issue cookies and to check incoming ones.
     pub cookies: bool,
-    /// Tokens that clients brought, and cookies in them that were accepted.
+    /// Tokens received, and accepted cookies in them.
     pub tokens: usize,
     pub accepted: usize,
 }
@@ -63,12 +63,12 @@ impl Returning {
         delivery::start(connection, Mode::Steady, &known, &Limits::default());
     }
 
-    /// What the client is to bring next time.
+    /// Returns the cookie for the client's next visit.
     fn own(&self, connection: &Connection) -> Vec<u8> {
         if !self.cookies {
             return Vec::new();
         }
-        // Nobody has had media, so that nothing is measured yet: what a connection with media would say.
+        // Without media nothing is measured, so use the values of a connection with media.
         let learned = delivery::path_state(connection, None, NOW, VIEWER);
         let rate = Rate::from_mbps(8);
         let min_rtt = Duration::from_millis(50);
@@ -197,7 +197,7 @@ impl Ours {
                 }
                 answer.left -= length;
                 if answer.left == 0 {
-                    // A stream that the client gave up needs no end.
+                    // A stream that the client stopped needs no FIN.
                     let _ = connection.finish(answer.id);
                 }
             }

@@ -1,4 +1,4 @@
-//! `quinn-proto` as the server in memory.
+//! `quinn-proto` as the in-memory server.
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use quinn_proto as quinn;
 use super::server::{Batch, MTU, Pool, Server, chunk};
 use crate::identity::{Identity, server_tls};
 
-/// Datagrams of a batch, as its own socket layer asks for.
+/// Datagrams per batch, the default of its own socket layer.
 const SEGMENTS: usize = 10;
 
 pub(super) struct Quinn {
@@ -26,7 +26,7 @@ pub(super) struct Quinn {
 struct Connection {
     handle: quinn::ConnectionHandle,
     inner: quinn::Connection,
-    /// The stream that is being answered, and what is still to be written.
+    /// The stream in progress, and the bytes left to write.
     answer: Option<(quinn::StreamId, u64)>,
 }
 
@@ -56,7 +56,7 @@ impl Server for Quinn {
     fn on_datagram(&mut self, now: Duration, from: SocketAddr, data: &mut [u8]) {
         let now = self.epoch + now;
         self.reply.clear();
-        // It takes datagrams in memory of its own.
+        // It requires datagrams in its own memory.
         let data = BytesMut::from(&*data);
         match self.endpoint.handle(now, from, None, None, data, &mut self.reply) {
             Some(quinn::DatagramEvent::NewConnection(incoming)) => {
@@ -67,7 +67,7 @@ impl Server for Quinn {
                 }
             }
             Some(quinn::DatagramEvent::ConnectionEvent(handle, event)) => {
-                // Connections are never removed here, so that handles count from 0 on.
+                // Connections are never removed here, so handles count from 0.
                 if let Some(connection) = self.connections.get_mut(handle.0) {
                     connection.inner.handle_event(event);
                 }
@@ -101,7 +101,7 @@ impl Server for Quinn {
                             _ => break,
                         }
                         if *left == 0 {
-                            // A stream that the client gave up needs no end.
+                            // A stream that the client stopped needs no FIN.
                             let _ = inner.send_stream(*id).finish();
                         }
                     }

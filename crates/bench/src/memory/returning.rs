@@ -1,5 +1,5 @@
-//! What a transport cookie costs in the handshakes of clients who come back: they bring a session ticket and an address
-//! token in any case, with the cookie in both or with nothing of ours.
+//! Cost of transport cookies in the handshakes of returning clients. Clients always bring a session
+//! ticket and an address token, either both with the cookie or both without.
 
 use std::time::{Duration, Instant};
 
@@ -11,12 +11,13 @@ use super::server::{Pool, Server as _, Setup};
 use crate::identity::Identity;
 use crate::report::{Report, Target};
 
-/// Connections of a server: with many, serving those that are over would be what is measured.
+/// Connections per server. With more, handling finished connections would dominate the result.
 const VISITS: usize = 50;
 /// Turns of a visit: handshake, ticket, token.
 const TURNS: usize = 8;
 
-/// CPU seconds of the server for each of [`VISITS`] visits of one client but the first.
+/// Returns the server's CPU seconds per visit for [`VISITS`] visits of one client, without the
+/// first one.
 fn visits(identity: &Identity, cookies: bool) -> Result<f64, String> {
     let epoch = Instant::now();
     let mut server = Ours::new(&Setup::default(), identity, 0);
@@ -46,17 +47,17 @@ fn visits(identity: &Identity, cookies: bool) -> Result<f64, String> {
             }
         }
         if client.connection.is_handshaking() {
-            return Err(format!("visit {visit} did not come about"));
+            return Err(format!("visit {visit} failed"));
         }
     }
     let came = server.returning.map_or((0, 0), |all| (all.tokens, all.accepted));
     if came != (VISITS, if cookies { VISITS } else { 0 }) {
-        return Err(format!("{} tokens and {} cookies came of {VISITS}", came.0, came.1));
+        return Err(format!("{} tokens and {} cookies received of {VISITS}", came.0, came.1));
     }
     Ok(cost.as_secs_f64() / VISITS as f64)
 }
 
-/// `rounds` rounds of about `times` visits each, with cookies and without in turns.
+/// Measures `rounds` rounds of about `times` visits each, with and without cookies alternating.
 pub(crate) fn measure(report: &mut Report, rounds: usize, times: usize) -> Result<(), String> {
     let identity = Identity::new();
     let mut pairs = Vec::new();

@@ -1,4 +1,4 @@
-//! What every server in memory has to do, and what all of them are given alike.
+//! Interface of in-memory servers, and their common inputs.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -9,33 +9,33 @@ use bytes::Bytes;
 use quic::SchemeFactory;
 use recovery::Guard;
 
-/// Of all datagrams; neither side looks for a larger size.
+/// Size of all datagrams. Neither side probes for a larger one.
 pub(super) const MTU: u16 = 1_200;
-/// Bytes of the shared chunk that answers consist of.
+/// Size of the shared chunk that answers consist of.
 const CHUNK: usize = 1 << 16;
-/// Bytes that a server's application keeps unsent.
+/// Unsent bytes that a server's application keeps.
 pub(super) const HIGH_WATER: usize = 2 * CHUNK;
-/// Room of a batch.
+/// Capacity of a batch.
 pub(super) const BATCH: usize = 1 << 16;
 
-/// Datagrams of one size, one after the other; the last may be shorter.
+/// Consecutive datagrams of one size; the last one may be shorter.
 pub(super) struct Batch {
     pub data: Vec<u8>,
-    /// Bytes of `data` that are in use.
+    /// Bytes of `data` in use.
     pub len: usize,
     pub segment: usize,
     pub to: SocketAddr,
 }
 
-/// Buffers that go round, so that no side pays for allocating them.
+/// Reused buffers, so that allocation is not charged to either side.
 #[derive(Default)]
 pub(super) struct Pool(pub(super) VecDeque<Vec<u8>>);
 
 impl Pool {
-    /// With as many buffers as a turn takes, touched already: what memory costs at first is no server's
-    /// doing. They go round: were the last one back the next one taken, a buffer that only large turns
-    /// need would be in no cache, and a server whose turns differ in size would pay for it. (One that
-    /// sends each batch before it builds the next, as the edge does, has one buffer.)
+    /// Creates a pool with enough buffers for a turn. They are already touched, so page faults are
+    /// not charged to a server. Buffers rotate: with a stack, a buffer used by large turns only
+    /// would be in no cache, which penalises servers with varying turns. (A server that sends each
+    /// batch before it builds the next, like the edge, needs one buffer.)
     pub(super) fn filled() -> Self {
         Self(vec![vec![0; BATCH]; 64].into())
     }
@@ -48,11 +48,11 @@ impl Pool {
 /// A server under test. It answers any request with `answer` bytes, made of one shared chunk.
 pub(super) trait Server {
     fn on_datagram(&mut self, now: Duration, from: SocketAddr, data: &mut [u8]);
-    /// Timers, application, and datagrams into `out`.
+    /// Runs timers and the application, and writes datagrams to `out`.
     fn drive(&mut self, now: Duration, pool: &mut Pool, out: &mut Vec<Batch>);
 }
 
-/// What may differ between two servers of ours.
+/// Options of our server.
 #[derive(Clone)]
 pub(crate) struct Setup {
     pub congestion: congestion::Algorithm,
@@ -61,7 +61,7 @@ pub(crate) struct Setup {
 }
 
 impl Default for Setup {
-    /// As like `quinn-proto` as can be.
+    /// As close to `quinn-proto` as possible.
     fn default() -> Self {
         Self {
             congestion: congestion::Algorithm::Cubic,
@@ -71,7 +71,7 @@ impl Default for Setup {
     }
 }
 
-/// What the servers send.
+/// Returns the content that servers send.
 pub(super) fn chunk() -> Bytes {
     Bytes::from(vec![0x5a; CHUNK])
 }

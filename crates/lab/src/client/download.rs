@@ -1,4 +1,4 @@
-//! What a client has received, compared byte by byte with what it should be.
+//! Data received by a client, compared byte by byte with the expected content.
 
 use bytes::Bytes;
 use units::Timestamp;
@@ -6,28 +6,28 @@ use units::Timestamp;
 use crate::ends::pattern;
 use crate::live::{Arrival, Live, Reception};
 
-/// What a client expects.
+/// Expected content.
 enum Expected {
     Pattern(Bytes),
     Live(Box<Reception>),
 }
 
-/// What a client has received.
+/// Data received by a client.
 pub(crate) struct Download {
     expected: Expected,
-    /// All of it was what was expected.
+    /// Whether all data matched the expected content.
     pub intact: bool,
     pub received: u64,
-    /// When each answer was complete.
+    /// Completion time of each answer.
     pub completed: Vec<Timestamp>,
-    /// Bytes received before the present answer.
+    /// Bytes received before the current answer.
     before: u64,
     pub finished: bool,
     pub failed: Option<String>,
 }
 
 impl Download {
-    /// Of a live stream, or of the pattern.
+    /// Expects a live stream, or the pattern.
     pub(crate) fn of(live: Option<&Live>) -> Self {
         let expected = match live {
             Some(live) => Expected::Live(Box::new(Reception::new(live.clone()))),
@@ -44,7 +44,7 @@ impl Download {
         }
     }
 
-    /// An answer of `times` is complete. Returns whether there is more to ask for.
+    /// Completes one of `times` answers. Returns whether another request follows.
     pub(crate) fn complete(&mut self, now: Timestamp, times: u32) -> bool {
         self.completed.push(now);
         self.before = self.received;
@@ -52,7 +52,7 @@ impl Download {
         !self.finished
     }
 
-    /// Compares what came with what was asked for, byte by byte.
+    /// Compares received data with the requested content, byte by byte.
     pub(crate) fn take(&mut self, now: Timestamp, mut data: &[u8]) {
         let pattern = match &mut self.expected {
             Expected::Pattern(pattern) => pattern,
@@ -72,7 +72,7 @@ impl Download {
         }
     }
 
-    /// The frames of a live stream that arrived.
+    /// Received frames of a live stream.
     pub(crate) fn arrivals(&self) -> &[Arrival] {
         match &self.expected {
             Expected::Pattern(_) => &[],

@@ -1,16 +1,16 @@
-//! As much of an HTTP/3 client (RFC 9114) as a viewer needs: one GET, and the content of its answer. By hand,
-//! because a viewer is `quinn-proto` alone, which knows nothing of HTTP.
+//! Minimal HTTP/3 client (RFC 9114) for a viewer: one GET, and the content of the response. Written
+//! by hand, because `quinn-proto` has no HTTP.
 
-/// What the client's control stream says: its type, and SETTINGS without any.
+/// Content of the client's control stream: its type and empty SETTINGS.
 pub(super) const CONTROL: &[u8] = &[0x00, 0x04, 0x00];
 
 const DATA: u64 = 0;
 const HEADERS: u64 = 1;
-/// A field section prefix without references to a dynamic table (of QPACK), and `:status: 200`
-/// (number 25 of the static table).
+/// QPACK field section prefix without dynamic table references, and `:status: 200` (index 25 of the
+/// static table).
 const OK: &[u8] = &[0x00, 0x00, 0xc0 | 25];
 
-/// A HEADERS frame: GET of `path` at `authority`, each shorter than 40 bytes.
+/// HEADERS frame with a GET of `path` at `authority`, each shorter than 40 bytes.
 pub(super) fn get(authority: &str, path: &str) -> Vec<u8> {
     // `:method: GET`, `:scheme: https`, then literals with the names `:authority` and `:path`.
     let mut section = vec![0x00, 0x00, 0xc0 | 17, 0xc0 | 23];
@@ -19,37 +19,37 @@ pub(super) fn get(authority: &str, path: &str) -> Vec<u8> {
         section.extend(value.bytes());
     }
     let mut frame = vec![HEADERS as u8];
-    // A length of two bytes (as QUIC's integers are).
+    // Two-byte length, encoded as a QUIC integer.
     frame.extend((section.len() as u16 | 0x4000).to_be_bytes());
     frame.extend(section);
     frame
 }
 
-/// An answer, read as it comes.
+/// Incremental parser of a response.
 #[derive(Default)]
 pub(crate) struct Answer {
-    /// What came of the frame's type and length, until both are whole.
-    begun: Vec<u8>,
+    /// Incomplete type and length of the current frame.
+    frame_header: Vec<u8>,
     kind: u64,
-    /// Bytes of the frame's payload that are still to come.
+    /// Remaining payload of the current frame, in bytes.
     left: u64,
-    /// The first bytes of the head.
+    /// First bytes of the head.
     head: Vec<u8>,
 }
 
 impl Answer {
-    /// Takes bytes of the stream; `on_content` gets what they have of the content. Returns whether all is
-    /// well: the status is 200, and no content comes before the head.
+    /// Parses bytes of the stream and passes content to `on_content`. Returns false if the status
+    /// is not 200 or content precedes the head.
     pub(crate) fn take(&mut self, mut data: &[u8], mut on_content: impl FnMut(&[u8])) -> bool {
         while !data.is_empty() {
             if self.left == 0 {
-                self.begun.push(data[0]);
+                self.frame_header.push(data[0]);
                 data = &data[1..];
-                let kind = varint(&self.begun);
-                let length = kind.and_then(|(_, at)| varint(&self.begun[at..]));
+                let kind = varint(&self.frame_header);
+                let length = kind.and_then(|(_, at)| varint(&self.frame_header[at..]));
                 if let (Some((kind, _)), Some((length, _))) = (kind, length) {
                     (self.kind, self.left) = (kind, length);
-                    self.begun.clear();
+                    self.frame_header.clear();
                 }
                 continue;
             }
@@ -72,7 +72,7 @@ impl Answer {
     }
 }
 
-/// A variable-length integer and its length, if it is whole (as QUIC's integers are).
+/// Parses a QUIC variable-length integer. Returns its value and length, if complete.
 fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let first = *bytes.first()?;
     let length = 1 << (first >> 6);
@@ -86,7 +86,7 @@ fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
 mod tests {
     use super::*;
 
-    /// Head of `status`, a frame of an unknown type, and the content in two frames.
+    /// Head with `status`, a frame of unknown type, and the content in two frames.
     fn answer(status: u8) -> Vec<u8> {
         let mut bytes = vec![HEADERS as u8, 4, 0, 0, 0xc0 | status, 0xff];
         bytes.extend([0x21, 2, 9, 9]);

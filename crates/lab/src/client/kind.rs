@@ -1,4 +1,4 @@
-//! The third-party libraries that a viewer may be.
+//! Third-party client libraries.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,15 +8,14 @@ use serde::{Deserialize, Serialize};
 pub enum ClientKind {
     /// `quinn-proto`.
     Quinn,
-    /// `noq-proto`; with [`Cipher::Real`](crate::Cipher::Real) only.
+    /// `noq-proto`; requires [`Cipher::Real`](crate::Cipher::Real).
     Noq,
 }
 
 impl ClientKind {
-    /// The largest flow-control window in bytes that the client's code bears. `noq-proto` 1.4
-    /// closes the connection ("too many gaps in stream buffer") when more than 2,048 packets wait
-    /// behind a gap, contiguous or not; quinn-rs/quinn#2814 describes the fault and mends it in
-    /// `quinn-proto`.
+    /// Largest supported flow-control window in bytes. `noq-proto` 1.4 closes the connection ("too
+    /// many gaps in stream buffer") when more than 2,048 packets wait behind a gap, contiguous or
+    /// not. quinn-rs/quinn#2814 describes and fixes the bug in `quinn-proto`.
     pub fn largest_window(self) -> u64 {
         match self {
             Self::Quinn => u64::MAX,

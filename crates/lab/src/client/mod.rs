@@ -1,5 +1,5 @@
-//! Viewers: unmodified third-party clients that ask for a live stream by HTTP/3, or for a number of bytes on a
-//! stream. Their configuration belongs to the experiment, their code does not.
+//! Viewers: unmodified third-party clients that request a live stream over HTTP/3, or a number of
+//! bytes on a stream. Experiments configure them but do not change their code.
 
 mod download;
 mod http3;
@@ -19,7 +19,7 @@ use crate::ends::Cipher;
 /// Starts the client that `request` names.
 ///
 /// # Errors
-/// The client cannot do what is asked.
+/// The client does not support the request.
 pub(crate) fn start(request: Request) -> Result<Box<dyn Viewer>, String> {
     match (request.kind, request.cipher) {
         (ClientKind::Noq, _) if request.times != 1 => {

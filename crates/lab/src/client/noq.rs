@@ -1,5 +1,5 @@
-//! `noq-proto` as a viewer: a fork of `quinn-proto` that has gone its own way in acknowledgements,
-//! paths and congestion control.
+//! `noq-proto` as a viewer: a fork of `quinn-proto` with its own acknowledgements, paths and
+//! congestion control.
 
 use core::num::NonZeroUsize;
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
-//! The null cipher for `quinn-proto`: a TLS session whose 1-RTT keys are replaced by ones that
-//! leave packets as they are, with the 16-byte tag of [`quic::crypto::null_tag`]. Handshake and
-//! transport stay the library's own, so that the sequence of packets is the real cipher's.
+//! Null cipher for `quinn-proto`: a TLS session with 1-RTT keys that leave packets unchanged and
+//! append the 16-byte tag of [`quic::crypto::null_tag`]. Handshake and transport are the library's own, so
+//! the sequence of packets equals the real cipher's.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -30,9 +30,9 @@ impl quinn::crypto::ClientConfig for ClientConfig {
 
 struct Session {
     real: Box<dyn quinn::crypto::Session>,
-    /// Handshake keys come first, 1-RTT keys second.
+    /// Handshake keys are handed out first, 1-RTT keys second.
     keys_handed_out: u8,
-    /// Of the 1-RTT keys handed out last.
+    /// Generation of the latest 1-RTT keys.
     generation: u8,
 }
 
@@ -101,7 +101,7 @@ impl quinn::crypto::Session for Session {
     }
 }
 
-/// The key of a generation.
+/// Key of a generation.
 struct Null(u8);
 
 impl PacketKey for Null {
@@ -144,7 +144,7 @@ impl HeaderKey for Null {
 
     fn encrypt(&self, _pn_offset: usize, _packet: &mut [u8]) {}
 
-    /// As AES and ChaCha20 have it (RFC 9001, section 5.4.2): it decides on padding.
+    /// As for AES and ChaCha20 (RFC 9001, section 5.4.2), because it determines padding.
     fn sample_size(&self) -> usize {
         16
     }

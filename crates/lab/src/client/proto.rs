@@ -1,8 +1,7 @@
-//! A viewer on `quinn-proto` or on its fork: the types differ, the calls that a viewer makes are nearly the
-//! same.
+//! A viewer on `quinn-proto` or its fork: types differ, but the viewer's calls are nearly the same.
 
-/// Defines `Client` on the library `$proto`. The calls that differ are functions beside the macro's call:
-/// `crypto`, `new_endpoint`, `receive` and `transmit`.
+/// Defines `Client` on the library `$proto`. Calls that differ are functions next to the macro
+/// call: `crypto`, `new_endpoint`, `receive` and `transmit`.
 macro_rules! viewer {
     ($proto:ident) => {
         pub(super) struct Client {
@@ -59,12 +58,12 @@ macro_rules! viewer {
                         stream.map(|id| self.connection.send_stream(id).write(control).is_ok());
                     if written != Some(true) {
                         self.download.failed =
-                            Some("the server takes no control stream".to_owned());
+                            Some("the server rejects the control stream".to_owned());
                         return;
                     }
                 }
                 let Some(stream) = self.connection.streams().open($proto::Dir::Bi) else {
-                    self.download.failed = Some("the server allows no stream".to_owned());
+                    self.download.failed = Some("the server allows no streams".to_owned());
                     return;
                 };
                 let mut send = self.connection.send_stream(stream);
@@ -93,7 +92,7 @@ macro_rules! viewer {
                         }
                     }
                 }
-                // The window update goes out with the next transmission in any case.
+                // The next transmission carries the window update in any case.
                 let _ = chunks.finalize();
                 if is_complete && self.download.complete(now, self.request.times) {
                     self.ask();

@@ -1,4 +1,4 @@
-//! What a viewer is asked to do, and what each library's has to answer.
+//! Requests to a viewer, and the interface of each library's client.
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -15,33 +15,33 @@ use crate::identity::{SERVER_NAME, certificate, wall_clock};
 use crate::live::Live;
 use crate::traffic::Traffic;
 
-/// What a client is to do.
+/// Request of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub kind: ClientKind,
     pub cipher: Cipher,
     pub server: SocketAddr,
     pub traffic: Traffic,
-    /// How often the same is asked for, one after the other on the same connection.
+    /// Number of consecutive requests on the same connection.
     pub times: u32,
     /// Flow-control window of stream and connection, in bytes.
     pub window: u64,
     pub seed: u64,
-    /// When its first packet leaves.
+    /// Time of its first packet.
     pub begins: Timestamp,
-    /// How often the client speaks when it has nothing to say.
+    /// Keep-alive interval.
     pub keep_alive: Option<Duration>,
 }
 
 impl Request {
-    /// The generator's seed of the client's library.
+    /// Seed of the random generator in the client's library.
     pub(super) fn rng_seed(&self) -> [u8; 32] {
         let mut seed = [0x5a; 32];
         seed[..8].copy_from_slice(&self.seed.to_le_bytes());
         seed
     }
 
-    /// What is written to the request's stream.
+    /// Bytes written to the request stream.
     pub(super) fn text(&self) -> Vec<u8> {
         match &self.traffic {
             Traffic::Live(_) => http3::get(SERVER_NAME, LIVE_PATH),
@@ -49,7 +49,7 @@ impl Request {
         }
     }
 
-    /// What is written to a unidirectional stream before, if anything is.
+    /// Bytes written to a unidirectional stream before the request, if any.
     pub(super) fn control(&self) -> Option<&'static [u8]> {
         self.live().map(|_| http3::CONTROL)
     }
@@ -68,11 +68,11 @@ pub(crate) trait Viewer {
     fn deadline(&mut self) -> Option<Timestamp>;
     fn on_timeout(&mut self, now: Timestamp);
     fn on_datagram(&mut self, now: Timestamp, ecn: Ecn, data: BytesMut);
-    /// Lets the client act; `send` gets each datagram.
+    /// Lets the client act and passes each datagram to `send`.
     fn drive(&mut self, now: Timestamp, send: &mut dyn FnMut(Ecn, &[u8]));
 }
 
-/// TLS that trusts the testbed's certificate and lives at its wall clock.
+/// TLS configuration that trusts the testbed's certificate and uses its wall clock.
 pub(super) fn tls_config(request: &Request) -> rustls::ClientConfig {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(certificate().0).expect("a certificate is a root");

@@ -1,5 +1,5 @@
-//! What a specification must be before anything of it runs: its keys exist, its labels and titles name
-//! something, and its runs can be made.
+//! Validates a specification before any run: keys exist, labels and titles resolve, and every run's
+//! scenario can be built.
 
 use std::ops::Range;
 
@@ -10,10 +10,10 @@ use super::settings::Settings;
 use super::spec::{AxisRange, Bound, Comparison, Point, Spec, plain};
 
 impl Spec {
-    /// Settings that win over the base's, as `key` and a TOML value (or plain text).
+    /// Overrides base settings. Each is a `key` and a TOML value or plain text.
     ///
     /// # Errors
-    /// There is no such key, or its value makes no sense.
+    /// The key is unknown or the value invalid.
     pub(crate) fn set(&mut self, settings: &[(String, String)]) -> Result<(), String> {
         for (key, text) in settings {
             if !Settings::keys().contains(key) {
@@ -51,7 +51,7 @@ impl Spec {
         Ok(())
     }
 
-    /// What a term compares with is there.
+    /// Checks that the schemes a term refers to exist.
     fn check_term(&self, term: &Term) -> Result<(), String> {
         let is_known = |name: &String| self.schemes.iter().any(|scheme| scheme.label == *name);
         match &term.other {
@@ -114,10 +114,13 @@ impl Spec {
                 return Err(at(format!("sweep `{}`: draws need ranges", sweep.title)));
             }
             sweep.schemes.iter().try_for_each(|name| label(name))?;
-            // Points are a field of results.csv.
+            // Points are one field of results.csv.
             let values = sweep.axes.iter().flat_map(|axis| &axis.values).map(plain);
             if let Some(value) = values.into_iter().find(|v| v.contains([',', ';', '"', '\n'])) {
-                return Err(at(format!("no commas, semicolons and quotes in the value `{value}`")));
+                return Err(at(format!(
+                    "commas, semicolons and quotes are not allowed in the value \
+                                       `{value}`"
+                )));
             }
             for range in &sweep.ranges {
                 if range.low.partial_cmp(&range.high) != Some(core::cmp::Ordering::Less) {

@@ -1,4 +1,4 @@
-//! Decides claims from the rows of an experiment.
+//! Judges claims from the rows of an experiment.
 
 use std::collections::BTreeMap;
 
@@ -13,20 +13,20 @@ use super::spec::{Bound, Claim, Comparison, Place, Spec, number};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Verdict {
     pub text: String,
-    /// At how many points it holds, and at how many it could.
+    /// Points at which the claim holds, and points it applies to.
     pub good: usize,
     pub all: usize,
-    /// At how many the 95 % confidence interval of what decides reaches across the bound: other seeds
-    /// could have it the other way.
+    /// Points at which the 95 % confidence interval of the deciding value crosses the bound. Other
+    /// seeds could reverse the verdict there.
     pub close: usize,
-    /// Where it does not hold, with the numbers; or a number that shows by how much it does.
+    /// Numbers of the failing points, or the margin of a claim that holds.
     pub detail: String,
-    /// Why not, if the specification knows.
+    /// Reason for the failure, if the specification states one.
     pub why: Option<String>,
 }
 
 impl Verdict {
-    /// A claim that applies nowhere does not hold.
+    /// A claim that applies to no point fails.
     pub(crate) fn holds(&self) -> bool {
         self.good == self.all && self.all > 0
     }
@@ -46,7 +46,7 @@ impl Verdict {
     }
 }
 
-/// Tells the verdicts on standard error. Returns whether all claims hold.
+/// Prints the verdicts on standard error. Returns whether all claims hold.
 pub(crate) fn announce(verdicts: &[Verdict]) -> bool {
     for verdict in verdicts {
         let detail = match &*verdict.detail {
@@ -58,18 +58,18 @@ pub(crate) fn announce(verdicts: &[Verdict]) -> bool {
     verdicts.iter().all(Verdict::holds)
 }
 
-/// What a claim comes to at a point.
-struct Judged {
+/// Verdict on one point.
+struct PointVerdict {
     good: bool,
-    /// The numbers.
-    told: String,
-    /// How far it is from holding, below zero where it holds; and half the interval of that.
+    /// The compared numbers as text.
+    numbers: String,
+    /// Distance to the bound (negative if the claim holds), and half its confidence interval.
     by: f64,
     half: Option<f64>,
 }
 
-/// `12.34 ± 0.56`: the interval with two digits and the mean with as many decimals; the mean alone
-/// where there is no interval.
+/// Formats an estimate as `12.34 ± 0.56`: two significant digits of the interval, and the mean with
+/// as many decimals. Without an interval, the mean alone.
 pub(crate) fn with_ci(Estimate { mean, half }: Estimate) -> String {
     match half {
         None => short(mean),
@@ -81,9 +81,9 @@ pub(crate) fn with_ci(Estimate { mean, half }: Estimate) -> String {
     }
 }
 
-/// Three digits that mean something.
+/// Formats a value with three significant digits.
 pub(crate) fn short(value: f64) -> String {
-    // 0.1 less the last bit is 0.1 too.
+    // Treats 0.1 less a rounding error as 0.1.
     let size = value.abs() * (1.0 + 1e-9);
     match size {
         _ if size == 0.0 => "0".to_owned(),
@@ -97,14 +97,14 @@ pub(crate) fn short(value: f64) -> String {
     }
 }
 
-/// All verdicts, in the order of the claims; the first is that every run ended well.
+/// Returns all verdicts in claim order. The first states that every run succeeded.
 pub(crate) fn verdicts(spec: &Spec, rows: &[Row]) -> Vec<Verdict> {
     let failed: Vec<&Row> = rows.iter().filter(|row| !row.error.is_empty()).collect();
     let detail = failed.first().map_or(String::new(), |row| {
         format!("{} at {} with seed {}: {}", row.scheme, describe(&row.point), row.seed, row.error)
     });
     let complete = Verdict {
-        text: "Every run ends with the right bytes.".to_owned(),
+        text: "Every run delivers the right bytes.".to_owned(),
         good: rows.len() - failed.len(),
         all: rows.len(),
         close: 0,
@@ -141,7 +141,7 @@ impl Judge<'_> {
         Some(Estimate::of(self.values(group, term).into_values())?.mean)
     }
 
-    /// The bound in each run of a group.
+    /// Returns the bound for each run of a group.
     fn bounds(&self, group: &Group<'_>, bound: &Bound) -> BTreeMap<u64, f64> {
         let all = |value: f64| group.rows.keys().map(|&seed| (seed, value)).collect();
         match bound {
@@ -183,12 +183,12 @@ impl Judge<'_> {
                         self.difference(&claim.metric, group, rival)
                     };
                     if let (Some(a), Some(b)) = (difference(first), difference(last)) {
-                        let told = format!("{name} {} to {}", with_ci(a), with_ci(b));
+                        let numbers = format!("{name} {} to {}", with_ci(a), with_ci(b));
                         let good = a.mean * b.mean < 0.0;
-                        // The end that is nearer to zero decides.
+                        // The end nearer to zero decides.
                         let near = if a.mean.abs() < b.mean.abs() { a } else { b };
                         let by = if good { -near.mean.abs() } else { near.mean.abs() };
-                        judged.push(Judged { good, told, by, half: near.half });
+                        judged.push(PointVerdict { good, numbers, by, half: near.half });
                     }
                 }
             }
@@ -197,9 +197,9 @@ impl Judge<'_> {
                     let rises = line.windows(2);
                     let rises = rises.filter_map(|w| self.difference(&claim.metric, w[1], w[0]));
                     if let Some(rise) = rises.max_by(|a, b| a.mean.total_cmp(&b.mean)) {
-                        let told = format!("{name} rises by {}", with_ci(rise));
+                        let numbers = format!("{name} rises by {}", with_ci(rise));
                         let by = rise.mean - margin;
-                        judged.push(Judged { good: by <= 0.0, told, by, half: rise.half });
+                        judged.push(PointVerdict { good: by <= 0.0, numbers, by, half: rise.half });
                     }
                 }
             }
@@ -214,22 +214,22 @@ impl Judge<'_> {
             }
         }
         let bad: Vec<String> =
-            judged.iter().filter(|point| !point.good).map(|point| point.told.clone()).collect();
+            judged.iter().filter(|point| !point.good).map(|point| point.numbers.clone()).collect();
         let worst = judged.iter().max_by(|a, b| a.by.total_cmp(&b.by));
         let detail = match (bad.len(), worst) {
-            (0, Some(worst)) => format!("closest: {}", worst.told),
+            (0, Some(worst)) => format!("closest: {}", worst.numbers),
             (0, None) => "no point to judge".to_owned(),
             (1..=3, _) => bad.join("; "),
             (n, _) => format!("{}; and {} more", bad[..3].join("; "), n - 3),
         };
         let good = judged.len() - bad.len();
-        let is_close = |point: &&Judged| point.half.is_some_and(|half| point.by.abs() < half);
+        let is_close = |point: &&PointVerdict| point.half.is_some_and(|half| point.by.abs() < half);
         let close = judged.iter().filter(is_close).count();
         let (text, why) = (claim.text.clone(), claim.why.clone());
         Verdict { text, good, all: judged.len(), close, detail, why }
     }
 
-    /// Points along the first axis, by what else they have in common.
+    /// Returns the points along the first axis, grouped by their other coordinates.
     fn lines<'b>(&'b self, claim: &'b Claim) -> BTreeMap<String, Vec<&'b Group<'b>>> {
         let mut lines: BTreeMap<String, Vec<&Group<'_>>> = BTreeMap::new();
         for group in self.covered(&claim.on) {
@@ -253,13 +253,13 @@ impl Judge<'_> {
         lines
     }
 
-    /// By how much a metric is larger in one group than in another, run by run.
+    /// Returns the paired difference of a metric between two groups.
     fn difference(&self, metric: &Term, group: &Group<'_>, rival: &Group<'_>) -> Option<Estimate> {
         differences(&self.values(group, metric), &self.values(rival, metric))
     }
 
-    /// What the claim comes to at a point.
-    fn judge(&self, claim: &Claim, group: &Group<'_>) -> Option<Judged> {
+    /// Judges a claim at one point.
+    fn judge(&self, claim: &Claim, group: &Group<'_>) -> Option<PointVerdict> {
         let own = self.values(group, &claim.metric);
         let estimate = Estimate::of(own.values().copied())?;
         let (sign, bounds) = match &claim.is {
@@ -286,7 +286,7 @@ impl Judge<'_> {
         };
         let is_strict = matches!(claim.is, Comparison::Below { .. });
         let good = if is_strict { by < 0.0 } else { by <= 0.0 };
-        // A claim on one sweep need not say which.
+        // A claim need not name the sweep if there is only one.
         let sweep = match claim.on.sweep {
             None if self.spec.sweeps.len() > 1 => &self.spec.sweeps[group.sweep].title,
             _ => "",
@@ -303,21 +303,21 @@ impl Judge<'_> {
             Comparison::AtLeast { margin, .. } => short(bound - margin),
             _ => short(bound),
         };
-        let told = format!("{place}: {own} {sign} {bound}");
-        // A bound that differs from run to run has a spread of its own: what counts is that of the
-        // difference.
+        let numbers = format!("{place}: {own} {sign} {bound}");
+        // A bound that varies between runs has its own spread, so the interval of the difference
+        // counts.
         let is_fixed = bounds.values().all(|value| Some(value) == bounds.values().next());
-        let told = match is_fixed {
-            true => told,
-            false => format!("{told}, difference {}", with_ci(difference)),
+        let numbers = match is_fixed {
+            true => numbers,
+            false => format!("{numbers}, difference {}", with_ci(difference)),
         };
-        // A claim that counts the interval itself is not nearer to failing for it.
+        // The claim already allows for the interval.
         let half = half.filter(|_| !matches!(claim.is, Comparison::Near { ci: true, .. }));
-        Some(Judged { good, told, by, half })
+        Some(PointVerdict { good, numbers, by, half })
     }
 }
 
-/// The mean of the differences of runs with the same seed, and half its interval.
+/// Returns the mean difference of runs with the same seed, and half its confidence interval.
 fn differences(own: &BTreeMap<u64, f64>, others: &BTreeMap<u64, f64>) -> Option<Estimate> {
     Estimate::of(own.iter().filter_map(|(seed, value)| Some(value - others.get(seed)?)))
 }
@@ -327,16 +327,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_told_with_three_digits() {
-        let told = [0.0, 123.4, -12.34, 1.234, 0.1234, -0.01234, 0.001234, 0.00001234, 0.1 - 1e-16]
-            .map(short);
+    fn numbers_have_three_significant_digits() {
+        let numbers =
+            [0.0, 123.4, -12.34, 1.234, 0.1234, -0.01234, 0.001234, 0.00001234, 0.1 - 1e-16]
+                .map(short);
         let expected =
             ["0", "123", "-12.3", "1.23", "0.123", "-0.0123", "0.00123", "1.2e-5", "0.100"];
-        assert_eq!(told, expected);
-        let told = [(12.345, 0.056), (3357.4, 10.5), (0.05, 6.5e-4), (7e-5, 2e-5), (1.5, 0.0)];
-        let told = told.map(|(mean, half)| with_ci(Estimate { mean, half: Some(half) }));
+        assert_eq!(numbers, expected);
+        let numbers = [(12.345, 0.056), (3357.4, 10.5), (0.05, 6.5e-4), (7e-5, 2e-5), (1.5, 0.0)];
+        let numbers = numbers.map(|(mean, half)| with_ci(Estimate { mean, half: Some(half) }));
         let expected =
             ["12.345 ± 0.056", "3357 ± 10", "0.05000 ± 0.00065", "7.0e-5 ± 2.0e-5", "1.50 ± 0"];
-        assert_eq!(told, expected);
+        assert_eq!(numbers, expected);
     }
 }

@@ -1,5 +1,5 @@
-//! Runs a specification: every point of every sweep under every scheme, with the same seeds, each
-//! different set of settings once.
+//! Runs a specification: every scheme at every point of every sweep, with the same seeds. Identical
+//! settings run once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,10 +26,10 @@ pub(crate) struct Results {
     pub cpu: Duration,
 }
 
-/// How often curves have a point.
+/// Sampling interval of curves.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
-/// One set of settings with one seed, and where its values belong.
+/// Settings and seed of one run, and the rows that receive its values.
 struct Job {
     settings: Settings,
     seed: u64,
@@ -40,7 +40,7 @@ struct Job {
 /// The result of a job.
 type Done = Result<(Measured, Vec<Sample>), String>;
 
-/// Runs it all. `seconds` cuts every run short, for tests.
+/// Runs the specification. `seconds` shortens every run, for tests.
 pub(crate) fn run(
     spec: &Spec,
     options: &Options<'_>,
@@ -85,7 +85,7 @@ pub(crate) fn run(
             let row: &mut Row = &mut rows[place];
             match &done {
                 Ok((measured, samples)) => {
-                    // The formulas take the row's own settings.
+                    // Formulas use the settings of the row, not of the shared run.
                     row.values = evaluate(measured, &row.settings(spec)?);
                     if !samples.is_empty() {
                         curves.push(Curve {
@@ -131,8 +131,9 @@ fn runs_of(sweep: &Sweep, runs: u64) -> u64 {
     if sweep.draws == 0 { runs } else { sweep.draws.min(3 * runs) }
 }
 
-/// The values of draw `index` of `n`: each range is cut into `n` equal parts, and a permutation of
-/// its own says which part a draw takes (McKay, Beckman and Conover 1979). Whole numbers stay such.
+/// Returns the values of draw `index` of `n` (Latin hypercube; McKay, Beckman and Conover 1979):
+/// each range is divided into `n` equal strata, and a random permutation per range assigns strata
+/// to draws. Integers stay integers.
 fn draw(sweep: &Sweep, index: u64, n: u64) -> Point {
     let draw = |(place, range): (usize, &AxisRange)| {
         let seed = (place as u64 + 1) << 32;
@@ -141,7 +142,7 @@ fn draw(sweep: &Sweep, index: u64, n: u64) -> Point {
         for last in (1..order.len()).rev() {
             order.swap(last, random.below(last as u32 + 1) as usize);
         }
-        // Each draw has a place of its own within its part.
+        // Random position within the stratum.
         let within = Random::new(seed + 1 + index).fraction();
         let share = (order[index as usize] as f64 + within) / n as f64;
         let value = range.low + (range.high - range.low) * share;
@@ -156,7 +157,7 @@ fn work(job: &Job) -> Done {
     let settings = &job.settings;
     let mut learnt = settings.learnt(job.seed)?;
     for download in 1..=u64::from(settings.warm_up) {
-        // Their seeds do not meet those of requests.
+        // Seeds of warm-up downloads are distinct from seeds of requests.
         simulate(&settings.scenario_after(job.seed + (download << 20), &learnt)?)?;
     }
     learnt.judge();
@@ -165,7 +166,7 @@ fn work(job: &Job) -> Done {
         if settings.warm_up == 0 {
             learnt = settings.learnt(job.seed)?;
         }
-        // Requests of one run are runs of their own; their seeds do not meet those of others.
+        // Each request without a shared connection is its own simulation, with its own seed.
         let mut scenario = settings.scenario_after(job.seed + (request << 40), &learnt)?;
         let diary = Diary::default();
         scenario.diary = Some(diary.clone());
@@ -213,8 +214,8 @@ fn work(job: &Job) -> Done {
     Ok((all, samples))
 }
 
-/// N_max of each request of a connection: the acknowledgement of an answer's last bytes comes no later
-/// than the next request.
+/// Returns N_max of each request of a connection. The last acknowledgement of an answer arrives no
+/// later than the next request.
 fn rounds_max(asked: &[Timestamp], units: &[FinishedUnit]) -> Vec<f64> {
     let mut all = vec![0.0; asked.len()];
     for unit in units {
@@ -254,7 +255,7 @@ mod tests {
         let ms = Timestamp::from_millis;
         let unit =
             |rounds, at| FinishedUnit { rounds, copies: 1, wait: Duration::ZERO, at: ms(at) };
-        // The third comes with the acknowledgement that also brings the second request.
+        // The third unit is acknowledged together with the second request.
         let units = [unit(2, 15), unit(1, 18), unit(3, 20), unit(1, 21)];
         assert_eq!(rounds_max(&[ms(10), ms(20), ms(30)], &units), [3.0, 1.0, 0.0]);
     }

@@ -1,10 +1,11 @@
-//! The figures and tables of the papers on loss recovery, each a specification in `experiments/`: one
-//! engine reads and runs them all, sets the paper's numbers beside ours, and judges claims.
+//! Figures and tables of the loss recovery papers, one specification each in `experiments/`. A
+//! single engine runs them, compares them with the paper's numbers, and judges the claims.
 //!
-//! Runs are paired by seed: the fate of the n-th packet that is offered to a link depends on the
-//! seed alone (with losses in time slots, the state of a slot follows the clock), not on the scheme.
-//! Once a scheme has sent a replica, its n-th packet is another one than without it, so what is
-//! paired is the path's behaviour and not the loss of a byte. Differences are taken run by run.
+//! Runs are paired by seed: the fate of the n-th packet offered to a link depends on the seed alone
+//! and not on the scheme. (With losses in time slots, the state of a slot follows the clock.) Once
+//! a scheme sends replicas, the n-th packet carries other data than under another scheme. Pairing
+//! therefore fixes the path's behaviour, not the loss of particular bytes. Differences are computed
+//! run by run.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -73,26 +74,26 @@ const BUILT_IN: &[(&str, &str)] = &built_in![
     "congestion-shared",
 ];
 
-/// Names and titles.
+/// Names and titles of the built-in specifications.
 pub(super) fn list() -> impl Iterator<Item = (&'static str, String)> {
     BUILT_IN.iter().map(|(name, text)| {
-        // The title is the first line after the name.
+        // The title is the second line.
         let title = text.lines().find_map(|line| line.strip_prefix("title = "));
         (*name, title.unwrap_or_default().trim_matches('"').to_owned())
     })
 }
 
-/// The text of a built-in specification.
+/// Returns the text of a built-in specification.
 pub(super) fn built_in(name: &str) -> Option<&'static str> {
     BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
-/// Runs a specification and writes its results into `out`. Returns whether its claims hold.
+/// Runs a specification and writes its results to `out`. Returns whether its claims hold.
 pub(super) fn run(text: &str, options: &Options<'_>, out: &Path) -> Result<bool, String> {
     run_for(text, options, out, None)
 }
 
-/// As [`run`], with each run cut to `seconds`.
+/// Like [`run`], with each run cut to `seconds`.
 fn run_for(
     text: &str,
     options: &Options<'_>,
@@ -124,12 +125,12 @@ fn run_for(
     Ok(holds)
 }
 
-/// Whether a folder has results of this engine.
+/// Returns whether a folder holds results of this engine.
 pub(super) fn is_of(out: &Path) -> bool {
     out.join("run.json").is_file()
 }
 
-/// Rewrites plots, report and summary from the results in a folder. Returns whether the claims hold.
+/// Rewrites plots, report and summary from stored results. Returns whether the claims hold.
 pub(super) fn report(out: &Path) -> Result<bool, String> {
     with_report(out, |report, rows| {
         files::write_summary(out, report.spec, rows)?;
@@ -142,7 +143,8 @@ pub(super) fn report(out: &Path) -> Result<bool, String> {
     })
 }
 
-/// The folder if it has results of this engine, or else those in it that have, in the order of the list.
+/// Returns the folder itself if it has results of this engine, else its subfolders that do, in
+/// catalogue order.
 fn with_results(folder: &Path) -> Vec<PathBuf> {
     if is_of(folder) {
         return vec![folder.to_owned()];
@@ -151,14 +153,15 @@ fn with_results(folder: &Path) -> Vec<PathBuf> {
     all.filter(|folder| is_of(folder)).collect()
 }
 
-/// The results of several folders as docs/results.md has them.
+/// Renders the results of several folders as docs/results.md.
 pub(super) fn markdown(folders: &[&Path]) -> Result<String, String> {
-    let mut text = "# Results\n\nMade by `mendcast lab results DIR…` from the folders of `mendcast lab run`. Each number is a \
-                    mean over runs with half its 95 % confidence interval; what a paper states stands behind a \
-                    stroke. Runs are paired by seed: the fate of the n-th packet that is offered to a link \
-                    depends on the seed alone, and with losses in time slots a slot's state follows the clock; \
-                    neither depends on the scheme. Differences are taken run by run. A claim is judged by \
-                    means; where an interval reaches across its bound, that is said.\n\n\
+    let mut text = "# Results\n\nMade by `mendcast lab results DIR…` from the folders of `mendcast lab run`. \
+                    Each number is a mean over runs with half its 95 % confidence interval; the \
+                    paper's value follows after a slash. Runs are paired by seed: the fate of the \
+                    n-th packet offered to a link depends on the seed alone, and with losses in time \
+                    slots a slot's state follows the clock; neither depends on the scheme. \
+                    Differences are computed run by run. Claims are judged by means; intervals \
+                    that cross the bound are reported.\n\n\
                     | experiment | what | claims that hold | runs per point | CPU-seconds | commit |\n\
                     |---|---|---|---|---|---|\n"
         .to_owned();

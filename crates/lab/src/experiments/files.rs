@@ -1,5 +1,5 @@
-//! Files of results: `results.csv` with a row per run, `curves.csv`, `summary.json`, and `run.json`
-//! that says what made them. All but the summary are read again to rewrite a report.
+//! Result files: `results.csv` (one row per run), `curves.csv`, `summary.json`, and `run.json` (how
+//! the results were made). A report is rewritten from all but the summary.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,13 +14,13 @@ use super::rows::{Curve, Row, describe, groups, values};
 use super::spec::{Paper, Point, Spec};
 use crate::simulation::Sample;
 
-/// What made the results.
+/// Origin of the results.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Made {
     pub name: String,
     pub command: String,
-    /// Settings that the command gave: key and value as TOML.
+    /// Settings given on the command line: key and TOML value.
     pub set: Vec<(String, String)>,
     pub commit: String,
     pub machine: String,
@@ -31,7 +31,8 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    /// This process on this machine; the commit is that of the folder in which it runs.
+    /// Describes this process and machine. The commit is the one checked out in the current
+    /// directory.
     pub(crate) fn here() -> Self {
         let mut arguments: Vec<String> = std::env::args().collect();
         if let Some(program) = arguments.first_mut() {
@@ -67,7 +68,7 @@ impl Made {
     }
 }
 
-/// What the paper says of this, if it does.
+/// Returns the paper's number for a term at a point, if stated.
 pub(crate) fn stated<'a>(
     spec: &'a Spec,
     sweep: usize,
@@ -79,7 +80,7 @@ pub(crate) fn stated<'a>(
     spec.paper.iter().find(|paper| paper.metric == *term && paper.on.covers(sweep, scheme, point))
 }
 
-/// All terms of the metrics shown and of what the paper states.
+/// Returns all terms that are shown or stated by the paper.
 pub(crate) fn terms(spec: &Spec) -> Vec<Term> {
     let mut all = spec.metrics.clone();
     for paper in &spec.paper {
@@ -136,7 +137,7 @@ fn head() -> String {
     format!("sweep,scheme,point,drawn,seed,{},error", names.join(","))
 }
 
-/// No separator inside a field.
+/// Replaces field separators.
 fn clean(text: &str) -> String {
     text.replace([',', '\n', '"'], " ")
 }
@@ -195,7 +196,7 @@ fn read_row(line: &str, spec: &Spec) -> Option<Row> {
     })
 }
 
-/// The point whose text this is.
+/// Finds the point that has this text.
 fn read_point(text: &str, spec: &Spec, sweep: usize) -> Option<Point> {
     spec.sweeps[sweep].points().into_iter().find(|point| describe(point) == text)
 }
@@ -236,7 +237,7 @@ pub(crate) fn write_curves(out: &Path, curves: &[Curve]) -> Result<(), String> {
     write_file(&out.join("curves.csv"), &text)
 }
 
-/// The curves, if there are any.
+/// Reads the curves, if present.
 pub(crate) fn read_curves(out: &Path, spec: &Spec) -> Result<Vec<Curve>, String> {
     if !spec.curves {
         return Ok(Vec::new());
@@ -280,14 +281,14 @@ fn read_sample(line: &str, spec: &Spec) -> Option<(usize, String, Point, Sample)
     Some((sweep, scheme.to_owned(), read_point(point, spec, sweep)?, sample))
 }
 
-/// Writes what does not follow from the rows: what made them, and the specification.
+/// Writes the origin of the results and the specification.
 pub(crate) fn write_made(out: &Path, made: &Made, text: &str) -> Result<(), String> {
     let json = serde_json::to_string_pretty(made).map_err(|e| e.to_string())?;
     write_file(&out.join("run.json"), &json)?;
     write_file(&out.join("spec.toml"), text)
 }
 
-/// What [`write_made`] wrote.
+/// Reads the output of [`write_made`].
 pub(crate) fn read_made(out: &Path) -> Result<(Made, String), String> {
     let made = serde_json::from_str(&read(&out.join("run.json"))?)
         .map_err(|e| format!("{}: {e}", out.join("run.json").display()))?;

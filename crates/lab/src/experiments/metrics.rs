@@ -1,5 +1,5 @@
-//! Metrics of a run, by the names that results and specifications use. Those that follow from
-//! formulas are evaluated at the run's own measured R and T_unit.
+//! Metrics of a run, under the names used by results and specifications. Metrics given by a formula
+//! are evaluated with the run's measured R and T_unit.
 
 use core::time::Duration;
 
@@ -11,39 +11,39 @@ use super::viewing::{Viewing, Watched};
 use crate::recovered::{FinishedUnit, Recovered};
 use crate::simulation::Received;
 
-/// What the metrics of a run (of all its requests together) are made of.
+/// Measurements of a run, over all its requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Measured {
     pub recovery: Recovered,
-    /// What the client received while it was measured.
+    /// Data received by the client during the measurement.
     pub received: Received,
-    /// Completion times of the requests, in milliseconds.
+    /// Completion times of requests, in milliseconds.
     pub completions: Vec<f64>,
     /// Packets towards the client.
     pub queue: QueueCounts,
-    /// What the rival's client received.
+    /// Data received by the rival's client.
     pub rival: Option<Received>,
     pub units: Vec<FinishedUnit>,
     /// Highest round of each request.
     pub rounds_max: Vec<f64>,
     pub decisions: Decisions,
-    /// Smoothed round-trip times at the ends of the decision intervals, in milliseconds.
+    /// Smoothed round-trip times at the ends of decision intervals, in milliseconds.
     pub round_trips: Vec<f64>,
     pub viewing: Viewing,
-    /// What the rival's viewers had of a stream.
+    /// Playback at the rival's viewers.
     pub rival_viewing: Viewing,
-    /// Stream bytes that arrived, and the bytes on the wire that brought them.
+    /// Stream bytes delivered, and the bytes on the wire that carried them.
     pub payload: [u64; 2],
     pub packets_lost: u64,
     pub log: Option<Logged>,
 }
 
-/// The event log of a run that was made twice.
+/// Event log of a run made twice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Logged {
-    /// The first 52 bits of its SHA-256.
+    /// First 52 bits of its SHA-256.
     pub start: u64,
-    /// Whether both runs gave the same.
+    /// Whether both runs produced the same log.
     pub same: bool,
 }
 
@@ -51,25 +51,25 @@ pub(crate) struct Logged {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct QueueCounts {
     pub offered: u64,
-    /// Refused, because the queue was full.
+    /// Packets dropped because the queue was full.
     pub refused: u64,
 }
 
-/// The decision intervals of a scheme.
+/// Decision intervals of a scheme.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Decisions {
     pub intervals: u64,
-    /// Intervals in which nothing was lost.
+    /// Intervals without a loss.
     pub lossless: u64,
     /// Sum of the levels decided.
     pub levels: f64,
 }
 
-/// A metric.
+/// Name, unit, formula and evaluation of a metric.
 pub(crate) struct Metric {
     pub name: &'static str,
     pub unit: &'static str,
-    /// The formula that it should equal, for a level that is fixed.
+    /// Formula that predicts it for a fixed level.
     pub expected: Option<&'static str>,
     value: fn(&Measured, &Settings) -> Option<f64>,
 }
@@ -126,7 +126,7 @@ fn noticed(of: &Watched) -> Option<FreezeRates> {
     FreezeRates::of(of.noticed, of.time)
 }
 
-/// The share of packets lost of this class of distances from a lost one.
+/// Loss rate of packets in this class of distances from a lost packet.
 fn after_loss(m: &Measured, class: usize) -> Option<f64> {
     ratio(m.recovery.correlation[class].lost, m.recovery.correlation[class].sent)
 }
@@ -137,7 +137,7 @@ fn round_trip(m: &Measured) -> Option<Duration> {
 
 macro_rules! metrics {
     ($($name:literal, $unit:literal, $expected:expr, $value:expr;)*) => {
-        /// All of them, in the order of the columns of `results.csv`.
+        /// All metrics, in the column order of `results.csv`.
         pub(crate) const ALL: &[Metric] = &[$(Metric {
             name: $name,
             unit: $unit,
@@ -148,16 +148,16 @@ macro_rules! metrics {
 }
 
 metrics! {
-    // Of lost data whose first retransmission was lost too, from the detection of the loss to the
-    // sending of the copy that arrived.
+    // For lost data whose first retransmission was lost too: time from loss detection to sending
+    // the copy that arrived.
     "recovery_latency_ms", "ms", Some("f_ms"), |m, _| m.recovery.latencies.mean().map(ms);
     "recovery_latency_p95_ms", "ms", None, |m, _| m.recovery.latencies.quantile(0.95).map(ms);
     "recovery_latency_max_ms", "ms", None, |m, _| m.recovery.latencies.max().map(ms);
-    // Share of lost data that took a second round.
+    // Share of lost data that needed a second round.
     "rdr", "1", Some("rdr_model"), |m, _| {
         ratio(m.recovery.totals.finished_late, m.recovery.totals.finished)
     };
-    // Share of lost data whose recovery latency was T_unit or more, to within 4 % of T_unit.
+    // Share of lost data with a recovery latency of at least T_unit, to within 4 % of T_unit.
     "rdr_latency", "1", None, |m, _| {
         let all = &m.recovery.latencies;
         ratio(all.count() - all.count_up_to(t_unit(m)?).min(all.count()), m.recovery.totals.finished)
@@ -169,32 +169,32 @@ metrics! {
     "redundancy_cost_bytes", "1", None, |m, _| {
         ratio(m.recovery.totals.replica_bytes, m.recovery.totals.first_bytes)
     };
-    // What the player of a stream saw: all freezes in 100 s of watching, and the time that they took.
+    // Playback of a stream: number and duration of all freezes per 100 s of viewing.
     "freezes_per_100s", "1", None, |m, _| freezes(&m.viewing.player);
     "freeze_ms_per_100s", "ms", None, |m, _| frozen(&m.viewing.player);
-    // The same of freezes of 200 ms or more, which are those that web players count and report.
+    // Freezes of 200 ms or more, the ones that web players report.
     "noticed_freezes_per_100s", "1", None, |m, _| Some(noticed(&m.viewing.player)?.freezes_per_100s);
     "noticed_freeze_ms_per_100s", "ms", None, |m, _| {
         Some(noticed(&m.viewing.player)?.freeze_s_per_100s * 1e3)
     };
-    // Share of the time watched from `measure_from_seconds` on that the player is frozen, and share of the frames
-    // published since that arrive within 2 s.
+    // Share of viewing time frozen from `measure_from_seconds` on, and share of the frames
+    // published since then that arrive within 2 s.
     "frozen_share", "1", None, |m, _| m.viewing.settled.frozen_share();
     "arrived", "1", None, |m, _| m.viewing.late(2_000.0).map(|late| 1.0 - late);
-    // Share of the frames published from `measure_from_seconds` on that came more than 400 ms later, or
-    // never.
+    // Share of frames published from `measure_from_seconds` on that took more than 400 ms or never
+    // arrived.
     "late_frames", "1", None, |m, _| m.viewing.late(400.0);
-    // Share of all frames that came later than the quickest one before them by more than the buffer that the
-    // player keeps: what empties it.
+    // Share of all frames delayed, relative to the fastest earlier one, by more than the player's
+    // buffer. These frames empty the buffer.
     "late_for_player", "1", None, |m, _| ratio(m.viewing.player.late, m.viewing.player.frames);
-    // How far ahead the server thought the player to be when that reported: by the reports before, with the mean size of
-    // the error, and by acknowledgements alone.
+    // Error of the server's playhead estimate at each report: signed and mean absolute error with
+    // earlier reports, and with acknowledgements alone.
     "playhead_off_ms", "ms", None, |m, _| mean(&m.viewing.playhead_off[0]);
     "playhead_error_ms", "ms", None, |m, _| {
         mean(&m.viewing.playhead_off[0].iter().map(|off| off.abs()).collect::<Vec<_>>())
     };
     "playhead_off_unheard_ms", "ms", None, |m, _| mean(&m.viewing.playhead_off[1]);
-    // Share of the packets that were declared lost and came.
+    // Share of packets declared lost that arrived.
     "spurious_losses", "1", None, |m, _| {
         let totals = &m.recovery.totals;
         ratio(totals.spurious, totals.acked + totals.lost)
@@ -204,7 +204,7 @@ metrics! {
     "loss_rate", "1", None, |m, _| loss_rate(m);
     "off_mode_ms_per_s", "ms/s", None, |m, _| per_second(m, ms(m.recovery.off_mode.total));
     "off_mode_entries_per_s", "1/s", None, |m, _| per_second(m, m.recovery.off_mode.entries as f64);
-    // How often the guard began to refuse replicas.
+    // Rate at which the guard starts to refuse replicas.
     "guard_refusals_per_s", "1/s", None, |m, _| per_second(m, m.recovery.refusals as f64);
     "n_max", "1", None, |m, _| Some(m.recovery.totals.rounds_max.into());
     // Mean over the requests of a run.
@@ -215,7 +215,7 @@ metrics! {
     "copies_mean", "1", None, |m, _| {
         ratio(m.recovery.totals.copies, m.recovery.totals.finished)
     };
-    // Replicas, in a run: the cost as ART counts it.
+    // Replicas of a run: the cost measure of ART.
     "replicas", "1", None, |m, _| Some(m.recovery.totals.replicas as f64);
     "replica_loss_rate", "1", None, |m, _| {
         let totals = &m.recovery.totals;
@@ -224,7 +224,7 @@ metrics! {
     "burst_mean", "1", None, |m, _| ratio(m.recovery.bursts.packets, m.recovery.bursts.runs);
     "burst_max", "1", None, |m, _| Some(m.recovery.bursts.longest.into());
     "fct_ms", "ms", None, |m, _| mean(&m.completions);
-    // From the first sending of lost data to its acknowledgement: T_wait and the way back.
+    // From the first transmission of lost data to its acknowledgement: T_wait plus the return path.
     "wait_mean_ms", "ms", None, |m, _| {
         mean(&m.units.iter().map(|unit| ms(unit.wait)).collect::<Vec<_>>())
     };
@@ -233,20 +233,20 @@ metrics! {
     "wait_p99_ms", "ms", None, |m, _| waits(m, 0.99);
     "queue_loss", "1", None, |m, _| ratio(m.queue.refused, m.queue.offered);
     "rival_goodput_mbps", "Mbps", None, |m, _| mbps(m.rival?);
-    // Jain's index of the goodputs of two senders.
+    // Jain's fairness index of the goodputs of two senders.
     "fairness", "1", None, |m, _| {
         let (a, b) = (mbps(m.received)?, mbps(m.rival?)?);
         (a + b > 0.0).then(|| (a + b).powi(2) / (2.0 * (a * a + b * b)))
     };
     // Mean of the smoothed round-trip time.
     "srtt_ms", "ms", None, |m, _| mean(&m.round_trips);
-    // The formulas of AutoRec's journal version at the measured R and T_unit.
+    // Formulas of AutoRec's journal version at the measured R and T_unit.
     "f_ms", "ms", None, |m, s| latency(m, s.level);
     "g", "1", None, |m, s| Some(formulas::redundancy_cost(loss_rate(m)?, s.level));
     "h", "1", None, |m, s| Some(formulas::goodput_reduction(loss_rate(m)?, s.level));
     "rdr_model", "1", None, |m, s| Some(formulas::deterioration_rate(loss_rate(m)?, s.level));
     "f10_ms", "ms", None, |m, _| latency(m, 10);
-    // Redundancy that is renewed in every round, and that an acknowledgement stops.
+    // Redundancy renewed in every round, which an acknowledgement stops.
     "f_renewed_ms", "ms", None, |m, s| {
         let time = formulas::recovery_latency_renewed(loss_rate(m)?, t_unit(m)?, s.level);
         Some(ms(time))
@@ -262,8 +262,8 @@ metrics! {
         let (loss, time, rtt) = (loss_rate(m)?, t_unit(m)?, round_trip(m)?);
         Some(formulas::goodput_reduction_cancelled(loss, time, rtt, s.level))
     };
-    // Share of decision intervals in which nothing was lost, that of independent losses, and the mean
-    // level decided.
+    // Share of decision intervals without a loss, the same share under independent losses, and the
+    // mean level decided.
     "lossless_intervals", "1", None, |m, _| ratio(m.decisions.lossless, m.decisions.intervals);
     "lossless_model", "1", None, |m, _| {
         let totals = &m.recovery.totals;
@@ -274,63 +274,63 @@ metrics! {
         let Decisions { intervals, levels, .. } = m.decisions;
         (intervals > 0).then(|| levels / intervals as f64)
     };
-    // The share of packets lost that are sent up to 1 ms after a lost one, and 20 to 50 ms after.
+    // Loss rate of packets sent up to 1 ms after a lost one, and 20 to 50 ms after it.
     "loss_after_1ms", "1", None, |m, _| after_loss(m, 0);
     "loss_after_50ms", "1", None, |m, _| after_loss(m, 5);
-    // Goodput over what the link carries less headers: without loss, and where the client's window is
-    // no limit.
+    // Goodput over link capacity less headers. Meaningful without loss and with a non-limiting
+    // client window.
     "utilisation", "1", None, |m, s| {
         let is_judged = s.loss_percent == 0.0 && s.trace.is_empty() && s.window() >= s.bdp() * 3 / 2;
         let share = ratio(m.payload[0], m.payload[1])?;
         is_judged.then_some(mbps(m.received)? / (s.rate_mbps * share))
     };
     "packets_lost", "1", None, |m, _| Some(m.packets_lost as f64);
-    // Of runs that are made twice: what tells their event log from others, and whether both had it.
+    // For runs made twice: fingerprint of the event log, and whether both runs agree.
     "event_log", "1", None, |m, _| Some(m.log?.start as f64);
     "same_log", "1", None, |m, _| Some(f64::from(u8::from(m.log?.same)));
-    // From the capture of a frame until it is complete and in order, frames that never came included: no
-    // value where these reach the percentile.
+    // From the capture of a frame until it is complete and in order, including frames that never
+    // arrived. No value if the percentile falls among those.
     "frame_delay_p50_ms", "ms", None, |m, _| m.viewing.delay(0.5);
     "frame_delay_p95_ms", "ms", None, |m, _| m.viewing.delay(0.95);
     "frame_delay_p99_ms", "ms", None, |m, _| m.viewing.delay(0.99);
     "frame_delay_p999_ms", "ms", None, |m, _| m.viewing.delay(0.999);
-    // As `late_frames`, for other bounds.
+    // `late_frames` with other bounds.
     "late_100ms", "1", None, |m, _| m.viewing.late(100.0);
     "late_200ms", "1", None, |m, _| m.viewing.late(200.0);
     "late_300ms", "1", None, |m, _| m.viewing.late(300.0);
     "late_600ms", "1", None, |m, _| m.viewing.late(600.0);
     "late_1s", "1", None, |m, _| m.viewing.late(1_000.0);
-    // As `freezes_per_100s` and `freeze_ms_per_100s`, for the three presets of players.
+    // `freezes_per_100s` and `freeze_ms_per_100s` for the three player presets.
     "freezes_low_latency", "1", None, |m, _| freezes(&m.viewing.presets[0]);
     "freeze_ms_low_latency", "ms", None, |m, _| frozen(&m.viewing.presets[0]);
     "freezes_mobile", "1", None, |m, _| freezes(&m.viewing.presets[1]);
     "freeze_ms_mobile", "ms", None, |m, _| frozen(&m.viewing.presets[1]);
     "freezes_cautious", "1", None, |m, _| freezes(&m.viewing.presets[2]);
     "freeze_ms_cautious", "ms", None, |m, _| frozen(&m.viewing.presets[2]);
-    // From the request to the first frame that can be shown, and how far the picture lies behind the
-    // live edge at the end.
+    // From the request to the first displayable frame, and the final distance to the live edge.
     "first_frame_ms", "ms", None, |m, _| mean(&m.viewing.first_frames);
     "live_delay_ms", "ms", None, |m, _| mean(&m.viewing.behind);
     "skips_per_100s", "1", None, |m, _| {
         let seconds = m.viewing.player.time.as_secs_f64();
         (seconds > 0.0).then(|| m.viewing.skips as f64 * 100.0 / seconds)
     };
-    // Pictures that no other needs and that were not sent because the viewer was behind.
+    // Disposable pictures skipped because the viewer had fallen behind.
     "thinned_per_100s", "1", None, |m, _| {
         let seconds = m.viewing.player.time.as_secs_f64();
         (seconds > 0.0).then(|| m.viewing.thinned as f64 * 100.0 / seconds)
     };
-    // From the request, without the handshake, until the first to fourth picture was complete at the client.
+    // From the request, without the handshake, until the first to fourth picture is complete at the
+    // client.
     "frame_1_ms", "ms", None, |m, s| m.viewing.completion(0, s);
     "frame_2_ms", "ms", None, |m, s| m.viewing.completion(1, s);
     "frame_3_ms", "ms", None, |m, s| m.viewing.completion(2, s);
     "frame_4_ms", "ms", None, |m, s| m.viewing.completion(3, s);
-    // Share of packets lost until the first frame was acknowledged.
+    // Loss rate until the first frame was acknowledged.
     "first_frame_loss", "1", None, |m, _| {
         let (lost, settled) = m.viewing.first_loss;
         ratio(lost, settled)
     };
-    // The same of the rival.
+    // The same metrics of the rival.
     "rival_freezes_per_100s", "1", None, |m, _| freezes(&m.rival_viewing.player);
     "rival_frame_1_ms", "ms", None, |m, s| m.rival_viewing.completion(0, s);
     "rival_first_frame_loss", "1", None, |m, _| {
@@ -340,50 +340,52 @@ metrics! {
 }
 
 impl Metric {
-    /// Its place in [`ALL`].
-    pub(crate) fn place(name: &str) -> Option<usize> {
+    /// Returns the index of a metric in [`ALL`].
+    pub(crate) fn index(name: &str) -> Option<usize> {
         ALL.iter().position(|metric| metric.name == name)
     }
 }
 
-/// All metrics of a run, in the order of [`ALL`].
+/// Evaluates all metrics of a run, in the order of [`ALL`].
 pub(crate) fn evaluate(measured: &Measured, settings: &Settings) -> Vec<Option<f64>> {
     let values = ALL.iter().map(|metric| (metric.value)(measured, settings));
     values.map(|value| value.filter(|value| value.is_finite())).collect()
 }
 
-/// A metric as specifications name it: one of [`ALL`], or its difference to that of a baseline scheme
-/// in the run with the same seed.
+/// A metric as specifications refer to it: one of [`ALL`], or its difference from the run of a
+/// reference scheme with the same seed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Term {
     pub text: String,
     pub how: How,
-    /// Place in [`ALL`].
+    /// Index in [`ALL`].
     pub metric: usize,
-    /// Label of the scheme that it is compared with: of the baseline, or for [`How::Closed`] of the clairvoyant
-    /// sender. The specification's own if `None`.
+    /// Label of the reference scheme: a baseline, or for [`How::Closed`] the clairvoyant sender.
+    /// `None` for the specification's own.
     pub other: Option<String>,
 }
 
-/// How a term looks at its metric.
+/// Comparison that a term makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// As it is.
+    /// The metric itself.
     Plain,
-    /// `saved:M`: the baseline's less this run's.
+    /// `saved:M`: the baseline's value less this run's.
     Saved,
-    /// `cut:M`: that, as a share of the baseline's. `goodput_reduction` is `cut:goodput_mbps`.
+    /// `cut:M`: the saving as a share of the baseline's value. `goodput_reduction` is
+    /// `cut:goodput_mbps`.
     Cut,
-    /// `gain:M`: what this run has more than the baseline's, as a share of that.
+    /// `gain:M`: the increase over the baseline as a share of its value.
     Gain,
-    /// `closed:M`: the share of the distance from the baseline to the clairvoyant sender that the scheme closes, 1
-    /// for all of it: (baseline − this) ÷ (baseline − clairvoyant), each summed over the runs of a point.
+    /// `closed:M`: share of the gap between baseline and clairvoyant sender that the scheme closes
+    /// (1 for all of it): (baseline − this) ÷ (baseline − clairvoyant), each summed over the runs
+    /// of a point.
     Closed,
 }
 
 impl Term {
-    /// Reads `METRIC`, or `saved:METRIC`, `cut:METRIC`, `gain:METRIC`, `closed:METRIC`, these with `@LABEL` if need
-    /// be.
+    /// Parses `METRIC`, `saved:METRIC`, `cut:METRIC`, `gain:METRIC` or `closed:METRIC`; the last
+    /// four also with `@LABEL`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let plain = match text {
             "goodput_reduction" => "cut:goodput_mbps",
@@ -403,7 +405,7 @@ impl Term {
             Some((name, label)) => (name, Some(label.to_owned())),
             None => (rest, None),
         };
-        let metric = Metric::place(name).ok_or_else(|| format!("there is no metric `{name}`"))?;
+        let metric = Metric::index(name).ok_or_else(|| format!("there is no metric `{name}`"))?;
         Ok(Self { text: text.to_owned(), how, metric, other })
     }
 
@@ -414,7 +416,7 @@ impl Term {
         }
     }
 
-    /// The name of the formula that the term should equal when the level is fixed.
+    /// Returns the formula that predicts the term for a fixed level.
     pub(crate) fn expected(&self) -> Option<&'static str> {
         match (self.how, ALL[self.metric].name) {
             (How::Plain, _) => ALL[self.metric].expected,
@@ -423,7 +425,8 @@ impl Term {
         }
     }
 
-    /// From a run's value and the baseline's; `None` for [`How::Closed`], which no run has by itself.
+    /// Computes the term from a run's value and the baseline's. `None` for [`How::Closed`], which
+    /// is undefined for a single run.
     pub(crate) fn value(&self, own: Option<f64>, baseline: Option<f64>) -> Option<f64> {
         match self.how {
             How::Plain => own,
@@ -458,13 +461,13 @@ mod tests {
     fn the_round_trip_time_of_a_run_is_the_mean_over_its_intervals() {
         let measured = Measured { round_trips: vec![60.0, 90.0], ..<_>::default() };
         let values = evaluate(&measured, &Settings::default());
-        assert_eq!(values[Metric::place("srtt_ms").expect("known")], Some(75.0));
+        assert_eq!(values[Metric::index("srtt_ms").expect("known")], Some(75.0));
     }
 
     #[test]
     fn names_are_unique() {
         for (place, metric) in ALL.iter().enumerate() {
-            assert_eq!(Metric::place(metric.name), Some(place));
+            assert_eq!(Metric::index(metric.name), Some(place));
         }
     }
 
@@ -475,7 +478,7 @@ mod tests {
             ..<_>::default()
         };
         let values = evaluate(&measured, &Settings::default());
-        let of = |name| values[Metric::place(name).expect("known")];
+        let of = |name| values[Metric::index(name).expect("known")];
         assert_eq!(of("recovery_latency_ms"), None);
         assert_eq!(of("goodput_mbps"), Some(0.008));
         assert_eq!(of("rdr"), None);

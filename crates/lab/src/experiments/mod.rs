@@ -1,5 +1,5 @@
-//! Experiments: what to sweep comes from `experiments/*.toml`, what comes out are `results.csv` (a
-//! row per run), `summary.json`, plots and one `report.html`.
+//! Experiments: read `experiments/*.toml`, run the sweeps, and write `results.csv` (a row per run),
+//! `summary.json`, plots and one `report.html`.
 
 mod check;
 mod claims;
@@ -23,15 +23,15 @@ use std::path::Path;
 
 pub use options::Options;
 
-/// The experiments that exist: name and title.
+/// Lists the names and titles of all experiments.
 pub fn list() -> Vec<(&'static str, String)> {
     figures::list().chain([(speed::NAME, speed::TITLE.to_owned())]).collect()
 }
 
-/// Runs the experiment `name` and writes its results into `out`. Returns whether its claims hold.
+/// Runs the experiment `name` and writes its results to `out`. Returns whether its claims hold.
 ///
 /// # Errors
-/// One line: there is no such experiment, the specification is not one for it, or `out` cannot be
+/// One line: the experiment is unknown, the given specification does not fit it, or `out` cannot be
 /// written.
 pub fn run(name: &str, options: &Options<'_>, out: &Path) -> Result<bool, String> {
     let text = match name {
@@ -49,7 +49,7 @@ pub fn run(name: &str, options: &Options<'_>, out: &Path) -> Result<bool, String
     }
 }
 
-/// The results in these directories as one page of Markdown: docs/results.md.
+/// Renders the results in these directories as one Markdown page, docs/results.md.
 ///
 /// # Errors
 /// One line: the results cannot be read.
@@ -57,7 +57,7 @@ pub fn results(folders: &[&Path]) -> Result<String, String> {
     figures::markdown(folders)
 }
 
-/// Writes `report.html` again from the results in a directory.
+/// Rewrites `report.html` from the results in a directory.
 ///
 /// # Errors
 /// One line: the results cannot be read, or the report cannot be written.

@@ -1,16 +1,16 @@
-//! How experiments are run.
+//! Options of an experiment run.
 
-/// What to run of an experiment, and how.
+/// Options of an experiment run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
-    /// The text of a specification in place of the built-in one.
+    /// Text of a specification that replaces the built-in one.
     pub spec: Option<&'a str>,
-    /// Settings (key and value) that win over those that the specification has for all runs.
+    /// Settings (key and value) that override the base settings.
     pub set: &'a [(String, String)],
-    /// Runs per point, with seeds from `seed` on; as many as the experiment is made for if `None`.
+    /// Runs per point, with consecutive seeds. `None` for the number in the specification.
     pub runs: Option<u64>,
-    /// Threads.
+    /// Number of threads.
     pub jobs: usize,
-    /// The first seed.
+    /// First seed.
     pub seed: u64,
 }

@@ -7,7 +7,7 @@ use qoe::stats::{Estimate, Sample};
 use serde::Serialize;
 use toml::Value;
 
-/// A line of `summary.json`; the names are the testbed's interface to scripts.
+/// A line of `summary.json`. Scripts rely on its names.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Summary<'a> {
     pub experiment: &'a str,
@@ -19,18 +19,18 @@ pub(crate) struct Summary<'a> {
     pub unit: &'a str,
     #[serde(flatten)]
     pub statistics: Statistics,
-    /// A number of the paper, or both ends of a range.
+    /// The paper's number, or both ends of its range.
     pub paper: Option<Vec<f64>>,
     pub expected: Option<f64>,
 }
 
-/// What a summary says of the runs of a point.
+/// Statistics over the runs of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Statistics {
     pub mean: f64,
-    /// The value of the run in the middle.
+    /// Median, as the nearest run's value.
     pub p50: f64,
-    /// The value of the run nearest to the 95th percentile.
+    /// 95th percentile, as the nearest run's value.
     pub p95: f64,
     /// Half the width of the 95 % confidence interval of the mean; null for a single run.
     pub ci95: Option<f64>,
@@ -38,7 +38,7 @@ pub(crate) struct Statistics {
 }
 
 impl Statistics {
-    /// `None` without values.
+    /// Computes the statistics; `None` without values.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let sample = Sample::new(values)?;
         let Estimate { mean, half } = sample.estimate();
@@ -79,7 +79,7 @@ mod tests {
     fn statistics_of_known_values() {
         let all = Statistics::of([1.0, 2.0, 3.0, 4.0, 10.0]).expect("values");
         assert_eq!((all.mean, all.p50, all.p95, all.runs), (4.0, 3.0, 10.0, 5));
-        // Student's 2.776 √(12.5 / 5).
+        // Student's t of 2.776, times √(12.5 / 5).
         assert!((all.ci95.expect("several values") - 4.390).abs() < 0.001, "{all:?}");
         assert_eq!(Statistics::of([7.0]).expect("a value").ci95, None);
         assert_eq!(Statistics::of([]), None);

@@ -1,4 +1,4 @@
-//! The report of an experiment as a page, and as a part of docs/results.md.
+//! Report of an experiment, as an HTML page and as a part of docs/results.md.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,10 +15,10 @@ use crate::plot::{Chart, Series, Span};
 use crate::simulation::Sample;
 use toml::Value;
 
-/// Samples, of ten a second, over which curves average the delivered rate.
-const DELIVERED_OVER: usize = 6;
+/// Samples (10 per second) over which curves average the delivered rate.
+const DELIVERY_SAMPLES: usize = 6;
 
-/// All that a report is made of.
+/// Data of a report.
 pub(crate) struct Report<'a> {
     pub spec: &'a Spec,
     pub made: &'a Made,
@@ -27,13 +27,13 @@ pub(crate) struct Report<'a> {
     pub verdicts: &'a [Verdict],
 }
 
-/// A plot as an SVG element, and the file that it has to itself.
+/// A plot as an SVG element, and its file name.
 pub(crate) struct Plot {
     pub file: String,
     pub svg: String,
 }
 
-/// Text inside HTML.
+/// Escapes text for HTML.
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
@@ -45,7 +45,7 @@ fn of_paper(paper: Option<&Paper>) -> String {
     })
 }
 
-/// The verdicts under a heading.
+/// Renders the verdicts under a heading.
 pub(crate) fn claims_table(verdicts: &[Verdict]) -> String {
     let mut body = "<h2>Claims</h2>\n<table>\n".to_owned();
     for verdict in verdicts {
@@ -64,7 +64,7 @@ pub(crate) fn claims_table(verdicts: &[Verdict]) -> String {
     body + "</table>\n"
 }
 
-/// A list under a heading, if there is anything to list.
+/// Renders a list under a heading, unless it is empty.
 fn list(body: &mut String, title: &str, lines: &[String]) {
     if lines.is_empty() {
         return;
@@ -76,14 +76,14 @@ fn list(body: &mut String, title: &str, lines: &[String]) {
     body.push_str("</ul>\n");
 }
 
-/// The place of a point on the x axis.
+/// Position of a point on the x axis.
 fn x_of(sweep: &Sweep, point: &Point) -> Option<f64> {
     let key = sweep.x()?.key.get_ref();
     let (_, value) = point.iter().find(|(name, _)| name == key)?;
     number(value)
 }
 
-/// The value of a point's axes in words: `congestion bbr, alpha_ms 10`.
+/// Axis values as text: `congestion bbr, alpha_ms 10`.
 fn words(point: &[(String, Value)]) -> String {
     let parts: Vec<String> =
         point.iter().map(|(key, value)| format!("{key} {}", plain(value))).collect();
@@ -91,7 +91,7 @@ fn words(point: &[(String, Value)]) -> String {
 }
 
 impl Report<'_> {
-    /// The plots of all sweeps.
+    /// Renders the plots of all sweeps.
     pub(crate) fn plots(&self) -> Result<Vec<Plot>, String> {
         let mut all = Vec::new();
         let groups = groups(self.rows);
@@ -167,7 +167,7 @@ impl Report<'_> {
                 let series: Vec<Series> = of_sweep
                     .map(|curve| {
                         let points = (1..=curve.samples.len()).filter_map(|n| {
-                            let recent = &curve.samples[n.saturating_sub(DELIVERED_OVER)..n];
+                            let recent = &curve.samples[n.saturating_sub(DELIVERY_SAMPLES)..n];
                             Some((recent.last()?.at.as_secs_f64(), pick(recent)?))
                         });
                         let mut series =
@@ -190,8 +190,8 @@ impl Report<'_> {
         Ok(all)
     }
 
-    /// A table of each sweep: a row per point and scheme, a column per metric; cells are "ours", and
-    /// the paper's number after a stroke where it states one.
+    /// Renders a table per sweep: a row per point and scheme, a column per metric. A cell holds our
+    /// value, then a slash and the paper's value if stated.
     fn tables(&self) -> Vec<(String, Vec<Vec<String>>)> {
         let groups = groups(self.rows);
         let terms = terms(self.spec);
@@ -220,18 +220,18 @@ impl Report<'_> {
         self.spec.sweeps.iter().enumerate().map(table).collect()
     }
 
-    /// How much off-mode there was in each sweep, beside what AutoRec's authors measured on live streams
-    /// (journal version, figure 6).
+    /// Reports the share of off-mode per sweep, with the authors' measurement on live streams
+    /// (AutoRec, journal version, figure 6).
     fn off_mode(&self) -> Vec<String> {
         let [time, entries] = ["off_mode_ms_per_s", "off_mode_entries_per_s"];
-        let (Some(time), Some(entries)) = (Metric::place(time), Metric::place(entries)) else {
+        let (Some(time), Some(entries)) = (Metric::index(time), Metric::index(entries)) else {
             return Vec::new();
         };
         let told = |(place, sweep): (usize, &Sweep)| {
             let rows = || self.rows.iter().filter(|row| row.sweep == place);
             let of = |metric: usize| Estimate::of(rows().filter_map(|row| row.values[metric]));
             Some(format!(
-                "{}: {} ms of off-mode a second in {} entries (464 ms and 20 in the paper's live \
+                "{}: {} ms of off-mode per second in{} entries (464 ms and 20 in the paper's live \
                  streams)",
                 sweep.title,
                 short(of(time)?.mean),
@@ -241,8 +241,8 @@ impl Report<'_> {
         self.spec.sweeps.iter().enumerate().filter_map(told).collect()
     }
 
-    /// Settings that all runs have in common, where they are not the testbed's defaults or the paper
-    /// is likely to state them.
+    /// Returns settings common to all runs that differ from the defaults or that a paper is likely
+    /// to state.
     fn set_up(&self) -> Vec<(String, String)> {
         let Some(sweep) = self.spec.sweeps.first() else { return Vec::new() };
         let Some(scheme) = self.spec.schemes.first() else { return Vec::new() };
@@ -276,14 +276,14 @@ impl Report<'_> {
             .collect()
     }
 
-    /// The page, with the plots inside.
+    /// Renders the page with inline plots.
     pub(crate) fn html(&self, plots: &[Plot]) -> String {
         let mut body = format!("<p>{}</p>\n", escape(&self.spec.about));
         body.push_str(&claims_table(self.verdicts));
         plots.iter().for_each(|plot| body.push_str(&plot.svg));
         body.push_str(
             "<h2>Numbers</h2>\n<p>Means over runs, ± half the 95 % confidence interval; after a \
-             stroke what the paper states.</p>\n",
+             slash, the paper's value.</p>\n",
         );
         for (title, lines) in self.tables() {
             let _ = writeln!(body, "<h3>{}</h3>\n<table>", escape(&title));
@@ -303,7 +303,7 @@ impl Report<'_> {
             let value = of_paper(Some(paper));
             format!("{scheme} {}: {value} ({})", paper.metric.text, paper.stated)
         });
-        list(&mut body, "Where the paper states its numbers", &stated.collect::<Vec<_>>());
+        list(&mut body, "Sources of the paper's numbers", &stated.collect::<Vec<_>>());
         body.push_str("<h2>Set-up</h2>\n<table>\n");
         for (key, value) in self.set_up() {
             let _ = writeln!(body, "<tr><td>{key}</td><td>{}</td></tr>", escape(&value));
@@ -323,7 +323,7 @@ impl Report<'_> {
         )
     }
 
-    /// The line of docs/results.md's table of contents.
+    /// Renders the entry in the table of contents of docs/results.md.
     pub(crate) fn summary(&self) -> String {
         let good = self.verdicts.iter().filter(|verdict| verdict.holds()).count();
         let Spec { name, title, .. } = self.spec;
@@ -334,7 +334,7 @@ impl Report<'_> {
         )
     }
 
-    /// The part of docs/results.md.
+    /// Renders the section of docs/results.md.
     pub(crate) fn markdown(&self) -> String {
         let mut text =
             format!("## {}\n\n{}. {}\n\n", self.spec.name, self.spec.title, self.spec.about);
@@ -366,9 +366,9 @@ impl Report<'_> {
             }
         }
         for (title, lines) in [
-            ("What stands behind the strokes:", &stated),
+            ("Numbers after the slashes:", &stated),
             ("Off-mode, mean over all runs:", &self.off_mode()),
-            ("Not stated by the paper, and taken here:", &self.spec.not_stated),
+            ("Not stated by the paper, and our choice:", &self.spec.not_stated),
         ] {
             if !lines.is_empty() {
                 let _ = writeln!(text, "{title}\n\n- {}\n", lines.join("\n- "));
@@ -379,7 +379,7 @@ impl Report<'_> {
     }
 }
 
-/// Rate of the bytes that arrived between the first and the last of these samples.
+/// Rate of the bytes delivered between the first and the last of these samples.
 fn delivered_mbps(samples: &[Sample]) -> Option<f64> {
     let (first, last) = (samples.first()?, samples.last()?);
     let seconds = last.at.since(first.at).as_secs_f64();

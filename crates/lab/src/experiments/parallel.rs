@@ -1,4 +1,4 @@
-//! Work on several threads, with a line that says how much of it is left.
+//! Parallel work on several threads with a progress line.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
-/// How often a line is written where a bar cannot be drawn.
+/// Interval of progress lines where no bar can be drawn.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Works through `items` on several threads; results in the items' order.
+/// Processes `items` on several threads. Returns results in item order.
 pub(crate) fn in_parallel<T: Sync, R: Send>(
     items: &[T],
     jobs: usize,
@@ -22,8 +22,8 @@ pub(crate) fn in_parallel<T: Sync, R: Send>(
     done
 }
 
-/// Works through `items` on several threads. `each` gets the results on the calling thread, in the items' order, as
-/// soon as those before are there: what nobody keeps takes no memory.
+/// Processes `items` on several threads. `each` receives the results on the calling thread in item
+/// order, as soon as all earlier ones are ready. Results are not stored.
 pub(crate) fn in_order<T: Sync, R: Send>(
     items: &[T],
     jobs: usize,
@@ -61,7 +61,7 @@ pub(crate) fn in_order<T: Sync, R: Send>(
     progress.bar.finish_and_clear();
 }
 
-/// A bar on a terminal, otherwise a line now and then.
+/// Progress bar on a terminal, otherwise periodic lines.
 struct Progress {
     bar: ProgressBar,
     is_drawn: bool,
@@ -96,7 +96,7 @@ impl Progress {
     }
 }
 
-/// What is done and, if it goes on like that, what is left.
+/// Returns the completed share and the estimated time left.
 fn line(done: usize, all: usize, took: Duration) -> String {
     let left = took.mul_f64((all - done) as f64 / done as f64);
     format!("{done}/{all} runs, {} left", HumanDuration(left))
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn results_come_in_order_while_others_are_at_work() {
+    fn results_arrive_in_order_during_parallel_work() {
         let items: Vec<u64> = (0..200).collect();
         let mut seen = Vec::new();
         // The first of each ten takes longest.
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_estimated_from_what_is_done() {
+    fn remaining_time_is_estimated_from_progress() {
         assert_eq!(line(500, 2_000, Duration::from_secs(60)), "500/2000 runs, 3 minutes left");
     }
 }

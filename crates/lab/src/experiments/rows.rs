@@ -1,4 +1,4 @@
-//! Runs and what they measured, and groups of runs that differ in nothing but their seed.
+//! Runs with their measurements, and groups of runs that differ only in their seed.
 
 use std::collections::BTreeMap;
 
@@ -10,28 +10,28 @@ use super::settings::Settings;
 use super::spec::{Point, Spec, plain};
 use crate::simulation::Sample;
 
-/// A run: a row of `results.csv`.
+/// A run: one row of `results.csv`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row {
-    /// Place of the sweep in the specification.
+    /// Index of the sweep in the specification.
     pub sweep: usize,
     pub scheme: String,
-    /// Values of the axes.
+    /// Axis values.
     pub point: Point,
-    /// Values that were drawn for this seed.
+    /// Values drawn for this seed.
     pub drawn: Point,
     pub seed: u64,
-    /// Of each of [`ALL`](super::metrics::ALL).
+    /// Values of [`ALL`](super::metrics::ALL).
     pub values: Vec<Option<f64>>,
-    /// Why there are none.
+    /// Reason for missing values.
     pub error: String,
 }
 
 impl Row {
-    /// The settings of the run.
+    /// Returns the settings of the run.
     ///
     /// # Errors
-    /// The specification has no such scheme, or not these settings.
+    /// The specification lacks the scheme, or its settings are invalid.
     pub(crate) fn settings(&self, spec: &Spec) -> Result<Settings, String> {
         let scheme = spec.schemes.iter().find(|scheme| scheme.label == self.scheme);
         let scheme = scheme.ok_or_else(|| format!("no scheme has the label `{}`", self.scheme))?;
@@ -39,7 +39,7 @@ impl Row {
     }
 }
 
-/// The state of a sender over time.
+/// State of a sender over time.
 #[derive(Clone, Debug)]
 pub(crate) struct Curve {
     pub sweep: usize,
@@ -48,7 +48,7 @@ pub(crate) struct Curve {
     pub samples: Vec<Sample>,
 }
 
-/// Rows of one point and scheme, and those of the baseline with the same seeds.
+/// Rows of one point and scheme, and the baseline's rows with the same seeds.
 pub(crate) struct Group<'a> {
     pub sweep: usize,
     pub point: &'a Point,
@@ -57,7 +57,7 @@ pub(crate) struct Group<'a> {
     pub rows: BTreeMap<u64, &'a Row>,
 }
 
-/// All groups, in the order of the rows.
+/// Returns all groups in row order.
 pub(crate) fn groups(rows: &[Row]) -> Vec<Group<'_>> {
     let mut all: Vec<Group<'_>> = Vec::new();
     let mut places: BTreeMap<(usize, String, &str), usize> = BTreeMap::new();
@@ -75,15 +75,15 @@ pub(crate) fn groups(rows: &[Row]) -> Vec<Group<'_>> {
     all
 }
 
-/// What plots and tables show as one: groups that differ only in axes that are merged.
+/// Groups that differ only in merged axes. Plots and tables show them as one.
 pub(crate) struct Bundle<'a, 'b> {
-    /// The point without those axes.
+    /// The point without merged axes.
     pub point: Point,
     pub scheme: &'a str,
     groups: Vec<&'b Group<'a>>,
 }
 
-/// The bundles of a sweep's schemes that are shown, in the order of the rows.
+/// Returns the bundles of a sweep's visible schemes, in row order.
 pub(crate) fn bundles<'a, 'b>(
     spec: &Spec,
     groups: &'b [Group<'a>],
@@ -103,7 +103,7 @@ pub(crate) fn bundles<'a, 'b>(
 }
 
 impl Bundle<'_, '_> {
-    /// A term's mean over all runs.
+    /// Returns a term's mean over all runs.
     pub(crate) fn estimate(
         &self,
         spec: &Spec,
@@ -115,13 +115,13 @@ impl Bundle<'_, '_> {
     }
 }
 
-/// A point as text: `alpha_ms=10;congestion=bbr`.
+/// Formats a point: `alpha_ms=10;congestion=bbr`.
 pub(crate) fn describe(point: &[(String, Value)]) -> String {
     let parts: Vec<String> = point.iter().map(|(k, v)| format!("{k}={}", plain(v))).collect();
     parts.join(";")
 }
 
-/// The group of another scheme at the same point.
+/// Finds the group of another scheme at the same point.
 pub(crate) fn other<'a, 'b>(
     groups: &'b [Group<'a>],
     group: &Group<'_>,
@@ -132,8 +132,8 @@ pub(crate) fn other<'a, 'b>(
     })
 }
 
-/// A term's value in each run of a group, by seed. For [`How::Closed`] the jackknife's pseudo-values, whose mean
-/// and interval are those of the share.
+/// Returns a term's value in each run of a group, by seed. For [`How::Closed`]: the pseudo-values
+/// of the jackknife, which have the share's mean and interval.
 pub(crate) fn values(
     spec: &Spec,
     groups: &[Group<'_>],
@@ -161,18 +161,18 @@ pub(crate) fn values(
     group.rows.iter().filter_map(value).collect()
 }
 
-/// How far a run is from the baseline, and how far the clairvoyant sender is.
+/// Distance of a run from the baseline, and of the clairvoyant sender from it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Distance {
     closed: f64,
     whole: f64,
 }
 
-/// The share of the whole distance that is closed, as the jackknife's pseudo-values (Tukey 1958): with n runs, n times
-/// the share of all less n − 1 times the share without this one. A share per run would not do, because in
-/// many of them nothing is lost that matters, and the distance is zero.
+/// Share of the total distance closed, as pseudo-values of the jackknife (Tukey 1958): n times the
+/// share over all n runs, less n − 1 times the share without this run. A share per run is
+/// undefined, because many runs lose no relevant data and have distance zero.
 ///
-/// Nothing where the sum of the distances is zero, or becomes so or changes its sign without one of the runs.
+/// Empty if the total distance is zero, or if removing one run makes it zero or changes its sign.
 fn closed(runs: &BTreeMap<u64, Distance>) -> BTreeMap<u64, f64> {
     let sum = runs.values().fold(Distance::default(), |sum, run| Distance {
         closed: sum.closed + run.closed,
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn the_share_of_the_distance_is_a_ratio_of_sums() {
-        // Runs in which there is no distance count for nothing, and do no harm.
+        // Runs without distance have no effect.
         let near = |share: Option<f64>, expected: f64| {
             let share = share.expect("a share");
             assert!((share - expected).abs() < 1e-9, "{share} {expected}");
@@ -216,22 +216,22 @@ mod tests {
         near(mean(&[(0.0, 2.0), (0.0, 1.0), (0.0, 5.0)]), 0.0);
         near(mean(&[(2.0, 2.0), (1.0, 1.0), (5.0, 5.0)]), 1.0);
         near(mean(&[(1.0, 4.0)]), 0.25);
-        // What is to become more has a distance below zero.
+        // For metrics that should grow, distances are negative.
         near(mean(&[(-1.0, -2.0), (-2.0, -4.0)]), 0.5);
-        // Who does harm is further away than the baseline.
+        // A harmful scheme is further away than the baseline.
         near(mean(&[(-1.0, 2.0), (-2.0, 4.0)]), -0.5);
     }
 
     #[test]
     fn the_interval_of_the_share_is_the_jackknifes() {
-        // Two runs, 0.6 of all; without one 1.0, without the other 0.2.
+        // Two runs: 0.6 together, 1.0 without one, 0.2 without the other.
         let values = closed(&runs(&[(1.0, 5.0), (5.0, 5.0)]));
         let values: Vec<f64> = values.into_values().collect();
         assert!((values[0] - 0.2).abs() < 1e-9 && (values[1] - 1.0).abs() < 1e-9, "{values:?}");
     }
 
     #[test]
-    fn there_is_no_share_of_no_distance() {
+    fn zero_distance_has_no_share() {
         for none in [
             &[(0.0, 0.0), (1.0, 0.0)][..],
             &[(1.0, 3.0), (0.0, 0.0)],

@@ -1,4 +1,4 @@
-//! From settings to the scenario of a run.
+//! Converts settings to the scenario of a run.
 
 use core::fmt::Display;
 use core::net::Ipv4Addr;
@@ -17,26 +17,26 @@ use units::Rate;
 
 use super::schemes::Learnt;
 use super::settings::{Settings, Source, word};
-use crate::beginning::Beginning;
 use crate::client::ClientKind;
 use crate::ends::Cipher;
 use crate::identity::UNIX_ORIGIN;
 use crate::live::{Encoder, Live, Recording, Source as Stream};
 use crate::simulation::{Oracle, Rival, Scenario};
+use crate::start_options::StartOptions;
 use crate::traffic::Traffic;
 
-/// Seconds that the last frames of a stream may take.
-const LAST_BYTES: f64 = 30.0;
-/// Bytes of a packet.
+/// Time allowed for the last frames of a stream, in seconds.
+const TAIL_SECONDS: f64 = 30.0;
+/// Packet size, in bytes.
 const PACKET: u64 = 1_500;
 
-/// The link model that a key names; `None` if it is empty.
+/// Parses the link model of a key; `None` if empty.
 fn model<T: FromStr<Err: Display>>(key: &str, text: &str) -> Result<Option<T>, String> {
     let parsed = (!text.is_empty()).then(|| text.parse());
     parsed.transpose().map_err(|e| format!("`{key}`: {e}"))
 }
 
-/// The period of so many milliseconds; `None` for 0.
+/// Converts milliseconds to a period; `None` for 0.
 fn period(ms: f64) -> Option<Duration> {
     (ms > 0.0).then(|| Duration::from_secs_f64(ms / 1e3))
 }
@@ -104,7 +104,7 @@ impl Settings {
         Rate::from_kbps((self.rate_mbps * 1e3).round() as u64)
     }
 
-    /// The bandwidth-delay product without queues.
+    /// Bandwidth-delay product of the path with empty queues.
     pub(super) fn bdp(&self) -> u64 {
         self.rate().bytes_in(Duration::from_secs_f64(self.rtt_ms / 1e3))
     }
@@ -125,7 +125,7 @@ impl Settings {
         }))
     }
 
-    /// How rarely the client acknowledges.
+    /// Acknowledgement frequency of the client.
     fn acks(&self) -> Result<Option<RareAcks>, String> {
         match (model("acks", &self.acks)?, self.sparse_acks) {
             (Some(_), true) => Err("`acks` and `sparse_acks` exclude each other".to_owned()),
@@ -133,7 +133,7 @@ impl Settings {
         }
     }
 
-    /// The client's flow-control window.
+    /// Flow-control window of the client.
     pub(super) fn window(&self) -> u64 {
         let window = match self.window_bytes {
             0 => (4 * self.bdp() + 2 * self.queue_limit()).max(1 << 20),
@@ -158,7 +158,7 @@ impl Settings {
         })
     }
 
-    /// The stream of `live`: a file's, or an encoder's.
+    /// The stream of a `live` source, from a file or an encoder.
     fn live(&self, seed: u64) -> Result<Live, String> {
         if !self.flv.is_empty() {
             let recording = Recording::load(&self.flv).map_err(|e| format!("`flv`: {e}"))?;
@@ -179,7 +179,7 @@ impl Settings {
         relay::Settings { lags, ..settings }
     }
 
-    /// Pictures of this time.
+    /// Number of pictures in this time.
     fn pictures(&self, seconds: f64) -> u32 {
         (seconds * self.fps).round() as u32
     }
@@ -188,9 +188,7 @@ impl Settings {
         let kbps = |kbps: f64| Rate::from_kbps(kbps.round() as u64);
         let (rate, audio) = (kbps(self.stream_mbps * 1e3), kbps(self.audio_kbps));
         if audio >= rate {
-            return Err(format!(
-                "`audio_kbps` is {audio}, and `stream_mbps`, which has it all, {rate}"
-            ));
+            return Err(format!("`audio_kbps` is {audio}; it is part of `stream_mbps`, {rate}"));
         }
         Ok(Encoder {
             rate,
@@ -205,8 +203,8 @@ impl Settings {
         })
     }
 
-    /// How the connection starts, and what its cookie would have said.
-    fn beginning(&self, key: &str, mode: &str) -> Result<Beginning, String> {
+    /// Startup mode of the connection and the contents of its cookie.
+    fn start_options(&self, key: &str, mode: &str) -> Result<StartOptions, String> {
         let ms = |ms: f64| Duration::from_secs_f64(ms / 1e3);
         let mbps = |mbps: f64| Rate::from_kbps((mbps * 1e3).round() as u64);
         let usual = if self.past_usual_mbps > 0.0 { self.past_usual_mbps } else { self.past_mbps };
@@ -217,7 +215,7 @@ impl Settings {
             samples: 1,
             ..Cookie::unmeasured(UNIX_ORIGIN, Prefix::of(Ipv4Addr::LOCALHOST.into()), 0)
         };
-        Ok(Beginning {
+        Ok(StartOptions {
             mode: mode.parse().map_err(|e| format!("`{key}`: {e}"))?,
             past: (self.past_mbps > 0.0).then_some(PathState { cookie, confidence: 1.0 }),
             is_early: self.early,
@@ -230,7 +228,8 @@ impl Settings {
         })
     }
 
-    /// The other sender on the bottleneck, if there is one, beside a first one with this controller and traffic.
+    /// The rival sender on the bottleneck, if any. Controller and traffic default to the first
+    /// sender's.
     fn rival(&self, congestion: Algorithm, traffic: &Traffic) -> Result<Option<Rival>, String> {
         if self.rival.is_empty() {
             return Ok(None);
@@ -247,30 +246,30 @@ impl Settings {
         Ok(Some(Rival {
             congestion: delivery::controller(congestion),
             scheme: self.maker(&self.rival, &Learnt::default())?,
-            beginning: self.beginning(key, start)?,
+            start_options: self.start_options(key, start)?,
             capping: None,
             traffic: word("rival_source", &self.rival_source, &sources)?,
             begins: Duration::from_secs_f64(self.rival_from_seconds),
         }))
     }
 
-    /// The player of a viewer who watches `live`.
+    /// Returns the player of a viewer of a `live` source.
     ///
     /// # Errors
-    /// One line: there is no such player.
+    /// One line: the player is unknown.
     pub(crate) fn player(&self) -> Result<Policy, String> {
         self.player.parse().map_err(|e| format!("`player` is {e}"))
     }
 
-    /// The run of these settings with this seed by schemes that know nothing yet.
+    /// Builds the scenario for a seed with untrained schemes.
     ///
     /// # Errors
-    /// One line that names the key whose value makes no sense.
+    /// One line that names the key with the invalid value.
     pub(crate) fn scenario(&self, seed: u64) -> Result<Scenario, String> {
         self.scenario_after(seed, &Learnt::default())
     }
 
-    /// The run of these settings with this seed by schemes that know this, and go on to learn.
+    /// Builds the scenario for a seed with schemes that start from `learnt` and keep training.
     ///
     /// # Errors
     /// As [`Settings::scenario`].
@@ -293,13 +292,13 @@ impl Settings {
             return Err("`same_connection` is for downloads only".to_owned());
         }
         if self.twice && self.warm_up > 0 {
-            return Err("`twice` is for schemes that know nothing before: no `warm_up`".to_owned());
+            return Err("`twice` and `warm_up` exclude each other".to_owned());
         }
         if self.client == ClientKind::Noq && self.cipher == Cipher::Null {
-            return Err("`client` noq has the `cipher` real only".to_owned());
+            return Err("`client = \"noq\"` needs `cipher = \"real\"`".to_owned());
         }
         if !self.corrupt.is_empty() && self.cipher == Cipher::Null {
-            return Err("`corrupt` is for the `cipher` real only".to_owned());
+            return Err("`corrupt` needs `cipher = \"real\"`".to_owned());
         }
         let rival_traffic = traffic.clone();
         Ok(Scenario {
@@ -307,7 +306,7 @@ impl Settings {
             client: self.client,
             cipher: self.cipher,
             congestion: delivery::controller(congestion),
-            beginning: self.beginning("start", &self.start)?,
+            start_options: self.start_options("start", &self.start)?,
             detection,
             scheme: self.maker(&self.scheme, learnt)?,
             guard: (self.guard_percent > 0.0).then(|| {
@@ -315,8 +314,8 @@ impl Settings {
                 if self.guard_burst > 0 { guard.with_burst(self.guard_burst) } else { guard }
             }),
             limit: match traffic {
-                // It ends by itself, and what is on its way then still arrives.
-                Traffic::Live(_) => Duration::from_secs_f64(self.seconds + LAST_BYTES),
+                // The stream ends by itself. Data in flight then still arrives.
+                Traffic::Live(_) => Duration::from_secs_f64(self.seconds + TAIL_SECONDS),
                 _ => Duration::from_secs_f64(self.seconds),
             },
             traffic,
@@ -388,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_make_no_sense_are_refused_by_name() {
+    fn invalid_settings_are_rejected_by_name() {
         let refused = |change: &dyn Fn(&mut Settings)| {
             let mut settings = Settings::default();
             change(&mut settings);
@@ -419,7 +418,7 @@ mod tests {
         assert!(refused(&|s| s.loss_model = "x:{}".to_owned()).contains("`loss_model`"));
     }
 
-    /// Settings with one key set, from text as a specification has it.
+    /// Parses default settings with one line of a specification added.
     fn with(line: &str) -> Settings {
         toml::from_str(line).expect("a key")
     }

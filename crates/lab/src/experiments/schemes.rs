@@ -1,4 +1,4 @@
-//! The schemes that settings name, with the parameters that they have there.
+//! Recovery schemes selected by settings, with their parameters.
 
 use core::time::Duration;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,19 +14,19 @@ use recovery::fixed::Reading;
 use super::settings::{Settings, word};
 use crate::simulation::SchemeMaker;
 
-/// The trained network of the project, made by `mendcast lab train`.
+/// The project's trained network, made by `mendcast lab train`.
 const WEIGHTS: &[u8] = include_bytes!("../../../../experiments/weights/art-dqn.mdqn");
 
-/// What schemes that learn know.
+/// Knowledge of schemes that learn.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Learnt {
     arms: SharedArms,
-    /// Of a network that goes on learning.
+    /// A network in training.
     learner: Option<Arc<Mutex<Learner>>>,
 }
 
 impl Learnt {
-    /// From here on the network decides as well as it can, and learns no more. Bandits do both at once.
+    /// Freezes the network: it now decides greedily and stops training. Bandits always do both.
     pub(crate) fn judge(&self) {
         if let Some(learner) = &self.learner {
             learner.lock().unwrap_or_else(PoisonError::into_inner).set_phase(Phase::Judge);
@@ -44,10 +44,10 @@ impl Settings {
         Network::from_bytes(&bytes).map_err(|e| bad(e.to_string()))
     }
 
-    /// What schemes know at the beginning of a run.
+    /// Initial knowledge of schemes at the start of a run.
     ///
     /// # Errors
-    /// One line that names the key whose value makes no sense.
+    /// One line that names the key with the invalid value.
     pub(crate) fn learnt(&self, seed: u64) -> Result<Learnt, String> {
         let mut learnt = Learnt::default();
         if self.scheme == "art-dqn" && self.warm_up > 0 {
@@ -59,14 +59,14 @@ impl Settings {
         Ok(learnt)
     }
 
-    /// The scheme called `name`; what R counts is in the name or in `reading`.
+    /// Selects the scheme `name`. The reading of R comes from the name or from `reading`.
     fn choice(&self, name: &str) -> Result<Choice, String> {
         let choice: Choice = name.parse().map_err(|e| format!("`scheme`: {e}"))?;
         let readings = [("extra", choice.reading), ("copies", Reading::Copies)];
         Ok(Choice { reading: word("reading", &self.reading, &readings)?, ..choice })
     }
 
-    /// The spread of replicas; `None` for the scheme's own.
+    /// Spread of replicas; `None` for the scheme's own.
     fn spread(&self) -> Result<Option<Spread>, String> {
         let escape = Spread::EscapeSpace { alpha: self.escape_alpha };
         let known = [
@@ -133,7 +133,7 @@ impl Settings {
         })
     }
 
-    /// The scheme called `name` with these parameters and this knowledge.
+    /// Builds the scheme `name` with these parameters and this knowledge.
     pub(super) fn maker(&self, name: &str, learnt: &Learnt) -> Result<SchemeMaker, String> {
         let choice = self.choice(name)?;
         let spec =

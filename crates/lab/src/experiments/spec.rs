@@ -1,4 +1,4 @@
-//! Specifications: `experiments/*.toml`. What is run, what the paper says of it, and what is claimed.
+//! Specifications (`experiments/*.toml`): runs, the paper's numbers, and claims.
 
 use std::collections::BTreeMap;
 
@@ -9,47 +9,46 @@ use toml::{Spanned, Value};
 use super::metrics::Term;
 use super::settings::Settings;
 
-/// Keys and values of [`Settings`], as a specification writes them.
+/// Keys and values of [`Settings`] in a specification.
 pub(crate) type Table = BTreeMap<Spanned<String>, Value>;
 
-/// A specification as it stands in the file.
+/// Contents of a specification file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Spec {
-    /// Name of experiment and file.
+    /// Name of the experiment and its file.
     pub name: String,
     /// One line.
     pub title: String,
-    /// What is measured and how, in a few sentences.
+    /// Measurement and method, in a few sentences.
     pub about: String,
-    /// Runs per point if the command does not say.
+    /// Default runs per point.
     pub runs: u64,
-    /// Settings that the paper does not state, each with the value taken and why.
+    /// Settings that the paper does not state, each with our value and reason.
     #[serde(default)]
     pub not_stated: Vec<String>,
-    /// Label of the scheme that paired differences are taken to.
+    /// Label of the scheme that paired differences refer to.
     pub baseline: String,
-    /// Label of the sender that knows the fates of its packets, the other end of the distance that `closed:` is
-    /// about. Tables end with it.
+    /// Label of the clairvoyant sender, the upper end of the distance in `closed:`. Last in tables.
     #[serde(default)]
     pub clairvoyant: Option<String>,
-    /// What tables and plots show.
+    /// Metrics in tables and plots.
     #[serde(deserialize_with = "terms")]
     pub metrics: Vec<Term>,
     /// Settings of all runs.
     #[serde(default)]
     pub base: Table,
-    /// The contestants.
+    /// Schemes under comparison.
     pub schemes: Vec<Contestant>,
     /// Grids of points.
     pub sweeps: Vec<Sweep>,
     /// Numbers of the paper.
     #[serde(default)]
     pub paper: Vec<Paper>,
-    /// What is claimed.
+    /// Claims to judge.
     #[serde(default)]
     pub claims: Vec<Claim>,
-    /// Takes the senders' state over time in the first run of each point.
+    /// Records the senders' state over time in the first run of each point.
     #[serde(default)]
     pub curves: bool,
 }
@@ -61,32 +60,32 @@ pub(crate) struct Contestant {
     pub label: String,
     #[serde(default)]
     pub set: Table,
-    /// Runs, for paired differences, but has no place in tables and plots.
+    /// Runs for paired differences only, hidden from tables and plots.
     #[serde(default)]
     pub hidden: bool,
 }
 
-/// A grid of points, or draws from a box.
+/// A grid of points, or random draws from a box.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Sweep {
     pub title: String,
     #[serde(default)]
     pub set: Table,
-    /// The first one with numbers is the plots' x axis.
+    /// Axes. The first numeric one is the x axis of plots.
     #[serde(default)]
     pub axes: Vec<Axis>,
-    /// Instead of a grid: at most this number of draws of a Latin hypercube, three for each run asked for.
+    /// Maximum number of draws of a Latin hypercube, in place of a grid: three per requested run.
     #[serde(default)]
     pub draws: u64,
     #[serde(default)]
     pub ranges: Vec<AxisRange>,
-    /// Labels of the schemes that take part; all if empty.
+    /// Labels of participating schemes; all if empty.
     #[serde(default)]
     pub schemes: Vec<String>,
 }
 
-/// Values that a setting takes.
+/// Values of one setting.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Axis {
@@ -97,7 +96,7 @@ pub(crate) struct Axis {
     pub merged: bool,
 }
 
-/// From where to where a setting is drawn.
+/// Range of a drawn setting.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AxisRange {
@@ -106,7 +105,7 @@ pub(crate) struct AxisRange {
     pub high: f64,
 }
 
-/// Which points and schemes something is said of; what is left out is any.
+/// Selection of points and schemes. Absent fields match anything.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Place {
@@ -115,12 +114,12 @@ pub(crate) struct Place {
     pub sweep: Option<String>,
     #[serde(default)]
     pub scheme: Option<String>,
-    /// Values of axes; a list is any of them.
+    /// Axis values; a list matches any of its members.
     #[serde(default)]
     pub at: BTreeMap<String, Value>,
 }
 
-/// What the paper states.
+/// A number stated by the paper.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Paper {
@@ -130,7 +129,7 @@ pub(crate) struct Paper {
     pub metric: Term,
     /// One number, or both ends of a range.
     pub value: OneOrTwo,
-    /// Where it is stated.
+    /// Where the paper states it.
     pub stated: String,
 }
 
@@ -143,7 +142,7 @@ pub(crate) enum OneOrTwo {
 }
 
 impl OneOrTwo {
-    /// Both ends.
+    /// Returns both ends.
     pub(crate) fn ends(self) -> (f64, f64) {
         match self {
             Self::One(value) => (value, value),
@@ -152,21 +151,21 @@ impl OneOrTwo {
     }
 }
 
-/// A claim: a sentence, and the comparison that decides it.
+/// A claim: a sentence and the comparison that decides it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Claim {
-    /// What is claimed, in one sentence.
+    /// The claim in one sentence.
     pub text: String,
     #[serde(default)]
     pub on: Place,
     #[serde(deserialize_with = "term")]
     pub metric: Term,
     pub is: Comparison,
-    /// Only points whose mean of the first metric is at most the second bound.
+    /// Restricts the claim to points with a mean of the first metric of at most the second bound.
     #[serde(default)]
     pub given: Option<Given>,
-    /// Why it does not hold here, if that is known: shown when it fails.
+    /// Known reason for a failure, shown with it.
     #[serde(default)]
     pub why: Option<String>,
 }
@@ -183,7 +182,7 @@ pub(crate) struct Given {
     pub at_least: Option<Bound>,
 }
 
-/// A number, a setting's value times `factor` (`{ key, factor }`), or another metric's.
+/// A number, a multiple of a setting (`{ key, factor }`), or another metric.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 pub(crate) enum Bound {
@@ -196,7 +195,7 @@ pub(crate) enum Bound {
     Metric {
         #[serde(deserialize_with = "term")]
         metric: Term,
-        /// Of this scheme, not of the one that is judged.
+        /// Scheme to take the metric from; the judged one by default.
         #[serde(default)]
         of: Option<String>,
         #[serde(default = "one")]
@@ -208,11 +207,11 @@ fn one() -> f64 {
     1.0
 }
 
-/// The forms of claims.
+/// Comparisons that decide claims.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum Comparison {
-    /// At every point the mean is at most the bound and the margin.
+    /// At every point the mean is at most the bound plus the margin.
     AtMost {
         bound: Bound,
         #[serde(default)]
@@ -224,11 +223,11 @@ pub(crate) enum Comparison {
         #[serde(default)]
         margin: f64,
     },
-    /// At every point the mean over pairs is smaller than that of the other scheme.
+    /// At every point the paired mean is below the other scheme's.
     Below { scheme: String },
-    /// At every point the mean over pairs differs from the bound by no more than `share` of it, or
-    /// `margin`, or with `ci` half the 95 % confidence interval of the difference. Without `ci` noise
-    /// makes no claim hold.
+    /// At every point the paired mean is within `share` of the bound, or `margin`, or with `ci`
+    /// half the 95 % confidence interval of the difference. Without `ci`, noise cannot make a claim
+    /// hold.
     Near {
         bound: Bound,
         #[serde(default)]
@@ -238,10 +237,10 @@ pub(crate) enum Comparison {
         #[serde(default)]
         ci: bool,
     },
-    /// Along the sweep's first axis, this scheme is above the other at one end and below it at the
-    /// other.
+    /// Along the first axis, this scheme is above the other at one end and below it at the other
+    /// end.
     Crosses { scheme: String },
-    /// Along the sweep's first axis the means never rise by more than the margin.
+    /// Along the first axis, means never rise by more than the margin.
     Falls {
         #[serde(default)]
         margin: f64,
@@ -272,7 +271,7 @@ fn entries(table: &Table) -> impl Iterator<Item = (&str, &Value)> {
     table.iter().map(|(key, value)| (key.get_ref().as_str(), value))
 }
 
-/// The value as text, without quotes.
+/// Returns the value as text without quotes.
 pub(crate) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -280,7 +279,7 @@ pub(crate) fn plain(value: &Value) -> String {
     }
 }
 
-/// The value as a number.
+/// Returns the value as a number.
 pub(crate) fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Integer(n) => Some(*n as f64),
@@ -289,7 +288,7 @@ pub(crate) fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// Whether both are the same number or the same text.
+/// Returns whether two values are the same number or text.
 pub(crate) fn same(a: &Value, b: &Value) -> bool {
     match (number(a), number(b)) {
         (Some(a), Some(b)) => a == b,
@@ -298,10 +297,10 @@ pub(crate) fn same(a: &Value, b: &Value) -> bool {
 }
 
 impl Spec {
-    /// Reads a specification, and checks all that its runs would be made of.
+    /// Parses a specification and validates all of its runs.
     ///
     /// # Errors
-    /// What is wrong, with line and key.
+    /// The problem, with line and key.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut spec: Self = toml::from_str(text).map_err(|e| e.to_string())?;
         let last = spec.clairvoyant.clone();
@@ -311,12 +310,12 @@ impl Spec {
         Ok(spec)
     }
 
-    /// Whether a scheme has a place in tables and plots.
+    /// Returns whether tables and plots show a scheme.
     pub(crate) fn is_shown(&self, label: &str) -> bool {
         !self.schemes.iter().any(|scheme| scheme.label == label && scheme.hidden)
     }
 
-    /// The schemes that take part in a sweep.
+    /// Returns the schemes that take part in a sweep.
     pub(crate) fn schemes_of<'a>(
         &'a self,
         sweep: &'a Sweep,
@@ -326,8 +325,7 @@ impl Spec {
             .filter(|scheme| sweep.schemes.is_empty() || sweep.schemes.contains(&scheme.label))
     }
 
-    /// The settings of a run: the sweep's win over the base's, the point's over these, and what a scheme
-    /// sets itself over all.
+    /// Returns the settings of a run. Precedence, lowest first: base, sweep, point, scheme.
     pub(crate) fn settings(
         &self,
         sweep: &Sweep,
@@ -341,7 +339,7 @@ impl Spec {
         apply(&mut table, point.iter().chain(drawn).map(|(key, value)| (key.as_str(), value)));
         apply(&mut table, entries(&scheme.set));
         for (key, value) in &mut table {
-            // A whole number is a number.
+            // Integers are valid floats.
             let is_float = serde_json::to_value(Settings::default())
                 .is_ok_and(|all| all.get(key).is_some_and(serde_json::Value::is_f64));
             if let (true, Value::Integer(n)) = (is_float, &*value) {
@@ -354,7 +352,7 @@ impl Spec {
 }
 
 impl Sweep {
-    /// The grid's points, the first axis slowest.
+    /// Returns the grid's points; the first axis varies slowest.
     pub(crate) fn points(&self) -> Vec<Point> {
         self.axes.iter().fold(vec![Vec::new()], |points, axis| {
             let with = |point: &Point, value: &Value| {
@@ -367,7 +365,7 @@ impl Sweep {
         })
     }
 
-    /// The axis that plots have as x.
+    /// Returns the axis on the plots' x axis.
     pub(crate) fn x(&self) -> Option<&Axis> {
         let mut shown = self.axes.iter().filter(|axis| !axis.merged);
         shown.find(|axis| axis.values.iter().all(|value| number(value).is_some()))
@@ -375,7 +373,7 @@ impl Sweep {
 }
 
 impl Place {
-    /// Whether what is said of this place is said of the point.
+    /// Returns whether this selection matches a point.
     pub(crate) fn covers(&self, sweep: &Sweep, scheme: &str, point: &[(String, Value)]) -> bool {
         let fits = |key: &str, wanted: &Value| {
             point.iter().find(|(name, _)| name == key).is_some_and(|(_, value)| match wanted {

@@ -1,5 +1,5 @@
-//! The `speed` experiment: simulated packets per second of CPU time, with both ciphers. Rounds take
-//! turns, so that a busy machine slows all of them alike.
+//! The `speed` experiment: simulated packets per second of CPU time, with both ciphers. Rounds
+//! alternate, so that load on the machine slows both alike.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,12 +13,12 @@ use crate::speed::{Measured, measure};
 pub(super) const NAME: &str = "speed";
 pub(super) const TITLE: &str = "Simulated packets per second of CPU time";
 
-/// Bytes of a download: a minute of 4 Mbps.
+/// Size of a download: one minute at 4 Mbps.
 const BYTES: u64 = 30_000_000;
-/// Rounds at least.
+/// Minimum number of rounds.
 const ROUNDS: u64 = 5;
 
-/// A cipher, and the packets per second of CPU time that are claimed with it.
+/// A cipher and its claimed packets per second of CPU time.
 struct Contestant {
     name: &'static str,
     label: &'static str,

@@ -1,5 +1,6 @@
-//! What the viewers of a stream have: when frames come, and what players of three kinds make of it. Every frame
-//! that was published while it is measured counts; one that never came is later than any bound.
+//! Playback at the viewers of a stream: frame delays and freezes of three kinds of players. Every
+//! frame published during the measurement counts. A frame that never arrived is later than any
+//! bound.
 
 use core::time::Duration;
 
@@ -11,53 +12,55 @@ use units::Timestamp;
 use super::settings::Settings;
 use crate::live::{Live, LiveOutcome};
 
-/// The first pictures whose time is kept.
+/// Number of initial pictures with a recorded time.
 const PICTURES: usize = 4;
 
-/// What players with one policy had.
+/// Playback with one policy.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Watched {
     pub freezes: Freezes,
-    /// Those of 200 ms or more.
+    /// Freezes of 200 ms or more.
     pub noticed: Freezes,
-    /// Time watched, freezes included.
+    /// Viewing time, including freezes.
     pub time: Duration,
-    /// Frames, and those that came later than the players' buffer allows.
+    /// Frames, and frames later than the player's buffer allows.
     pub frames: u64,
     pub late: u64,
 }
 
-/// What the viewers of a run had.
+/// Playback at the viewers of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Viewing {
-    /// The player that the settings name.
+    /// The configured player.
     pub player: Watched,
-    /// The same player from `measure_from` on.
+    /// The configured player from `measure_from` on.
     pub settled: Watched,
     /// Players of [`Policy::PRESETS`], in their order.
     pub presets: [Watched; 3],
-    /// From the capture of a frame until it was complete and in order, in milliseconds; only frames that came.
+    /// From capture of a frame until it is complete and in order, in milliseconds. Arrived frames
+    /// only.
     pub delays: Vec<f64>,
-    /// Frames published, those that never came included.
+    /// Frames published, including those that never arrived.
     pub frames: u64,
     /// From the request to the first frame, in milliseconds, by viewer.
     pub first_frames: Vec<f64>,
-    /// When the first pictures were complete, from the arrival of the request on, in milliseconds, by viewer.
+    /// Completion of the first pictures after the request's arrival, in milliseconds, by viewer.
     pub completions: Vec<Vec<f64>>,
-    /// Packets lost until the first frame was acknowledged, and packets whose fate was known by then.
+    /// Packets lost, and packets with a known fate, until the first frame was acknowledged.
     pub first_loss: (u64, u64),
-    /// How far the picture lay behind the live edge at the end, in milliseconds, by viewer.
+    /// Final distance to the live edge, in milliseconds, by viewer.
     pub behind: Vec<f64>,
     /// Skips to a newer key frame.
     pub skips: u64,
-    /// Pictures that were not sent because no other needs them.
+    /// Disposable pictures not sent.
     pub thinned: u64,
-    /// How far the server was off about the player, at each report, in milliseconds: by the reports before, and without.
+    /// Error of the server's playhead estimate at each report, in milliseconds: with earlier
+    /// reports, and without.
     pub playhead_off: [Vec<f64>; 2],
 }
 
 impl Watched {
-    /// Rates of all freezes; `None` if nothing was watched.
+    /// Returns the rates of all freezes; `None` without viewing time.
     pub(crate) fn rates(&self) -> Option<FreezeRates> {
         FreezeRates::of(self.freezes, self.time)
     }
@@ -72,7 +75,7 @@ impl Watched {
         self.late += report.late;
     }
 
-    /// Takes back what [`Watched::add`] added of a report of the same player at an earlier time.
+    /// Subtracts an earlier report of the same player.
     fn remove(&mut self, earlier: &Report) {
         self.freezes.count -= earlier.freezes[0].count;
         self.freezes.total -= earlier.freezes[0].total;
@@ -83,7 +86,7 @@ impl Watched {
         self.late -= earlier.late;
     }
 
-    /// Share of the watched time that was frozen.
+    /// Share of viewing time that was frozen.
     pub(crate) fn frozen_share(&self) -> Option<f64> {
         let watched = self.time.as_secs_f64();
         (watched > 0.0).then(|| self.freezes.total.as_secs_f64() / watched)
@@ -91,7 +94,7 @@ impl Watched {
 }
 
 impl Viewing {
-    /// Plays what arrived of a stream. Frames count that were published from `measure_from` on.
+    /// Plays the received part of a stream. Frames published from `measure_from` on count.
     pub(crate) fn watch(
         &mut self,
         policy: Policy,
@@ -124,7 +127,8 @@ impl Viewing {
         self.playhead_off[1].extend(&seen.playhead_off_unheard_ms);
     }
 
-    /// Mean time from the request to the picture with this number, in milliseconds: with the request's own way.
+    /// Mean time from the request to the numbered picture, in milliseconds, including the request's
+    /// transit.
     pub(crate) fn completion(&self, number: usize, settings: &Settings) -> Option<f64> {
         let all: Vec<f64> =
             self.completions.iter().filter_map(|of| of.get(number).copied()).collect();
@@ -132,7 +136,7 @@ impl Viewing {
         (!all.is_empty()).then_some(mean + settings.rtt_ms / 2.0)
     }
 
-    /// Plays what arrived until `end`, or all of it.
+    /// Plays arrived frames until `end`, or all of them.
     fn play(&self, policy: Policy, seen: &LiveOutcome, end: Option<Timestamp>) -> Report {
         let mut player = Player::new(policy, Timestamp::ZERO);
         let in_time =
@@ -145,18 +149,18 @@ impl Viewing {
         player.report(end.map_or(last, |end| end.min(last)))
     }
 
-    /// The share of frames that took longer than `bound` milliseconds, or never came.
+    /// Share of frames that took longer than `bound` milliseconds or never arrived.
     pub(crate) fn late(&self, bound: f64) -> Option<f64> {
         let in_time = self.delays.iter().filter(|delay| **delay <= bound).count() as u64;
         (self.frames > 0).then(|| (self.frames - in_time) as f64 / self.frames as f64)
     }
 
-    /// The delay that a share `p` of frames does not exceed; `None` if fewer than that came.
+    /// Delay that a share `p` of frames does not exceed; `None` if fewer arrived.
     pub(crate) fn delay(&self, p: f64) -> Option<f64> {
         let missing = self.frames.saturating_sub(self.delays.len() as u64);
         let never = (0..missing).map(|_| f64::MAX);
         let value = Sample::new(self.delays.iter().copied().chain(never))?.quantile(p);
-        // What is mixed with a frame that never came is no delay.
+        // An interpolation with a frame that never arrived is no delay.
         (value < 1e9).then_some(value)
     }
 }
@@ -172,7 +176,7 @@ mod tests {
         Live::encoded(&encoder, 1, 0, 10)
     }
 
-    /// Ten frames, 40 ms apart, of which those come that are not `lost`, each 50 ms later but the last: 500 ms.
+    /// Ten frames, 40 ms apart. All but the `lost` arrive, each after 50 ms, the last after 500 ms.
     fn seen(live: &Live, lost: &[u32]) -> LiveOutcome {
         let came = (0..10).filter(|frame| !lost.contains(frame));
         let arrival = |frame| {
@@ -199,7 +203,7 @@ mod tests {
         assert_eq!((viewing.frames, viewing.delays.len(), viewing.skips), (10, 9, 1));
         assert_eq!(viewing.late(400.0), Some(0.2));
         assert_eq!(viewing.late(1_000.0), Some(0.1));
-        // 450 ms behind the others are within the 800 ms of this player.
+        // 450 ms more than the others is within the 800 ms of this player.
         assert_eq!((viewing.player.frames, viewing.player.late), (8, 0));
         let mut tight = Viewing::default();
         tight.watch(aiming_at_300_ms(), &live, &seen(&live, &[4]), Duration::ZERO);

@@ -1,4 +1,4 @@
-//! The server's side of a view: the publisher, the product's relay, and the viewer's end of it.
+//! Server side of a view: the publisher, the product's relay, and the viewer's subscription.
 
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
@@ -11,12 +11,12 @@ use units::{StreamId, Timestamp};
 
 use super::view::{Live, LiveOutcome, Skips};
 
-/// What the viewer's answer is made of: as in the edge, but without a session.
+/// Body of the viewer's response, as in the edge but without a session.
 struct LiveBody {
     stream: FlvStream,
-    /// The viewer has acknowledged all of the first frame.
+    /// Whether the viewer has acknowledged the whole first frame.
     is_first_frame_there: bool,
-    /// What the player said last.
+    /// The player's latest report.
     buffered: Option<Buffered>,
 }
 
@@ -38,16 +38,16 @@ impl Body for LiveBody {
     }
 }
 
-/// A stream that is published, and its viewer.
+/// A published stream and its viewer.
 pub(crate) struct Broadcast {
     live: Live,
     registry: Registry,
     publisher: Publisher,
     next: u32,
     viewer: Option<Delivery<LiveBody>>,
-    /// When the viewer first had media, and of which time.
+    /// Time and media time of the viewer's first media.
     first: Option<(Timestamp, Duration)>,
-    /// What was served, without what arrived of it.
+    /// Server-side statistics; arrivals are empty.
     pub served: LiveOutcome,
 }
 
@@ -69,12 +69,12 @@ impl Broadcast {
         }
     }
 
-    /// When the next tag is due; `None` at the end.
+    /// Time of the next tag; `None` at the end.
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
         (self.next <= self.live.source.len()).then(|| self.live.published(self.next))
     }
 
-    /// Publishes what is due.
+    /// Publishes all tags due.
     pub(crate) fn publish(&mut self, now: Timestamp) {
         while self.deadline().is_some_and(|due| due <= now) {
             if self.next == self.live.source.len() {
@@ -86,7 +86,7 @@ impl Broadcast {
         }
     }
 
-    /// The viewer asks on this stream.
+    /// Handles the viewer's request on this stream.
     pub(crate) fn join(&mut self, now: Timestamp, id: StreamId) {
         self.served.asked_at = Some(now);
         let viewer = Viewer::new(self.publisher.stream().clone(), Start::LatestGop)
@@ -99,7 +99,8 @@ impl Broadcast {
         self.viewer = Some(Delivery::new(id, body));
     }
 
-    /// The player says what it had buffered at `at`, when it sent what the server has now.
+    /// Handles a report of the player's buffer level at `at`, sent with the data that the server
+    /// receives now.
     pub(crate) fn heard(&mut self, at: Timestamp, media: Duration) {
         let Some(delivery) = &mut self.viewer else { return };
         let playhead = delivery.playhead();
@@ -116,17 +117,17 @@ impl Broadcast {
         body.buffered = Some(Buffered { report, media });
     }
 
-    /// While somebody watches: bytes up to the end of the first frame, if that is there.
+    /// During a view: bytes up to the end of the first frame, if known.
     pub(crate) fn first_frame_ahead(&self) -> Option<Option<u64>> {
         self.viewer.as_ref().map(|delivery| delivery.body().stream.first_frame_ahead())
     }
 
-    /// While somebody watches: how the stream does there.
+    /// During a view: playback state of the stream.
     pub(crate) fn playing(&self) -> Option<Playing> {
         self.viewer.as_ref().map(|delivery| delivery.body().stream.playing())
     }
 
-    /// Hands over what the stream has room for.
+    /// Writes as much as the stream accepts.
     pub(crate) fn fill(
         &mut self,
         http: &mut http3::Server,

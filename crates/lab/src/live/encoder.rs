@@ -1,57 +1,60 @@
-//! A live encoder of stated parameters: when its frames come and how large they are.
+//! Model of a live encoder: times and sizes of its frames.
 //!
-//! Rate control gives each group of pictures exactly what the rate has in the group's time, less two bytes a frame
-//! at most. Within a group sizes go by frame type: a key frame is [`Encoder::key_ratio`] times as large as a
-//! P-frame, a B-frame half as large (Test Model 5 of MPEG-2 gives P-frames X_p K_b ÷ X_b = 60 · 1.4 ÷ 42 =
-//! 2 times the bits of B-frames). Each is multiplied by a lognormal factor (Krunz and Tripathi,
-//! SIGMETRICS 1997) whose logarithm is a first-order autoregression from frame to frame.
+//! Rate control gives each group of pictures exactly the bytes of its duration at the configured
+//! rate, less at most two bytes per frame. Within a group, sizes depend on the frame type. A key
+//! frame is [`Encoder::key_ratio`] times as large as a P-frame, a B-frame half as large. (Test
+//! Model 5 of MPEG-2 gives P-frames X_p K_b ÷ X_b = 60 · 1.4 ÷ 42 = 2 times the bits of B-frames.)
+//! Each size is multiplied by a lognormal factor (Krunz and Tripathi, SIGMETRICS 1997) whose
+//! logarithm is a first-order autoregressive process.
 //!
-//! Frames leave in the order of decoding, one each interval. With b B-frames between two others, a B-frame waits for
-//! the frame behind it that it refers to, so that a frame leaves up to b + 1 intervals after its
-//! capture. That is part of the delay from capture to screen, as it is for viewers.
+//! Frames are published in decoding order, one per interval. With b consecutive B-frames, a B-frame
+//! waits for the later frame that it refers to, so a frame is published up to b + 1 intervals after
+//! its capture. This is part of the delay from capture to screen, as it is for real viewers.
 
 use core::time::Duration;
 
 use recovery::Random;
 use units::Rate;
 
-/// Size of a B-frame against that of a P-frame.
+/// Size ratio of a B-frame to a P-frame.
 const B_RATIO: f64 = 0.5;
-/// Samples of an AAC frame, and samples a second.
+/// Samples per AAC frame, and per second.
 const SOUND_SAMPLES: u64 = 1_024;
 const SOUND_RATE: u64 = 48_000;
-/// The least payload of a frame: what the codec says of it in up to ten bytes, and its number in four.
-const LEAST_SIZE: u32 = 14;
-/// Keeps this stream of random numbers apart from others of a run.
+/// Minimum payload: up to ten bytes of codec headers and a four-byte frame number.
+const MIN_FRAME_SIZE: u32 = 14;
+/// Seed of this random stream, distinct from others of a run.
 const ROLE: u64 = 0x656e_636f_6465_7200;
 
-/// A live encoder.
+/// Parameters of a live encoder.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Encoder {
-    /// Rate of all media, sound included: payloads of tags, without FLV's own headers.
+    /// Rate of all media including sound: payloads of tags, without FLV headers.
     pub rate: Rate,
-    /// Distance of pictures, above zero: 1 ÷ 60 to 1 ÷ 15 s.
+    /// Interval between pictures, above zero. Usual: 1 ÷ 60 to 1 ÷ 15 s.
     pub interval: Duration,
-    /// Pictures of a group, from 1; the first one is a key frame, and none refers to another group's.
+    /// Pictures per group, from 1. The first one is a key frame; no picture refers to another
+    /// group.
     pub group: u32,
-    /// Size of a key frame against that of a P-frame, above 0.
+    /// Size ratio of a key frame to a P-frame, above 0.
     pub key_ratio: f64,
-    /// Standard deviation of the logarithm of sizes; 0 for sizes that only go by frame type.
+    /// Standard deviation of the logarithm of sizes; 0 for one size per frame type.
     pub size_variation: f64,
-    /// Correlation of that logarithm from a frame to the next, 0 to below 1.
+    /// Correlation of that logarithm between consecutive frames, from 0 to below 1.
     pub size_correlation: f64,
-    /// B-frames between two others.
+    /// Consecutive B-frames.
     pub b_frames: u32,
-    /// Mean time between changes of scene, at which a P-frame is as large as a key frame and sizes forget what they
-    /// were; zero for none.
+    /// Mean time between scene changes, where a P-frame is as large as a key frame and the size
+    /// correlation restarts; zero for none.
     pub scene: Duration,
-    /// Rate of the sound: AAC frames of 1,024 samples at 48 kHz, all of the same size. Zero for no sound; below
-    /// `rate`.
+    /// Rate of the sound: AAC frames of equal size, 1,024 samples at 48 kHz. Zero for no sound;
+    /// below `rate`.
     pub audio: Rate,
 }
 
 impl Default for Encoder {
-    /// 4 Mbps, 30 pictures a second in groups of two seconds, sizes by frame type only, no B-frames, no sound.
+    /// 4 Mbps, 30 pictures per second in groups of 2 s, one size per frame type, no B-frames, no
+    /// sound.
     fn default() -> Self {
         Self {
             rate: Rate::from_mbps(4),
@@ -67,40 +70,40 @@ impl Default for Encoder {
     }
 }
 
-/// What a frame belongs to.
+/// Role of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Track {
     Key,
     /// A picture that others refer to.
     Needed,
-    /// One that none refers to.
+    /// A picture that no other refers to.
     Disposable,
     Sound,
 }
 
-/// A frame as it leaves the encoder.
+/// A frame as the encoder publishes it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     pub track: Track,
-    /// Since the first one; also its time of decoding.
+    /// Publication (and decoding) time since the first frame.
     pub published: Duration,
-    /// From its capture until then.
+    /// From capture to publication.
     pub encoding: Duration,
-    /// From its decoding until it is shown.
+    /// From decoding to presentation.
     pub composition: Duration,
-    /// Bytes of its payload.
+    /// Payload size in bytes.
     pub size: u32,
 }
 
-/// A picture's place within its group.
+/// Position of a picture within its group.
 struct Picture {
-    /// In the order of capture.
+    /// Position in capture order.
     shown: u32,
     is_b: bool,
 }
 
 impl Encoder {
-    /// This many pictures, and the sound of their time, in the order of publication.
+    /// Returns this many pictures, and the sound of their duration, in publication order.
     pub(super) fn frames(&self, seed: u64, pictures: u32) -> Vec<Frame> {
         let mut sizes = Sizes::new(self, seed);
         let mut frames = Vec::with_capacity(pictures as usize);
@@ -120,23 +123,23 @@ impl Encoder {
                     published: self.interval * (first + place),
                     encoding: longest - composition,
                     composition,
-                    size: size.max(LEAST_SIZE),
+                    size: size.max(MIN_FRAME_SIZE),
                 });
             }
         }
         frames.extend(self.sound(self.interval * pictures));
-        // Of one instant, the picture comes first.
+        // At equal times the picture precedes the sound.
         frames.sort_by_key(|frame| frame.published);
         frames
     }
 
-    /// 1 if pictures leave in another order than they are shown in.
+    /// Returns 1 if decoding order differs from presentation order, else 0.
     fn reordering(&self) -> u32 {
         u32::from(self.b_frames > 0)
     }
 
-    /// The picture that is decoded at this place of a group: the first, then always one that later pictures refer
-    /// to, and the B-frames between it and the one before.
+    /// Returns the picture at this decoding position of a group: first the key frame, then
+    /// repeatedly a P-frame and the B-frames that precede it in presentation order.
     fn picture(&self, place: u32) -> Picture {
         let Some(place) = place.checked_sub(1) else { return Picture { shown: 0, is_b: false } };
         let run = self.b_frames + 1;
@@ -147,7 +150,7 @@ impl Encoder {
         }
     }
 
-    /// The sound of this time.
+    /// Returns the sound for this duration.
     fn sound(&self, length: Duration) -> Vec<Frame> {
         let bits = u128::from(self.audio.as_bps());
         if bits == 0 {
@@ -162,17 +165,17 @@ impl Encoder {
             published: at(number),
             encoding: Duration::ZERO,
             composition: Duration::ZERO,
-            size: ((bytes(number + 1) - bytes(number)) as u32).max(LEAST_SIZE),
+            size: ((bytes(number + 1) - bytes(number)) as u32).max(MIN_FRAME_SIZE),
         };
         (0..).map(frame).take_while(|frame| frame.published < length).collect()
     }
 }
 
-/// The sizes of pictures, group by group.
+/// Generator of picture sizes, group by group.
 struct Sizes<'a> {
     encoder: &'a Encoder,
     random: Random,
-    /// The logarithm of the last factor, in standard deviations.
+    /// Logarithm of the last factor, in standard deviations.
     state: f64,
     /// Bytes of a group.
     bytes: f64,
@@ -187,7 +190,7 @@ impl<'a> Sizes<'a> {
         Self { encoder, state: gaussian(&mut random), random, bytes }
     }
 
-    /// The sizes of the next group's pictures.
+    /// Returns the sizes of the next group's pictures.
     fn group(&mut self) -> Vec<u32> {
         let weights: Vec<f64> = (0..self.encoder.group).map(|place| self.weight(place)).collect();
         let unit = (self.bytes / weights.iter().sum::<f64>()).floor();
@@ -213,7 +216,7 @@ impl<'a> Sizes<'a> {
     }
 }
 
-/// A bell-shaped number of variance 1: the sum of twelve uniform ones less 6.
+/// Approximately normal with variance 1: the sum of twelve uniform numbers less 6.
 fn gaussian(random: &mut Random) -> f64 {
     (0..12).map(|_| random.fraction()).sum::<f64>() - 6.0
 }
@@ -263,7 +266,7 @@ mod tests {
                 let of = frames.iter().filter(|frame| (frame.track == Track::Sound) == sound);
                 of.map(|frame| u64::from(frame.size)).sum::<u64>()
             };
-            // 20 s of 1,372 and of 128 kbps; the last frame of sound goes on after them.
+            // 20 s at 1,372 and 128 kbps. The last sound frame extends beyond them.
             let video = 20 * 1_372_000 / 8;
             assert!((video - 1_000..=video).contains(&sum(false)), "seed {seed}: {}", sum(false));
             assert!((320_000..320_400).contains(&sum(true)), "seed {seed}: {}", sum(true));
@@ -289,19 +292,20 @@ mod tests {
         }
         let variance = logs.iter().map(|log| log * log).sum::<f64>() / logs.len() as f64;
         let correlation = products / count / variance;
-        // The group's own mean takes a part of both: of 49 values that hang together, about a tenth.
+        // The group's own mean absorbs part of the variance: about a tenth for 49 correlated
+        // values.
         assert!((0.34..0.42).contains(&variance.sqrt()), "{}", variance.sqrt());
         assert!((0.6..0.75).contains(&correlation), "{correlation}");
     }
 
     #[test]
-    fn b_frames_leave_behind_the_frame_that_they_refer_to() {
+    fn b_frames_follow_the_frame_they_refer_to() {
         let encoder = Encoder { b_frames: 2, group: 6, ..live() };
         let frames = pictures(&encoder, 1, 12);
         let ms = |of: fn(&Frame) -> Duration| -> Vec<u128> {
             frames.iter().map(|frame| of(frame).as_millis()).collect()
         };
-        // Captured as 0 3 1 2 5 4, and again; the third interval is the least head start of capture.
+        // Captured as 0 3 1 2 5 4, and so on. Three intervals is the minimum capture lead.
         let captured: Vec<i64> = frames
             .iter()
             .map(|f| f.published.as_millis() as i64 - f.encoding.as_millis() as i64 + 80)

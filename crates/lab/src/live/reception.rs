@@ -1,4 +1,4 @@
-//! The viewer's side: what arrives must be what was published.
+//! Viewer side: checks that received data equals published data.
 
 use media::{Tag, flv};
 use units::Timestamp;
@@ -6,14 +6,14 @@ use units::Timestamp;
 use super::view::{Arrival, Live};
 use crate::client::Answer;
 
-/// What has arrived of a stream.
+/// Received part of a stream.
 pub(crate) struct Reception {
     live: Live,
     answer: Answer,
     reader: flv::Reader,
-    /// Where the viewer's times begin in the stream's.
+    /// Stream time of the viewer's time zero.
     base: u32,
-    /// The first tag that may come.
+    /// Lowest tag number that can arrive next.
     next: u32,
     pub arrivals: Vec<Arrival>,
 }
@@ -30,7 +30,7 @@ impl Reception {
         }
     }
 
-    /// Takes bytes. Returns whether all is as it was published.
+    /// Takes bytes. Returns whether they match the published data.
     pub(crate) fn take(&mut self, now: Timestamp, data: &[u8]) -> bool {
         let (reader, mut is_flv) = (&mut self.reader, true);
         let is_answer = self.answer.take(data, |content| is_flv &= reader.read(content).is_ok());
@@ -47,7 +47,7 @@ impl Reception {
         intact
     }
 
-    /// A tag came. Returns whether it is one that was published behind those that came before.
+    /// Handles a tag. Returns whether it was published after the ones that arrived before.
     fn arrived(&mut self, now: Timestamp, tag: &Tag) -> bool {
         let own = tag.timestamp();
         let media_ms = own.wrapping_add(self.base);
@@ -57,7 +57,7 @@ impl Reception {
                 (self.next..source.len()).take_while(|&number| self.live.published(number) <= now);
             published.find(|&number| is_at(source.time_ms(number)) && source.is(number, tag))
         };
-        // A viewer's times do not begin before its first frame's: what lies further back has the same.
+        // The viewer's times start at its first frame. Earlier tags are clamped to that time.
         let clamped = || if own == 0 { find(&|time| time < self.base) } else { None };
         let Some(frame) = find(&|time| time == media_ms).or_else(clamped) else { return false };
         self.next = frame + 1;

@@ -1,35 +1,35 @@
-//! An FLV file as a live stream's source: its tags as they are, at their own times.
+//! An FLV file as a live source: its tags unchanged, at their own times.
 
 use core::time::Duration;
 
 use media::gop_cache::VIDEO_GONE_MS;
 use media::{Kind, Role, Tag, Timeline, default_track, flv};
 
-/// Distance of a single frame from the one behind it.
-const ALONE_MS: u64 = 40;
+/// Duration of a single frame.
+const SINGLE_FRAME_MS: u64 = 40;
 
-/// A file's tags.
+/// Tags of a file.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// As the relay would have them: of the default tracks, from the first key frame on, and at times of one clock
-    /// that begins at 0.
+    /// Tags as the relay would have them: default tracks, from the first key frame on, with times
+    /// from 0.
     pub(super) tags: Vec<Tag>,
-    /// From a lap's beginning to the next one's.
+    /// Duration of a lap.
     pub(super) lap: Duration,
 }
 
 impl Recording {
-    /// Reads the file at `path`, all of it into memory. Of a file that is cut off in a tag, that tag is missing.
+    /// Reads the file at `path` into memory. An incomplete last tag is dropped.
     ///
     /// # Errors
-    /// One line with the path: the file cannot be read, is no FLV file, or has no frame; or it has sound during 5 s
-    /// without a picture, for which the relay would repeat one.
+    /// One line with the path: the file cannot be read, is not FLV, or has no frame. Also if 5 s of
+    /// sound have no picture, because the relay would repeat one.
     pub fn load(path: &str) -> Result<Self, String> {
         let bytes = std::fs::read(path).map_err(|e| format!("{path}: {e}"))?;
         Self::read(&bytes).map_err(|e| format!("{path}: {e}"))
     }
 
-    /// The recording in the bytes of a file.
+    /// Parses the bytes of a file.
     fn read(bytes: &[u8]) -> Result<Self, String> {
         let mut reader = flv::Reader::new(flv::MAX_PAYLOAD);
         reader.read(bytes).map_err(|e| e.to_string())?;
@@ -40,7 +40,7 @@ impl Recording {
             true => tag.role() == Role::KeyFrame,
             false => tag.role() == Role::AudioFrame,
         };
-        let first = all.iter().position(begins).ok_or("it has no frame to begin with")?;
+        let first = all.iter().position(begins).ok_or("it has no frame to start with")?;
         let mut timeline = Timeline::default();
         let mut tags = Vec::with_capacity(all.len());
         for (place, tag) in all.into_iter().enumerate() {
@@ -68,7 +68,7 @@ impl Recording {
         Ok(recording)
     }
 
-    /// No time without pictures is so long that the relay would look for some.
+    /// Checks that no gap between pictures is long enough for the relay to repeat one.
     fn check_pictures(&self) -> Result<(), String> {
         let pictures = times(&self.tags, Kind::Video);
         let (Some(first), false) = (pictures.first(), times(&self.tags, Kind::Audio).is_empty())
@@ -85,17 +85,18 @@ impl Recording {
     }
 }
 
-/// The times of a kind's frames.
+/// Returns the times of all frames of a kind.
 fn times(tags: &[Tag], kind: Kind) -> Vec<u64> {
     let frames = tags.iter().filter(|tag| tag.kind() == kind && !tag.role().is_header());
     frames.map(|tag| tag.timestamp().into()).collect()
 }
 
-/// The time after which frames at these times can begin anew: one more of their mean distance behind the last.
+/// Returns the duration of a lap with these frame times: up to the last frame plus the mean frame
+/// interval.
 fn lap_ms(times: &[u64]) -> u64 {
     let (Some(first), Some(last)) = (times.first(), times.last()) else { return 0 };
     let distance = (last - first).checked_div(times.len() as u64 - 1).filter(|ms| *ms > 0);
-    last + distance.unwrap_or(ALONE_MS)
+    last + distance.unwrap_or(SINGLE_FRAME_MS)
 }
 
 #[cfg(test)]
@@ -103,7 +104,7 @@ mod tests {
     use super::*;
     use crate::live::Source;
 
-    /// A file with these tags.
+    /// Builds a file with these tags.
     fn file(tags: &[Tag]) -> Vec<u8> {
         let mut bytes = flv::file_header(true, true).to_vec();
         tags.iter().for_each(|tag| bytes.extend_from_slice(tag.bytes()));
@@ -118,7 +119,7 @@ mod tests {
         tag(Kind::Video, 0, &[0x17, 0, 0, 0, 0, 1])
     }
 
-    /// A picture with this composition time.
+    /// Builds a picture with this composition time.
     fn picture(time: u32, is_key: bool, composition: u8) -> Tag {
         let head = if is_key { 0x17 } else { 0x27 };
         tag(Kind::Video, time, &[head, 1, 0, 0, composition, time as u8])
@@ -152,22 +153,22 @@ mod tests {
                 (tag.timestamp(), published.as_millis(), captured.as_millis())
             })
             .collect();
-        // What came before the first key frame is left out. The one that is shown 80 ms after its decoding has no
-        // time to wait before it.
+        // Tags before the first key frame are dropped. The picture with an 80 ms composition time
+        // is captured when it is published.
         let lap = |base: u32| {
             let at = |ms: u32| u128::from(base + ms);
             let first = if base == 0 { 0 } else { at(0) - 40 };
             [(base, at(0), first), (base + 40, at(40), at(40)), (base + 80, at(80), at(0))]
         };
         assert_eq!(frames, [lap(0), lap(120), lap(240)].concat()[..8]);
-        // Sound that lies further back in the file than its time is published with what is before it.
+        // Sound with a time before the preceding tag's is published together with that tag.
         let late = (0..source.len()).find(|&n| source.time_ms(n) == 21).expect("the sound");
         assert_eq!(source.published(late), Duration::from_millis(40));
         assert!(source.has_header(&header()) && !source.has_header(&sound(0)));
     }
 
     #[test]
-    fn what_is_no_recording_is_refused_with_the_file_and_the_reason() {
+    fn an_invalid_recording_is_rejected_with_path_and_reason() {
         let refused = |bytes: &[u8]| Recording::read(bytes).expect_err("refused");
         assert!(refused(b"RIFF, a file").contains("signature"));
         assert!(refused(b"FLV").contains("no frame"));
@@ -177,7 +178,7 @@ mod tests {
         assert!(
             Recording::load("/nowhere/at/all").expect_err("refused").contains("/nowhere/at/all")
         );
-        // Of a file that is cut off, the last tag is missing.
+        // The last tag of a truncated file is dropped.
         let whole = file(&[header(), picture(0, true, 0), picture(40, false, 0)]);
         let cut = Recording::read(&whole[..whole.len() - 3]).expect("a recording");
         assert_eq!(cut.tags.len(), 2);

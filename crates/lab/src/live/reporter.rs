@@ -1,4 +1,4 @@
-//! A viewer's player that says what it has buffered, as the product's page does by its beacons.
+//! A viewer's player that reports its buffer level, as the product's page does with beacons.
 
 use core::time::Duration;
 
@@ -7,29 +7,30 @@ use units::Timestamp;
 
 use super::view::Arrival;
 
-/// How often the page does that.
-const EVERY: Duration = Duration::from_secs(5);
+/// Report interval of the page.
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A player that reports.
 pub(crate) struct Reporter {
     player: Player,
-    /// Arrivals that it has.
+    /// Number of arrivals played.
     seen: usize,
     due: Timestamp,
 }
 
 impl Reporter {
-    /// A player that asks for its stream at that time.
+    /// Creates a player that requests its stream at `requested`.
     pub(crate) fn new(policy: Policy, requested: Timestamp) -> Self {
-        Self { player: Player::new(policy, requested), seen: 0, due: requested + EVERY }
+        Self { player: Player::new(policy, requested), seen: 0, due: requested + REPORT_INTERVAL }
     }
 
-    /// The media that it had buffered at `at`, when that is due; of `arrivals` it has those until then.
+    /// Returns the buffered media at `at` if a report is due. The player has all `arrivals` until
+    /// then.
     pub(crate) fn report(&mut self, at: Timestamp, arrivals: &[Arrival]) -> Option<Duration> {
         if at < self.due {
             return None;
         }
-        self.due = at + EVERY;
+        self.due = at + REPORT_INTERVAL;
         for arrival in arrivals[self.seen..].iter().take_while(|arrival| arrival.at <= at) {
             let kind = if arrival.is_key { FrameKind::Key } else { FrameKind::Dependent };
             self.player.on_media(arrival.at, arrival.media_ms, kind);

@@ -1,8 +1,8 @@
-//! The tags of a live stream in the order of their publication, each with the times of its capture and publication:
-//! of an [`Encoder`], or of a [`Recording`] that is repeated.
+//! Tags of a live stream in publication order, with their capture and publication times, from an
+//! [`Encoder`] or a repeated [`Recording`].
 //!
-//! Only what distinguishes tags is kept. Their bytes are made when they are published, and once more where they are
-//! compared with what arrived.
+//! Only the distinguishing properties of tags are stored. Their bytes are generated for
+//! publication, and again to check received data.
 
 use core::time::Duration;
 
@@ -11,11 +11,11 @@ use media::{Kind, Role, Tag};
 use super::encoder::{Encoder, Frame, Track};
 use super::recording::Recording;
 
-/// A live stream's tags, numbered from 0.
+/// Tags of a live stream, numbered from 0.
 #[derive(Clone, Debug)]
 pub struct Source {
     entries: Vec<Entry>,
-    /// What stands before the first tag.
+    /// Headers before the first tag.
     opening: Vec<Tag>,
     /// One lap of a recording.
     recorded: Vec<Tag>,
@@ -23,12 +23,12 @@ pub struct Source {
     length: Duration,
 }
 
-/// A tag without its bytes. Times count from the stream's beginning.
+/// A tag without its bytes. Times count from the start of the stream.
 #[derive(Clone, Debug)]
 struct Entry {
     published: Duration,
     captured: Duration,
-    /// The tag's own time, of decoding.
+    /// Decoding time of the tag.
     time_ms: u32,
     kind: Kind,
     role: Role,
@@ -39,12 +39,12 @@ struct Entry {
 enum Content {
     /// A payload of this many bytes.
     Made { size: u32, composition_ms: u32, is_needed: bool },
-    /// The payload of the tag with this place in the recording.
+    /// The payload of the recording's tag with this index.
     Recorded(u32),
 }
 
 impl Source {
-    /// This many pictures of an encoder, and the sound that goes with them. Sizes follow from `seed`.
+    /// Creates a stream of this many pictures of an encoder, with sound. Sizes follow from `seed`.
     pub fn encoded(encoder: &Encoder, seed: u64, pictures: u32) -> Self {
         let entry = |frame: Frame| Entry {
             published: frame.published,
@@ -66,7 +66,8 @@ impl Source {
             },
         };
         let header = |kind, payload: &[u8]| Tag::new(kind, 0, payload).expect("a few bytes");
-        // AVCDecoderConfigurationRecord: High 3.1, lengths of four bytes; the parameter sets are nobody's concern.
+        // AVCDecoderConfigurationRecord: High 3.1, four-byte lengths. The parameter sets are
+        // placeholders.
         let mut opening =
             vec![header(Kind::Video, &[0x17, 0, 0, 0, 0, 1, 100, 0, 31, 0xff, 0xe0, 0])];
         if encoder.audio.as_bps() > 0 {
@@ -82,11 +83,11 @@ impl Source {
         }
     }
 
-    /// A recording from its beginning, as often as it takes until `length`; times go on from lap to lap.
+    /// Repeats a recording for `length`, with continuous times.
     ///
-    /// A tag is published at its own time, or with the one before it in the file if that is later. Pictures
-    /// are captured as late as their times of presentation allow: the one that is shown the longest after its
-    /// decoding is captured when it is published, and the others earlier by what they are shown earlier.
+    /// A tag is published at its own time, or with the preceding tag of the file if that is later.
+    /// Pictures are captured as late as their presentation times allow: the one with the longest
+    /// composition time is captured when it is published, and the others correspondingly earlier.
     pub fn recorded(recording: &Recording, length: Duration) -> Self {
         let delay = |tag: &Tag| tag.class().composition_time.max(0) as u32;
         let longest = recording.tags.iter().map(delay).max().unwrap_or(0);
@@ -125,32 +126,32 @@ impl Source {
         }
     }
 
-    /// How long the stream is.
+    /// Duration of the stream.
     pub fn length(&self) -> Duration {
         self.length
     }
 
-    /// The number of tags.
+    /// Number of tags.
     pub(crate) fn len(&self) -> u32 {
         self.entries.len() as u32
     }
 
-    /// What stands before the first tag.
+    /// Headers before the first tag.
     pub(crate) fn opening(&self) -> &[Tag] {
         &self.opening
     }
 
-    /// When a tag is published; when the stream ends, for the number behind the last.
+    /// Publication time of a tag. For the number after the last: the end of the stream.
     pub(crate) fn published(&self, number: u32) -> Duration {
         self.entries.get(number as usize).map_or(self.length, |entry| entry.published)
     }
 
-    /// When what a tag has was captured.
+    /// Capture time of a tag's content.
     pub(crate) fn captured(&self, number: u32) -> Duration {
         self.entries[number as usize].captured
     }
 
-    /// Whether a tag is a frame whose coming late a viewer notices: a picture, or sound where there are no
+    /// Returns whether viewers notice a delay of this tag: pictures, or sound in a stream without
     /// pictures.
     pub(crate) fn is_frame(&self, number: u32) -> bool {
         match self.entries[number as usize].role {
@@ -160,13 +161,13 @@ impl Source {
         }
     }
 
-    /// Whether a player can begin with a tag.
+    /// Returns whether a player can start with this tag.
     pub(crate) fn is_key(&self, number: u32) -> bool {
         let role = self.entries[number as usize].role;
         role == Role::KeyFrame || (role == Role::AudioFrame && !self.has_pictures)
     }
 
-    /// The tag, at the stream's time.
+    /// Builds the tag at the stream's time.
     pub(crate) fn tag(&self, number: u32) -> Tag {
         let Entry { time_ms, kind, role, content, .. } = self.entries[number as usize];
         let (size, composition_ms, is_needed) = match content {
@@ -177,8 +178,8 @@ impl Source {
         };
         let [_, c1, c2, c3] = composition_ms.to_be_bytes();
         let [l0, l1, l2, l3] = size.saturating_sub(9).to_be_bytes();
-        // FrameType and codec, AVCPacketType and composition time, then length and head of a slice; format and
-        // AACPacketType.
+        // FrameType and codec, AVCPacketType and composition time, then length and head of a slice;
+        // format and AACPacketType.
         let head = match role {
             Role::KeyFrame => &[0x17, 1, c1, c2, c3, l0, l1, l2, l3, 0x65][..],
             Role::InterFrame if is_needed => &[0x27, 1, c1, c2, c3, l0, l1, l2, l3, 0x41],
@@ -188,13 +189,13 @@ impl Source {
         let mut buffer = Tag::buffer(size as usize);
         let end = buffer.len() + size as usize;
         buffer.extend_from_slice(head);
-        // Frames of one size differ all the same.
+        // Makes frames of equal size distinct.
         buffer.extend_from_slice(&number.to_be_bytes());
         buffer.resize(end, number as u8);
         Tag::assemble(buffer, kind, time_ms).expect("frames of live streams fit")
     }
 
-    /// Whether the stream has this header.
+    /// Returns whether the stream has this header.
     pub(crate) fn has_header(&self, header: &Tag) -> bool {
         self.opening.iter().chain(&self.recorded).any(|own| {
             own.kind() == header.kind()
@@ -203,7 +204,7 @@ impl Source {
         })
     }
 
-    /// Whether this is the tag with that number, whatever its time.
+    /// Returns whether this is the tag with that number, at any time.
     pub(crate) fn is(&self, number: u32, tag: &Tag) -> bool {
         let entry = &self.entries[number as usize];
         if (entry.kind, entry.role) != (tag.kind(), tag.role()) {
@@ -216,7 +217,7 @@ impl Source {
         }
     }
 
-    /// A tag's own time in milliseconds.
+    /// Time of a tag in milliseconds.
     pub(crate) fn time_ms(&self, number: u32) -> u32 {
         self.entries[number as usize].time_ms
     }

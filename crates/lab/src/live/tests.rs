@@ -1,4 +1,4 @@
-//! Live views over paths that are good, lossy, too slow, and dead for a while.
+//! Live views over good, lossy, slow and interrupted paths.
 
 use core::time::Duration;
 
@@ -11,7 +11,7 @@ use super::*;
 use crate::simulation::{Oracle, Rival, Scenario, run};
 use crate::traffic::Traffic;
 
-/// 1.5 Mbps, 25 frames a second, two seconds a group.
+/// 1.5 Mbps, 25 frames per second, groups of 2 s.
 fn encoder() -> Encoder {
     Encoder {
         rate: Rate::from_kbps(1_500),
@@ -21,7 +21,7 @@ fn encoder() -> Encoder {
     }
 }
 
-/// Twenty seconds of a stream, joined in the middle of a group.
+/// 20 s of a stream, joined in the middle of a group.
 fn live() -> Live {
     Live::encoded(&encoder(), 1, 75, 500)
 }
@@ -49,7 +49,7 @@ fn view(scenario: &Scenario) -> LiveOutcome {
     outcome.live.expect("a live view")
 }
 
-/// Frames come in order; between two that are not neighbours a key frame follows.
+/// Checks the order of frames, and that a key frame follows each gap. Returns the number of gaps.
 fn gaps(outcome: &LiveOutcome) -> usize {
     let pairs = outcome.arrivals.windows(2);
     let gaps: Vec<_> = pairs.filter(|pair| pair[1].frame != pair[0].frame + 1).collect();
@@ -82,19 +82,19 @@ fn through_loss_every_frame_comes_a_little_later() {
 
 #[test]
 fn a_viewer_on_a_path_that_is_too_slow_skips_to_key_frames_and_stays_near() {
-    // Two thirds of what the stream needs.
+    // Two thirds of the stream's rate.
     let outcome = view(&scenario(Rate::from_mbps(1), "0%"));
     assert!(outcome.skips.count >= 1 && outcome.skips.ms >= 2_000, "{:?}", outcome.skips);
     assert_eq!(gaps(&outcome) as u64, outcome.skips.count);
-    // Not more than the lag that is borne, a group, and what is under way.
+    // At most the tolerated lag, a group, and data in flight.
     let late = outcome.arrivals.iter().map(|arrival| arrival.delay).max();
     assert!(late < Some(Duration::from_secs(9)), "{late:?}");
-    // The transport never held more than 50 ms at its pacing rate and a key frame.
+    // The transport buffers at most 50 ms at its pacing rate plus a key frame.
     assert!(outcome.most_unsent < 60_000, "{}", outcome.most_unsent);
 }
 
 #[test]
-fn after_the_network_was_dead_the_viewer_goes_on_at_the_live_edge() {
+fn after_an_outage_the_viewer_resumes_at_the_live_edge() {
     let mut dead = scenario(Rate::from_mbps(12), "0%");
     let window = "5s,6s".parse().expect("a window");
     dead.path.down.blackhole = vec![window];
@@ -105,12 +105,13 @@ fn after_the_network_was_dead_the_viewer_goes_on_at_the_live_edge() {
     assert!(last.delay < Duration::from_millis(200), "{last:?}");
     let back = outcome.arrivals.iter().find(|a| a.at > Timestamp::from_millis(11_000));
     let back = back.expect("frames after the blackhole");
-    // Probes back off (RFC 9002, section 6.2.1): the one after the end may come that much later.
+    // Probes back off (RFC 9002, section 6.2.1), so the first one after the outage can be that
+    // late.
     assert!(back.at < Timestamp::from_millis(13_000), "{back:?}");
 }
 
 #[test]
-fn a_player_sees_freezes_where_the_path_was_dead_and_none_elsewhere() {
+fn a_player_freezes_during_the_outage_only() {
     let freezes = |blackhole: Option<&str>| {
         let mut scenario = scenario(Rate::from_mbps(12), "1%");
         let windows: Vec<_> =
@@ -138,7 +139,7 @@ fn the_same_seed_gives_the_same_view() {
     assert_eq!(arrivals(&one), arrivals(&two));
 }
 
-/// A view of what this encoder makes over a good path.
+/// Views this encoder's stream over a good path.
 fn good_view(encoder: &Encoder) -> (Live, LiveOutcome) {
     let live = Live::encoded(encoder, 7, 75, 250);
     let good = scenario(Rate::from_mbps(20), "0%");
@@ -164,16 +165,16 @@ fn a_live_encoders_tags_all_come_as_they_were_published() {
         |arrival: &&Arrival| live.is_measured(arrival.frame, Timestamp::from_millis(2_000));
     let delays: Vec<u128> =
         outcome.arrivals.iter().filter(measured).map(|a| a.delay.as_millis()).collect();
-    // Pictures from 2 s on, sound left out.
+    // Pictures from 2 s on, without sound.
     assert_eq!(delays.len(), 200);
-    // The path's 30 ms, and up to three intervals until a B-frame leaves.
+    // 30 ms of the path, and up to three intervals until a B-frame is published.
     let (least, most) = (delays.iter().min(), delays.iter().max());
     assert!(least >= Some(&30) && least < Some(&60), "{least:?}");
     assert!(most >= Some(&150) && most < Some(&250), "{most:?}");
 }
 
 #[test]
-fn b_frames_delay_by_what_they_wait_for_and_sound_does_not() {
+fn b_frames_add_delay_and_sound_does_not() {
     let delays = |encoder: &Encoder| {
         let (live, outcome) = good_view(encoder);
         let measured = |a: &&Arrival| live.is_measured(a.frame, Timestamp::from_millis(2_000));
@@ -184,7 +185,7 @@ fn b_frames_delay_by_what_they_wait_for_and_sound_does_not() {
     let sound = delays(&Encoder { audio: Rate::from_kbps(64), ..encoder() });
     let waiting = delays(&Encoder { b_frames: 2, ..encoder() });
     assert!(plain.abs_diff(sound) <= 3, "{plain} {sound}");
-    // Two of three wait for three intervals.
+    // Two of three frames wait for three intervals.
     assert!((75..=85).contains(&(waiting - plain)), "{plain} {waiting}");
 }
 
@@ -194,7 +195,7 @@ fn a_recording_is_seen_lap_after_lap() {
     let mut bytes = flv::file_header(true, true).to_vec();
     bytes.extend_from_slice(header.bytes());
     for frame in 0..30_u32 {
-        // Sound lies a little back, as in many files.
+        // Sound slightly earlier than pictures, as in many files.
         let sound = Tag::new(Kind::Audio, (frame * 40).saturating_sub(15), &[0xaf, 1, frame as u8]);
         let head = if frame % 15 == 0 { 0x17 } else { 0x27 };
         let mut payload = vec![frame as u8; if head == 0x17 { 9_000 } else { 2_000 }];
@@ -215,12 +216,12 @@ fn a_recording_is_seen_lap_after_lap() {
         let lossy = scenario(Rate::from_mbps(12), loss);
         let seen = view(&Scenario { traffic: Traffic::Live(live.clone()), ..lossy });
         let frames: Vec<u32> = seen.arrivals.iter().map(|arrival| arrival.frame).collect();
-        // The header comes once.
+        // Headers arrive once.
         let all = (frames[0]..live.source.len())
             .filter(|&number| !live.source.tag(number).role().is_header());
         assert_eq!(frames, all.collect::<Vec<_>>(), "{loss}");
         let pictures = frames.iter().filter(|&&frame| live.source.is_frame(frame)).count();
-        // The newest key frame at 1.7 s is the one of 1.2 s.
+        // At 1.7 s the newest key frame is the one of 1.2 s.
         assert_eq!(pictures, 250 - 30, "{loss}");
         assert_eq!(seen.arrivals.last().expect("some").media_ms, 9_945, "{loss}");
     }
@@ -247,7 +248,7 @@ fn the_recording_of_the_demo_is_seen_to_its_end_and_from_its_beginning_again() {
     assert!(keys > 4 && keys < frames().count() / 5, "{keys}");
 }
 
-/// The frames later than 300 ms of ten views under this loss, by what the sender knows.
+/// Counts frames later than 300 ms in ten views under this loss, by the sender's knowledge.
 fn late(loss: &str, oracle: Oracle) -> usize {
     let late = |seed| {
         let lossy = Scenario { seed, oracle, ..scenario(Rate::from_mbps(12), loss) };
@@ -260,7 +261,7 @@ fn late(loss: &str, oracle: Oracle) -> usize {
 }
 
 #[test]
-fn a_sender_that_knows_fates_is_never_later() {
+fn a_clairvoyant_sender_is_never_later() {
     for loss in ["outages:rate=5%,length=30ms", "calls:rate=5%", "calls:rate=5%,reading=slots"] {
         let [arq, after, start] = [Oracle::None, Oracle::AfterDetection, Oracle::FromStart]
             .map(|oracle| late(loss, oracle));
@@ -271,7 +272,7 @@ fn a_sender_that_knows_fates_is_never_later() {
 }
 
 #[test]
-fn where_nothing_is_lost_knowing_fates_changes_nothing() {
+fn without_loss_clairvoyance_changes_nothing() {
     let log = |oracle| {
         let lossless = Scenario { oracle, ..scenario(Rate::from_mbps(3), "0%") };
         run(&lossless).expect("it runs").event_log
@@ -294,17 +295,17 @@ fn a_newcomer_starts_at_the_newest_key_frame_and_until_then_nobody_notices() {
     let rival = Rival {
         congestion: alone.congestion.clone(),
         scheme: alone.scheme.clone(),
-        beginning: alone.beginning,
+        start_options: alone.start_options,
         capping: None,
         traffic: alone.traffic.clone(),
         begins: comes,
     };
     let both = run(&Scenario { rival: Some(rival), ..alone.clone() }).expect("it runs");
     let newcomer = both.rival.expect("a rival").live.expect("a live view");
-    // The handshake, and the request's way.
+    // Handshake and transit of the request.
     let asked = newcomer.asked_at.expect("asked").since(Timestamp::ZERO + comes);
     assert!((90..200).contains(&asked.as_millis()), "{asked:?}");
-    // 75 pictures before, and 25 a second since.
+    // 75 pictures before, and 25 per second since.
     let newest = (75 + (comes + asked).as_millis() as u32 / 40) / 50 * 50;
     assert_eq!(newcomer.arrivals[0].frame, newest);
     let before = |outcome: &LiveOutcome| {
@@ -317,13 +318,13 @@ fn a_newcomer_starts_at_the_newest_key_frame_and_until_then_nobody_notices() {
 }
 
 #[test]
-fn what_a_player_reports_is_what_its_data_has_time_for() {
+fn player_reports_match_the_playhead_estimate() {
     let watched = |reports| {
         let deadline = recovery::deadline::Options::default();
         let mut scenario = scenario(Rate::from_mbps(20), "8%");
         scenario.scheme =
             std::sync::Arc::new(move |_| recovery::deadline::scheme(deadline).expect("in range"));
-        // A round trip of which two are longer than what data is of use for without reports.
+        // Two round trips exceed the default patience for players without reports.
         scenario.path.up.delay = Some(Duration::from_millis(75));
         scenario.path.down.delay = scenario.path.up.delay;
         let outcome = run(&Scenario { reports, ..scenario }).expect("it runs");
@@ -333,7 +334,7 @@ fn what_a_player_reports_is_what_its_data_has_time_for() {
     let (off, unheard) = watched(None);
     assert!(off.is_empty() && unheard > 0, "{unheard}");
     let (off, heard) = watched(Some(Policy::CAUTIOUS));
-    // The first report has none before it that would say something.
+    // The first report has no earlier one to estimate from.
     assert!(off.len() >= 2 && off.iter().all(|off| off.abs() < 150.0), "{off:?}");
     assert!(heard < unheard * 2 / 3, "{heard} of {unheard}");
 }

@@ -1,4 +1,4 @@
-//! A view of a live stream, and what the viewer had of it.
+//! View of a live stream, and its outcome at the viewer.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use units::Timestamp;
 use super::encoder::Encoder;
 use super::source::Source;
 
-/// A stream and its viewer's place in it.
+/// A stream and the viewer's position in it.
 #[derive(Clone, Debug)]
 pub struct Live {
     /// The stream.
     pub source: Arc<Source>,
-    /// Where in the stream's time the viewer's first packet leaves: what comes before is there already.
+    /// Stream time of the viewer's first packet. Earlier tags are already published.
     pub begin: Duration,
-    /// What the relay does.
+    /// Relay settings.
     pub settings: Settings,
 }
 
 impl Live {
-    /// A view of what an encoder makes with this seed: `before` pictures are there already when the viewer's first
-    /// packet leaves, and the stream ends `pictures` later.
+    /// Creates a view of an encoder's stream with this seed: `before` pictures are published before
+    /// the viewer's first packet, and the stream ends `pictures` later.
     pub fn encoded(encoder: &Encoder, seed: u64, before: u32, pictures: u32) -> Self {
         Self {
             source: Arc::new(Source::encoded(encoder, seed, before + pictures)),
@@ -31,13 +31,13 @@ impl Live {
         }
     }
 
-    /// When the tag with this number is published, or for the number behind the last, when the stream ends; what is
-    /// there already, at the beginning.
+    /// Publication time of a tag, at the earliest the start of the run. For the number after the
+    /// last: the end of the stream.
     pub(crate) fn published(&self, number: u32) -> Timestamp {
         self.since_begin(self.source.published(number))
     }
 
-    /// When it was captured, if that was not before the beginning.
+    /// Capture time of a tag, at the earliest the start of the run.
     pub(crate) fn captured(&self, number: u32) -> Timestamp {
         self.since_begin(self.source.captured(number))
     }
@@ -46,8 +46,8 @@ impl Live {
         Timestamp::ZERO + time.saturating_sub(self.begin)
     }
 
-    /// Whether a frame counts where it is measured what comes late: it is published while the viewer watches, not
-    /// before `from`, and is a picture, or sound where there are no pictures.
+    /// Returns whether a frame counts in delay measurements: it is published during the view, not
+    /// before `from`, and is a picture (or sound in a stream without pictures).
     pub(crate) fn is_measured(&self, number: u32, from: Timestamp) -> bool {
         self.source.is_frame(number)
             && self.source.published(number) >= self.begin
@@ -58,59 +58,59 @@ impl Live {
 /// A tag that reached the viewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Its number in the [`Source`].
+    /// Number in the [`Source`].
     pub frame: u32,
-    /// Whether a player can begin with it.
+    /// Whether a player can start with it.
     pub is_key: bool,
-    /// Its media time in milliseconds.
+    /// Media time in milliseconds.
     pub media_ms: u32,
-    /// From its capture, or the viewer's first packet, to the arrival of its last byte. What an encoder takes
-    /// because it sends pictures in another order than that of their capture is part of it.
+    /// From its capture, or the viewer's first packet if later, to the arrival of its last byte.
+    /// Includes the encoder's reordering delay.
     pub delay: Duration,
-    /// When that was.
+    /// Time of arrival.
     pub at: Timestamp,
 }
 
-/// What a viewer did not get who was behind.
+/// Media withheld from a viewer that fell behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skips {
-    /// Times that it skipped to a key frame.
+    /// Number of skips to a key frame.
     pub count: u64,
-    /// Milliseconds of media that were left out by that.
+    /// Skipped media in milliseconds.
     pub ms: u64,
-    /// Pictures that it did not get besides, since no other needs them.
+    /// Disposable pictures withheld in addition.
     pub thinned: u64,
 }
 
-/// What a client saw of a live stream.
+/// A live stream as received by a client.
 #[derive(Clone, Debug, Default)]
 pub struct LiveOutcome {
-    /// The tags that arrived, in order.
+    /// Tags that arrived, in order.
     pub arrivals: Vec<Arrival>,
-    /// Bytes of media that the server handed to its transport.
+    /// Bytes of media written to the server's transport.
     pub bytes: u64,
-    /// Bytes of the stream up to the end of the first frame, once that was handed over.
+    /// Bytes of the stream up to the end of the first frame, once written.
     pub first_frame_bytes: Option<u64>,
-    /// When the server had the request.
+    /// Arrival of the request at the server.
     pub asked_at: Option<Timestamp>,
-    /// When the server had the acknowledgement of all of the first frame.
+    /// Time at which the whole first frame was acknowledged.
     pub first_frame_at: Option<Timestamp>,
-    /// Packets that were lost until then, and packets whose fate was known.
+    /// Packets lost, and packets with a known fate, until then.
     pub first_frame_loss: (u64, u64),
-    /// What it was not sent because it was too far behind.
+    /// Media withheld because the viewer fell behind.
     pub skips: Skips,
-    /// The most bytes that waited unsent inside the transport.
+    /// Maximum of unsent bytes in the transport.
     pub most_unsent: u64,
-    /// At each of the player's reports, how far ahead of where it is the server had thought it to be, by the report
-    /// before: in milliseconds.
+    /// Error of the server's playhead estimate at each report, based on the preceding report, in
+    /// milliseconds. Positive if the estimate was ahead.
     pub playhead_off_ms: Vec<f64>,
-    /// The same if it had never said anything: by its first acknowledgement alone.
+    /// The same without any report, based on the first acknowledgement alone.
     pub playhead_off_unheard_ms: Vec<f64>,
 }
 
 impl LiveOutcome {
-    /// When each of the first pictures was complete at the client, in order, from the arrival of the request at the
-    /// server on; sound where there are no pictures.
+    /// Completion times of the first pictures at the client, in order, after the request's arrival
+    /// at the server; of sound in a stream without pictures.
     pub fn first_pictures<'a>(&'a self, live: &'a Live) -> impl Iterator<Item = Duration> + 'a {
         let pictures = self.arrivals.iter().filter(|arrival| live.source.is_frame(arrival.frame));
         let asked = self.asked_at;

@@ -1,5 +1,5 @@
-//! The virtual A/B test: sessions of a population run through the product in virtual time, their records are written in
-//! the server's own schema, and what viewers had is compared.
+//! Virtual A/B test: runs the sessions of a population through the product in virtual time, writes
+//! their records in the server's schema, and compares playback.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -21,28 +21,28 @@ use super::summary::{ArmSet, Read, Setting, Summary, summarise};
 use crate::experiments::output::write_file;
 use crate::experiments::parallel::in_order;
 
-/// Sessions at most: what is kept of a run (a session under a scheme) is half a kilobyte, so that a million sessions
-/// under seven schemes take 4 GB.
+/// Maximum number of sessions. A result (one session under one scheme) takes half a kilobyte, so a
+/// million sessions under seven schemes take 4 GB.
 const MAX_SESSIONS: u32 = 1_000_000;
 
-/// What a virtual A/B test is made of.
+/// Options of a virtual A/B test.
 #[derive(Clone, Copy, Debug)]
 pub struct AbOptions<'a> {
-    /// Sessions, 1 to 1,000,000.
+    /// Number of sessions, 1 to 1,000,000.
     pub sessions: u32,
-    /// A specification (`*.toml`) or an operator's records; the built-in specification without.
+    /// Specification (`*.toml`) or an operator's records; the built-in specification if `None`.
     pub population: Option<&'a Path>,
-    /// Schemes; without cohorts each is a cohort, all with the same weight.
+    /// Schemes. Without cohorts each one is a cohort, all with the same weight.
     pub schemes: &'a [String],
     /// Cohorts as `NAME=SCHEME:WEIGHT`.
     pub cohorts: &'a [String],
-    /// Whether each session is run under every scheme; otherwise under that of its viewer's cohort.
+    /// Whether each session runs under every scheme. Otherwise it runs under its viewer's cohort.
     pub paired: bool,
-    /// Of everything random.
+    /// Random seed.
     pub seed: u64,
-    /// Threads.
+    /// Number of threads.
     pub jobs: usize,
-    /// Where results go; records go into a directory in it.
+    /// Output directory. Records go into a subdirectory.
     pub out: &'a Path,
 }
 
@@ -68,7 +68,8 @@ impl AbOptions<'_> {
         })
     }
 
-    /// The command that these options come from, less threads and place of the results, which change nothing.
+    /// Command line equivalent to these options, without thread count and output directory, which
+    /// do not affect the results.
     fn command(&self) -> String {
         let mut text = format!("mendcast lab ab --sessions {} --seed {}", self.sessions, self.seed);
         if self.paired {
@@ -84,7 +85,7 @@ impl AbOptions<'_> {
         text
     }
 
-    /// The schemes that a session has.
+    /// Returns the schemes that a session runs under.
     fn arms_of(&self, session: &Session, arms: &[Arm]) -> core::ops::Range<usize> {
         if self.paired {
             return 0..arms.len();
@@ -95,17 +96,17 @@ impl AbOptions<'_> {
     }
 }
 
-/// The place of what others are compared to: plain retransmission, or the first.
+/// Index of the baseline: plain retransmission, or else the first scheme.
 fn baseline(arms: &[Arm]) -> usize {
     let is = |arm: &Arm| arm.scheme() == BASELINE && !arm.is_oracle();
     arms.iter().position(is).unwrap_or(0)
 }
 
-/// Runs a virtual A/B test and writes its results: `summary.json`, `report.md`, plots, and `records/`, in which paired
-/// sessions have a directory for each scheme.
+/// Runs a virtual A/B test and writes `summary.json`, `report.md`, plots, and `records/`. Paired
+/// sessions have one record directory per scheme.
 ///
 /// # Errors
-/// One line: an option makes no sense, results cannot be written, or sessions could not be run.
+/// One line: an option is invalid, results cannot be written, or sessions failed to run.
 pub fn ab(options: &AbOptions<'_>) -> Result<(), String> {
     if !(1..=MAX_SESSIONS).contains(&options.sessions) {
         return Err(format!("`--sessions` is {}; it may be 1 to {MAX_SESSIONS}", options.sessions));
@@ -114,7 +115,7 @@ pub fn ab(options: &AbOptions<'_>) -> Result<(), String> {
     let folder = options.out.join("records");
     if std::fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(format!(
-            "{} holds records already, which would be mixed with the new ones",
+            "{} already holds records; choose an empty directory",
             folder.display()
         ));
     }
@@ -145,7 +146,7 @@ pub fn ab(options: &AbOptions<'_>) -> Result<(), String> {
         },
     );
     writers.close()?;
-    // Compared are sessions that could be run under all their schemes.
+    // Compare only sessions that ran under all of their schemes.
     trials.retain(|trial| !faulty.contains(&trial.session));
     if trials.is_empty() {
         return Err(format!("no session could be run: {}", faults.join("; ")));
@@ -163,11 +164,11 @@ pub fn ab(options: &AbOptions<'_>) -> Result<(), String> {
     write(&summarise(setting, &sessions, &trials), options.out)?;
     match faults.len() {
         0 => Ok(()),
-        n => Err(format!("{n} runs are missing, the testbed is at fault: {}", faults[0])),
+        n => Err(format!("{n} runs failed in the testbed: {}", faults[0])),
     }
 }
 
-/// Where records go: to a directory for each scheme if sessions are paired, otherwise to one.
+/// Record writers: one per scheme if sessions are paired, otherwise one.
 struct Writers(Vec<(PathBuf, Arc<RecordWriter>)>);
 
 impl Writers {
@@ -177,7 +178,7 @@ impl Writers {
             false => vec![folder.to_owned()],
         };
         let start = |folder: PathBuf| {
-            // Full files are followed by others, old ones are not.
+            // Records never expire: rotation starts new files and deletes none.
             let year = Duration::from_secs(365 * 86_400);
             let writer = RecordWriter::start(&folder, year, Retention::default());
             Ok::<_, String>((folder, writer.map_err(|e| e.to_string())?))
@@ -185,7 +186,7 @@ impl Writers {
         folders.into_iter().map(start).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Writes the record of a session under the scheme at this place; waits for a slow disk.
+    /// Writes the record of a session under a scheme. Blocks if the disk is slow.
     fn write(&self, arm: usize, mut record: Record) {
         let (_, writer) = &self.0[arm.min(self.0.len() - 1)];
         while let Err(back) = writer.write(record) {
@@ -237,8 +238,8 @@ fn write(summary: &Summary, out: &Path) -> Result<(), String> {
     write_file(&out.join("report.md"), &report::whole(summary))
 }
 
-/// The page for people (`docs/viewers.md`) from the results in `dir`; its plots go into `pictures`, and the page names
-/// them as `link` followed by their names.
+/// Renders `docs/viewers.md` from the results in `dir`. Plots go to `pictures`; the page refers to
+/// them by `link` followed by their names.
 ///
 /// # Errors
 /// One line: there are no results, or plots cannot be written.

@@ -1,31 +1,30 @@
-//! What sessions are served by: a scheme of the catalogue with its parameters, under a name. The names that need no
-//! parameters are the comparison of the report.
+//! Arms of a test: a catalogue scheme with parameters, and a name. The preset names form the
+//! comparison in the report.
 
 use toml::Value;
 
 /// A scheme with its parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Arm {
-    /// Its name in tables, and as a cohort in records.
+    /// Name in tables, and cohort in records.
     pub name: String,
-    /// Its share of the viewers, against the others.
+    /// Weight relative to the other arms.
     pub weight: u32,
-    /// Keys of `experiments::settings` and their values; `scheme` is one of them.
+    /// Keys of `experiments::settings` and their values, including `scheme`.
     pub set: toml::Table,
 }
 
-/// The baseline.
+/// Name of the baseline.
 pub(super) const BASELINE: &str = "arq";
-/// The sender that knows fates, and reacts to losses alone; and the one that does not wait for them.
+/// Clairvoyant senders: one that reacts to losses only, and one that does not wait for them.
 const CLAIRVOYANT: &str = "clairvoyant";
 const FROM_START: &str = "clairvoyant-from-start";
-/// AutoRec as its fleet had it (journal VII-B), and the version of MM'24 with Θ between the median and the 80th
-/// percentile of the smoothed round-trip time (MM'24 5.2).
+/// AutoRec with the parameters of its fleet (journal VII-B), and MM'24 with Θ between the median
+/// and the 80th percentile of the smoothed round-trip time (MM'24 5.2).
 pub(super) const FLEET_AUTOREC: &str = "autorec-fleet";
 pub(super) const FLEET_MM24: &str = "mm24";
 
-/// Names for schemes with parameters. The papers' schemes have the room for copies that they want; the product's own
-/// guard is 20 %.
+/// Preset arms. The papers' schemes have no guard; the product's guard is 20 %.
 const PRESETS: &[(&str, &str)] = &[
     (FLEET_AUTOREC, "autorec+alpha_ms=200+beta_percent=50+gamma_percent=50+guard_percent=50"),
     ("autorec", "autorec+guard_percent=50"),
@@ -38,12 +37,12 @@ const PRESETS: &[(&str, &str)] = &[
     (FROM_START, "arq+oracle=from-start"),
 ];
 
-/// What is compared if the command names nothing.
+/// Arms compared by default.
 pub(super) const COMPARED: &str = "arq,autorec-fleet,mm24,art,or3-idle,spare,deadline,deadline+reports=true,clairvoyant,clairvoyant-from-start";
-/// The cohorts if the command names none.
+/// Default cohorts.
 pub(super) const COHORTS: [&str; 2] = ["control=arq:50", "treatment=deadline:50"];
 
-/// The keys that a scheme may set: none that the path or the stream follows from.
+/// Keys that an arm may set. Keys of the path or the stream are excluded.
 const KEYS: [&str; 33] = [
     "start",
     "detection",
@@ -81,11 +80,11 @@ const KEYS: [&str; 33] = [
 ];
 /// The same, for presets only.
 const ORACLE: &str = "oracle";
-/// Schemes compared at the same time.
+/// Maximum number of arms.
 const MAX_ARMS: usize = 16;
 
 impl Arm {
-    /// Reads `SCHEME`, `SCHEME+KEY=VALUE+…`, or one of the names above.
+    /// Parses `SCHEME`, `SCHEME+KEY=VALUE+…`, or a preset name.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         let preset = PRESETS.iter().find(|(name, _)| *name == text).map(|(_, spec)| *spec);
@@ -94,7 +93,7 @@ impl Arm {
         let scheme = parts.next().unwrap_or_default();
         scheme.parse::<recovery::catalog::Choice>().map_err(|e| {
             let names: Vec<&str> = PRESETS.iter().map(|(name, _)| *name).collect();
-            format!("scheme `{text}`: {e}; and besides {}", names.join(", "))
+            format!("scheme `{text}`: {e}; or a preset: {}", names.join(", "))
         })?;
         set.insert("scheme".to_owned(), Value::String(scheme.to_owned()));
         for part in parts {
@@ -104,14 +103,14 @@ impl Arm {
             let is_known = KEYS.contains(&key) || (preset.is_some() && key == ORACLE);
             if !is_known {
                 let all = KEYS.join(", ");
-                return Err(format!("scheme `{text}`: there is no key `{key}`; there are {all}"));
+                return Err(format!("scheme `{text}`: unknown key `{key}`; known keys: {all}"));
             }
             set.insert(key.to_owned(), typed(value));
         }
         Ok(Self { name: text.to_owned(), weight: 1, set })
     }
 
-    /// Reads `NAME=SCHEME:WEIGHT`.
+    /// Parses `NAME=SCHEME:WEIGHT`.
     pub(super) fn parse_cohort(text: &str) -> Result<Self, String> {
         let bad =
             || format!("cohort `{text}`: write NAME=SCHEME:WEIGHT, with a weight of 1 to 1000000");
@@ -125,10 +124,10 @@ impl Arm {
         Ok(Self { name: name.to_owned(), weight, ..Self::parse(scheme)? })
     }
 
-    /// All of these, each name once.
+    /// Parses all arms; names must be unique.
     ///
     /// # Errors
-    /// One line that names what cannot be read.
+    /// One line that names the invalid arm.
     pub(super) fn all(
         texts: &[String],
         read: impl Fn(&str) -> Result<Self, String>,
@@ -147,23 +146,23 @@ impl Arm {
         }
     }
 
-    /// The scheme's name in the catalogue.
+    /// Returns the scheme's name in the catalogue.
     pub(super) fn scheme(&self) -> &str {
         self.set.get("scheme").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Whether it knows fates, which no product does.
+    /// Returns whether the arm knows packet fates, which no product can.
     pub(super) fn is_oracle(&self) -> bool {
         self.set.contains_key(ORACLE)
     }
 
-    /// Its name as the name of a folder.
+    /// Returns the name as a folder name.
     pub(super) fn folder(&self) -> String {
         self.name.replace(|c: char| !c.is_ascii_alphanumeric() && !"-_.".contains(c), "_")
     }
 }
 
-/// The value as a specification would have it.
+/// Converts the value as a specification would.
 fn typed(value: &str) -> Value {
     if let Ok(whole) = value.parse() {
         return Value::Integer(whole);
@@ -194,11 +193,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_scheme_or_would_change_the_path_is_refused() {
+    fn unknown_schemes_and_path_keys_are_rejected() {
         let refused = |text: &str| Arm::parse(text).expect_err(text);
         assert!(refused("fec").contains("autorec-fleet"));
-        assert!(refused("arq+rate_mbps=100").contains("no key `rate_mbps`"));
-        assert!(refused("arq+oracle=from-start").contains("no key `oracle`"));
+        assert!(refused("arq+rate_mbps=100").contains("unknown key `rate_mbps`"));
+        assert!(refused("arq+oracle=from-start").contains("unknown key `oracle`"));
         assert!(refused("spare+copies").contains("KEY=VALUE"));
         for text in ["a", "a=arq", "a=arq:0", "=arq:1", "a b=arq:1", "a=fec:1"] {
             assert!(Arm::parse_cohort(text).is_err(), "{text}");

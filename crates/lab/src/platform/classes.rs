@@ -1,27 +1,27 @@
-//! The classes in which sessions are looked at: by what was drawn for them, so that a session is in the same class under
-//! every scheme.
+//! Classes of sessions for breakdowns. Classes use drawn properties only, so a session has the same
+//! class under every scheme.
 
 use qoe::Policy;
 
 use super::session::{ACCESS, Acks, EcnFault, Session};
 
-/// A way of dividing sessions.
+/// A dimension that divides sessions into classes.
 pub(super) struct Dimension {
     pub key: &'static str,
     pub title: &'static str,
-    /// The place of a session's class, and what of it stands on a plot's axis.
+    /// Returns a session's class index and its value on a plot's axis.
     of: fn(&Session) -> (usize, f64),
     names: &'static [&'static str],
 }
 
-/// The place of the class, of those that begin at `from`.
+/// Returns the class of a value. Class boundaries are in `from`.
 fn place(value: f64, from: &[f64]) -> usize {
     from.partition_point(|least| *least <= value)
 }
 
 const PLAYERS: [&str; 3] = [Policy::PRESETS[0].0, Policy::PRESETS[1].0, Policy::PRESETS[2].0];
 
-/// All of them.
+/// All dimensions.
 pub(super) const DIMENSIONS: [Dimension; 8] = [
     Dimension {
         key: "loss",
@@ -124,7 +124,7 @@ pub(super) const DIMENSIONS: [Dimension; 8] = [
 ];
 
 impl Dimension {
-    /// The classes that sessions are in: name, the mean of what stands on an axis, and their places.
+    /// Returns the non-empty classes: name, mean axis value, and session indices.
     pub(super) fn divide(&self, sessions: &[Session]) -> Vec<(&'static str, f64, Vec<usize>)> {
         let mut classes: Vec<(&str, f64, Vec<usize>)> =
             self.names.iter().map(|name| (*name, 0.0, Vec::new())).collect();

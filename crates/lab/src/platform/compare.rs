@@ -1,7 +1,8 @@
-//! Schemes compared over a group of sessions: means, and differences to a baseline, with intervals that draw whole
-//! viewers (Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 3.8). A draw has the same
-//! viewers for all schemes: what is compared session by session keeps what sessions have in common, and cohorts of
-//! different viewers are as apart as they are.
+//! Comparison of schemes over a group of sessions: means, and differences from a baseline, with
+//! intervals from a bootstrap over whole viewers (Davison and Hinkley, "Bootstrap Methods and their
+//! Application", 1997, section 3.8). A resample has the same viewers for all schemes. Paired
+//! comparisons thus keep what sessions have in common, and cohorts of different viewers stay
+//! independent.
 
 use recovery::Random;
 use serde::{Deserialize, Serialize};
@@ -9,40 +10,40 @@ use serde::{Deserialize, Serialize};
 use super::metrics::{Estimate, FROZEN, LATE_400, LATE_FOR_PLAYER, METRICS};
 use super::run::{End, Row};
 
-/// Metrics of a scheme.
+/// Number of metrics of a scheme.
 const M: usize = METRICS.len();
-/// Draws of the bootstrap.
+/// Bootstrap resamples.
 pub(super) const RESAMPLES: usize = 1_000;
 
 /// A session under a scheme.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trial {
-    /// Place of the session.
+    /// Index of the session.
     pub session: u32,
     /// Its viewer.
     pub viewer: u32,
-    /// Place of the scheme.
+    /// Index of the scheme.
     pub arm: usize,
     pub row: Row,
 }
 
-/// A scheme over a group of sessions. Metrics are in the order of [`METRICS`].
+/// Results of a scheme over a group of sessions, in the order of [`METRICS`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct OfArm {
+pub(super) struct ArmResults {
     pub name: String,
     pub sessions: u64,
     pub left: u64,
     pub failed: u64,
-    /// Sessions that never had a picture.
+    /// Sessions that never showed a picture.
     pub without_picture: u64,
     pub means: Vec<Option<Estimate>>,
-    /// Less the baseline's.
+    /// Differences from the baseline.
     pub differences: Vec<Option<Estimate>>,
-    /// The share of the distance from the baseline to the clairvoyant sender that it goes.
+    /// Share of the gap between baseline and clairvoyant sender that the scheme closes.
     pub closed: Vec<Option<f64>>,
 }
 
-/// Part and whole of each metric of each scheme.
+/// Numerator and denominator of each metric of each scheme.
 type Sums = Vec<(f64, f64)>;
 
 fn mean((part, whole): (f64, f64)) -> Option<f64> {
@@ -58,7 +59,7 @@ fn interval(value: f64, mut draws: Vec<f64>) -> Estimate {
     }
 }
 
-/// The sums of each viewer.
+/// Returns the sums of each viewer.
 fn by_viewer(trials: &[&Trial], arms: usize) -> Vec<Sums> {
     let mut viewers: Vec<u32> = trials.iter().map(|trial| trial.viewer).collect();
     viewers.sort_unstable();
@@ -82,14 +83,14 @@ fn add(total: &mut Sums, one: &Sums) {
     }
 }
 
-/// Compares the schemes called `names` over some trials, to the one in place `baseline`; `clairvoyant` is the place of
-/// the sender that knows fates, if there is one.
+/// Compares the schemes `names` over the trials with the scheme at index `baseline`. `clairvoyant`
+/// is the index of the clairvoyant sender, if present.
 pub(super) fn compare(
     trials: &[&Trial],
     names: &[String],
     baseline: usize,
     clairvoyant: Option<usize>,
-) -> Vec<OfArm> {
+) -> Vec<ArmResults> {
     let cells = names.len() * M;
     let viewers = by_viewer(trials, names.len());
     let mut whole: Sums = vec![(0.0, 0.0); cells];
@@ -126,7 +127,7 @@ pub(super) fn compare(
         let own = || trials.iter().filter(move |trial| trial.arm == arm);
         let ended = |end: End| own().filter(|trial| trial.row.end == end).count() as u64;
         let cells = arm * M..(arm + 1) * M;
-        OfArm {
+        ArmResults {
             name: name.clone(),
             sessions: own().count() as u64,
             left: ended(End::Left),
@@ -141,23 +142,26 @@ pub(super) fn compare(
     names.iter().enumerate().map(of).collect()
 }
 
-/// In which share of sessions a scheme is not worse than the best of those that a product can have, and how it compares
-/// to the baseline there.
+/// Share of sessions in which a scheme is not worse than the best realisable scheme, and its
+/// comparison with the baseline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Dominance {
     pub name: String,
-    /// Shares of sessions, by [`JUDGED`], and the share by all of them.
+    /// Shares of sessions by each of [`JUDGED`], and by all of them together.
     pub not_worse: [f64; JUDGED.len() + 1],
-    /// Shares of sessions with more, and with fewer, frames later than 400 ms than the baseline has.
+    /// Shares of sessions with more, and with fewer, frames later than 400 ms than under the
+    /// baseline.
     pub worse_than_baseline: f64,
     pub better_than_baseline: f64,
 }
 
-/// What sessions are judged by, and what counts as not worse: per cent of frames, and seconds frozen in 100 s.
+/// Metrics that judge a session, with the tolerance for "not worse": per cent of frames, and
+/// seconds frozen per 100 s.
 pub(super) const JUDGED: [(usize, f64); 3] =
     [(LATE_400, 0.1), (LATE_FOR_PLAYER, 0.1), (FROZEN, 0.1)];
 
-/// Dominance over sessions that every scheme served. `is_real` says which schemes a product can have.
+/// Computes dominance over sessions that ran under every scheme. `is_real` marks schemes that a
+/// product can use.
 pub(super) fn dominance(
     trials: &[Trial],
     names: &[String],
@@ -206,7 +210,8 @@ pub(super) mod tests {
     use super::super::watching::Watched;
     use super::*;
 
-    /// A row of 1,000 frames of which `late` took more than 400 ms, and of 100 s with `freezes` of a second.
+    /// Returns a row of 1,000 frames, `late` of them later than 400 ms, and of 100 s with `freezes`
+    /// freezes of 1 s.
     pub(in crate::platform) fn row(late: u64, freezes: u64) -> Row {
         Row {
             end: End::Stayed,
@@ -238,7 +243,8 @@ pub(super) mod tests {
         ["arq", "x", "clairvoyant"].map(str::to_owned).to_vec()
     }
 
-    /// Sessions that differ much, in which `x` has a late frame per cent less than `arq`, and the clairvoyant two.
+    /// Sessions with a large variance. `x` has 1 % fewer late frames than `arq`, the clairvoyant
+    /// sender 2 %.
     fn paired(sessions: u32) -> Vec<Trial> {
         let mut random = Random::new(1);
         let mut trials = Vec::new();
@@ -271,7 +277,7 @@ pub(super) mod tests {
         let mut covered = 0;
         for seed in 0..200 {
             let mut random = Random::new(seed);
-            // Two sessions of a viewer are alike; each viewer is in one cohort.
+            // The two sessions of a viewer are identical. Each viewer is in one cohort.
             let mut trials = Vec::new();
             for viewer in 0..60 {
                 let late = 20 + u64::from(random.below(200));
@@ -306,7 +312,7 @@ pub(super) mod tests {
         let all = dominance(&trials, &names(), &[true, true, false], 0);
         assert_eq!((all[1].not_worse, all[0].not_worse[0]), ([1.0; 4], 0.0));
         assert_eq!((all[1].better_than_baseline, all[1].worse_than_baseline), (1.0, 0.0));
-        // In one session it is far worse.
+        // Far worse in one session.
         trials[1].row = row(900, 50);
         let all = dominance(&trials, &names(), &[true, true, false], 0);
         assert_eq!((all[1].not_worse, all[0].not_worse), ([0.9; 4], [0.1, 0.1, 1.0, 0.1]));

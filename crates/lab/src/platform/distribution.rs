@@ -1,4 +1,4 @@
-//! A distribution of one number, as populations state it: text or a table.
+//! Distribution of a number, as a population states it: text or a table.
 //!
 //! | text | table |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | `normal:mean=3,sd=1` | `{ kind = "normal", mean = 3, sd = 1 }` |
 //! | `choice:0.6=30,1=70` | `{ kind = "choice", values = [0.6, 1], weights = [30, 70] }` |
 //!
-//! The two with tails take `low` and `high` too; what lies beyond is drawn again. Left out, they are the ends of what
-//! the key allows.
+//! Lognormal and normal also take `low` and `high`, by default the limits of the key. Values
+//! outside are redrawn.
 
 use core::ops::RangeInclusive;
 
@@ -18,35 +18,35 @@ use toml::Value;
 
 use super::draws::normal;
 
-/// Draws beyond the ends before an end is taken.
-const TRIES: u32 = 1_000;
+/// Redraws before a value is clamped.
+const MAX_REDRAWS: u32 = 1_000;
 
 const EXPECTED: &str = "a number, or one of `uniform:low=0,high=2`, `lognormal:median=50,sigma=1.1,low=5,high=900`, \
     `normal:mean=3,sd=1,low=0,high=9`, `choice:0.6=30,1=70`, or a table with `kind`";
 
-/// A distribution whose values are all within what its key allows.
+/// A distribution of values allowed for its key.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Distribution {
-    /// Always this.
+    /// A constant.
     Constant(f64),
-    /// From `low` to `high`.
+    /// Uniform from `low` to `high`.
     Uniform { low: f64, high: f64 },
-    /// The logarithm is normal, with standard deviation `sigma`.
+    /// Lognormal; `sigma` is the standard deviation of the logarithm.
     Lognormal { median: f64, sigma: f64, low: f64, high: f64 },
-    /// Normal, without its tails.
+    /// Truncated normal.
     Normal { mean: f64, sd: f64, low: f64, high: f64 },
-    /// One of these values, each with its weight.
+    /// Values with weights.
     Choice(Vec<(f64, f64)>),
 }
 
-/// Names and numbers of a table or of what stands behind a colon.
+/// Names and numbers of a table, or of the text after a colon.
 struct Fields<'a> {
     key: &'a str,
     fields: Vec<(String, f64)>,
 }
 
 impl Fields<'_> {
-    /// The field, from `low` to `high`.
+    /// Takes a field with a value from `low` to `high`.
     fn take(&mut self, name: &str, low: f64, high: f64) -> Result<f64, String> {
         let found = self.take_if(name, low, high)?;
         found.ok_or_else(|| format!("`{}` has no `{name}`; it may be {low} to {high}", self.key))
@@ -68,7 +68,7 @@ impl Fields<'_> {
     }
 }
 
-/// The value, if it is allowed.
+/// Returns the value if it is allowed.
 pub(super) fn within(key: &str, value: f64, allowed: &RangeInclusive<f64>) -> Result<f64, String> {
     match allowed.contains(&value) {
         true => Ok(value),
@@ -78,7 +78,7 @@ pub(super) fn within(key: &str, value: f64, allowed: &RangeInclusive<f64>) -> Re
     }
 }
 
-/// The value as a number.
+/// Returns the value as a number.
 pub(super) fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Integer(n) => Some(*n as f64),
@@ -88,10 +88,10 @@ pub(super) fn number(value: &Value) -> Option<f64> {
 }
 
 impl Distribution {
-    /// Reads the value of `key`, of which every draw has to be `allowed`.
+    /// Parses the value of `key`. Every draw must be `allowed`.
     ///
     /// # Errors
-    /// One line that names the key and what it may be.
+    /// One line that names the key and the allowed values.
     pub(super) fn read(
         key: &str,
         value: &Value,
@@ -161,7 +161,7 @@ impl Distribution {
         (all.iter().map(|(_, weight)| weight).sum::<f64>() > 0.0).then_some(Ok(Self::Choice(all)))
     }
 
-    /// A draw.
+    /// Draws a value.
     pub(super) fn draw(&self, random: &mut Random) -> f64 {
         match self {
             Self::Constant(value) => *value,
@@ -179,7 +179,7 @@ impl Distribution {
 
 fn truncated(low: f64, high: f64, mut draw: impl FnMut() -> f64) -> f64 {
     let mut last = draw();
-    for _ in 0..TRIES {
+    for _ in 0..MAX_REDRAWS {
         if (low..=high).contains(&last) {
             return last;
         }
@@ -188,7 +188,7 @@ fn truncated(low: f64, high: f64, mut draw: impl FnMut() -> f64) -> f64 {
     last.clamp(low, high)
 }
 
-/// The place of one of these weights, by chance. 0 if all are 0.
+/// Draws an index with these weights; 0 if all weights are 0.
 pub(super) fn pick(random: &mut Random, weights: impl Iterator<Item = f64> + Clone) -> usize {
     let total: f64 = weights.clone().sum();
     let mut point = random.fraction() * total;
@@ -251,17 +251,19 @@ mod tests {
 
     #[test]
     fn draws_have_the_moments_of_their_distribution() {
-        // Each with its mean and standard deviation; the error of a mean is the deviation ÷ √100,000.
+        // Distributions with mean and standard deviation. The error of a mean is the deviation ÷
+        // √100,000.
         for (text, mean, sd) in [
             ("key = 4.5", 4.5, 0.0),
             ("key = '4.5'", 4.5, 0.0),
             ("key = 'uniform:low=2,high=8'", 5.0, 3f64.sqrt()),
             ("key = 'normal:mean=3,sd=2'", 3.0, 2.0),
-            // exp(μ + σ²/2) and that times √(exp(σ²) − 1).
+            // exp(μ + σ²/2), and the same times √(exp(σ²) − 1).
             ("key = 'lognormal:median=50,sigma=0.5'", 56.66, 30.20),
             ("key = { kind = 'choice', values = [1, 5], weights = [3, 1] }", 2.0, 3f64.sqrt()),
             ("key = 'choice:1=3,5=1'", 2.0, 3f64.sqrt()),
-            // A normal distribution cut at one standard deviation: 0.5396 of it is left.
+            // A normal distribution truncated at one standard deviation: 0.5396 of the deviation
+            // remains.
             ("key = { kind = 'normal', mean = 0, sd = 1, low = -1, high = 1 }", 0.0, 0.5396),
         ] {
             let (got, spread) = moments(text);
@@ -271,18 +273,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_the_ends_is_drawn_again() {
+    fn values_beyond_the_limits_are_redrawn() {
         let distribution = read("key = 'lognormal:median=50,sigma=2,low=40'", 1.0, 90.0);
         let distribution = distribution.expect("a distribution");
         let mut random = Draws::new(5).of("ends", 0);
         let all: Vec<f64> = (0..10_000).map(|_| distribution.draw(&mut random)).collect();
         assert!(all.iter().all(|x| (40.0..=90.0).contains(x)));
-        // Nothing heaps up at an end.
+        // No mass at the limits.
         assert!(all.iter().filter(|x| **x == 90.0 || **x == 40.0).count() == 0);
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_by_key_and_range() {
+    fn invalid_distributions_are_rejected_with_key_and_range() {
         for (text, part) in [
             ("key = 11", "`key` is 11; it may be 0 to 10"),
             ("key = nan", "`key` is NaN; it may be 0 to 10"),

@@ -1,11 +1,11 @@
-//! Seeded draws by name: each quantity of each viewer or session has a stream of its own, so that another quantity, or
-//! another draw of this one, shifts none of the others.
+//! Seeded random streams by name. Each quantity of each viewer or session has its own stream, so a
+//! new quantity or an additional draw does not change the others.
 
 use recovery::Random;
 
-/// The prime of the FNV-1a hash.
+/// Prime of the FNV-1a hash.
 const PRIME: u64 = 0x0000_0100_0000_01b3;
-/// Steps of the index; odd, so that every index has a stream of its own.
+/// Increment per index. Odd, so that every index has a distinct stream.
 const STEP: u64 = 0xd129_0d3b_32cd_83a7;
 
 /// All streams of a seed.
@@ -17,7 +17,7 @@ impl Draws {
         Self(seed)
     }
 
-    /// The stream of what is called `name` in the `index`th of its kind.
+    /// Returns the stream of quantity `name` for item `index`.
     pub(super) fn of(self, name: &str, index: u64) -> Random {
         let key = name.bytes().fold(self.0 ^ 0xcbf2_9ce4_8422_2325, |key, byte| {
             (key ^ u64::from(byte)).wrapping_mul(PRIME)
@@ -25,14 +25,14 @@ impl Draws {
         Random::new(key.wrapping_add(index.wrapping_mul(STEP)))
     }
 
-    /// A number that tells the `index`th thing called `name` from all others, for seeds.
+    /// Returns a number unique to `name` and `index`, for seeds.
     pub(super) fn number(self, name: &str, index: u64) -> u64 {
         let mut random = self.of(name, index);
         u64::from(random.below(u32::MAX)) << 32 | u64::from(random.below(u32::MAX))
     }
 }
 
-/// A draw from the standard normal distribution (Box and Muller 1958).
+/// Draws from the standard normal distribution (Box and Muller 1958).
 pub(super) fn normal(random: &mut Random) -> f64 {
     let radius = (-2.0 * (1.0 - random.fraction()).ln()).sqrt();
     radius * (core::f64::consts::TAU * random.fraction()).cos()
@@ -43,14 +43,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_of_other_names_indices_and_seeds_are_others() {
+    fn streams_differ_by_name_index_and_seed() {
         let first = |seed, name, index| Draws::new(seed).of(name, index).fraction();
         let one = first(1, "rtt", 0);
         assert_eq!(one, first(1, "rtt", 0));
         for other in [first(2, "rtt", 0), first(1, "rate", 0), first(1, "rtt", 1)] {
             assert!((one - other).abs() > 1e-9);
         }
-        // Neighbouring indices have nothing to do with each other.
+        // Streams of adjacent indices are independent.
         let draws = Draws::new(7);
         let pairs: Vec<(f64, f64)> = (0..20_000)
             .map(|n| (draws.of("x", n).fraction() - 0.5, draws.of("x", n + 1).fraction() - 0.5))

@@ -1,5 +1,5 @@
-//! The sessions of an operator's records, as the population that a testbed can serve again: round-trip time, loss and how
-//! it comes together, bit rate and duration of each; everything else is of the specification.
+//! Sessions of an operator's records as a population: round-trip time, loss with its correlation,
+//! bit rate and duration of each session. Everything else comes from the specification.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,11 +10,11 @@ use serde_json::{Map, Value};
 
 use super::session::Loss;
 
-/// Usable records that a population needs.
-const LEAST: usize = 50;
-/// Impossible values that are named; all are counted.
+/// Minimum number of usable records.
+const MIN_RECORDS: usize = 50;
+/// Number of impossible values reported in full. All are counted.
 const MAX_NAMED: usize = 20;
-/// What is read of each record.
+/// Columns read from each record.
 const COLUMNS: [&str; 10] = [
     "unit",
     "prefix",
@@ -27,59 +27,59 @@ const COLUMNS: [&str; 10] = [
     AFTER_SENT,
     AFTER_LOST,
 ];
-/// Packets that were sent more than 5, at most 20 ms after a lost one, and those of them that were lost.
+/// Packets sent more than 5 and at most 20 ms after a lost one, and the lost ones among them.
 const AFTER_SENT: &str = "after_20ms_sent";
 const AFTER_LOST: &str = "after_20ms_lost";
-/// The middle of these times.
+/// Middle of this interval.
 const AFTER_MS: f64 = 12.0;
-/// How many of them tell how loss comes together.
-const LEAST_AFTER: f64 = 30.0;
+/// Minimum packets in this interval for an estimate of the loss correlation.
+const MIN_AFTER_PACKETS: f64 = 30.0;
 
-/// What a record says of its session.
+/// A session from a record.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Past {
-    /// The same for all sessions of a unit.
+    /// Number of the viewer, the same for all sessions of a unit.
     pub viewer: u32,
     pub rtt_ms: f64,
     pub loss: f64,
-    /// How loss comes together, if the record says so.
+    /// Loss correlation, if the record has enough packets.
     pub kind: Option<Loss>,
     pub bitrate_mbps: f64,
     pub duration_s: f64,
 }
 
-/// The usable records, and what became of the others.
+/// Usable records, and counts of the others.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     pub title: String,
     all: Vec<Past>,
     /// Records read.
     pub records: u64,
-    /// Lines that are no record, and files that could not be read to their end.
+    /// Malformed lines, and files with read errors.
     pub broken: u64,
-    /// Records without a value that is needed.
+    /// Records with a missing value.
     pub incomplete: u64,
     /// Records with an impossible value.
     pub impossible: u64,
-    /// The first of these: file and row, column, value, and what it may be.
+    /// The first impossible values: file and row, column, value, and range.
     pub named: Vec<String>,
     units: BTreeMap<String, u32>,
 }
 
-/// Why a record is of no use.
-enum Useless {
+/// Reason for rejecting a record.
+enum Unusable {
     Incomplete,
     Impossible(String),
 }
 
-fn value(record: &Map<String, Value>, column: &str, low: f64, high: f64) -> Result<f64, Useless> {
+fn value(record: &Map<String, Value>, column: &str, low: f64, high: f64) -> Result<f64, Unusable> {
     let Some(value) = record.get(column).filter(|value| !value.is_null()) else {
-        return Err(Useless::Incomplete);
+        return Err(Unusable::Incomplete);
     };
     match value.as_f64().filter(|number| (low..=high).contains(number)) {
         Some(number) => Ok(number),
         None => {
-            Err(Useless::Impossible(format!("`{column}` is {value}; it may be {low} to {high}")))
+            Err(Unusable::Impossible(format!("`{column}` is {value}; it may be {low} to {high}")))
         }
     }
 }
@@ -88,7 +88,7 @@ impl History {
     /// Reads the records in a directory or file.
     ///
     /// # Errors
-    /// One line: there is no such path, or it has too few usable records.
+    /// One line: the path does not exist, or has too few usable records.
     pub(super) fn read(path: &Path) -> Result<Self, String> {
         let mut history =
             Self { title: format!("The records in {}", path.display()), ..Self::default() };
@@ -98,9 +98,9 @@ impl History {
         });
         let input = input.map_err(|e| e.to_string())?;
         history.broken = input.broken_lines + input.unreadable_files;
-        if history.all.len() < LEAST {
+        if history.all.len() < MIN_RECORDS {
             let mut line = format!(
-                "{}: {} of {} records can be used; a population needs at least {LEAST}",
+                "{}: {} of {} records can be used; a population needs at least {MIN_RECORDS}",
                 path.display(),
                 history.all.len(),
                 history.records
@@ -126,8 +126,8 @@ impl History {
         self.records += 1;
         match self.past(record) {
             Ok(past) => self.all.push(past),
-            Err(Useless::Incomplete) => self.incomplete += 1,
-            Err(Useless::Impossible(what)) => {
+            Err(Unusable::Incomplete) => self.incomplete += 1,
+            Err(Unusable::Impossible(what)) => {
                 self.impossible += 1;
                 if self.named.len() < MAX_NAMED {
                     self.named.push(format!("{place}: {what}"));
@@ -136,26 +136,26 @@ impl History {
         }
     }
 
-    fn past(&mut self, record: &Map<String, Value>) -> Result<Past, Useless> {
+    fn past(&mut self, record: &Map<String, Value>) -> Result<Past, Unusable> {
         let rtt = match value(record, "rtt_min_ms", 0.1, 60_000.0) {
-            Err(Useless::Incomplete) => value(record, "rtt_ms", 0.1, 60_000.0),
+            Err(Unusable::Incomplete) => value(record, "rtt_ms", 0.1, 60_000.0),
             known => known,
         };
         let loss = value(record, "loss_rate", 0.0, 1.0)?;
         let after = |column: &str| match value(record, column, 0.0, 1e15) {
-            Err(Useless::Incomplete) => Ok(0.0),
+            Err(Unusable::Incomplete) => Ok(0.0),
             known => known,
         };
         let (sent, lost) = (after(AFTER_SENT)?, after(AFTER_LOST)?);
         if lost > sent {
             let may = format!("`{AFTER_LOST}` is {lost}; it may be 0 to `{AFTER_SENT}`, {sent}");
-            return Err(Useless::Impossible(may));
+            return Err(Unusable::Impossible(may));
         }
-        let kind = if sent < LEAST_AFTER { None } else { kind_of(loss, lost / sent) };
+        let kind = if sent < MIN_AFTER_PACKETS { None } else { kind_of(loss, lost / sent) };
         let past = Past {
             viewer: 0,
             rtt_ms: rtt?,
-            // More than that no stream bears, and no loss model has.
+            // Upper limit of streams and loss models.
             loss: loss.min(0.9),
             kind,
             bitrate_mbps: value(record, "goodput_mbps", 0.001, 10_000.0)?,
@@ -169,19 +169,19 @@ impl History {
         Ok(Past { viewer: *self.units.entry(name).or_insert(next), ..past })
     }
 
-    /// One of the sessions, by chance.
+    /// Draws a session.
     pub(super) fn pick(&self, random: &mut Random) -> &Past {
         &self.all[random.below(self.all.len() as u32) as usize]
     }
 
-    /// How many records are used.
+    /// Returns the number of records used.
     pub(super) fn used(&self) -> usize {
         self.all.len()
     }
 }
 
-/// The chain of good and bad times in which a packet some 12 ms after a lost one is lost with probability `after`: loss
-/// that comes together by no more than a tenth is independent.
+/// Returns the Gilbert chain where a packet about 12 ms after a lost one is lost with
+/// probability `after`. A correlation of at most a tenth counts as independent loss.
 fn kind_of(loss: f64, after: f64) -> Option<Loss> {
     if loss == 0.0 {
         return None;
@@ -189,9 +189,10 @@ fn kind_of(loss: f64, after: f64) -> Option<Loss> {
     if after < loss * 1.1 {
         return Some(Loss::Independent);
     }
-    // Half of what is sent in a bad time is lost, as in calls, or more where that does not explain what was measured.
+    // Half of the packets in a bad state are lost, as in calls, or more if the measurement needs
+    // it.
     let share = (after * 1.2).clamp(0.5, 1.0);
-    // A bad time goes on for that time with probability exp(−12 ÷ length).
+    // The bad state persists for that time with probability exp(−12 ÷ length).
     let remains = (after / share).clamp(0.02, 0.98);
     Some(Loss::Gilbert { bad_ms: (-AFTER_MS / remains.ln()).max(5.0), share })
 }
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn correlation_that_was_measured_becomes_bad_times() {
+    fn measured_correlation_becomes_bad_states() {
         assert_eq!(kind_of(0.05, 0.05), Some(Loss::Independent));
         assert_eq!(kind_of(0.0, 0.0), None);
         let Some(Loss::Gilbert { bad_ms, share }) = kind_of(0.05, 0.43) else {

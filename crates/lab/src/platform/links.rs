@@ -1,5 +1,5 @@
-//! Links as the world has them: delivery in bunches, rare acknowledgements, steps of the round-trip time, treatment of
-//! ECN, policers. Shares and distributions of a population, and the draw of a session.
+//! Properties of real links: batched delivery, rare acknowledgements, steps of the round-trip time,
+//! ECN treatment, policers. Shares and distributions of a population, and the draw of a session.
 
 use recovery::Random;
 
@@ -7,31 +7,32 @@ use super::distribution::Distribution;
 use super::section::Section;
 use super::session::{ACCESS, Acks, Bunches, EcnFault, Links, Policer};
 
-/// Steps of the round-trip time in a session at most.
+/// Maximum round-trip-time steps of a session.
 const MAX_STEPS: usize = 1_000;
-/// Longest `awake` as a share of the period.
+/// Largest `awake` as a share of the period.
 const MAX_AWAKE: f64 = 0.9;
-/// Shortest time between two steps, in seconds.
+/// Minimum time between two steps, in seconds.
 const MIN_GAP_S: f64 = 0.001;
 
-/// All shares and distributions: the section `links` of a population. Without it every session has [`Links::default`].
+/// Section `links` of a population: shares and distributions. Without it every session has
+/// [`Links::default`].
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LinkShares {
-    /// Share of viewers with the acknowledgements of Chromium.
+    /// Share of viewers with Chromium's acknowledgement behaviour.
     browsers: f64,
     /// Share of the other viewers with rare acknowledgements.
     rare: f64,
-    /// Packets of one acknowledgement of these clients.
+    /// Packets per acknowledgement of these clients.
     each: Distribution,
-    /// Their longest wait.
+    /// Maximum acknowledgement delay of these clients.
     within_ms: Distribution,
-    /// In the order of [`ACCESS`].
-    accesses: Vec<OfAccess>,
+    /// Properties by access, in the order of [`ACCESS`].
+    accesses: Vec<AccessLinks>,
 }
 
-/// Links of one kind of access. Shares are of viewers with that access.
+/// Links of one kind of access. Shares refer to viewers with that access.
 #[derive(Clone, Debug, PartialEq)]
-struct OfAccess {
+struct AccessLinks {
     bunches: Bunching,
     bunches_up: Bunching,
     steps: Stepping,
@@ -51,7 +52,7 @@ struct Bunching {
 struct Stepping {
     share: f64,
     per_hour: Distribution,
-    /// Round-trip time of each step as a multiple of the session's first one.
+    /// Round-trip time of each step as a multiple of the session's initial one.
     factor: Distribution,
 }
 
@@ -97,7 +98,7 @@ impl Stepping {
         Ok(stepping)
     }
 
-    /// Times and factors within a session of this length. Gaps are exponential.
+    /// Draws times and factors within a session. Gaps are exponential.
     fn draw(
         &self,
         seconds: f64,
@@ -136,7 +137,7 @@ impl Policing {
     }
 }
 
-impl OfAccess {
+impl AccessLinks {
     fn read(mut section: Section) -> Result<Self, String> {
         let mut ecn = section.section("ecn")?;
         let links = Self {
@@ -153,7 +154,7 @@ impl OfAccess {
         Ok(links)
     }
 
-    /// A black hole comes first, so that a path has one fault.
+    /// A black hole takes precedence, so that a path has one fault.
     fn ecn(&self, of: &impl Fn(&str) -> Random) -> Option<EcnFault> {
         let is_dropped = happens(self.drop, &mut of("ecn drop"));
         let is_bleached = happens(self.bleach, &mut of("ecn bleach"));
@@ -174,7 +175,7 @@ impl LinkShares {
             within_ms: acks.distribution("within_ms", 1.0..=5_000.0)?,
             accesses: ACCESS
                 .iter()
-                .map(|name| OfAccess::read(section.section(name)?))
+                .map(|name| AccessLinks::read(section.section(name)?))
                 .collect::<Result<_, _>>()?,
         };
         for section in [acks, section] {
@@ -183,7 +184,7 @@ impl LinkShares {
         Ok(shares)
     }
 
-    /// The link of a session of `seconds`, from streams by name: of its viewer, and of the session itself.
+    /// Draws the link of a session from the viewer's and the session's own streams.
     pub(super) fn draw(
         &self,
         access: usize,

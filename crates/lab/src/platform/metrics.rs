@@ -1,18 +1,18 @@
-//! What viewers have and what it costs, as ratios of sums over sessions.
+//! Metrics of playback and cost, as ratios of sums over sessions.
 
 use serde::{Deserialize, Serialize};
 
 use super::run::{End, Row};
 
-/// A number of a group of sessions: the sum of a part over the sum of a whole.
+/// Metric of a group of sessions: sum of numerators over sum of denominators.
 pub(super) struct Metric {
     pub key: &'static str,
-    /// For headings of columns.
+    /// Column heading.
     pub title: &'static str,
     pub meaning: &'static str,
-    /// Digits after the point, and a factor to what is shown.
+    /// Decimals, and display factor.
     pub digits: usize,
-    /// The part and the whole of a session; none where the session has no say.
+    /// Numerator and denominator of a session; `None` if it does not contribute.
     pub of: fn(&Row) -> Option<(f64, f64)>,
 }
 
@@ -30,7 +30,7 @@ fn percent(is: bool) -> Option<(f64, f64)> {
     Some((if is { 100.0 } else { 0.0 }, 1.0))
 }
 
-/// Places in [`METRICS`] that others look at.
+/// Indices in [`METRICS`] used elsewhere.
 pub(super) const LATE_400: usize = 1;
 pub(super) const LATE_FOR_PLAYER: usize = 2;
 pub(super) const FREEZES: usize = 3;
@@ -40,12 +40,12 @@ pub(super) const COST: usize = 8;
 pub(super) const RECOVERY: usize = 9;
 pub(super) const DETERIORATION: usize = 10;
 
-/// All of them, in the order of tables.
+/// All metrics in table order.
 pub(super) const METRICS: [Metric; 13] = [
     Metric {
         key: "late_200ms",
         title: "> 200 ms, %",
-        meaning: "frames later than 200 ms after their capture, or never there",
+        meaning: "frames that arrive more than 200 ms after capture, or never",
         digits: 2,
         of: |row| late(row, 1),
     },
@@ -59,7 +59,8 @@ pub(super) const METRICS: [Metric; 13] = [
     Metric {
         key: "late_for_player",
         title: "> buffer, %",
-        meaning: "frames later against the earliest one than the buffer that the session's player keeps, or never there",
+        meaning: "frames delayed, relative to the fastest one, by more than the player's buffer, \
+                  or never arrived",
         digits: 2,
         of: |row| {
             let watched = &row.watched;
@@ -70,28 +71,29 @@ pub(super) const METRICS: [Metric; 13] = [
     Metric {
         key: "freezes_per_100s",
         title: "freezes / 100 s",
-        meaning: "freezes in 100 s of playing or freezing",
+        meaning: "freezes per 100 s of viewing",
         digits: 3,
         of: |row| per_100s(row, row.watched.freezes as f64),
     },
     Metric {
         key: "frozen_s_per_100s",
         title: "frozen s / 100 s",
-        meaning: "seconds frozen in 100 s of playing or freezing",
+        meaning: "seconds frozen per 100 s of viewing",
         digits: 3,
         of: |row| per_100s(row, row.watched.frozen_s),
     },
     Metric {
         key: "first_frame_ms",
         title: "first frame, ms",
-        meaning: "from the request to the picture, mean of the sessions that had one",
+        meaning: "from the request to the first picture, mean over sessions with a picture",
         digits: 0,
         of: |row| Some((row.watched.first_frame_ms?, 1.0)),
     },
     Metric {
         key: "delay_p95_ms",
         title: "delay p95, ms",
-        meaning: "95th percentile of a session's frame delays, mean over sessions; a frame that never came has 10 s",
+        meaning: "95th percentile of a session's frame delays, mean over sessions; a frame that \
+                  never arrived counts as 10 s",
         digits: 0,
         of: |row| (row.watched.frames > 0).then_some((row.watched.delay_ms[1], 1.0)),
     },
@@ -105,7 +107,7 @@ pub(super) const METRICS: [Metric; 13] = [
     Metric {
         key: "cost_percent",
         title: "cost, %",
-        meaning: "bytes of replicas for each byte that was sent first",
+        meaning: "bytes of replicas per byte of first transmissions",
         digits: 2,
         of: |row| {
             let first = row.first_bytes as f64;
@@ -115,14 +117,14 @@ pub(super) const METRICS: [Metric; 13] = [
     Metric {
         key: "recovery_ms",
         title: "recovery, ms",
-        meaning: "recovery latency of data whose first retransmission was lost, mean over sessions that have such data",
+        meaning: "mean recovery latency of data with a lost first retransmission, over sessions with such data",
         digits: 0,
         of: |row| Some((row.recovery_ms?.0, 1.0)),
     },
     Metric {
         key: "deterioration_percent",
         title: "deterioration, %",
-        meaning: "lost data that took a second round, mean over sessions that lost data",
+        meaning: "lost data that needed a second round, mean over sessions with losses",
         digits: 2,
         of: |row| {
             let finished = row.finished as f64;
@@ -132,14 +134,14 @@ pub(super) const METRICS: [Metric; 13] = [
     Metric {
         key: "left_percent",
         title: "left, %",
-        meaning: "sessions whose viewer had enough of freezes or of waiting",
+        meaning: "sessions that the viewer left because of freezes or a long wait",
         digits: 2,
         of: |row| percent(row.end == End::Left),
     },
     Metric {
         key: "failed_percent",
         title: "failed, %",
-        meaning: "sessions whose client gave up or did not get all of the stream",
+        meaning: "sessions in which the client gave up or missed part of the stream",
         digits: 2,
         of: |row| percent(row.end == End::Failed),
     },
@@ -154,7 +156,7 @@ pub(super) struct Estimate {
 }
 
 impl Estimate {
-    /// Whether the interval excludes 0.
+    /// Returns whether the interval excludes 0.
     pub(super) fn is_sure(&self) -> bool {
         self.low > 0.0 || self.high < 0.0
     }
@@ -165,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_places_of_metrics_are_theirs() {
+    fn metric_indices_match_their_names() {
         for (place, key) in [
             (LATE_400, "late_400ms"),
             (LATE_FOR_PLAYER, "late_for_player"),

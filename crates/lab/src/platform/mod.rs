@@ -1,11 +1,12 @@
-//! A virtual platform of viewers: who comes, over which path, with which player, is drawn from a population, every
-//! session goes through the whole product in virtual time, and what viewers had under each recovery scheme is compared.
+//! Virtual platform of viewers. Arrivals, paths and players are drawn from a population, every
+//! session runs through the whole product in virtual time, and playback under each recovery scheme
+//! is compared.
 //!
-//! From the ground up: `draws`, `distribution`, `section` · `session`, `links`, `specification`, `history` (an operator's records)
-//! · `population` (who comes) · `arm` (schemes) · `scenario` (what the testbed runs) · `watching` (what a viewer has of
-//! it) · `run` (a session's row) · `metrics`, `classes`, `compare`, `predictions` · `summary` · `plots`, `report` · `ab`. Beside it
-//! `visits`: viewers who come back, and what their first frames take; and `autoplex`: groups of viewers that learn what their
-//! paths carry.
+//! From the ground up: `draws`, `distribution`, `section` · `session`, `links`, `specification`,
+//! `history` (an operator's records) · `population` (arrivals) · `arm` (schemes) · `scenario`
+//! (testbed runs) · `watching` (playback) · `run` (rows of sessions) · `metrics`, `classes`,
+//! `compare`, `predictions` · `summary` · `plots`, `report` · `ab`. Besides: `visits`, first-frame
+//! times of returning viewers, and `autoplex`, user groups that learn the capacity of their paths.
 
 mod ab;
 mod arm;

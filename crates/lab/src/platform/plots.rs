@@ -1,10 +1,10 @@
-//! The plots of a virtual A/B test.
+//! Plots of a virtual A/B test.
 
 use super::metrics::{COST, FREEZES, FROZEN, LATE_400};
 use super::summary::Summary;
 use crate::plot::{Chart, Series, Span};
 
-/// A metric along the classes of a dimension, with intervals.
+/// Series of a metric along the classes of a dimension, with intervals.
 fn along(summary: &Summary, dimension: &str, metric: usize) -> Vec<Series> {
     let mut all = Vec::new();
     for (place, name) in summary.arms.iter().map(|arm| &arm.name).enumerate() {
@@ -22,7 +22,7 @@ fn along(summary: &Summary, dimension: &str, metric: usize) -> Vec<Series> {
     all
 }
 
-/// Seconds frozen against what copies cost.
+/// Time frozen against the cost of copies.
 fn price(summary: &Summary) -> Vec<Series> {
     let arms = summary.overall.iter().filter_map(|arm| {
         let mut mark = Series::line(arm.name.clone());
@@ -41,7 +41,7 @@ fn frozen(summary: &Summary) -> Vec<Series> {
     summary.frozen.iter().map(of).collect()
 }
 
-/// The plots, each with its file's name.
+/// Renders the plots with their file names.
 ///
 /// # Errors
 /// One line: a plot cannot be drawn.
@@ -71,7 +71,7 @@ pub(super) fn draw(summary: &Summary) -> Result<Vec<(&'static str, String)>, Str
         (
             "viewers-cost.svg",
             chart(
-                "What copies cost and bring",
+                "Cost and benefit of copies",
                 "bytes of copies, % of the stream",
                 "s frozen in 100 s",
             ),

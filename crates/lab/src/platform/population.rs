@@ -1,8 +1,8 @@
-//! A population: who comes, when, over which path, to watch what. From a specification, or from an operator's records
-//! with what these do not say from a specification.
+//! Population: viewers, arrival times, paths and streams. It comes from a specification, or from an
+//! operator's records completed by a specification.
 //!
-//! Each quantity has a stream of draws of its own, for its user group, its viewer or its session: one more quantity
-//! changes none of the others, and the first sessions of a large population are those of a small one.
+//! Each quantity has its own random stream per user group, viewer or session. Adding a quantity
+//! changes none of the others, and a small population is a prefix of a larger one.
 
 use recovery::Random;
 
@@ -12,19 +12,19 @@ use super::history::{History, Past};
 use super::session::{Encoder, Links, Loss, Session, Viewer};
 use super::specification::{Levels, Specification, Streams};
 
-/// The day on which sessions begin: 1 January 2026, 0:00 UTC, in milliseconds since 1970.
+/// Day of the sessions: 1 January 2026, 0:00 UTC, in milliseconds since 1970.
 const DAY: i64 = 1_767_225_600_000;
 const HOUR_MS: f64 = 3_600_000.0;
 
-/// What sessions are drawn from.
+/// Source of sessions.
 #[derive(Clone, Debug)]
 pub(super) struct Population {
     specification: Specification,
-    /// Sessions of records, if the population is theirs.
+    /// Past sessions, if the population comes from records.
     history: Option<History>,
 }
 
-/// The draws of one session.
+/// Random streams of one session.
 #[derive(Clone, Copy)]
 struct Of {
     draws: Draws,
@@ -63,12 +63,12 @@ impl Population {
         }
     }
 
-    /// What was read of records, if it is a population of records.
+    /// Returns the recorded sessions, if the population comes from records.
     pub(super) fn history(&self) -> Option<&History> {
         self.history.as_ref()
     }
 
-    /// The first `count` sessions of this seed.
+    /// Returns the first `count` sessions of this seed.
     pub(super) fn sessions(&self, seed: u64, count: u32) -> Vec<Session> {
         let draws = Draws::new(seed);
         let mut sessions = Vec::with_capacity(count as usize);
@@ -92,7 +92,7 @@ impl Population {
         }
     }
 
-    /// Sessions of a viewer; each past session stands for itself.
+    /// Number of a viewer's sessions. A recorded session is a viewer of its own.
     fn visits(&self, draws: Draws, viewer: u32) -> u32 {
         match self.history {
             Some(_) => 1,
@@ -104,7 +104,7 @@ impl Population {
         }
     }
 
-    /// When a viewer comes, in milliseconds of the day.
+    /// Arrival of a viewer, in milliseconds of the day.
     fn arrives_ms(&self, draws: Draws, viewer: u32) -> f64 {
         let hour = self.specification.hour(&mut draws.of("viewer hour", viewer.into()));
         (hour as f64 + draws.of("viewer minute", viewer.into()).fraction()) * HOUR_MS
@@ -177,7 +177,7 @@ impl Population {
         }
     }
 
-    /// Takes what a record says; the bottleneck is wide enough for what went through it.
+    /// Applies a record. The bottleneck is at least as wide as the recorded rate.
     fn follow(&self, session: &mut Session, past: &Past) {
         session.viewer.number = past.viewer;
         session.rtt_ms = past.rtt_ms;
@@ -209,9 +209,10 @@ mod tests {
     }
 
     #[test]
-    fn what_the_papers_state_of_their_fleets_comes_out() {
+    fn the_population_reproduces_the_papers_fleets() {
         let all = sessions(FLEET, 1, MANY);
-        // Mean and allowed error, which for heavy tails and a few ten thousand viewers is several per cent.
+        // Mean and allowed error: several per cent, given heavy tails and a few ten thousand
+        // viewers.
         let moments = [
             ("loss rate", mean(&all, |s| s.loss), 0.04, 0.002),
             ("bit rate", mean(&all, |s| s.bitrate_mbps), 0.9845, 0.03),
@@ -228,7 +229,7 @@ mod tests {
         for (what, got, stated, error) in moments {
             assert!((got - stated).abs() <= error, "{what}: {got} instead of {stated}");
         }
-        // Loss over the day, hour by hour: 2 to 5 %.
+        // Loss over the day by hour: 2 to 5 %.
         let hour = |s: &Session| (s.started_ms - DAY) / HOUR_MS as i64 % 24;
         let factors = Specification::parse(FLEET).expect("valid").hours_loss;
         let factor = mean(&all, |s| factors[hour(s) as usize]);
@@ -272,7 +273,7 @@ mod tests {
         let (own, other) = (sessions(FLEET, 3, 300), sessions(&fixed, 3, 300));
         for (own, other) in own.iter().zip(&other) {
             assert_eq!(other.stay_s, 60.0);
-            // A longer stay has the same steps of the round-trip time and more.
+            // A longer stay has the same round-trip-time steps and more.
             let (steps, others) = (&own.links.rtt_steps, &other.links.rtt_steps);
             assert!(steps.iter().zip(others).all(|(own, other)| own == other));
             let links = Links { rtt_steps: steps.clone(), ..other.links.clone() };

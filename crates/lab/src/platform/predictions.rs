@@ -1,10 +1,10 @@
-//! The papers' numbers of their fleets beside ours: those that the population was set to, and those that it predicts.
-//! Journal: AutoRec in its journal version; MM'24: its earlier one.
+//! Numbers that the papers report for their fleets, next to ours: calibrated ones, and predicted
+//! ones. "Journal" is AutoRec's journal version, "MM'24" its earlier one.
 
 use serde::{Deserialize, Serialize};
 
 use super::arm::{FLEET_AUTOREC, FLEET_MM24};
-use super::compare::{OfArm, Trial};
+use super::compare::{ArmResults, Trial};
 use super::metrics::{COST, DETERIORATION, FREEZES, FROZEN, RECOVERY};
 use super::run::Row;
 use super::session::Session;
@@ -13,17 +13,17 @@ use super::session::Session;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Prediction {
     pub what: String,
-    /// Where it is stated.
+    /// Where the paper states it.
     pub stated: String,
     pub unit: String,
     pub paper: f64,
-    /// Absent where no session has such a number, or the scheme was not compared.
+    /// `None` if no session has this number, or the scheme was not compared.
     pub ours: Option<f64>,
-    /// Sessions behind it.
+    /// Number of sessions.
     pub sessions: u64,
 }
 
-/// The mean of what `of` says of these rows.
+/// Mean of `of` over these rows.
 fn mean<'a>(
     rows: impl Iterator<Item = &'a Row>,
     of: impl Fn(&Row) -> Option<f64>,
@@ -52,7 +52,7 @@ impl Table {
     }
 }
 
-/// What the population was set to, as it comes out under the baseline.
+/// Calibrated numbers, as measured under the baseline.
 pub(super) fn calibrated(
     trials: &[Trial],
     sessions: &[Session],
@@ -71,7 +71,7 @@ pub(super) fn calibrated(
     let bitrate = drawn(&|session| session.bitrate_mbps * 1e3);
     table.add("bit rate, mean", "journal VIII-A", "kbps", 984.5, bitrate);
     let stay = drawn(&|session| session.stay_s);
-    table.add("time that viewers mean to stay, mean", "journal II-B", "s", 99.6, stay);
+    table.add("planned viewing time, mean", "journal II-B", "s", 99.6, stay);
     let rates = qoe::stats::Sample::new(sessions.iter().map(|session| session.rate_mbps));
     let median = rates.map(|rates| rates.median());
     table.add("bottleneck, median", "AutoPlex 3.1", "Mbps", 5.4, (median, sessions.len() as u64));
@@ -105,8 +105,12 @@ impl Class {
     }
 }
 
-/// What the population predicts: `overall` are the schemes over all sessions.
-pub(super) fn predictions(trials: &[Trial], overall: &[OfArm], baseline: usize) -> Vec<Prediction> {
+/// Predicted numbers. `overall` are the schemes over all sessions.
+pub(super) fn predictions(
+    trials: &[Trial],
+    overall: &[ArmResults],
+    baseline: usize,
+) -> Vec<Prediction> {
     let rows = trials.iter().filter(|trial| trial.arm == baseline).map(|trial| &trial.row);
     let rows: Vec<&Row> = rows.collect();
     let mut table = Table { all: Vec::new() };
@@ -126,12 +130,12 @@ pub(super) fn predictions(trials: &[Trial], overall: &[OfArm], baseline: usize) 
     table.all
 }
 
-fn value(arm: &OfArm, metric: usize) -> Option<f64> {
+fn value(arm: &ArmResults, metric: usize) -> Option<f64> {
     arm.means[metric].map(|estimate| estimate.value)
 }
 
-/// What a scheme changes against the baseline, in per cent of that; of the cost what it is.
-fn gain(arm: &OfArm, base: &OfArm, metric: usize) -> Option<f64> {
+/// Change of a scheme against the baseline, in per cent; for the cost, its value.
+fn gain(arm: &ArmResults, base: &ArmResults, metric: usize) -> Option<f64> {
     let own = value(arm, metric)?;
     match metric {
         COST => Some(own),
@@ -139,15 +143,15 @@ fn gain(arm: &OfArm, base: &OfArm, metric: usize) -> Option<f64> {
     }
 }
 
-/// Recovery latency, mean and largest, of a session that lost data; 0 if all of that arrived in its first round. The
-/// 26.8 ms of table I, less than any round-trip time, and its 123.2 ms beside the 231.2 ms of figure 21 are to be had
-/// in this reading only.
+/// Mean and maximum recovery latency of a session with lost data, counting 0 if all of it arrived
+/// in the first round. Only this reading explains the 26.8 ms of table I, less than any round-trip
+/// time, and its 123.2 ms against the 231.2 ms of figure 21.
 fn with_zeros(row: &Row) -> Option<(f64, f64)> {
     (row.finished > 0).then(|| row.recovery_ms.unwrap_or((0.0, 0.0)))
 }
 
-/// How plain retransmission recovers.
-fn recovery(table: &mut Table, rows: &[&Row], base: &OfArm) {
+/// Loss recovery of plain retransmission.
+fn recovery(table: &mut Table, rows: &[&Row], base: &ArmResults) {
     let rows = || rows.iter().copied();
     let lossy = rows().filter(|row| row.finished > 0).count() as u64;
     let each = (value(base, DETERIORATION), lossy);
@@ -179,8 +183,8 @@ fn recovery(table: &mut Table, rows: &[&Row], base: &OfArm) {
     table.add(what, "journal III-A, figure 3", "%", 43.0, twice);
 }
 
-/// What the stream is like under plain retransmission.
-fn stream(table: &mut Table, rows: &[&Row], base: &OfArm) {
+/// Stream quality under plain retransmission.
+fn stream(table: &mut Table, rows: &[&Row], base: &ArmResults) {
     let (rows, count) = (|| rows.iter().copied(), rows.len() as u64);
     let stated = "journal III-B, figure 6";
     let off = mean(rows(), |row| Some(row.off_mode_ms_per_s));
@@ -200,7 +204,7 @@ fn stream(table: &mut Table, rows: &[&Row], base: &OfArm) {
     table.add(what, "journal II-B, figure 2", "s", 1.3, frozen);
 }
 
-/// Changes against ARQ in production: metric, name, place, value.
+/// Changes against ARQ in production: metric, name, source, value.
 type Gain = (usize, &'static str, &'static str, f64);
 
 const GAINS_JOURNAL: [Gain; 5] = [

@@ -1,16 +1,17 @@
-//! What a virtual A/B test found, in Markdown: the page for people, and the report with every number.
+//! Results of a virtual A/B test in Markdown: a summary page, and the report with every number.
 
 use super::classes::DIMENSIONS;
-use super::compare::{JUDGED, OfArm};
+use super::compare::{ArmResults, JUDGED};
 use super::metrics::{Estimate, FIRST_FRAME, FREEZES, FROZEN, LATE_400, METRICS};
 use super::predictions::Prediction;
 use super::summary::{Part, Summary};
 
-/// Intervals in tables.
-const EXPLAINED: &str = "Intervals hold 95 %, from draws of whole viewers. `*`: the interval of the difference excludes 0; of twenty \
-    cells without any difference one has it by chance.";
+/// Legend of intervals.
+const INTERVALS_LEGEND: &str = "95 % intervals, from a bootstrap over whole viewers. `*`: the \
+                                interval of the difference excludes 0; by chance this happens in \
+                                one of twenty cells without any difference.";
 
-/// A table from its rows; the first has the headings.
+/// Renders rows as a table; the first row holds the headings.
 fn table(rows: &[Vec<String>]) -> String {
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     let Some((head, rest)) = rows.split_first() else { return String::new() };
@@ -24,7 +25,7 @@ fn cells<const N: usize>(texts: [&str; N]) -> Vec<String> {
     texts.map(str::to_owned).to_vec()
 }
 
-/// The number with this many digits after the point, and a minus that is none without digits.
+/// Formats a number with this many decimals. A value that rounds to zero has no minus sign.
 fn number(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
     if text.trim_start_matches(['-', '0', '.']).is_empty() {
@@ -46,8 +47,8 @@ fn with_interval(estimate: Option<Estimate>, metric: usize) -> String {
     estimate.map_or("–".to_owned(), text)
 }
 
-/// The difference as a share of the baseline's value.
-fn change(arm: &OfArm, base: &OfArm, metric: usize) -> String {
+/// Difference as a share of the baseline's value.
+fn change(arm: &ArmResults, base: &ArmResults, metric: usize) -> String {
     let (Some(difference), Some(base)) = (arm.differences[metric], base.means[metric]) else {
         return "–".to_owned();
     };
@@ -65,7 +66,7 @@ fn share(value: Option<f64>) -> String {
 }
 
 impl Summary {
-    fn base<'a>(&self, arms: &'a [OfArm]) -> Option<&'a OfArm> {
+    fn base<'a>(&self, arms: &'a [ArmResults]) -> Option<&'a ArmResults> {
         arms.iter().find(|arm| arm.name == self.baseline)
     }
 
@@ -96,22 +97,24 @@ fn introduction(summary: &Summary) -> String {
     text.extend(arms);
     text += "\n";
     if summary.has_clairvoyant() {
-        text += "The clairvoyant sender knows the fates of its packets: from the detection of a loss on it sends the \
-                 first copy that arrives, or (from-start) it does so from the first sending on. No product has that; none \
-                 that reacts to losses can do much better than the first.\n\n";
+        text += "The clairvoyant sender knows the fates of its packets: on detecting a loss it \
+                 sends the first copy that will arrive, or (from-start) does so from the first \
+                 transmission on. No real sender can know this. A sender that reacts to losses \
+                 cannot do much better than the first one.\n\n";
     }
     if let Some(read) = &summary.read {
         text += &format!(
-            "Of {} records {} are used; {} lack round-trip time, loss rate, goodput or duration, {} have impossible \
-             values, and {} lines or files are broken. Buffers, frame rates, players and bottlenecks are those of the \
-             built-in population, and so is how losses come together where records do not say.\n\n",
+            "{} records, {} of them used; {} lack round-trip time, loss rate, goodput or \
+             duration, {} have impossible values, and {} lines or files are broken. Buffers, \
+             frame rates, players and bottlenecks come from the built-in population, and so does \
+             the loss correlation where records lack it.\n\n",
             read.records, read.used, read.incomplete, read.impossible, read.broken
         );
         read.named.iter().for_each(|line| text += &format!("- {line}\n"));
     }
     if !summary.faults.is_empty() {
         text += &format!(
-            "**{} runs are missing because the testbed is at fault; their sessions are in no number:**\n\n",
+            "**{} runs failed in the testbed; their sessions are excluded from all numbers:**\n\n",
             summary.faults.len()
         );
         summary.faults.iter().take(20).for_each(|line| text += &format!("- {line}\n"));
@@ -120,9 +123,9 @@ fn introduction(summary: &Summary) -> String {
     text
 }
 
-/// The values of all schemes.
+/// Values of all schemes.
 fn values(
-    arms: &[OfArm],
+    arms: &[ArmResults],
     metrics: &[usize],
     cell: impl Fn(Option<Estimate>, usize) -> String,
 ) -> String {
@@ -137,8 +140,8 @@ fn values(
     table(&rows)
 }
 
-/// What each scheme changes against the baseline.
-fn changes(summary: &Summary, arms: &[OfArm]) -> String {
+/// Changes of each scheme against the baseline.
+fn changes(summary: &Summary, arms: &[ArmResults]) -> String {
     const SHOWN: [usize; 4] = [LATE_400, FREEZES, FROZEN, FIRST_FRAME];
     let Some(base) = summary.base(arms) else { return String::new() };
     let mut head = vec![format!("against {}", summary.baseline)];
@@ -147,7 +150,7 @@ fn changes(summary: &Summary, arms: &[OfArm]) -> String {
         head.push("difference".to_owned());
     }
     if summary.has_clairvoyant() {
-        head.extend(cells(["way to the clairvoyant: late", "frozen"]));
+        head.extend(cells(["gap to the clairvoyant closed: late", "frozen"]));
     }
     let mut rows = vec![head];
     for arm in arms.iter().filter(|arm| arm.name != summary.baseline) {
@@ -164,7 +167,7 @@ fn changes(summary: &Summary, arms: &[OfArm]) -> String {
     table(&rows)
 }
 
-/// Late frames and time frozen under the baseline, and what the others change, class by class.
+/// Late frames and frozen time under the baseline, and the other schemes' changes, by class.
 fn by_class(summary: &Summary, dimension: &str) -> String {
     let parts: Vec<&Part> =
         summary.parts.iter().filter(|part| part.dimension == dimension).collect();
@@ -212,9 +215,10 @@ fn dominance(summary: &Summary) -> String {
         rows.push(row);
     }
     format!(
-        "## In which share of sessions is a scheme not worse than the best?\n\nThe best of those that a product can \
-         have, session by session; not worse is up to {} % of the frames later (than 400 ms; than the player's buffer), and up to {} s frozen in \
-         100 s. What a packet more or less shifts is chance, so that no scheme reaches 100 %.\n\n{}",
+        "## In which share of sessions is a scheme not worse than the best?\n\nCompared with the \
+         best realisable scheme, session by session. \"Not worse\" allows up to {} % of the \
+         frames later (than 400 ms; than the player's buffer), and up to {} s frozen in 100 s. \
+         Small shifts of packets change results by chance, so no scheme reaches 100 %.\n\n{}",
         JUDGED[0].1,
         JUDGED[2].1,
         table(&rows)
@@ -242,10 +246,11 @@ fn beside(all: &[Prediction]) -> String {
 
 fn predictions(summary: &Summary) -> String {
     format!(
-        "## Beside the papers' production numbers\n\nThe population was set to what the papers state of their fleets, and \
-         to nothing that schemes make of it:\n\n{}What then comes out, beside what they report. A ratio far from 1 is a \
-         finding: nothing was tuned for it. \"None is 0\": sessions all of whose lost data arrived \
-         with its first retransmission count as 0, which table I must have done.\n\n{}",
+        "## The papers' production numbers\n\nThe population is calibrated to the papers' \
+         descriptions of their fleets, but not to any scheme's results:\n\n{}Predictions against \
+         the papers' reports. A ratio far from 1 is a finding: nothing was tuned for it. \"None \
+         is 0\": sessions without a lost first retransmission count as 0, as table I must have \
+         done.\n\n{}",
         beside(&summary.calibrated),
         beside(&summary.predictions)
     )
@@ -255,22 +260,22 @@ fn picture(link: &str, name: &str, text: &str) -> String {
     format!("![{text}]({link}{name})\n\n")
 }
 
-/// The page for people; its plots are named as `link` and their names.
+/// Renders the summary page. Plot links are `link` followed by the plot's name.
 pub(super) fn page(summary: &Summary, link: &str) -> String {
     let mut text = String::from("# What viewers gain\n\n");
     text += "Written by `mendcast lab viewers`; do not edit. ";
     text += &introduction(summary);
     text += "## All viewers\n\n";
     text += &values(&summary.overall, &[0, 1, 2, 3, 4, 5, 6, 7, 10, 11], plain);
-    text += "Late are frames that are complete and in order more than this after their capture, or never. Sessions that \
-             failed or that their viewers left are in all numbers.\n\n";
+    text += "A frame is late if it is complete and in order later than this after its capture, or \
+             never. All numbers include sessions that failed or that the viewer left.\n\n";
     text += &changes(summary, &summary.overall);
-    text += EXPLAINED;
+    text += INTERVALS_LEGEND;
     text += "\n\n";
     text += &picture(link, "viewers-cost.svg", "Seconds frozen against the cost of copies");
     text += &picture(link, "viewers-frozen.svg", "Shares of sessions by seconds frozen");
-    text += "## By path and player\n\nFrames later than 400 ms and seconds frozen in 100 s under the baseline; for each \
-             scheme how much these change, late frames first.\n\n";
+    text += "## By path and player\n\nFrames later than 400 ms and seconds frozen in 100 s under \
+             the baseline; for each scheme the changes of both, late frames first.\n\n";
     for dimension in &DIMENSIONS {
         text += &by_class(summary, dimension.key);
     }
@@ -283,11 +288,11 @@ pub(super) fn page(summary: &Summary, link: &str) -> String {
     text
 }
 
-/// Every number.
+/// Renders the report with every number.
 pub(super) fn whole(summary: &Summary) -> String {
     let mut text = String::from("# Virtual A/B test\n\n");
     text += &introduction(summary);
-    text += &format!("{EXPLAINED}\n\n");
+    text += &format!("{INTERVALS_LEGEND}\n\n");
     for metric in &METRICS {
         text += &format!("- **{}**: {}\n", metric.title, metric.meaning);
     }
@@ -315,8 +320,8 @@ pub(super) fn whole(summary: &Summary) -> String {
     text
 }
 
-/// How sessions ended.
-fn endings(arms: &[OfArm]) -> String {
+/// Table of session endings.
+fn endings(arms: &[ArmResults]) -> String {
     let mut rows = vec![cells(["", "sessions", "left", "failed", "without a picture"])];
     for arm in arms {
         let counts = [arm.sessions, arm.left, arm.failed, arm.without_picture];
@@ -332,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_their_digits_and_no_minus_before_nothing() {
+    fn numbers_are_rounded_without_a_negative_zero() {
         assert_eq!(number(-0.0004, 2), "0.00");
         assert_eq!(number(-1.256, 2), "−1.26");
         assert_eq!(number(20.0, 0), "20");
@@ -341,7 +346,7 @@ mod tests {
     #[test]
     fn a_change_says_whether_it_is_sure() {
         let estimate = |value, low, high| Some(Estimate { value, low, high });
-        let arm = |mean, difference| OfArm {
+        let arm = |mean, difference| ArmResults {
             name: "x".to_owned(),
             sessions: 1,
             left: 0,

@@ -1,5 +1,5 @@
-//! One session under one scheme, from the request to the row that is kept of it: its record in the server's own schema,
-//! and the few numbers that tables are made of.
+//! One session under one scheme: its record in the server's schema, and the row of numbers behind
+//! the tables.
 
 use core::net::Ipv4Addr;
 use core::time::Duration;
@@ -16,44 +16,45 @@ use super::watching::{Watched, counted_until, leaves, watch};
 use crate::live::LiveOutcome;
 use crate::simulation::{Held, Outcome, Rival, Scenario, run as simulate};
 
-/// A stream takes no more of a bottleneck's rate, as in the built-in population.
-pub(super) const FITS: f64 = 0.9;
+/// Largest share of the bottleneck rate that a stream takes, as in the built-in population.
+pub(super) const MAX_STREAM_SHARE: f64 = 0.9;
 
-/// How a session ended.
+/// End of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum End {
-    /// The viewer stayed as long as it meant to.
+    /// The viewer stayed for the planned time.
     Stayed,
-    /// It had enough of freezes, or of waiting.
+    /// The viewer left because of freezes or a long wait.
     Left,
-    /// Its client gave up, or what was sent did not all come within half a minute.
+    /// The client gave up, or sent data was still missing after half a minute.
     Failed,
 }
 
-/// What is kept of a session under a scheme, beside its record.
+/// Results of a session under a scheme, besides its record.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Row {
     pub end: End,
     pub watched: Watched,
-    /// Bytes of replicas, and of what was sent first.
+    /// Bytes of replicas, and of first transmissions.
     pub replica_bytes: u64,
     pub first_bytes: u64,
-    /// Lost data that was finished, and that took a second round.
+    /// Recovered lost data, and the part of it that needed a second round.
     pub finished: u64,
     pub finished_late: u64,
-    /// Recovery latencies of the data that took a second round: mean and maximum, in milliseconds.
+    /// Recovery latency of data with a second round: mean and maximum, in milliseconds.
     pub recovery_ms: Option<(f64, f64)>,
     /// Highest round of retransmission.
     pub rounds_max: u32,
     pub off_mode_ms_per_s: f64,
     pub off_mode_entries_per_s: f64,
     pub srtt_ms: f64,
-    /// Packets lost of those whose fate is known.
+    /// Loss rate of packets with a known fate.
     pub loss_rate: Option<f64>,
 }
 
-/// Where a viewer is: each in a network of its own, which with the server is an origin-destination pair.
+/// Address of a viewer. Each viewer has its own network, which forms an origin-destination pair
+/// with the server.
 fn address(session: &Session) -> Ipv4Addr {
     let [_, a, b, c] = session.viewer.number.to_be_bytes();
     Ipv4Addr::new(1 + a % 223, b, c, 1)
@@ -62,12 +63,12 @@ fn address(session: &Session) -> Ipv4Addr {
 /// Runs a session.
 ///
 /// # Errors
-/// One line: a value makes no sense, wrong bytes arrived, or the testbed is at fault.
+/// One line: a value is invalid, wrong bytes arrived, or the testbed failed.
 pub(super) fn run(session: &Session, arm: &Arm) -> Result<(Row, Record), String> {
     run_held(session, arm, None)
 }
 
-/// The same, held to what its user group may send.
+/// Runs a session under the cap of its user group.
 pub(super) fn run_held(
     session: &Session,
     arm: &Arm,
@@ -83,7 +84,7 @@ pub(super) fn run_held(
     let left = leaves(policy, &frames(&scenario, &outcome), stay, patience);
     let has_failed = !outcome.completed;
     if let Some(left) = left {
-        // What the server counts ends with the session.
+        // The server's counters end with the session.
         outcome = simulate(&until(&scenario, left)).map_err(named)?;
     }
     if !outcome.intact {
@@ -100,8 +101,9 @@ pub(super) fn run_held(
     Ok((row(end, watched, &outcome), record(session, arm, (time, watched), &outcome)))
 }
 
-/// Runs two sessions at once behind the first's bottleneck, which is wide enough for both streams. Both stay as long as the
-/// first means to, whatever they see: what one has depends on the other.
+/// Runs two sessions concurrently on the first one's bottleneck, which has room for both streams.
+/// Both stay as long as the first one plans to, whatever the playback, because they affect each
+/// other.
 pub(super) fn run_together(
     sessions: [&Session; 2],
     arm: &Arm,
@@ -111,7 +113,7 @@ pub(super) fn run_together(
     let named = |e: String| {
         format!("sessions {} and {} under {}: {e}", first.number, second.number, arm.name)
     };
-    let needed = (first.bitrate_mbps + second.bitrate_mbps) / FITS;
+    let needed = (first.bitrate_mbps + second.bitrate_mbps) / MAX_STREAM_SHARE;
     let first = Session { rate_mbps: first.rate_mbps.max(needed), ..first.clone() };
     let second = Session {
         number: second.number,
@@ -128,7 +130,7 @@ pub(super) fn run_together(
     let rival = Rival {
         congestion: of_second.congestion.clone(),
         scheme: of_second.scheme.clone(),
-        beginning: of_second.beginning,
+        start_options: of_second.start_options,
         capping: second_held,
         traffic: of_second.traffic.clone(),
         begins: Duration::ZERO,
@@ -136,7 +138,8 @@ pub(super) fn run_together(
     let of_first = scenario(&first, arm).map_err(named)?;
     let of_first = Scenario { capping: first_held, rival: Some(rival), ..of_first };
     let mut outcome = simulate(&of_first).map_err(named)?;
-    let rivals = outcome.rival.take().ok_or_else(|| named("the second did not run".to_owned()))?;
+    let rivals =
+        outcome.rival.take().ok_or_else(|| named("the second session did not run".to_owned()))?;
     let stay = Duration::from_secs_f64(first.stay_s);
     let records = [(&first, &of_first, &outcome), (&second, &of_second, &*rivals)].map(
         |(session, scenario, outcome)| {
@@ -181,7 +184,7 @@ fn row(end: End, watched: Watched, outcome: &Outcome) -> Row {
     }
 }
 
-/// The session's row as the server would write it.
+/// Builds the session's record as the server would write it.
 fn record(
     session: &Session,
     arm: &Arm,
@@ -237,20 +240,21 @@ mod tests {
     use crate::platform::session::Loss;
     use crate::platform::specification::{FLEET, Specification};
 
-    /// Columns that the row of a viewer by HTTP/3 has only if its connection starts with more than the controller's
-    /// own window, or is held to less than that asks for.
-    const NEVER: [&str; 7] = [
+    /// Columns that an HTTP/3 record has only if the connection starts with a larger window than
+    /// the controller's own, or is capped.
+    const ABSENT_COLUMNS: [&str; 7] = [
         "autoplex",
         "cap_mbps",
         "jump",
-        // Its player is the testbed's own.
+        // The player is the testbed's own.
         "report_clamped",
         "start_cookie",
         "start_rate_mbps",
         "start_window",
     ];
 
-    /// A session of the built-in population, for 30 s on a path that loses enough for every column.
+    /// A session of the built-in population, for 30 s on a path with enough loss to fill every
+    /// column.
     fn session() -> Session {
         let population = Population::new(Specification::parse(FLEET).expect("valid"), None);
         let first = population.sessions(4, 1).remove(0);
@@ -269,7 +273,7 @@ mod tests {
             .filter(|(_, value)| value.is_null())
             .map(|(column, _)| column)
             .collect();
-        assert_eq!(absent, NEVER, "of {} columns", records::COLUMNS.len());
+        assert_eq!(absent, ABSENT_COLUMNS, "of {} columns", records::COLUMNS.len());
     }
 
     #[test]
@@ -278,7 +282,8 @@ mod tests {
         let (row, record) = run(&session, &Arm::parse("arq").expect("known")).expect("a run");
         let server = record.first_frame_ms.expect("acknowledged");
         let player = row.watched.first_frame_ms.expect("a picture");
-        // From the request to the acknowledgement: at least a round trip; the player's time has the handshake too.
+        // From the request to the acknowledgement: at least a round trip. The player's time
+        // includes the handshake.
         assert!(server >= session.rtt_ms && server < player + 2_000.0, "{server} {player}");
         let bytes = record.first_frame_bytes.expect("a frame");
         assert!(bytes > 1_000 && bytes < record.bytes.expect("media"), "{bytes}");

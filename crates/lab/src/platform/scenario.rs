@@ -1,5 +1,5 @@
-//! From a drawn session and a scheme to a run of the testbed, and back from its outcome to frames: the one file of this
-//! room that knows how the testbed takes and gives them.
+//! Converts a drawn session and a scheme to a run of the testbed, and its outcome to frames. No
+//! other file of `platform` depends on the testbed's types.
 
 use core::time::Duration;
 
@@ -12,39 +12,41 @@ use crate::live::Live;
 use crate::simulation::{Outcome, Scenario};
 use crate::traffic::Traffic;
 
-/// The product's guard: replicas may have this share of the bytes that are sent first, in per cent.
-const GUARD: f64 = 20.0;
-/// The ends of the loss rates of the chain that was fitted to calls, in per cent.
-const LEAST_CALLS: f64 = 1.0;
-const MOST_CALLS: f64 = 19.999;
-/// What a chain of bad times looks like below that rate: of a packet 20 ms behind a lost one 30 % are lost, as of calls
-/// at 1 %.
-const RARE: Loss = Loss::Gilbert { bad_ms: 39.0, share: 0.5 };
-/// Steps of chains of good and bad times.
+/// The product's guard: replicas' share of the bytes of first transmissions, in per cent.
+const GUARD_PERCENT: f64 = 20.0;
+/// Range of the loss rates of the chain fitted to calls, in per cent.
+const MIN_CALLS_PERCENT: f64 = 1.0;
+const MAX_CALLS_PERCENT: f64 = 19.999;
+/// Loss chain below that range: 30 % of the packets 20 ms after a lost one are lost, as in calls at
+/// 1 %.
+const RARE_LOSS: Loss = Loss::Gilbert { bad_ms: 39.0, share: 0.5 };
+/// Time step of Gilbert chains.
 const SLOT_MS: f64 = 5.0;
 
-/// A frame that reached the viewer.
+/// A frame received by the viewer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
-    /// When all of it was there, in order.
+    /// When it was complete and in order.
     pub at: Timestamp,
-    /// When it was published; not before the viewer came.
+    /// When it was published, or the viewer's arrival if later.
     pub due: Timestamp,
     pub media_ms: u32,
     pub is_key: bool,
     pub delay: Duration,
 }
 
-/// The loss model of the path, as the testbed's settings have it; `None` if nothing is lost.
+/// Loss model of the path for the testbed's settings; `None` without loss.
 fn loss_model(session: &Session) -> Option<String> {
     let percent = session.loss * 100.0;
     if session.loss <= 0.0 {
         return None;
     }
     Some(match &session.kind {
-        Loss::Calls | Loss::Slots if percent < LEAST_CALLS => gilbert(session.loss, &RARE),
-        Loss::Calls => format!("calls:rate={}%", percent.min(MOST_CALLS)),
-        Loss::Slots => format!("calls:rate={}%,reading=slots", percent.min(MOST_CALLS)),
+        Loss::Calls | Loss::Slots if percent < MIN_CALLS_PERCENT => {
+            gilbert(session.loss, &RARE_LOSS)
+        }
+        Loss::Calls => format!("calls:rate={}%", percent.min(MAX_CALLS_PERCENT)),
+        Loss::Slots => format!("calls:rate={}%,reading=slots", percent.min(MAX_CALLS_PERCENT)),
         Loss::Independent => format!("{percent}%"),
         chain @ Loss::Gilbert { .. } => gilbert(session.loss, chain),
         Loss::Outages { length_ms } => {
@@ -53,7 +55,8 @@ fn loss_model(session: &Session) -> Option<String> {
     })
 }
 
-/// A chain with bad times of a mean length in which a share is lost, more if the rate cannot be had otherwise.
+/// Gilbert chain with this mean length of bad states and the share lost in them, raised if the loss
+/// rate needs it.
 fn gilbert(loss: f64, chain: &Loss) -> String {
     let Loss::Gilbert { bad_ms, share } = chain else { return format!("{}%", loss * 100.0) };
     let share = share.max(loss * 1.25).min(1.0);
@@ -63,7 +66,7 @@ fn gilbert(loss: f64, chain: &Loss) -> String {
     format!("ge:p={enters},r={leaves},bad={share},slot={SLOT_MS}ms")
 }
 
-/// A time or a size in the text of a link model.
+/// Formats a time or a size for a link model.
 fn micros(ms: f64) -> String {
     format!("{}us", (ms * 1e3).round())
 }
@@ -74,7 +77,7 @@ fn bunches(bunches: Option<&Bunches>) -> String {
     })
 }
 
-/// The settings with the session's link models. Empty texts stand for models that it does not have.
+/// Adds the session's link models to the settings. Absent models are empty strings.
 fn with_links(session: &Session, base: Settings) -> Settings {
     let links = &session.links;
     let step = |(at_s, factor): &(f64, f64)| {
@@ -103,7 +106,7 @@ fn with_links(session: &Session, base: Settings) -> Settings {
     }
 }
 
-/// The run's settings: the product's own, where the session does not say.
+/// Settings of the run: the product's defaults where the session has no value.
 fn settings(session: &Session, arm: &Arm) -> Result<Settings, String> {
     let loss = loss_model(session);
     let queue = session.rate_mbps * 125.0 * session.buffer_ms;
@@ -113,11 +116,11 @@ fn settings(session: &Session, arm: &Arm) -> Result<Settings, String> {
         rtt_ms: session.rtt_ms,
         loss_percent: if loss.is_some() { 1.0 } else { 0.0 },
         loss_model: loss.unwrap_or_else(|| "independent".to_owned()),
-        // Four packets at least, or the queue is the loss.
+        // At least four packets; below, the queue itself causes the loss.
         queue_bytes: (queue as u64).max(6_000),
         congestion: "bbr".to_owned(),
         detection: "live".to_owned(),
-        guard_percent: GUARD,
+        guard_percent: GUARD_PERCENT,
         stream_mbps: session.bitrate_mbps,
         fps: session.fps,
         group_seconds: session.encoder.group_s,
@@ -146,10 +149,10 @@ fn settings(session: &Session, arm: &Arm) -> Result<Settings, String> {
     table.try_into().map_err(bad)
 }
 
-/// The run of this session under this scheme.
+/// Returns the run of this session under this scheme.
 ///
 /// # Errors
-/// One line that names the key whose value makes no sense.
+/// One line that names the key with the invalid value.
 pub(super) fn scenario(session: &Session, arm: &Arm) -> Result<Scenario, String> {
     let settings = settings(session, arm)?;
     let at = |e: String| format!("scheme `{}`: {e}", arm.name);
@@ -162,7 +165,7 @@ pub(super) fn scenario(session: &Session, arm: &Arm) -> Result<Scenario, String>
     Ok(scenario)
 }
 
-/// The same run until the viewer leaves.
+/// Returns the same run, ending when the viewer leaves.
 pub(super) fn until(scenario: &Scenario, left: Duration) -> Scenario {
     Scenario { limit: left, ..scenario.clone() }
 }
@@ -174,7 +177,7 @@ fn live(scenario: &Scenario) -> Option<&Live> {
     }
 }
 
-/// Frames that were published after the viewer came and until then.
+/// Counts frames published between the viewer's arrival and `until`.
 pub(super) fn published(scenario: &Scenario, until: Duration) -> u64 {
     let Some(live) = live(scenario) else { return 0 };
     let end = Timestamp::ZERO + until;
@@ -182,8 +185,8 @@ pub(super) fn published(scenario: &Scenario, until: Duration) -> u64 {
     (0..live.source.len()).filter(counts).count() as u64
 }
 
-/// The frames that the viewer received, in order, and whether it counts how late each was: not those that were there
-/// when it came.
+/// Returns the received frames in order, and whether the delay of each counts. Frames cached before
+/// the viewer's arrival do not count.
 pub(super) fn frames(scenario: &Scenario, outcome: &Outcome) -> Vec<(Frame, bool)> {
     let (Some(live), Some(seen)) = (live(scenario), &outcome.live) else { return Vec::new() };
     let frame = |arrival: &crate::live::Arrival| Frame {
@@ -287,7 +290,7 @@ mod tests {
             (0.3, Loss::Gilbert { bad_ms: 53.0, share: 0.2 }),
             (0.02, Loss::Outages { length_ms: 200.0 }),
         ] {
-            // Slow enough that packets see many of the model's slots.
+            // Slow enough for packets to cover many slots of the model.
             let session = Session { loss, kind, ..base.clone() };
             let model = loss_model(&session).expect("lossy");
             let config = links::LinkConfig {

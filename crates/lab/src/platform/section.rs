@@ -1,5 +1,5 @@
-//! Reading a table of a specification key by key: what is missing, out of its range or unknown is an error that names
-//! the key.
+//! Reader of a specification table, key by key. Missing keys, values out of range and unknown keys
+//! are errors that name the key.
 
 use core::ops::RangeInclusive;
 
@@ -7,9 +7,9 @@ use toml::{Table, Value};
 
 use super::distribution::{Distribution, number, within};
 
-/// A table of which keys are taken until none is left.
+/// A table with keys to be consumed one by one.
 pub(super) struct Section {
-    /// The name with which its keys begin; empty for the whole file.
+    /// Prefix of its keys; empty for the whole file.
     name: String,
     table: Table,
 }
@@ -30,7 +30,7 @@ impl Section {
         self.table.remove(key).ok_or_else(|| format!("`{}` is missing", self.key(key)))
     }
 
-    /// A table inside this one.
+    /// Takes a nested table.
     pub(super) fn section(&mut self, key: &str) -> Result<Self, String> {
         match self.take(key)? {
             Value::Table(table) => Ok(Self { name: self.key(key), table }),
@@ -38,7 +38,7 @@ impl Section {
         }
     }
 
-    /// The same, if the table has the key.
+    /// Takes a nested table, if present.
     pub(super) fn section_if(&mut self, key: &str) -> Result<Option<Self>, String> {
         self.table.contains_key(key).then(|| self.section(key)).transpose()
     }
@@ -72,7 +72,7 @@ impl Section {
         Distribution::read(&self.key(key), &value, &allowed)
     }
 
-    /// A list of 24 numbers, one for each hour of the day; not all of them 0.
+    /// Takes a list of 24 numbers, one per hour of the day, not all of them 0.
     pub(super) fn hours(&mut self, key: &str) -> Result<[f64; 24], String> {
         let (name, value) = (self.key(key), self.take(key)?);
         let list: Option<Vec<f64>> =
@@ -89,7 +89,7 @@ impl Section {
         }
     }
 
-    /// A table of weights of these names, in their order; what is left out has none.
+    /// Takes a table of weights, in the order of `names`. Absent names have weight 0.
     pub(super) fn weights(&mut self, key: &str, names: &[&str]) -> Result<Vec<f64>, String> {
         let mut section = self.section(key)?;
         let mut weights = Vec::new();
@@ -111,11 +111,13 @@ impl Section {
         }
     }
 
+    /// Checks that all keys were consumed.
+    ///
     /// # Errors
-    /// There is a key that nobody took.
+    /// An unknown key is left.
     pub(super) fn finish(self) -> Result<(), String> {
         match self.table.keys().next() {
-            Some(key) => Err(format!("there is no key `{}`", self.key(key))),
+            Some(key) => Err(format!("unknown key `{}`", self.key(key))),
             None => Ok(()),
         }
     }

@@ -1,4 +1,5 @@
-//! What a population is drawn from: a table of plain numbers (`experiments/populations/*.toml`), each with its source.
+//! Specification of a population: a table of numbers (`experiments/populations/*.toml`), each with
+//! its source.
 
 use std::path::Path;
 
@@ -11,20 +12,22 @@ use super::links::LinkShares;
 use super::section::Section;
 use super::session::{ACCESS, LOSSES};
 
-/// The population that the papers state, as far as they state it.
+/// The papers' fleet, with assumptions for the unstated numbers.
 pub(super) const FLEET: &str = include_str!("../../../../experiments/populations/fleet.toml");
-/// The built-in viewers who come back: the fleet on the paths of Wira's production.
+/// Built-in returning viewers: the fleet on the paths of Wira's production.
 pub(super) const WIRA: &str = include_str!("../../../../experiments/populations/wira.toml");
 
-/// User groups by size: the share of the group in place k is proportional to (k + shift)^−exponent (Zipf-Mandelbrot).
+/// User groups by size: the share of the group of rank k is proportional to (k + shift)^−exponent
+/// (Zipf-Mandelbrot).
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Groups {
-    /// Sums of shares, ascending to the sum of all.
+    /// Cumulative shares.
     sums: Vec<f64>,
 }
 
-/// A quantity with a median for all, and lognormal deviations of user groups, of viewers within their group and of
-/// sessions of a viewer. How much viewers deviate is drawn for each group, how much sessions do for each viewer.
+/// A quantity with a global median, and lognormal deviations between user groups, between viewers
+/// of a group and between sessions of a viewer. The viewers' deviation is drawn per group, the
+/// sessions' per viewer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Levels {
     median: f64,
@@ -35,7 +38,7 @@ pub(super) struct Levels {
     high: f64,
 }
 
-/// What kind of access a viewer has.
+/// A kind of access.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Access {
     /// Factor to the bottleneck's rate.
@@ -43,27 +46,27 @@ pub(super) struct Access {
     /// Factor to the round-trip time.
     pub rtt: f64,
     pub jitter_ms: Distribution,
-    /// Of the kinds of loss.
+    /// Weights of the loss models.
     pub losses: Vec<f64>,
 }
 
-/// All that sessions are drawn from.
+/// Distributions of all properties of sessions.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Specification {
     pub title: String,
     pub groups: Groups,
-    /// Sessions of a viewer.
+    /// Sessions per viewer.
     pub visits: Distribution,
-    /// Time from the beginning of one to that of the next.
+    /// Time from the start of a session to the start of the next one.
     pub age_minutes: Distribution,
-    /// Of the hours in which viewers come.
+    /// Weights of arrival hours.
     pub hours: [f64; 24],
-    /// Factor to the loss rate at each hour.
+    /// Factor to the loss rate by hour.
     pub hours_loss: [f64; 24],
     pub rtt_ms: Levels,
     pub rate_mbps: Levels,
     pub loss: Levels,
-    /// Share of viewers whose path loses nothing.
+    /// Share of viewers with a lossless path.
     pub lossless: f64,
     pub buffer_ms: Distribution,
     pub gilbert_bad_ms: Distribution,
@@ -72,10 +75,10 @@ pub(super) struct Specification {
     /// Weights of the kinds of access.
     pub access: Vec<f64>,
     pub accesses: Vec<Access>,
-    /// Of further properties of links; none without the section.
+    /// Further link properties; `None` without the section.
     pub links: Option<LinkShares>,
     pub bitrate_mbps: Distribution,
-    /// A viewer takes no stream of more than this share of the bottleneck.
+    /// Largest share of the bottleneck that a viewer's stream takes.
     pub fits: f64,
     pub fps: Distribution,
     pub group_s: Distribution,
@@ -111,14 +114,14 @@ impl Groups {
         place.min(self.sums.len() - 1) as u32
     }
 
-    /// The share of sessions that the largest groups have.
+    /// Returns the share of sessions in the largest groups.
     #[cfg(test)]
     pub(super) fn share_of_largest(&self, groups: usize) -> f64 {
         self.sums[groups - 1] / self.sums.last().copied().unwrap_or(1.0)
     }
 }
 
-/// The streams of a quantity: of its user group, its viewer and its session.
+/// Random streams of a quantity: of its user group, its viewer and its session.
 pub(super) struct Streams {
     pub group: Random,
     pub pair: Random,
@@ -139,7 +142,7 @@ impl Levels {
         Ok(levels)
     }
 
-    /// The quantity of a session, before factors.
+    /// Draws the quantity for a session, before factors.
     pub(super) fn draw(&self, mut streams: Streams) -> f64 {
         let group = self.group * normal(&mut streams.group);
         let pair = self.pair.draw(&mut streams.group) * normal(&mut streams.pair);
@@ -147,7 +150,7 @@ impl Levels {
         self.median * (group + pair + session).exp()
     }
 
-    /// The value within the quantity's ends.
+    /// Clamps a value to the quantity's range.
     pub(super) fn within(&self, value: f64) -> f64 {
         value.clamp(self.low.min(self.high), self.high)
     }
@@ -167,20 +170,21 @@ impl Access {
 }
 
 impl Specification {
-    /// Reads the specification in a file.
+    /// Reads a specification file.
     ///
     /// # Errors
-    /// One line: the file cannot be read, or a key is wrong.
+    /// One line: the file cannot be read, or a key is invalid.
     pub(super) fn read(path: &Path) -> Result<Self, String> {
         let named = |e: String| format!("{}: {e}", path.display());
         let text = std::fs::read_to_string(path).map_err(|e| named(e.to_string()))?;
         Self::parse(&text).map_err(named)
     }
 
-    /// Reads a specification. One with `like = "fleet"` says only in what it differs from the built-in one.
+    /// Parses a specification. With `like = "fleet"` it states only differences from the built-in
+    /// one.
     ///
     /// # Errors
-    /// One line that names the key and what it may be.
+    /// One line that names the key and the allowed values.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut table = table(text)?;
         if let Some(like) = table.remove("like") {
@@ -235,8 +239,8 @@ impl Specification {
         Ok(specification)
     }
 
-    /// The rung of the ladder that a viewer takes: the one drawn, or the best one that fits the bottleneck, or the
-    /// lowest one. A bit rate that is no ladder is cut to what fits.
+    /// Returns the ladder rung for a viewer: the drawn one if it fits the bottleneck, else the best
+    /// one that fits, else the lowest. A continuous bit rate is clamped to the bottleneck.
     pub(super) fn rung(&self, drawn: f64, rate_mbps: f64) -> f64 {
         let most = self.fits * rate_mbps;
         match &self.bitrate_mbps {
@@ -250,7 +254,7 @@ impl Specification {
         }
     }
 
-    /// The hour, 0 to 23, in which a viewer comes.
+    /// Draws the hour of arrival, 0 to 23.
     pub(super) fn hour(&self, random: &mut Random) -> usize {
         pick(random, self.hours.iter().copied())
     }
@@ -260,7 +264,7 @@ fn table(text: &str) -> Result<Table, String> {
     text.parse().map_err(|e: toml::de::Error| e.to_string().trim_end().replace('\n', " "))
 }
 
-/// `below` with the keys of `above` in their place, section by section.
+/// Overrides `below` with the keys of `above`, section by section.
 fn overlaid(mut below: Table, above: Table) -> Table {
     for (key, value) in above {
         let value = match (below.remove(&key), value) {
@@ -274,7 +278,8 @@ fn overlaid(mut below: Table, above: Table) -> Table {
     below
 }
 
-/// Whether a table is a distribution or shares, which are replaced as a whole, and not a section.
+/// Returns whether a table is a distribution or a list of shares, replaced as a whole, rather than
+/// a section.
 fn is_one_value(table: &Table) -> bool {
     let is_share = |name: &str| {
         let mut players = qoe::Policy::PRESETS.iter();
@@ -290,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_specification_says_only_in_what_it_differs_from_the_fleet() {
+    fn a_specification_overrides_the_fleet() {
         let fleet = Specification::parse(FLEET).expect("valid");
         let text = "like = 'fleet'\ntitle = 'mine'\n[path.rtt_ms]\nmedian = 30\n[path.wifi]\nloss = { slots = 1 }\n\
                     [viewers]\nplayer = { cautious = 1 }\n[stream]\nbitrate_mbps = 2\n";
@@ -305,7 +310,7 @@ mod tests {
         assert_eq!(mine, Specification { title, rtt_ms, bitrate_mbps, accesses, players, ..fleet });
         for (text, part) in [
             ("like = 'flet'", "`like` is \"flet\"; it may be \"fleet\""),
-            ("like = 'fleet'\n[path]\nrtt = 3", "there is no key `path.rtt`"),
+            ("like = 'fleet'\n[path]\nrtt = 3", "unknown key `path.rtt`"),
         ] {
             let line = Specification::parse(text).expect_err(text);
             assert!(line.contains(part), "{text}: {line}");
@@ -328,7 +333,7 @@ mod tests {
             ("count = 18620", "count = 0", "`groups.count` is 0; it may be 1 to 1000000"),
             ("lossless = 0.1", "lossless = 1.5", "`path.lossless` is 1.5; it may be 0 to 1"),
             ("lossless = 0.1", "", "`path.lossless` is missing"),
-            ("lossless = 0.1", "lossless = 0.1\nlossles = 0", "there is no key `path.lossles`"),
+            ("lossless = 0.1", "lossless = 0.1\nlossles = 0", "unknown key `path.lossles`"),
             ("fits = 0.9", "fits = 'x'", "`stream.fits` is \"x\"; it may be a number from 0.01"),
             ("mobile = 40", "telly = 40", "`viewers.player` has no `telly`; it may be low-latency"),
             ("title = ", "title = 3 #", "`title` is 3; it may be text"),

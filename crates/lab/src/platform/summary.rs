@@ -1,9 +1,10 @@
-//! What a virtual A/B test found, as it stands in `summary.json`: everything that reports and pages are written from.
+//! Results of a virtual A/B test, the contents of `summary.json`. Reports and pages are rendered
+//! from it.
 
 use serde::{Deserialize, Serialize};
 
 use super::classes::DIMENSIONS;
-use super::compare::{Dominance, OfArm, Trial, compare, dominance};
+use super::compare::{ArmResults, Dominance, Trial, compare, dominance};
 use super::metrics::{FROZEN, METRICS};
 use super::predictions::{Prediction, calibrated, predictions};
 use super::session::Session;
@@ -11,27 +12,27 @@ use super::session::Session;
 /// Schemes over the sessions of one class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Part {
-    /// The dimension's key, its title, and the class.
+    /// Key and title of the dimension, and the class.
     pub dimension: String,
     pub title: String,
     pub class: String,
-    /// The mean of what the class divides by.
+    /// Mean of the dimension's value over the class.
     pub x: f64,
     pub sessions: u64,
-    pub arms: Vec<OfArm>,
+    pub arms: Vec<ArmResults>,
 }
 
-/// A scheme as it was named and as it was set.
+/// Name and settings of a scheme.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ArmSet {
     pub name: String,
     pub settings: String,
     pub weight: u32,
-    /// Knows fates, as no product does.
+    /// Knows packet fates, which no product can.
     pub is_oracle: bool,
 }
 
-/// What was read of an operator's records.
+/// Statistics of the operator's records that were read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Read {
     pub records: u64,
@@ -43,14 +44,14 @@ pub(super) struct Read {
     pub named: Vec<String>,
 }
 
-/// The shares of sessions that have at least this many seconds frozen in 100 s.
+/// Shares of sessions with at least this many seconds frozen per 100 s.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Curve {
     pub name: String,
     pub points: Vec<(f64, f64)>,
 }
 
-/// All of it.
+/// The whole summary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Summary {
     pub command: String,
@@ -59,26 +60,26 @@ pub(super) struct Summary {
     pub seed: u64,
     pub sessions: u64,
     pub viewers: u64,
-    /// Hours that viewers meant to watch.
+    /// Planned viewing time in hours.
     pub hours: f64,
-    /// Whether every scheme had every session.
+    /// Whether every session ran under every scheme.
     pub paired: bool,
     pub baseline: String,
     pub arms: Vec<ArmSet>,
-    /// Keys of the metrics, in the order of all lists of them.
+    /// Keys of the metrics, in the order of all metric lists.
     pub metrics: Vec<String>,
-    /// Sessions that the testbed could not run, and why; they are in no number.
+    /// Sessions that failed in the testbed, with the reason. They are excluded from all numbers.
     pub faults: Vec<String>,
-    pub overall: Vec<OfArm>,
+    pub overall: Vec<ArmResults>,
     pub parts: Vec<Part>,
-    /// If paired.
+    /// Present if paired.
     pub dominance: Vec<Dominance>,
     pub calibrated: Vec<Prediction>,
     pub predictions: Vec<Prediction>,
     pub frozen: Vec<Curve>,
 }
 
-/// Where the test stands that a summary is made of.
+/// Conditions of the test.
 pub(super) struct Setting {
     pub command: String,
     pub population: String,
@@ -86,12 +87,12 @@ pub(super) struct Setting {
     pub seed: u64,
     pub paired: bool,
     pub arms: Vec<ArmSet>,
-    /// Place of what the others are compared to.
+    /// Index of the baseline.
     pub baseline: usize,
     pub faults: Vec<String>,
 }
 
-/// Seconds frozen in 100 s at which curves have a point.
+/// Points of the curves, in seconds frozen per 100 s.
 const FROZEN_AT: [f64; 14] =
     [0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
 
@@ -109,7 +110,7 @@ fn curve(trials: &[Trial], arm: usize, name: &str) -> Curve {
     Curve { name: name.to_owned(), points: FROZEN_AT.map(|at| (at, share(at))).to_vec() }
 }
 
-/// What `trials` of these sessions say; those of a session are at its place.
+/// Summarises the trials of these sessions; `trials` refer to sessions by index.
 pub(super) fn summarise(setting: Setting, sessions: &[Session], trials: &[Trial]) -> Summary {
     let Setting { command, population, read, seed, paired, arms, baseline, faults } = setting;
     let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();

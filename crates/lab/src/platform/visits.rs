@@ -1,10 +1,10 @@
-//! Viewers who come back: what a first frame takes in each way to start a connection, when the last visit has
-//! measured the path (Wira, sections VI and VII). Paths and ages are those of the population, whose deviations within groups,
-//! within pairs of viewer and server, and between visits are Wira's; each visit is run in packets, and so is
-//! the one before it, which makes the cookie.
+//! Returning viewers: first-frame time under each startup mode, when the last visit has measured
+//! the path (Wira, sections VI and VII). Paths and cookie ages come from the population. Its
+//! deviations within groups, within pairs of viewer and server, and between visits are Wira's. Each
+//! visit is simulated in packets, as is the preceding one that makes the cookie.
 //!
-//! From the ground up: `draw` (who comes back, and to what) · `run` (a visit in one way) · `figures` (the paper's) ·
-//! `page`.
+//! From the ground up: `draw` (visits and their paths) · `run` (a visit under one startup mode) ·
+//! `figures` (the paper's figures) · `page`.
 
 mod draw;
 mod figures;
@@ -23,25 +23,25 @@ use draw::World;
 use figures::Figures;
 use run::{Seen, Usual, run};
 
-/// What a comparison of ways to start is made of.
+/// Options of a comparison of startup modes.
 #[derive(Clone, Copy, Debug)]
 pub struct VisitOptions<'a> {
-    /// Visits, 1 to 1,000,000.
+    /// Number of visits, 1 to 1,000,000.
     pub visits: u32,
-    /// Who comes back, over which paths: a file; without it the built-in `experiments/populations/wira.toml`.
+    /// Population file; the built-in `experiments/populations/wira.toml` if `None`.
     pub population: Option<&'a Path>,
-    /// Of everything random.
+    /// Random seed.
     pub seed: u64,
-    /// Threads; results are the same for any number.
+    /// Number of threads. It does not affect the results.
     pub jobs: usize,
-    /// Where results go.
+    /// Output directory.
     pub out: &'a Path,
 }
 
-/// Visits, as many as the options say, under every way to start; the page `first-frame.md` and its plot go to `out`.
+/// Runs the visits under every startup mode. The page `first-frame.md` and its plot go to `out`.
 ///
 /// # Errors
-/// One line: an option makes no sense, results cannot be written, or visits could not be run.
+/// One line: an option is invalid, results cannot be written, or visits failed to run.
 pub fn visits(options: &VisitOptions<'_>) -> Result<(), String> {
     if !(1..=1_000_000).contains(&options.visits) {
         return Err(format!("`--visits` is {}; it may be 1 to 1000000", options.visits));

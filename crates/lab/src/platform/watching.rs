@@ -1,5 +1,5 @@
-//! What a viewer has of a session, and when it leaves: who waits for the picture or is frozen for longer than it bears
-//! does not stay.
+//! Playback of a session, and the moment at which the viewer leaves: after a wait or a freeze
+//! beyond the viewer's patience.
 
 use core::time::Duration;
 
@@ -11,39 +11,40 @@ use super::scenario::Frame;
 
 /// Bounds of frame delays, in milliseconds.
 pub(super) const BOUNDS: [u64; 5] = [100, 200, 400, 600, 1_000];
-/// A frame counts if it was published at least this long before a viewer left early.
-const LAST: Duration = Duration::from_millis(400);
-/// What a frame that never came counts as in percentiles of delays, in milliseconds; a delay is cut to it.
-const NEVER: f64 = 10_000.0;
+/// Frames count if published at least this long before a viewer left early.
+const EARLY_LEAVE_MARGIN: Duration = Duration::from_millis(400);
+/// Delay charged for a frame that never arrived, and the upper limit of delays in percentiles, in
+/// milliseconds.
+const NEVER_ARRIVED_MS: f64 = 10_000.0;
 
-/// What a viewer had.
+/// Playback at a viewer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Watched {
     /// Frames that count.
     pub frames: u64,
-    /// Those of them that came later than each of [`BOUNDS`], or never.
+    /// Frames later than each of [`BOUNDS`], including those that never arrived.
     pub late: [u64; BOUNDS.len()],
-    /// Those that came later than the buffer that the player keeps, or never.
+    /// Frames later than the player's buffer allows, including those that never arrived.
     pub late_for_player: u64,
-    /// Percentiles of their delays, in milliseconds.
+    /// Percentiles of frame delays, in milliseconds.
     pub delay_ms: [f64; 3],
-    /// From the request to the picture; absent if there never was one.
+    /// From the request to the first picture; `None` if none was shown.
     pub first_frame_ms: Option<f64>,
     pub freezes: u64,
     pub frozen_s: f64,
     pub played_s: f64,
-    /// How far the picture lay behind the live edge at the end.
+    /// Final distance to the live edge.
     pub behind_ms: Option<f64>,
 }
 
 impl Watched {
-    /// Time from the start of playing on, freezes included.
+    /// Playback time, including freezes.
     pub(super) fn seconds(&self) -> f64 {
         self.played_s + self.frozen_s
     }
 }
 
-/// A player that received `frames` until `end`.
+/// Plays the received `frames` until `end`.
 fn play(policy: Policy, frames: &[(Frame, bool)], end: Timestamp) -> (Report, Player) {
     let mut player = Player::new(policy, Timestamp::ZERO);
     for (frame, _) in frames.iter().take_while(|(frame, _)| frame.at <= end) {
@@ -53,7 +54,7 @@ fn play(policy: Policy, frames: &[(Frame, bool)], end: Timestamp) -> (Report, Pl
     (player.report(end), player)
 }
 
-/// When the viewer who means to stay until `stay` loses patience, if it does.
+/// Returns when a viewer who plans to stay until `stay` loses patience, if ever.
 pub(super) fn leaves(
     policy: Policy,
     frames: &[(Frame, bool)],
@@ -70,13 +71,13 @@ pub(super) fn leaves(
     if let Some(freeze) = listed.iter().find(|freeze| freeze.duration > patience) {
         return Some(freeze.start.since(Timestamp::ZERO) + patience);
     }
-    // What is not listed goes on at the end.
+    // Freezes beyond the listed ones extend to the end.
     let over: Duration = listed.iter().map(|freeze| freeze.duration).sum();
     let open = report.freezes[0].total.saturating_sub(over);
     (open > patience).then(|| stay.saturating_sub(open) + patience)
 }
 
-/// What the viewer has who leaves at `end`; `published` frames count.
+/// Returns the playback of a viewer that leaves at `end`; `published` frames count.
 pub(super) fn watch(
     policy: Policy,
     frames: &[(Frame, bool)],
@@ -97,7 +98,7 @@ pub(super) fn watch(
     });
     let delay = |p: f64| {
         let place = (p * published.saturating_sub(1) as f64).round() as usize;
-        delays.get(place).copied().unwrap_or(NEVER).min(NEVER)
+        delays.get(place).copied().unwrap_or(NEVER_ARRIVED_MS).min(NEVER_ARRIVED_MS)
     };
     Watched {
         frames: published,
@@ -112,9 +113,9 @@ pub(super) fn watch(
     }
 }
 
-/// Until when a frame that counts was published: all of them, unless the viewer left early.
+/// Publication time up to which frames count: all frames, unless the viewer left early.
 pub(super) fn counted_until(end: Duration, is_early: bool) -> Duration {
-    if is_early { end.saturating_sub(LAST) } else { end }
+    if is_early { end.saturating_sub(EARLY_LEAVE_MARGIN) } else { end }
 }
 
 #[cfg(test)]
@@ -123,7 +124,7 @@ mod tests {
 
     const INTERVAL: u64 = 40;
 
-    /// Frames 40 ms apart for 20 s, each 50 ms late but those that `delay` says otherwise of.
+    /// Frames 40 ms apart for 20 s, each with a delay of 50 ms unless `delay` gives another.
     fn frames(delay: impl Fn(u64) -> Option<u64>) -> Vec<(Frame, bool)> {
         let mut latest = Timestamp::ZERO;
         let mut all = Vec::new();
@@ -147,7 +148,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(3);
 
     #[test]
-    fn who_sees_all_in_time_stays() {
+    fn a_viewer_without_freezes_stays() {
         let smooth = frames(|_| Some(50));
         assert_eq!(leaves(Policy::LOW_LATENCY, &smooth, STAY, PATIENCE), None);
         let watched = watch(Policy::LOW_LATENCY, &smooth, 500, STAY, false);
@@ -156,12 +157,12 @@ mod tests {
     }
 
     #[test]
-    fn who_is_frozen_for_longer_than_it_bears_leaves_then() {
-        // From 8 s on nothing for 5 s; then all at once.
+    fn a_long_freeze_makes_the_viewer_leave() {
+        // From 8 s on nothing arrives for 5 s, then everything at once.
         let outage =
             frames(|n| Some(if (200..325).contains(&n) { (325 - n) * INTERVAL } else { 50 }));
         let left = leaves(Policy::LOW_LATENCY, &outage, STAY, PATIENCE).expect("it leaves");
-        // The buffer of 200 ms and more runs empty after 8 s, and 3 s later the viewer is gone.
+        // The buffer of at least 200 ms runs empty after 8 s. The viewer leaves 3 s later.
         assert!((11.0..11.6).contains(&left.as_secs_f64()), "{left:?}");
         let published = counted_until(left, true).as_millis() as u64 / INTERVAL + 1;
         let watched = watch(Policy::LOW_LATENCY, &outage, published, left, true);
@@ -171,12 +172,12 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_too_long_for_a_picture_leaves_without_one() {
+    fn a_long_wait_makes_the_viewer_leave() {
         let nothing = frames(|_| None);
         assert_eq!(leaves(Policy::MOBILE, &nothing, STAY, PATIENCE), Some(PATIENCE));
         let watched = watch(Policy::MOBILE, &nothing, 65, PATIENCE, true);
         assert_eq!((watched.first_frame_ms, watched.late), (None, [65; 5]));
-        assert_eq!(watched.delay_ms, [NEVER; 3]);
+        assert_eq!(watched.delay_ms, [NEVER_ARRIVED_MS; 3]);
     }
 
     #[test]

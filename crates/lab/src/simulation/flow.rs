@@ -1,4 +1,4 @@
-//! One server and its client. An end acts only after something happened to it.
+//! One server and its client. An end acts only after an event.
 
 use core::time::Duration;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -21,9 +21,9 @@ const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 443)
 /// The client's first port; each rebinding takes the next.
 const FIRST_PORT: u16 = 40_000;
 
-/// Sums up the wall time of what runs under it.
+/// Accumulates the wall time of closures.
 pub(super) struct Stopwatch {
-    /// Clocks are read only if it is on.
+    /// Whether clocks are read.
     pub is_on: bool,
     pub total: Duration,
 }
@@ -40,7 +40,7 @@ impl Stopwatch {
     }
 }
 
-/// The state at which measuring begins.
+/// State at the start of the measurement.
 #[derive(Default)]
 struct Mark {
     at: Timestamp,
@@ -52,24 +52,24 @@ pub(super) struct Flow {
     pub server: Server,
     pub client: Box<dyn Viewer>,
     scenario: Scenario,
-    /// The client's addresses; the second one is for [`Scenario::flap_every`].
+    /// The client's addresses. The second one is for [`Scenario::flap_every`].
     addresses: [SocketAddrV4; 2],
-    /// When the first byte arrived, from which the client's addresses may change.
+    /// Arrival of the first byte, after which the client's addresses may change.
     received_at: Option<Timestamp>,
     rebind_at: Option<Timestamp>,
-    /// Something happened to the client since it last acted.
+    /// Whether the client had an event since it last acted.
     pub is_client_due: bool,
-    /// Something happened to the server since it last acted.
+    /// Whether the server had an event since it last acted.
     pub is_server_due: bool,
-    /// When the client's next timer fires.
+    /// Time of the client's next timer.
     pub client_at: Option<Timestamp>,
-    /// When the server's next timer fires.
+    /// Time of the server's next timer.
     pub server_at: Option<Timestamp>,
-    /// What holds the client's acknowledgements back, if something does.
+    /// Delays the client's acknowledgements, if configured.
     acks: Option<HeldAcks>,
-    /// The player, if it tells the server how it does.
+    /// The player, if it reports to the server.
     reporter: Option<Reporter>,
-    /// Where measuring began.
+    /// Start of the measurement.
     mark: Option<Mark>,
 }
 
@@ -94,7 +94,7 @@ impl Flow {
             window: scenario.window,
             seed: scenario.seed,
             begins,
-            // A viewer that only receives has nothing to say from its new address otherwise.
+            // Without it, a viewer that only receives would send nothing from its new address.
             keep_alive: scenario.rebind_every.map(|every| every.min(Duration::from_secs(2)) / 2),
         })?;
         Ok(Self {
@@ -119,12 +119,12 @@ impl Flow {
         download.finished || download.failed.is_some()
     }
 
-    /// Whether the run's limit ends it.
+    /// Returns whether the run ends at its time limit.
     pub(super) fn is_endless(&self) -> bool {
         self.scenario.traffic.is_endless()
     }
 
-    /// Returns whether this is one of the client's addresses, whatever the port.
+    /// Returns whether this is one of the client's addresses, with any port.
     pub(super) fn is_at(&self, address: Ipv4Addr) -> bool {
         self.addresses.iter().any(|own| *own.ip() == address)
     }
@@ -134,7 +134,7 @@ impl Flow {
         self.addresses.contains(&address)
     }
 
-    /// Returns the address from which the client sends at `now`.
+    /// Returns the client's source address at `now`.
     fn source(&self, now: Timestamp) -> SocketAddrV4 {
         let flaps = match (self.scenario.flap_every, self.received_at) {
             (Some(every), Some(since)) => now.since(since).as_nanos() / every.as_nanos().max(1),
@@ -143,7 +143,7 @@ impl Flow {
         self.addresses[usize::from(flaps % 2 == 1)]
     }
 
-    /// Gives the client another port when it is time.
+    /// Changes the client's port when due.
     fn rebind(&mut self, now: Timestamp) {
         if self.received_at.is_none() && self.client.download().received > 0 {
             self.received_at = Some(now);
@@ -159,7 +159,7 @@ impl Flow {
         }
     }
 
-    /// Lets each end act that something happened to.
+    /// Lets each end act that had an event.
     pub(super) fn act(&mut self, now: Timestamp, wire: &mut Wire, stopwatch: &mut Stopwatch) {
         let granularity = self.scenario.timer_granularity;
         self.rebind(now);
@@ -183,7 +183,7 @@ impl Flow {
         }
         if self.is_server_due {
             let server = &mut self.server;
-            // A report takes the way of acknowledgements: it says how it was half a round trip ago.
+            // A report travels with acknowledgements: it shows the state half a round trip ago.
             let then = now - self.scenario.path.up.delay_at(now);
             let arrivals = self.client.download().arrivals();
             if let Some(reporter) = &mut self.reporter
@@ -193,7 +193,7 @@ impl Flow {
                 source.heard(then, media);
             }
             server.drive(now, |remote, sent| {
-                // What came by IPv4 is answered by it.
+                // The response uses IPv4 as well.
                 if let SocketAddr::V4(remote) = remote {
                     wire.send_down(now, remote, sent);
                 }
@@ -203,7 +203,7 @@ impl Flow {
         (self.is_client_due, self.is_server_due) = (false, false);
     }
 
-    /// Measuring begins now, if it has not begun.
+    /// Starts the measurement, once.
     pub(super) fn begin_measuring(&mut self, now: Timestamp) {
         if self.mark.is_none() {
             let received = self.client.download().received;
@@ -234,7 +234,7 @@ impl Flow {
         }
     }
 
-    /// The outcome of the flow.
+    /// Returns the outcome of the flow.
     pub(super) fn outcome(
         &mut self,
         now: Timestamp,

@@ -1,4 +1,4 @@
-//! One run: server, path and client on one virtual clock.
+//! A run: server, path and client on one virtual clock.
 
 mod flow;
 mod oracle;

@@ -1,5 +1,5 @@
-//! A sender that knows the fates of its packets: what it can do that others cannot. It bounds what any scheme
-//! could reach, and exists in the testbed only.
+//! A sender that knows the fates of its packets. It bounds what any scheme can achieve and exists
+//! only in the testbed.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,27 +8,28 @@ use links::Passage;
 use quic::observer::{Event, Purpose};
 use quic::wire::{Frame, Frames};
 
-/// What the server knows of the fates of its packets.
+/// Knowledge of packet fates.
 ///
-/// What is idealised: see [`Passage::Insistent`]. The client's packets and drops by a full queue are as for any sender,
-/// and congestion control answers to what the server sees. A copy that waits until it passes comes out of
-/// order, so that the server may take it for lost and send another one.
+/// For the idealisation see [`Passage::Insistent`]. The client's packets and drops by a full queue
+/// are not affected, and congestion control reacts to the server's observations. A copy that waits
+/// until it passes arrives out of order, so the server can declare it lost and send another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Oracle {
-    /// Nothing.
+    /// No knowledge.
     #[default]
     None,
-    /// Copies of lost data (retransmissions, replicas, probes) are never lost, but in blackholes: the bound of what a
-    /// sender could reach that reacts to losses, if it could choose the moment of the loss too.
+    /// Copies of lost data (retransmissions, replicas, probes) are lost only in blackholes. Bound
+    /// for senders that react to losses, if they could also choose the moment of the loss.
     CopiesArrive,
-    /// From the detection of a loss on it sends the first copy that arrives.
+    /// On detecting a loss, sends the first copy that will arrive.
     AfterDetection,
-    /// It does so from the first sending on, for each packet of stream data: what proactive copies could reach.
+    /// The same from the first transmission on, for each packet of stream data. Bound for proactive
+    /// copies.
     FromStart,
 }
 
 impl Oracle {
-    /// All, by the names that settings have for them.
+    /// All variants by their names in settings.
     pub(crate) const NAMES: [(&str, Self); 4] = [
         ("", Self::None),
         ("copies-arrive", Self::CopiesArrive),
@@ -36,7 +37,7 @@ impl Oracle {
         ("from-start", Self::FromStart),
     ];
 
-    /// What losses may do to a packet with this purpose and these frames.
+    /// Returns the effect of losses on a packet with this purpose and these frames.
     fn passage(self, purpose: Purpose, payload: &[u8]) -> Passage {
         let is_copy =
             matches!(purpose, Purpose::Retransmission | Purpose::Replica | Purpose::Probe);
@@ -51,7 +52,7 @@ impl Oracle {
     }
 }
 
-/// How the packets that were sent may pass, in their order, until they leave the server.
+/// Passages of the sent packets, in order, until they leave the server.
 #[derive(Clone)]
 pub(crate) struct Foresight {
     oracle: Oracle,
@@ -59,7 +60,7 @@ pub(crate) struct Foresight {
 }
 
 impl Foresight {
-    /// `None` where nothing is known.
+    /// `None` without knowledge.
     pub(crate) fn new(oracle: Oracle) -> Option<Self> {
         (oracle != Oracle::None).then(|| Self { oracle, packets: Arc::default() })
     }
@@ -72,7 +73,7 @@ impl Foresight {
         }
     }
 
-    /// How the next datagram, of this length, may pass.
+    /// Returns the passage of the next datagram, which has this length.
     pub(crate) fn next(&self, length: usize) -> Passage {
         let mut packets = self.packets.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut left, mut passage) = (length, Passage::Ordinary);

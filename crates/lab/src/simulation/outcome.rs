@@ -1,4 +1,4 @@
-//! The outcome of a run.
+//! Outcome of a run.
 
 use core::time::Duration;
 
@@ -12,79 +12,80 @@ use crate::event_log::Digest;
 use crate::live::LiveOutcome;
 use crate::recovered::Recovered;
 
-/// The state of the first sender, for plots over time.
+/// State of the first sender, for plots over time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// When.
+    /// Time of the sample.
     pub at: Timestamp,
     /// Congestion window in bytes.
     pub window: u64,
     /// Bytes in flight.
     pub in_flight: u64,
-    /// Pacing rate, if there is one.
+    /// Pacing rate, if any.
     pub pacing_rate: Option<Rate>,
-    /// Stream bytes that the client has received.
+    /// Stream bytes received by the client.
     pub received: u64,
-    /// Bytes that wait for the bottleneck.
+    /// Bytes queued at the bottleneck.
     pub queued: u64,
 }
 
-/// Stream bytes that a client received in a span of time.
+/// Stream bytes that a client received in a time span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// How many.
+    /// Number of bytes.
     pub bytes: u64,
-    /// The length of the span.
+    /// Length of the span.
     pub time: Duration,
 }
 
-/// The outcome of a run.
+/// Outcome of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The whole answer arrived; of endless traffic, all that arrived did so until the limit.
+    /// Whether the whole answer arrived. For endless traffic, whether it ran until the limit.
     pub completed: bool,
-    /// Every byte that arrived is the one that was asked for.
+    /// Whether every received byte was the requested one.
     pub intact: bool,
-    /// Why the client gave up, if it did.
+    /// Reason for which the client gave up.
     pub failed: Option<String>,
     /// Virtual time until the last byte arrived.
     pub duration: Duration,
     /// Stream bytes received.
     pub received: u64,
-    /// When the server had each request.
+    /// Arrival of each request at the server.
     pub asked: Vec<Timestamp>,
-    /// When the client had each answer.
+    /// Arrival of each complete answer at the client.
     pub answered: Vec<Timestamp>,
     /// Stream bytes received after [`Scenario::measure_from`](crate::Scenario::measure_from).
     pub measured: Received,
-    /// Bytes on the wire towards the clients, headers included, that were delivered.
+    /// Bytes delivered to clients on the wire, including headers.
     pub wire_bytes: u64,
     /// Packets offered to both links.
     pub packets: u64,
-    /// The fates of the packets towards the clients.
+    /// Fates of packets towards the clients.
     pub down: Counters,
     /// Hash and length of the event log.
     pub event_log: Digest,
-    /// The server's counters.
+    /// Counters of the server.
     pub stats: Stats,
-    /// The server's loss recovery after [`Scenario::measure_from`](crate::Scenario::measure_from).
+    /// Loss recovery of the server after [`Scenario::measure_from`](crate::Scenario::measure_from).
     pub recovery: Recovered,
-    /// The server's connection at the end, as session records have it.
+    /// Final transport statistics of the server, as in session records.
     pub transport: Transport,
-    /// The server's smoothed round-trip time.
+    /// Smoothed round-trip time at the server.
     pub smoothed_rtt: Duration,
-    /// Wall time spent in the clients' code, if [`Scenario::time_client`](crate::Scenario::time_client).
+    /// Wall time spent in the clients' code, with
+    /// [`Scenario::time_client`](crate::Scenario::time_client).
     pub client_time: Duration,
-    /// How the server's connection started, if it served a live stream.
+    /// Startup of the server's connection, for live streams.
     pub started: Option<Started>,
-    /// The smallest rate that it was held to; `None` if to none.
+    /// Lowest cap applied; `None` if uncapped.
     pub cap: Option<Rate>,
-    /// What it learned about its path, as its next cookie would say it.
+    /// Path state that its next cookie would save.
     pub learned: Option<Cookie>,
-    /// What the client saw of a live stream.
+    /// Live stream as received by the client.
     pub live: Option<LiveOutcome>,
-    /// The second server and client; packets and links are counted in the first only.
+    /// The second server and client. Packets and links are counted in the first outcome only.
     pub rival: Option<Box<Outcome>>,
-    /// The first sender over time, if [`Scenario::sample_every`](crate::Scenario::sample_every).
+    /// States of the first sender, with [`Scenario::sample_every`](crate::Scenario::sample_every).
     pub samples: Vec<Sample>,
 }

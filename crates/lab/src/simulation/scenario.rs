@@ -1,4 +1,4 @@
-//! What is run: path, ends and traffic.
+//! Scenario of a run: path, ends and traffic.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -13,98 +13,99 @@ use quic::detection::Detection;
 use recovery::{Arq, Guard, Scheme};
 
 use super::oracle::Oracle;
-use crate::beginning::Beginning;
 use crate::client::ClientKind;
 use crate::ends::Cipher;
 use crate::recovered::Diary;
+use crate::start_options::StartOptions;
 use crate::traffic::Traffic;
 
-/// Makes a recovery scheme for a new connection, from the run's seed. Any will do, also one from outside
-/// this project.
+/// Creates a recovery scheme for a new connection from the run's seed. Schemes from outside this
+/// project work too.
 pub type SchemeMaker = Arc<dyn Fn(u64) -> Scheme + Send + Sync>;
 
-/// How a connection is held, and to which parameters of its user group.
+/// Cap of a connection and the parameters of its user group.
 pub type Held = (Capping, Parameters);
 
-/// What is run.
+/// Scenario of a run.
 #[derive(Clone)]
 pub struct Scenario {
     /// Both directions.
     pub path: PathConfig,
     /// The viewer's library.
     pub client: ClientKind,
-    /// Protection of 1-RTT packets, at both ends.
+    /// Protection of 1-RTT packets at both ends.
     pub cipher: Cipher,
-    /// The server's congestion controller: [`delivery::controller`] makes those of this project, which can be told how
-    /// to start.
+    /// Congestion controller of the server. Controllers from [`delivery::controller`] support
+    /// startup modes.
     pub congestion: ControllerFactory,
-    /// How the server's connection starts, and what is known when it does.
-    pub beginning: Beginning,
-    /// What the server's connection is held to while it serves a live stream.
+    /// Startup of the server's connection, with its initial knowledge.
+    pub start_options: StartOptions,
+    /// Cap of the server's connection during a live stream.
     pub capping: Option<Held>,
-    /// The server's rules of loss detection.
+    /// Loss detection rules of the server.
     pub detection: Detection,
-    /// The server's recovery scheme.
+    /// Recovery scheme of the server.
     pub scheme: SchemeMaker,
-    /// What bounds its replicas.
+    /// Limit on its replicas.
     pub guard: Option<Guard>,
-    /// What the client asks for.
+    /// Content of the client's request.
     pub traffic: Traffic,
-    /// How rarely the client acknowledges; `None` for each second packet, as its library does.
+    /// Reduced acknowledgement frequency of the client; `None` for the library's own, every second
+    /// packet.
     pub acks: Option<RareAcks>,
-    /// The player of a live stream, if it tells the server what it has buffered.
+    /// The player of a live stream, if it reports its buffer level to the server.
     pub reports: Option<Policy>,
-    /// Virtual time at which the client's first packet leaves.
+    /// Virtual time of the client's first packet.
     pub begins: Duration,
-    /// How often the client asks for it, one after the other on the same connection: from 1, and more
-    /// only for downloads.
+    /// Number of consecutive requests on the same connection: from 1; more than 1 only for
+    /// downloads.
     pub times: u32,
     /// A second server and client on the same path.
     pub rival: Option<Rival>,
-    /// The client's flow-control window in bytes.
+    /// Flow-control window of the client in bytes.
     pub window: u64,
-    /// Of everything random.
+    /// Random seed.
     pub seed: u64,
-    /// From the first byte on, a NAT before the client gives it another port each time that this
-    /// much has passed, and forgets the old one. During the handshake addresses are stable: "The
-    /// design of QUIC relies on endpoints retaining a stable address for the duration of the
-    /// handshake" (RFC 9000, section 9).
+    /// Period at which a NAT changes the client's port and forgets the old one, from the first byte
+    /// on. Addresses are stable during the handshake: "The design of QUIC relies on endpoints
+    /// retaining a stable address for the duration of the handshake" (RFC 9000, section 9).
     pub rebind_every: Option<Duration>,
-    /// From the first byte on, the client's packets come from two addresses in turn, each for this
-    /// long; both stay open (bonding, a NAT with two exits).
+    /// Period at which the client alternates between two valid addresses, from the first byte on
+    /// (bonding, a NAT with two exits).
     pub flap_every: Option<Duration>,
-    /// Timers of both ends fire at multiples of this: what sockets would do to short schedules.
+    /// Granularity of both ends' timers, to study the effect of sockets on short timers.
     pub timer_granularity: Duration,
-    /// Virtual time at which the run is given up, or at which it ends if its traffic is endless.
+    /// Virtual time at which the run is aborted, or ends if its traffic is endless.
     pub limit: Duration,
-    /// Start of the span over which goodput is taken, after the slow start.
+    /// Start of the goodput measurement, after slow start.
     pub measure_from: Duration,
-    /// What the servers know of the fates of their packets.
+    /// Servers' knowledge of packet fates.
     pub oracle: Oracle,
-    /// Keeps the event log; without it [`Outcome::event_log`](crate::Outcome::event_log) is that of no events.
+    /// Whether to record the event log. Otherwise [`Outcome::event_log`](crate::Outcome::event_log)
+    /// is the digest of an empty log.
     pub log_events: bool,
-    /// Takes the time that the client's code needs, at the price of reading clocks.
+    /// Whether to measure time in the client's code, at the cost of reading clocks.
     pub time_client: bool,
-    /// Keeps the first server's units and decisions.
+    /// Records the first server's units and decisions.
     pub diary: Option<Diary>,
-    /// Takes a [`Sample`](crate::Sample) this often.
+    /// Interval of [`Sample`](crate::Sample)s.
     pub sample_every: Option<Duration>,
 }
 
-/// The sender that shares a path with the first, where it differs from that.
+/// The sender that shares the path. Other properties equal the first sender's.
 #[derive(Clone)]
 pub struct Rival {
     /// Its congestion controller.
     pub congestion: ControllerFactory,
     /// Its recovery scheme.
     pub scheme: SchemeMaker,
-    /// How its connection starts.
-    pub beginning: Beginning,
-    /// What its connection is held to.
+    /// Startup of its connection.
+    pub start_options: StartOptions,
+    /// Cap of its connection.
     pub capping: Option<Held>,
-    /// What its client asks for.
+    /// Content of its client's request.
     pub traffic: Traffic,
-    /// Virtual time at which its client's first packet leaves.
+    /// Virtual time of its client's first packet.
     pub begins: Duration,
 }
 
@@ -116,7 +117,7 @@ impl Default for Scenario {
             client: ClientKind::Quinn,
             cipher: Cipher::Real,
             congestion: delivery::controller(Algorithm::Cubic),
-            beginning: Beginning::default(),
+            start_options: StartOptions::default(),
             capping: None,
             detection: Detection::default(),
             scheme: Arc::new(|_| Arq::scheme()),
@@ -144,14 +145,14 @@ impl Default for Scenario {
 }
 
 impl Scenario {
-    /// The scenario of the rival's server and client.
+    /// Returns the scenario of the rival's server and client.
     pub(super) fn of_rival(&self) -> Option<Self> {
-        let Rival { congestion, scheme, beginning, capping, traffic, begins } =
+        let Rival { congestion, scheme, start_options, capping, traffic, begins } =
             self.rival.clone()?;
         Some(Self {
             congestion,
             scheme,
-            beginning,
+            start_options,
             capping,
             traffic,
             begins,
@@ -162,7 +163,7 @@ impl Scenario {
         })
     }
 
-    /// The path's round-trip time without queues.
+    /// Round-trip time of the path without queues.
     pub(super) fn round_trip(&self) -> Duration {
         let delay = |link: &LinkConfig| link.delay.unwrap_or_default();
         delay(&self.path.down) + delay(&self.path.up)

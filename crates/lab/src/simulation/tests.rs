@@ -34,7 +34,7 @@ fn unmodified_clients_finish_a_download_in_virtual_time() {
     for client in [ClientKind::Quinn, ClientKind::Noq] {
         let outcome = run(&Scenario { client, ..scenario(1) }).expect("it runs");
         assert!(outcome.completed && outcome.intact, "{client:?}: {outcome:?}");
-        // 500 kB at 12 Mbps take a third of a second, and the start a few round trips.
+        // 500 kB at 12 Mbps take a third of a second, and startup takes a few round trips.
         assert!(outcome.duration < Duration::from_secs(1), "{client:?}: {outcome:?}");
     }
 }
@@ -53,13 +53,14 @@ fn the_null_cipher_gives_the_packets_of_the_real_one() {
 }
 
 #[test]
-fn whoever_acknowledges_seldom_sends_a_fifth_and_gets_all_the_same() {
+fn rare_acknowledgements_save_packets_without_losing_data() {
     let mut often = scenario(3);
     often.path.up.loss = Some("5%".parse().expect("a loss"));
     let seldom = Scenario { acks: Some(links::RareAcks::CHROMIUM), ..often.clone() };
     let (often, seldom) = (run(&often).expect("it runs"), run(&seldom).expect("it runs"));
     assert!(seldom.completed && seldom.intact, "{seldom:?}");
-    // Some 430 packets came down: half as many go up, or a fifth of these behind the first 50.
+    // Some 430 packets are received. The client acknowledges every second one, or every tenth after
+    // the first 50.
     let fewer = often.packets.saturating_sub(seldom.packets);
     assert!((80..200).contains(&fewer), "{} and {}", often.packets, seldom.packets);
 }
@@ -143,8 +144,7 @@ fn measuring_counts_what_comes_after_its_beginning() {
     assert!(rest.measured.time <= Duration::from_secs(6), "{rest:?}");
 }
 
-/// A path whose impairments and whose transfer follow from `seed`; what is drawn is in the failure's
-/// message.
+/// Derives the path's impairments and the transfer from `seed`. Failure messages show the draw.
 fn random_scenario(seed: u64) -> Scenario {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut link = || {
@@ -209,8 +209,8 @@ fn requests_on_one_connection_follow_each_other_and_are_all_answered() {
     }
 }
 
-/// The share that is lost, of what is sent this long after something that is lost, if packets leave all the time: from
-/// above the first to the second number of milliseconds.
+/// Loss rate of packets sent between `lags[0]` (exclusive) and `lags[1]` milliseconds after a lost
+/// one, under continuous sending.
 fn lost_after(scenario: &Scenario, lags: [u64; 2]) -> f64 {
     const STEP: u64 = 2;
     let down = LinkConfig { rate: None, delay: None, ..scenario.path.down.clone() };
@@ -236,7 +236,7 @@ fn the_correlation_of_losses_that_the_server_measures_is_the_models() {
     for (seed, model) in [(1, "calls:rate=5%,reading=slots"), (2, "outages:rate=5%,length=40ms")] {
         let mut lossy = scenario(seed);
         lossy.path.down.loss = Some(model.parse().expect("a loss"));
-        // A packet each 4 ms, whatever is lost.
+        // A packet every 4 ms, regardless of losses.
         let (rate, cached) = (Rate::from_kbps(2_400), Duration::ZERO);
         lossy.traffic = Traffic::Frames { rate, fps: 250.0, cached };
         lossy.limit = Duration::from_secs(240);

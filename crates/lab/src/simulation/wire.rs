@@ -1,5 +1,4 @@
-//! The path as the ends see it: the one place where datagrams enter and leave it. What is to stand between
-//! an end and the path stands here.
+//! The path as the ends see it. Datagrams enter and leave the path only here.
 
 use std::net::SocketAddrV4;
 
@@ -19,9 +18,9 @@ pub(super) struct Datagram {
 
 pub(super) struct Wire {
     pub path: Path<Datagram>,
-    /// Datagrams of clients that wait for [`Wire::flush`].
+    /// Datagrams of clients waiting for [`Wire::flush`].
     queued: Vec<Packet<Datagram>>,
-    /// Buffers of datagrams that have arrived at the server; clients keep theirs.
+    /// Reusable buffers of datagrams delivered to the server. Clients keep theirs.
     spare: Vec<BytesMut>,
 }
 
@@ -37,8 +36,8 @@ impl Wire {
         self.path.down.send_as(now, packet, sent.passage);
     }
 
-    /// Takes a datagram of a client. Links have no part in the time that is taken of clients' code, so it
-    /// leaves with the next [`Wire::flush`].
+    /// Queues a datagram of a client until [`Wire::flush`], so that timing of the clients' code
+    /// excludes the links.
     pub(super) fn queue_up(&mut self, client: SocketAddrV4, ecn: Ecn, data: &[u8]) {
         let mut buffer = self.spare.pop().unwrap_or_default();
         buffer.clear();
@@ -46,12 +45,12 @@ impl Wire {
         self.queued.push(packet(client, ecn, buffer));
     }
 
-    /// Sends what clients have queued to the server.
+    /// Sends the clients' queued datagrams to the server.
     pub(super) fn flush(&mut self, now: Timestamp) {
         self.queued.drain(..).for_each(|packet| self.path.up.send(now, packet));
     }
 
-    /// Takes the buffer of a datagram that has arrived at the server.
+    /// Reuses the buffer of a datagram delivered to the server.
     pub(super) fn recycle(&mut self, buffer: BytesMut) {
         self.spare.push(buffer);
     }
@@ -62,7 +61,7 @@ fn packet(client: SocketAddrV4, ecn: Ecn, data: BytesMut) -> Packet<Datagram> {
     Packet { size, ecn, payload: Datagram { client, ecn, data } }
 }
 
-/// The next datagram that is at the link's end, as the link has left it.
+/// Returns the next datagram that has left the link.
 pub(super) fn poll(link: &mut Link<Datagram>, now: Timestamp) -> Option<Datagram> {
     let delivered = link.poll(now)?;
     let mut datagram = Datagram { ecn: delivered.packet.ecn, ..delivered.packet.payload };

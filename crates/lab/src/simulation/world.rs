@@ -14,15 +14,15 @@ use super::wire::{Datagram, Wire, poll};
 use crate::event_log::EventLog;
 use crate::server::Sent;
 
-/// The addresses of the first client and of its rival.
+/// Addresses of the first client and of its rival.
 const CLIENTS: [[Ipv4Addr; 2]; 2] = [
     [Ipv4Addr::new(192, 0, 2, 2), Ipv4Addr::new(192, 0, 2, 4)],
     [Ipv4Addr::new(192, 0, 2, 3), Ipv4Addr::new(192, 0, 2, 5)],
 ];
-/// Steps without progress of the clock after which a run counts as stuck.
+/// Steps without clock progress after which a run counts as stuck.
 const MAX_IDLE_STEPS: u32 = 200_000;
 
-/// Takes a sample of the first flow now and then.
+/// Samples the first flow periodically.
 struct Sampler {
     every: Duration,
     at: Timestamp,
@@ -32,20 +32,22 @@ struct Sampler {
 pub(super) struct World<'a> {
     scenario: &'a Scenario,
     log: EventLog,
-    /// The first, and its rival if there is one.
+    /// The first flow, and its rival if any.
     flows: Vec<Flow>,
     wire: Wire,
     /// Times the clients' code.
     stopwatch: Stopwatch,
     sampler: Option<Sampler>,
     now: Timestamp,
-    /// Steps since the clock last moved.
+    /// Steps since the clock last advanced.
     idle_steps: u32,
 }
 
 impl<'a> World<'a> {
+    /// Builds all flows.
+    ///
     /// # Errors
-    /// The client cannot do what is asked.
+    /// The client does not support the request.
     pub(super) fn new(scenario: &'a Scenario) -> Result<Self, String> {
         let log = EventLog::default();
         let mut flows = vec![Flow::new(scenario.clone(), CLIENTS[0], &log)?];
@@ -68,11 +70,11 @@ impl<'a> World<'a> {
         })
     }
 
-    /// Lets the ends act, sets the clock to the next event, and does what is due then. Returns whether
-    /// there is more to do: all flows may be over, nothing due any more, or only after the limit.
+    /// Lets the ends act, advances the clock to the next event, and handles everything due. Returns
+    /// false if all flows are finished or no event remains before the limit.
     ///
     /// # Errors
-    /// The clock stands still.
+    /// The clock is stuck.
     pub(super) fn step(&mut self) -> Result<bool, String> {
         for flow in &mut self.flows {
             flow.act(self.now, &mut self.wire, &mut self.stopwatch);
@@ -126,12 +128,12 @@ impl<'a> World<'a> {
         self.flows.iter().fold(self.wire.path.next_event(), timers)
     }
 
-    /// Sets the clock; ends that make each other act for ever without it are an error.
+    /// Advances the clock. It is an error if the ends keep triggering each other at the same time.
     fn advance(&mut self, next: Timestamp) -> Result<(), String> {
         self.idle_steps = if next > self.now { 0 } else { self.idle_steps + 1 };
         if self.idle_steps > MAX_IDLE_STEPS {
             return Err(format!(
-                "the clock stands still at {:?} (seed {}): links {:?}, server {:?}, client {:?}",
+                "the clock is stuck at {:?} (seed {}): links {:?}, server {:?}, client {:?}",
                 self.now,
                 self.scenario.seed,
                 self.wire.path.next_event(),
@@ -143,7 +145,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Hands the server what has arrived there.
+    /// Delivers arrived datagrams to the server.
     fn deliver_up(&mut self) {
         let now = self.now;
         while let Some(Datagram { client, ecn, mut data }) = poll(&mut self.wire.path.up, now) {
@@ -162,7 +164,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Hands clients what has arrived there; what goes to a port that the NAT has forgotten is gone.
+    /// Delivers arrived datagrams to clients. Datagrams to a port that the NAT has forgotten are
+    /// dropped.
     fn deliver_down(&mut self) {
         let now = self.now;
         while let Some(Datagram { client, ecn, data }) = poll(&mut self.wire.path.down, now) {
@@ -173,10 +176,10 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The outcome of the run.
+    /// Returns the outcome of the run.
     ///
     /// # Errors
-    /// The links' books do not balance.
+    /// The links' packet counts do not balance.
     pub(super) fn finish(mut self) -> Result<Outcome, String> {
         let path = &self.wire.path;
         path.up.check_conservation().map_err(|e| e.to_string())?;

@@ -1,10 +1,11 @@
-//! User groups and what becomes of them, in small cases (AutoPlex, table 1 and figures 1 to 3).
+//! User groups in small cases (AutoPlex, table 1 and figures 1 to 3).
 
 use super::*;
 
 const INTERVAL: i64 = 15 * MINUTE;
 
-/// A session of a minute that ends in an interval after noon and needed so many retransmissions per thousand packets.
+/// A session of one minute that ends in an interval after noon, with this number of retransmissions
+/// per thousand packets.
 fn session(group: &str, interval: i64, retransmissions: i64) -> Record {
     Record {
         group: text(group),
@@ -28,13 +29,14 @@ fn plots<'a>(study: &'a Study, section: &str) -> &'a [crate::plot::Plot] {
 #[test]
 fn groups_are_counted_by_the_beginnings_of_their_names() {
     let mut records = Vec::new();
-    // Twelve cities in two states of two networks: nine sessions in the first city, one in each other.
+    // Twelve cities in two states of two networks: nine sessions in the first city, one in each
+    // other.
     for city in 0..12 {
         let place = if city < 10 { "BR/AS1/SP" } else { "BR/AS2/RJ" };
         let count = if city == 0 { 9 } else { 1 };
         records.extend((0..count).map(|_| session(&format!("{place}/c{city}"), 0, 1)));
     }
-    // The city is not known; the name has no parts; there is none. Parts beyond the fourth make no difference.
+    // A name without a city, one without parts, and none. Parts beyond the fourth are ignored.
     records.push(session("BR/AS1", 0, 1));
     records.extend((0..4).map(|_| session("g17", 0, 1)));
     records.push(Record { group: None, ..session("", 0, 1) });
@@ -55,19 +57,19 @@ fn groups_are_counted_by_the_beginnings_of_their_names() {
     assert_eq!(papers[0], [18_620.0, 11.8, 22.2, 27.3].map(Some));
     assert_eq!(papers[1], [10_326.0, 16.7, 27.7, 32.9].map(Some));
     assert_eq!(papers[2], [8_329.0, 30.9, 35.7, 38.3].map(Some));
-    // The first city has ten of 21 sessions, each other one more.
+    // The first city has ten of 21 sessions, each other city one.
     let curve = &plots(&study, "user_groups")[0].lines[0];
     assert_eq!((curve.name.as_str(), curve.points.len()), ("state-city-ASN", 13));
     assert_eq!(curve.points[2], (2.0, 11.0 / 21.0));
 }
 
 #[test]
-fn the_largest_groups_are_compared_by_sessions_that_say_something() {
+fn the_largest_groups_are_compared_by_valid_sessions() {
     let mut records = Vec::new();
     for (group, count) in [("d", 1), ("b", 4), ("a", 5), ("c", 3)] {
         records.extend((1..=count).map(|each| session(group, each, 2 * each)));
     }
-    // However many there are of too short ones.
+    // However many sessions are too short.
     for each in 0..6 {
         records.push(Record { duration_s: Some(9.9), ..session("short", each, 400) });
         records.push(Record { first_transmissions: Some(499), ..session("few", each, 400) });
@@ -82,16 +84,16 @@ fn the_largest_groups_are_compared_by_sessions_that_say_something() {
     assert_eq!(of("goodput (Mbps), UG 3: c"), numbers([4.0, 4.0, 5.0, 5.6], 3));
     let text = study.text();
     assert!(!text.contains("UG 1: short") && !text.contains("UG 3: d"), "{text}");
-    // None of them has enough sessions in an interval.
+    // None has enough sessions in an interval.
     assert_eq!(line(&study, "performance", "intervals", "intervals of")[0], (Some(5.0), 5));
-    assert_eq!(line(&study, "performance", "intervals", "left out")[0], (Some(5.0), 5));
+    assert_eq!(line(&study, "performance", "intervals", "skipped")[0], (Some(5.0), 5));
     assert_eq!(line(&study, "performance", "bands", "better by retr"), [(None, 0); 2]);
     assert_eq!(line(&study, "performance", "changes", "worse by good"), [(None, 0); 3]);
 }
 
-/// Four intervals of one group: 20 sessions in each of the first two, too few in the third, just enough in the fourth.
-/// From the first to the second, the ten with the fewest retransmissions change by 25, 10 and 20 %, the others by
-/// 100, 50 and 60 %.
+/// Four intervals of one group: 20 sessions in each of the first two, too few in the third, just
+/// enough in the fourth. From the first to the second, the ten sessions with the fewest
+/// retransmissions change by 25, 10 and 20 %, the others by 100, 50 and 60 %.
 fn four_intervals() -> Study {
     let mut records = vec![session("other", 0, 500)];
     for (interval, count) in [(0, 20), (1, 20), (2, 16), (3, 17)] {
@@ -106,7 +108,7 @@ fn four_intervals() -> Study {
             records.push(record);
         }
     }
-    // It began in the first interval and ends in the third, where its values are known.
+    // It starts in the first interval and ends in the third, where it counts.
     records.push(Record {
         started_ms: Some(NOON + MINUTE),
         duration_s: Some(2_000.0),
@@ -122,11 +124,11 @@ fn better_sessions_are_those_from_the_5th_to_the_20th_percentile() {
     let study = four_intervals();
     let found = |label: &str| line(&study, "performance", "bands", label);
     let numbers = |values: [f64; 2]| values.map(|value| (Some(value), 3)).to_vec();
-    // Of 20 in order those in places 2 to 4 and 16 to 18: 3 and 17 per thousand in the mean. Of 17, 1 to 3 and
-    // 13 to 15: 2 and 14.
+    // Of 20 sorted sessions, ranks 2 to 4 and 16 to 18: means of 3 and 17 per thousand. Of 17,
+    // ranks 1 to 3 and 13 to 15: 2 and 14.
     assert_eq!(found("better by retransmission"), numbers([0.2667, 29.1667]));
     assert_eq!(found("worse by retransmission"), numbers([1.6, 216.6667]));
-    // The other way round: 17 to 19 and 3 to 5 of 20, 15 to 17 and 3 to 5 of 17.
+    // In reverse order: ranks 17 to 19 and 3 to 5 of 20, 15 to 17 and 3 to 5 of 17.
     assert_eq!(found("better by goodput"), numbers([1.7333, 233.3333]));
     assert_eq!(found("worse by goodput"), numbers([0.4, 43.3333]));
     let papers = study.sections.iter().find(|one| one.name == "performance");
@@ -137,7 +139,7 @@ fn better_sessions_are_those_from_the_5th_to_the_20th_percentile() {
 
     for (label, expected) in [
         ("intervals of 15 min", [(Some(4.0), 73); 2]),
-        ("left out: fewer than 3", [(Some(1.0), 73); 2]),
+        ("skipped: fewer than 3", [(Some(1.0), 73); 2]),
         ("pairs", [(Some(1.0), 73); 2]),
         ("sessions of a band", [(Some(3.0), 73); 2]),
     ] {
@@ -162,7 +164,7 @@ fn changes_are_those_from_one_interval_to_the_next() {
     assert_eq!(found("better by goodput"), numbers(much));
     assert_eq!(found("worse by goodput"), numbers(little));
     assert_eq!(found("worse ÷ better by goodput"), numbers([0.25, 0.2, 0.3333]));
-    // What lies between the second and the fourth interval is not known.
+    // The curve has no point between the second and the fourth interval.
     let goodput = &plots(&study, "performance")[5];
     assert!(goodput.title.contains("goodput"), "{}", goodput.title);
     assert_eq!(goodput.lines[0].points, [(0.0, 0.0), (0.25, 25.0)]);
@@ -170,14 +172,14 @@ fn changes_are_those_from_one_interval_to_the_next() {
 }
 
 #[test]
-fn what_records_say_of_groups_is_not_believed() {
+fn group_names_from_records_are_untrusted() {
     let mut all = String::new();
     for record in [session("\u{1b}[2J<b>\u{202e}x", 0, 1), session("\u{1b}[2J<b>\u{202e}x", 0, 2)] {
         writeln!(all, "{}", record.json()).expect("text grows");
     }
     let long = session(&"long/".repeat(5_000), 0, 3).json();
     let huge = session("huge", 0, 4).json();
-    // No number of 32 bits, and the end of time.
+    // Beyond `f32`, and the largest time.
     let huge = huge.replace("\"goodput_mbps\":4.0", "\"goodput_mbps\":1e300");
     let huge = huge.replace(&format!("{}", NOON + MINUTE), "1e300");
     assert!(huge.matches("1e300").count() == 2, "{huge}");

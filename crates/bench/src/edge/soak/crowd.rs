@@ -1,5 +1,6 @@
-//! The healthy viewers: each comes, watches for a while, goes, and comes again. When follows from seeds, which
-//! differ from phase to phase: two phases are independent samples of the same viewers.
+//! Healthy viewers. Each one joins, watches for a while, leaves, and joins again. The times follow
+//! from seeds that differ between phases, so two phases are independent samples of the same
+//! viewers.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -21,45 +22,45 @@ use crate::identity::NAME;
 
 /// Threads, each with a runtime.
 const THREADS: u32 = 2;
-/// They come one after the other, this far apart.
-const APART: Duration = Duration::from_millis(10);
-/// The first view of each viewer ends after this and does not count: all come at once in it, which is
-/// how a soak begins and not how viewers come and go.
+/// Interval between joins.
+const JOIN_INTERVAL: Duration = Duration::from_millis(10);
+/// Duration of each viewer's first view, which does not count: all viewers join at once, unlike in
+/// the rest of the soak.
 pub(super) const WARM_UP: Duration = Duration::from_secs(5);
-/// Who has no picture by then gives up.
+/// Time without a picture after which a viewer gives up.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The shortest stay.
-const LEAST: Duration = Duration::from_millis(500);
-/// Failures that are printed for each thread.
-const TOLD: usize = 5;
+/// Minimum duration of a view.
+const MIN_STAY: Duration = Duration::from_millis(500);
+/// Failures printed per thread.
+const MAX_PRINTED: usize = 5;
 
-/// How the viewers come and go.
+/// Parameters of the viewers.
 #[derive(Clone, Debug)]
 pub(super) struct Manner {
-    /// The number of the first: seeds and clusters go by it.
+    /// Number of the first viewer. Seeds and clusters depend on it.
     pub first: u32,
-    /// Viewers at the same time.
+    /// Concurrent viewers.
     pub viewers: u32,
-    /// The longest that one stays.
+    /// Maximum duration of a view.
     pub stay: Duration,
-    /// Where they connect.
+    /// Address of the server.
     pub address: SocketAddr,
-    /// Holds the certificate.
+    /// Directory with the certificate.
     pub dir: PathBuf,
 }
 
-/// The views of a phase.
+/// Views of a phase.
 #[derive(Debug, Default)]
 pub(super) struct Views {
-    /// Those that count.
+    /// Views that count.
     pub counted: Vec<View>,
-    /// Views in all, the first of each viewer included.
+    /// All views, including each viewer's first one.
     pub came: u64,
-    /// Those of them that had media.
+    /// Views that received media.
     pub had_media: u64,
 }
 
-/// The viewers, in threads of their own.
+/// The viewers, in their own threads.
 pub(super) struct Crowd {
     threads: Vec<JoinHandle<Result<Views, String>>>,
     ends: watch::Sender<bool>,
@@ -77,9 +78,9 @@ impl Crowd {
         Self { threads, ends }
     }
 
-    /// Ends all views; returns what they had.
+    /// Ends all views and returns their results.
     pub(super) fn leave(self) -> Result<Views, String> {
-        // Threads that have failed do not listen.
+        // Fails for threads that have already failed.
         let _ = self.ends.send(true);
         let mut all = Views::default();
         for thread in self.threads {
@@ -92,7 +93,7 @@ impl Crowd {
     }
 }
 
-/// One thread's viewers, until the end.
+/// Runs one thread's viewers until the end.
 fn view(thread: u32, manner: &Manner, ended: &watch::Receiver<bool>) -> Result<Views, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -106,7 +107,7 @@ fn view(thread: u32, manner: &Manner, ended: &watch::Receiver<bool>) -> Result<V
         for (slot, endpoint) in slots.zip(endpoints.iter().cycle()) {
             let viewer = Viewer {
                 number: manner.first + slot,
-                comes: APART * slot,
+                comes: JOIN_INTERVAL * slot,
                 stay: manner.stay,
                 address: manner.address,
                 endpoint: endpoint.clone(),
@@ -119,7 +120,7 @@ fn view(thread: u32, manner: &Manner, ended: &watch::Receiver<bool>) -> Result<V
             let mut views = views.map_err(|e| format!("a viewer: {e}"))?;
             for why in views.iter().filter_map(|view| view.failure.as_ref()) {
                 told += 1;
-                if told <= TOLD {
+                if told <= MAX_PRINTED {
                     println!("      a view failed: {why}");
                 }
             }
@@ -129,7 +130,7 @@ fn view(thread: u32, manner: &Manner, ended: &watch::Receiver<bool>) -> Result<V
         }
         for endpoint in endpoints {
             endpoint.close(0u8.into(), b"");
-            // Its last packets may be lost as well.
+            // The last packets may be lost as well.
             let _ = timeout(Duration::from_secs(3), endpoint.wait_idle()).await;
         }
         Ok(all)
@@ -138,10 +139,10 @@ fn view(thread: u32, manner: &Manner, ended: &watch::Receiver<bool>) -> Result<V
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// One viewer, who comes again as soon as it has gone.
+/// A viewer that joins again as soon as it has left.
 struct Viewer {
     number: u32,
-    /// Its first view begins this long after the phase.
+    /// Start of its first view, after the start of the phase.
     comes: Duration,
     stay: Duration,
     address: SocketAddr,
@@ -155,17 +156,17 @@ impl Viewer {
         let mut views = Vec::new();
         sleep(self.comes).await;
         let mut stays = WARM_UP;
-        // A phase that fails lets go of its viewers without a word.
+        // If a phase fails, the sender is dropped.
         while !*self.ended.borrow() && self.ended.has_changed().is_ok() {
             views.push(self.once(stays).await);
             let millis = (self.stay.as_millis() as u64).max(1);
-            stays = LEAST + Duration::from_millis(rng.next_u64() % millis);
+            stays = MIN_STAY + Duration::from_millis(rng.next_u64() % millis);
         }
         views
     }
 
-    /// One view. It ends in the middle of what is under way. Who fails has nothing for the rest of the stay,
-    /// and comes again when it would have: all come and go the same way whatever they get.
+    /// Runs one view, which ends mid-transfer. A viewer that fails waits for the rest of its stay
+    /// before it joins again, so the schedule does not depend on the results.
     async fn once(&mut self, stays: Duration) -> View {
         let mut meter = Meter::new(clock());
         let (mut connection, mut failure) = (None, None);
@@ -184,7 +185,7 @@ impl Viewer {
         meter.end(clock(), self.number, failure)
     }
 
-    /// Watches until something fails.
+    /// Watches until an error.
     async fn watch(
         &self,
         meter: &mut Meter,
@@ -196,7 +197,7 @@ impl Viewer {
             *connected = Some(connection.clone());
             let transport = h3_quinn::Connection::new(connection);
             let (mut driver, mut requests) = h3::client::new(transport).await?;
-            // It ends with the connection.
+            // The task ends with the connection.
             tokio::spawn(async move { std::future::poll_fn(|cx| driver.poll_close(cx)).await });
             let uri = format!("https://{NAME}/live/bench.flv");
             let mut stream = requests.send_request(http::Request::get(uri).body(())?).await?;
@@ -205,7 +206,7 @@ impl Viewer {
             if response.status() != 200 {
                 return Err(Failure::from(format!("status {}", response.status())));
             }
-            // The connection stays open as long as somebody may send requests.
+            // The connection stays open as long as a request sender exists.
             Ok((stream, requests))
         })
         .await
@@ -228,7 +229,7 @@ impl Viewer {
     }
 }
 
-/// Ends the connection, if there is one, so that the server knows.
+/// Closes the connection, if any, to inform the server.
 fn leave(connection: &mut Option<quinn::Connection>) {
     if let Some(connection) = connection.take() {
         connection.close(0x100u16.into(), b"");

@@ -1,5 +1,5 @@
-//! The server of the `on_play` hook: it answers questions about healthy viewers at once, and
-//! questions about streams that nobody publishes after [`SLOW`], with a refusal.
+//! Server of the `on_play` hook. It answers questions about healthy viewers at once. Questions
+//! about unpublished streams are denied after [`SLOW`].
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-/// Names of streams that the hook answers for slowly begin with this.
+/// Prefix of stream names with slow answers.
 pub(super) const SLOW_NAMES: &str = "waiting/";
-/// Time until a slow answer. The server waits for 3 s by default.
+/// Delay of a slow answer. The server waits for 3 s by default.
 const SLOW: Duration = Duration::from_secs(2);
-/// Largest question in bytes. The server's have some hundred.
+/// Maximum size of a question in bytes. The server's have some hundred.
 const MAX_QUESTION: usize = 64 << 10;
 
-/// The hook's server, in a thread of its own. It ends with this value.
+/// The hook's server in its own thread. Stops on drop.
 pub(super) struct HookServer {
-    /// Where it listens.
+    /// Listening address.
     pub address: SocketAddr,
     _end: oneshot::Sender<()>,
 }
@@ -37,7 +37,7 @@ impl HookServer {
             runtime.block_on(async {
                 tokio::select! {
                     () = accept(listener) => {}
-                    // The sender was dropped: the soak is over.
+                    // The sender was dropped: the soak has ended.
                     _ = ended => {}
                 }
             });
@@ -49,7 +49,7 @@ impl HookServer {
 async fn accept(listener: TcpListener) {
     loop {
         match listener.accept().await {
-            // A connection that fails is the server's to open again.
+            // The server reopens failed connections.
             Ok((stream, _)) => drop(tokio::spawn(answer(stream))),
             Err(_) => sleep(Duration::from_millis(10)).await,
         }

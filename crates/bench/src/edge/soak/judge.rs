@@ -1,9 +1,10 @@
-//! What a soak has to show, rule by rule.
+//! Rules of a soak.
 //!
-//! Healthy viewers are compared per second of view and not in sums, since the two phases are not equally
-//! long. With neighbours they have to get [`SHARE`] of what they get without, freeze no more often and
-//! no longer, and come as well as before. Memory has to stay flat, and nothing may be left of those who
-//! went. A neighbour that did not reach the server proves nothing: all of them have to have.
+//! Healthy viewers are compared per second of view rather than in sums, because the phases differ
+//! in length. With neighbours, viewers must get [`MIN_MEDIA_SHARE`] of their media without
+//! neighbours, freeze no more often and no longer, and start as fast. Memory must stay flat, and
+//! the server must release everything of departed viewers. A neighbour that did not reach the
+//! server proves nothing, so every neighbour must reach it.
 
 mod bounds;
 
@@ -18,39 +19,38 @@ use super::outcome::{Beside, Outcome, Verdict};
 use super::server::Look;
 use super::view::View;
 
-/// The least share of what they have without neighbours that viewers have with them.
-const SHARE: f64 = 0.95;
-/// More freezes, or seconds frozen, per 100 s than without neighbours that still count as none: one in
-/// 33 minutes, about as long as the soak. Neighbours, link and viewers share the processors of one machine
-/// with the server, so that a viewer's own process is late a little more often, which is none of the
-/// server's doing.
-const MORE_FREEZES: f64 = 0.05;
-/// The first frame may take this many times as long at the 95th percentile as without neighbours,
-const LATER: f64 = 1.25;
-/// and this much more: what takes turns on the processors of one machine waits for it.
-const LATER_BY: Duration = Duration::from_millis(50);
-/// The level of the interval of the difference; chance alone fails the rule in 2.5 % of the soaks that are
-/// just at the limit.
+/// Minimum share of media with neighbours, relative to the phase without.
+const MIN_MEDIA_SHARE: f64 = 0.95;
+/// Tolerance for freezes, and for seconds frozen, per 100 s: one in 33 minutes, about the length of
+/// the soak. Neighbours, link and viewers share the machine's processors with the server, so a
+/// viewer's own process is slightly more often late. The server has no part in that.
+const FREEZE_TOLERANCE: f64 = 0.05;
+/// Tolerance for first-frame times at the 95th percentile, as a factor,
+const START_FACTOR: f64 = 1.25;
+/// plus this delay for processes that share the processors.
+const START_SLACK: Duration = Duration::from_millis(50);
+/// Confidence level of the difference. Chance fails the rule in 2.5 % of the soaks exactly at the
+/// limit.
 const LEVEL: f64 = 0.95;
-/// Draws of the bootstrap: 2,000 give steady intervals.
+/// Bootstrap resamples; 2,000 give stable intervals.
 const DRAWS: usize = 2_000;
-/// Resident memory may grow by this per hour over the second half: what an allocator does.
-const DRIFT: f64 = 8e6;
-/// Resident memory goes up and down by this as it is: the least growth that counts. In the 12 minutes that are
-/// judged by default it is the limit, 10 MB an hour; [`DRIFT`] is the limit of longer soaks.
-const SWING: f64 = 2e6;
-/// Neighbours who stay come for 75 s before the first of them go, and the server's tables and the allocator
-/// take some minutes until they have seen it all. A half that begins earlier, in runs below ten minutes,
+/// Allowed growth of resident memory per hour in the second half: allocator behaviour.
+const MAX_DRIFT: f64 = 8e6;
+/// Normal fluctuation of resident memory: the minimum growth that counts. In the 12 minutes judged
+/// by default it is the limit, equal to 10 MB an hour; in longer soaks [`MAX_DRIFT`] is.
+const MEMORY_NOISE: f64 = 2e6;
+/// Time until memory is stable: long-lived neighbours stay for 75 s, and the server's tables and
+/// the allocator need some minutes. In runs below ten minutes the second half starts earlier and
 /// shows no drift.
-const SETTLED: Duration = Duration::from_secs(240);
-/// Such a run shows whether memory runs away: by more than this.
-const ROUGH: f64 = 64e6;
-/// The least share of the attempts made that must have reached the server: of those who only hold a
-/// connection this shows when the server ends it, and of the last ones it never does.
-const REACHED: f64 = 0.25;
+const SETTLING_TIME: Duration = Duration::from_secs(240);
+/// Growth limit of such short runs, which only detects runaway memory.
+const RUNAWAY_GROWTH: f64 = 64e6;
+/// Minimum share of attempts that must have reached the server. Neighbours that only hold a
+/// connection notice when the server ends it, and the last ones never do.
+const MIN_REACHED: f64 = 0.25;
 
 impl Outcome {
-    /// Every rule that applies.
+    /// Applies all rules.
     pub(super) fn verdicts(&self) -> Vec<Verdict> {
         let mut verdicts = vec![self.nobody_fails()];
         if let Some(Beside { views, neighbours, newcomers }) = &self.beside {
@@ -71,14 +71,14 @@ impl Outcome {
         let views = &self.alone.0;
         let failed = views.counted.iter().filter(|view| view.failure.is_some()).count();
         Verdict {
-            rule: "without neighbours nobody fails",
+            rule: "no view fails without neighbours",
             holds: failed == 0 && !views.counted.is_empty(),
             figures: format!("{} views, {failed} failed", views.counted.len()),
         }
     }
 
-    /// The looks of the second half of the last phase, its length in hours, and by how much memory may grow
-    /// in it.
+    /// Returns the samples of the second half of the last phase, its length in hours, and the
+    /// allowed memory growth.
     fn second_half(&self) -> (&[Look], f64, f64) {
         let half = &self.looks[self.looks.len() / 2..];
         let (Some(begin), Some(first), Some(last)) =
@@ -87,8 +87,12 @@ impl Outcome {
             return (half, 0.0, 0.0);
         };
         let hours = (last.at - first.at).as_secs_f64() / 3_600.0;
-        let is_settled = first.at - begin.at >= SETTLED;
-        (half, hours, if is_settled { (DRIFT * hours).max(SWING) } else { ROUGH })
+        let is_settled = first.at - begin.at >= SETTLING_TIME;
+        (
+            half,
+            hours,
+            if is_settled { (MAX_DRIFT * hours).max(MEMORY_NOISE) } else { RUNAWAY_GROWTH },
+        )
     }
 
     fn flat(&self) -> Verdict {
@@ -113,10 +117,10 @@ impl Outcome {
         let (half, _, allowed) = self.second_half();
         let most = half.iter().map(|look| look.resident).max().unwrap_or(0);
         Verdict {
-            rule: "memory does not grow when everybody goes",
+            rule: "memory does not grow when all viewers leave",
             holds: self.last.resident as f64 <= most as f64 + allowed,
             figures: format!(
-                "{:.1} MB after everybody went, {:.1} MB at most before",
+                "{:.1} MB after all viewers left, at most {:.1} MB before",
                 self.last.resident as f64 * 1e-6,
                 most as f64 * 1e-6
             ),
@@ -127,12 +131,12 @@ impl Outcome {
         let holds = self.last.is_empty() && self.alone.1.is_empty();
         let left = |look: &Look| {
             format!(
-                "{} viewers, {} connections of QUIC, {} other places, {} streams",
+                "{} viewers, {} QUIC connections, {} other places, {} streams",
                 look.viewers, look.connections, look.places, look.streams
             )
         };
         Verdict {
-            rule: "nothing is left of those who went",
+            rule: "departed viewers leave nothing behind",
             holds,
             figures: format!(
                 "at the end {}; one place and one stream are the publisher's",
@@ -141,8 +145,8 @@ impl Outcome {
         }
     }
 
-    /// Counted while nobody else was there. Who left before the first frame was complete may have had
-    /// a part of it.
+    /// Counted in the absence of neighbours. Viewers that left before the first frame was complete
+    /// may have received a part of it.
     fn as_many_sessions_as_views(&self) -> Verdict {
         let (views, look) = &self.alone;
         let sessions = look.sessions as u64;
@@ -156,7 +160,7 @@ impl Outcome {
         }
     }
 
-    /// Fleeting sessions of a network with many of them have none; those are neighbours'.
+    /// Short sessions of a network with many of them leave no record. Only neighbours have those.
     fn a_record_each(&self) -> Verdict {
         let Look { sessions, without_media, fleeting, records_dropped, .. } = &self.last;
         let [sessions, without, fleeting, dropped] =
@@ -174,7 +178,7 @@ impl Outcome {
     }
 }
 
-/// The share of what was published during the views that arrived in them.
+/// Returns the share of media published during the views that arrived in them.
 pub(super) fn share(views: &[View]) -> f64 {
     let delivered: u64 = views.iter().map(|view| view.live_bytes).sum();
     delivered as f64 / views.iter().map(View::expected_bytes).sum::<f64>()
@@ -183,29 +187,30 @@ pub(super) fn share(views: &[View]) -> f64 {
 fn delivered(alone: &[View], beside: &[View]) -> Verdict {
     let (without, with) = (share(alone), share(beside));
     Verdict {
-        rule: "viewers keep what they have",
-        holds: with / without >= SHARE,
+        rule: "viewers keep their media rate",
+        holds: with / without >= MIN_MEDIA_SHARE,
         figures: format!(
             "{:.2} % of {:.2} %: {:.2} %, at least {:.0} %",
             with * 100.0,
             without * 100.0,
             with / without * 100.0,
-            SHARE * 100.0
+            MIN_MEDIA_SHARE * 100.0
         ),
     }
 }
 
-/// Freezes, and seconds frozen, per 100 s watched, each with the interval of its difference.
+/// Compares freezes, and seconds frozen, per 100 s watched, each with the interval of its
+/// difference.
 fn freezes(alone: &[View], beside: &[View]) -> [Verdict; 2] {
     let count = |view: &View| view.seen.freezes[0].count as f64;
     let time = |view: &View| view.seen.freezes[0].total.as_secs_f64();
     [
-        no_more("nobody freezes more often", "freezes", alone, beside, count),
-        no_more("nobody freezes longer", "s frozen", alone, beside, time),
+        no_more("viewers freeze no more often", "freezes", alone, beside, count),
+        no_more("viewers freeze no longer", "s frozen", alone, beside, time),
     ]
 }
 
-/// Holds if the difference is not above the tolerance, by the lower end of its interval.
+/// Holds unless the lower end of the difference's interval is above the tolerance.
 fn no_more(
     rule: &'static str,
     unit: &str,
@@ -213,8 +218,8 @@ fn no_more(
     beside: &[View],
     what: impl Fn(&View) -> f64,
 ) -> Verdict {
-    // The rate over all time watched, in which views weigh by their length; those of one viewer come
-    // together.
+    // The rate over all time watched, so views are weighted by length; the views of a viewer form a
+    // cluster.
     let rates = |views: &[View]| {
         let watched = views.iter().filter(|view| !view.seen.watched().is_zero());
         Clustered::new(watched.map(|view| {
@@ -232,10 +237,10 @@ fn no_more(
     };
     Verdict {
         rule,
-        holds: low <= MORE_FREEZES,
+        holds: low <= FREEZE_TOLERANCE,
         figures: format!(
-            "{with:.3} {unit} per 100 s, {without:.3} without: {low:+.3} to {high:+.3} more; the lower \
-             end at most {MORE_FREEZES:+}"
+            "{with:.3} {unit} per 100 s, {without:.3} without: {low:+.3} to {high:+.3} \
+             difference; its lower end at most {FREEZE_TOLERANCE:+}"
         ),
     }
 }
@@ -250,39 +255,39 @@ fn no_more_fail(alone: &[View], beside: &[View]) -> Verdict {
     }
 }
 
-/// Who has no picture after ten seconds has failed.
+/// A view without a picture after ten seconds has failed.
 fn starts(alone: &[View], beside: &[View]) -> Verdict {
     let [without, with] = [alone, beside].map(|views| first_frames(views, [0.95])[0]);
     Verdict {
-        rule: "pictures come as soon",
-        holds: !with.is_zero() && with <= without.mul_f64(LATER) + LATER_BY,
+        rule: "first frames come no later",
+        holds: !with.is_zero() && with <= without.mul_f64(START_FACTOR) + START_SLACK,
         figures: format!(
-            "95 % of first frames within {} ms, {} ms without; at most {:.0} % and {} ms more",
+            "95 % of first frames within {} ms, {} ms without; tolerance {:.0} % and {} ms",
             with.as_millis(),
             without.as_millis(),
-            (LATER - 1.0) * 100.0,
-            LATER_BY.as_millis()
+            (START_FACTOR - 1.0) * 100.0,
+            START_SLACK.as_millis()
         ),
     }
 }
 
-/// Whether a neighbour really ran, and had nothing that it may not have.
+/// Checks that a neighbour reached the server, and that no forbidden attempt succeeded.
 fn reached(count: &Count) -> Verdict {
     let Count { name, due, attempted, reached, breaches, ends } = count;
-    let arrived = *reached as f64 >= REACHED * *attempted as f64;
+    let arrived = *reached as f64 >= MIN_REACHED * *attempted as f64;
     let ends: Vec<String> = ends.iter().map(|(how, count)| format!("{how} {count}")).collect();
     Verdict {
         rule: name,
         holds: count.is_enough() && arrived && *breaches == 0,
         figures: format!(
-            "{attempted} attempts of {due:.0} due, {reached} reached the server, {breaches} should have been \
-             refused; {}",
+            "{attempted} attempts of {due:.0} due, {reached} reached the server, {breaches} \
+             should have been rejected; {}",
             ends.join(", ")
         ),
     }
 }
 
-/// The longest that these shares of the views waited for their first frame, of those that had one.
+/// Returns these quantiles of first-frame times, over views with a first frame.
 pub(super) fn first_frames<const N: usize>(views: &[View], shares: [f64; N]) -> [Duration; N] {
     let mut all: Vec<Duration> = views.iter().filter_map(|view| view.first).collect();
     all.sort_unstable();

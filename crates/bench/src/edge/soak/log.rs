@@ -1,14 +1,14 @@
-//! The server's log as an operator's disk and terminal see it: bytes, lines and control characters.
+//! Size and control characters of the server's log, as they affect an operator's disk and terminal.
 
 use std::io::{Result, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters of the log. Clones share them; one of them is written to.
+/// Counters of the log, shared by clones. One clone is the log's writer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LogMeter {
     counters: Arc<Counters>,
-    /// Last byte that was written.
+    /// Last byte written.
     last: u8,
 }
 
@@ -22,16 +22,16 @@ struct Counters {
 /// Size of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LogSize {
-    /// Bytes, line ends included.
+    /// Bytes, including line ends.
     pub bytes: u64,
     /// Lines.
     pub lines: u64,
-    /// Control characters (ASCII and U+0080 to U+009F) other than line ends and tabs.
+    /// Control characters (ASCII and U+0080 to U+009F) except line ends and tabs.
     pub controls: u64,
 }
 
 impl LogMeter {
-    /// Returns the size so far.
+    /// Returns the current size.
     pub(super) fn size(&self) -> LogSize {
         let Counters { bytes, lines, controls } = &*self.counters;
         let [bytes, lines, controls] =

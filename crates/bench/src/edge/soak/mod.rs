@@ -1,18 +1,18 @@
-//! The soak: healthy viewers come and go behind a lossy link for a long time, and hostile
-//! neighbours come to the same server.
+//! Soak test: healthy viewers come and go on a lossy link for a long time, while hostile neighbours
+//! attack the same server.
 //!
-//! It has two phases on one server: without neighbours for [`ALONE`] of the time, and with them for
-//! the rest. In each the viewers come at its beginning and are gone at its end, with stays from one
-//! distribution and seeds of their own. What they had is compared per second of view ([`judge`]); a
-//! rule that does not hold fails the soak.
+//! It has two phases on one server: without neighbours for [`ALONE_SHARE`] of the time, then with
+//! neighbours. In each phase the viewers join at its start and leave by its end, with durations
+//! from the same distribution and different seeds. Results are compared per second of view
+//! ([`judge`]). A broken rule fails the soak.
 //!
-//! Beside the neighbours honest newcomers publish over RTMP and view over TCP, where places are
-//! short: they have to be let in.
+//! Besides the neighbours, honest newcomers publish over RTMP and view over TCP, where places are
+//! scarce. The server must admit them.
 //!
-//! The neighbours ([`neighbours`]) have addresses of their own, 127.0.1.x and on, while the viewers
-//! are all behind 127.0.0.2: limits go by address, and a viewer behind an attacker's address shares
-//! its quota, by design. They come around the link, at rates that are stated in each file. All
-//! share the machine with the server: the time of everybody on the processors is printed.
+//! The neighbours ([`neighbours`]) have their own addresses, 127.0.1.x and up, while the viewers
+//! share 127.0.0.2. Limits apply per address, so by design a viewer with an attacker's address
+//! shares its quota. Neighbours bypass the link, at rates stated in each file. All processes share
+//! the server's machine; their CPU times are printed.
 
 mod crowd;
 mod hook;
@@ -39,42 +39,41 @@ use outcome::{Beside, Outcome, Verdict};
 use records::Records;
 use server::{Look, Observed, Servants};
 
-/// The share of the time without neighbours.
-const ALONE: f64 = 0.2;
-/// The least of it, for runs that are a look and no measurement.
-const LEAST_ALONE: Duration = Duration::from_secs(30);
-/// Descriptors that the neighbours may need: some thousand connections.
+/// Share of the time without neighbours.
+const ALONE_SHARE: f64 = 0.2;
+/// Minimum duration of that phase, for smoke tests.
+const MIN_ALONE: Duration = Duration::from_secs(30);
+/// Descriptors for the neighbours' several thousand connections.
 const DESCRIPTORS: u64 = 16_384;
 
-/// Instead of a name: no neighbours.
-const OFF: &str = "off";
+/// Value of `--neighbours` that disables them.
+const NO_NEIGHBOURS: &str = "off";
 
-/// Viewers come and go for a long time, with hostile neighbours and without.
+/// Run viewers for a long time, with and without hostile neighbours
 #[derive(Debug, clap::Args)]
 pub(crate) struct Soak {
-    /// Viewers at the same time.
+    /// Concurrent viewers
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(2..))]
     viewers: u32,
-    /// Minutes in all. Below 30 it is a smoke test: freezes are too few to be compared.
+    /// Total minutes; below 30 only a smoke test, with too few freezes to compare
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
     minutes: u64,
-    /// Loss towards the viewers.
+    /// Loss towards the viewers
     #[arg(long, default_value = "3%")]
     loss: String,
-    /// The longest that one stays, in seconds.
+    /// Maximum duration of a view in seconds
     #[arg(long, default_value_t = 60)]
     stay: u64,
-    /// Only neighbours whose name contains this, to see what one does; `off`: none, and the phase
-    /// without them takes all of the time.
+    /// Only neighbours with this in their names; `off` for none at all
     #[arg(long, default_value = "", value_name = "TEXT")]
     neighbours: String,
-    /// Further sections of the server's configuration, to see the soak fail: `[quic]` with
-    /// `max_connections = 50`, say, in one argument with line breaks.
+    /// Further sections of the server's configuration, for example to make the soak fail: `[quic]`
+    /// with `max_connections = 50`, as one argument with line breaks
     #[arg(long, default_value = "", value_name = "TOML")]
     settings: String,
 }
 
-/// Time on the processors since the soak began.
+/// CPU times since the start of the soak.
 #[derive(Clone, Copy)]
 struct Time {
     at: Instant,
@@ -83,11 +82,11 @@ struct Time {
     /// This process: viewers, publisher and neighbours.
     own: Duration,
     machine: Option<(u64, u64)>,
-    /// Datagrams on this machine that found a full receive buffer.
+    /// Datagrams dropped on this machine because of full receive buffers.
     overflows: u64,
 }
 
-/// What runs for all of the soak.
+/// Everything that runs for the whole soak.
 struct Stage {
     observed: Observed,
     link: servers::Process,
@@ -124,8 +123,8 @@ impl Soak {
             },
         };
         let all = Duration::from_secs(self.minutes * 60);
-        let is_alone = self.neighbours == OFF;
-        let alone = if is_alone { all } else { all.mul_f64(ALONE).max(LEAST_ALONE) };
+        let is_alone = self.neighbours == NO_NEIGHBOURS;
+        let alone = if is_alone { all } else { all.mul_f64(ALONE_SHARE).max(MIN_ALONE) };
         println!("{} viewers, {} loss, 40 ms", self.viewers, self.loss);
         let (views, mut looks) = stage.phase("without neighbours", alone)?;
         stage.manner.first += self.viewers;
@@ -143,9 +142,9 @@ impl Soak {
             looks = with;
             last = stage.observed.look_until_empty()?;
         }
-        println!("      limits refused or ended {} connections", last.limited);
+        println!("      limits rejected or ended {} connections", last.limited);
         publisher.stop()?;
-        // What is left of the records is written at its end.
+        // The server writes the remaining records at its end.
         super::wake::end(server.process)?;
         let records = Records::read(&dir.path().join("records"))?;
         let log = log.size();
@@ -154,7 +153,7 @@ impl Soak {
 }
 
 impl Stage {
-    /// Viewers come, and go after `length`. Also what the server was seen to do meanwhile.
+    /// Runs viewers for `length`. Returns their views and the samples of the server.
     fn phase(&self, name: &str, length: Duration) -> Result<(Views, Vec<Look>), String> {
         println!("{name}, {:.1} min", length.as_secs_f64() / 60.0);
         let before = self.time()?;
@@ -178,7 +177,7 @@ impl Stage {
     }
 }
 
-/// Of this process alone: its children are the server and the link.
+/// Time of this process alone. Its children are the server and the link.
 fn own_cpu() -> Duration {
     cpu_time::ProcessTime::now().as_duration()
 }
@@ -191,7 +190,7 @@ impl Time {
             format!("{spent:.0} s ({:.0} %)", spent / wall * 100.0)
         };
         println!(
-            "      on processors: server {}, link {}, this process {}",
+            "      CPU time: server {}, link {}, this process {}",
             part(self.server, before.server),
             part(self.link, before.link),
             part(self.own, before.own)
@@ -199,12 +198,13 @@ impl Time {
         let Some((now, then)) = self.machine.zip(before.machine) else { return };
         let busy = (now.0 - then.0) as f64 / ((now.1 - then.1) as f64).max(1.0);
         println!(
-            "      the machine was busy for {:.0} % of its time; {} datagrams found a full buffer",
+            "      the machine was busy for {:.0} % of its time; {} datagrams dropped by full \
+             buffers",
             busy * 100.0,
             self.overflows - before.overflows
         );
         if busy > 0.95 {
-            println!("      it is at its limit: viewers suffer from more than the server");
+            println!("      it is saturated: viewers are affected by more than the server");
         }
     }
 }
@@ -215,8 +215,8 @@ fn tell_views(views: &Views) {
     let bytes: u64 = counted.iter().map(|view| view.bytes).sum();
     let first = judge::first_frames(counted, [0.5, 0.95, 0.99]).map(|wait| wait.as_millis());
     println!(
-        "      {} views of {:.0} s on average, {:.2} GB; {:.2} % of what was published; first frame \
-         after {} ms in the middle, {} ms at 95 %, {} ms at 99 %",
+        "      {} views of {:.0} s on average, {:.2} GB; {:.2} % of the published media; first \
+         frame after {} ms (median), {} ms (p95), {} ms (p99)",
         counted.len(),
         seconds / counted.len().max(1) as f64,
         bytes as f64 * 1e-9,
@@ -227,21 +227,21 @@ fn tell_views(views: &Views) {
     );
 }
 
-/// Prints what was required and whether it held.
+/// Prints the rules and whether they hold.
 ///
 /// # Errors
-/// Something did not.
+/// A rule is broken.
 fn tell(verdicts: &[Verdict]) -> Result<(), String> {
     for Verdict { rule, holds, figures } in verdicts {
         println!("{}  {rule}: {figures}", if *holds { "PASS" } else { "FAIL" });
     }
     match verdicts.iter().filter(|verdict| !verdict.holds).count() {
         0 => Ok(()),
-        failed => Err(format!("the soak failed: {failed} of {} rules do not hold", verdicts.len())),
+        failed => Err(format!("the soak failed: {failed} of {} rules are broken", verdicts.len())),
     }
 }
 
-/// As many as the system lets this process have, up to what is needed.
+/// Raises the descriptor limit up to the number needed, within the system's hard limit.
 fn raise_descriptors() -> Result<(), String> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let limits = getrlimit(Resource::RLIMIT_NOFILE);

@@ -1,4 +1,4 @@
-//! The figures of a soak, and verdicts on them.
+//! Results of a soak, and verdicts on them.
 
 use super::crowd::Views;
 use super::log::LogSize;
@@ -6,31 +6,31 @@ use super::neighbours::Count;
 use super::records::Records;
 use super::server::Look;
 
-/// What a soak has shown.
+/// Results of a soak.
 pub(super) struct Outcome {
-    /// The views without neighbours, and the look after the last viewer had gone.
+    /// Views without neighbours, and a sample after the last viewer had left.
     pub alone: (Views, Look),
-    /// What happened with neighbours; `None` if there were none.
+    /// Results with neighbours; `None` if disabled.
     pub beside: Option<Beside>,
-    /// Of the last phase.
+    /// Samples of the last phase.
     pub looks: Vec<Look>,
-    /// After everybody had gone.
+    /// Sample after all viewers had left.
     pub last: Look,
-    /// The records of all sessions.
+    /// Records of all sessions.
     pub records: Records,
-    /// The server's log after its start.
+    /// The server's log after startup.
     pub log: LogSize,
 }
 
-/// The phase with neighbours.
+/// Phase with neighbours.
 pub(super) struct Beside {
     pub views: Views,
     pub neighbours: Vec<Count>,
-    /// Honest publishers and viewers beside the neighbours; `reached` counts admissions.
+    /// Honest publishers and viewers; `reached` counts admissions.
     pub newcomers: Vec<Count>,
 }
 
-/// A rule, whether it holds, and the figures.
+/// A rule, whether it holds, and its figures.
 #[derive(Debug)]
 pub(super) struct Verdict {
     pub rule: &'static str,

@@ -1,26 +1,26 @@
-//! What the files of records hold after a soak: their number, and the players' reports in them.
+//! Contents of the record files after a soak: their number, and the player reports in them.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
 use serde::Deserialize;
 
-/// Seconds that a player may report beyond its session: the server's slack for clocks.
+/// Seconds that a player may report beyond its session: the server's tolerance for clocks.
 const SLACK_S: f64 = 5.0;
-/// Most freezes per second of a session. A freeze that a player counts takes 200 ms or more.
+/// Maximum freezes per second of a session. A freeze counted by a player takes 200 ms or more.
 const FREEZES_PER_S: f64 = 5.0;
 
 /// Sums over all rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Records {
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Rows with a player's report.
+    /// Rows with a player report.
     pub reported: u64,
-    /// Rows whose report exceeds what their session has room for.
+    /// Rows with a report beyond the duration of their session.
     pub beyond: u64,
-    /// Seconds that the sessions with reports lasted, with the slack of each: the most that their
-    /// players can have played and been frozen together.
+    /// Total duration of sessions with reports, plus the tolerance of each: upper limit of time
+    /// played and frozen, in seconds.
     pub room_s: f64,
 }
 
@@ -33,10 +33,10 @@ struct Row {
 }
 
 impl Records {
-    /// Reads all files of JSON lines in a directory.
+    /// Reads all JSON lines files in a directory.
     ///
     /// # Errors
-    /// A file cannot be read, or has a line that is no record.
+    /// A file cannot be read, or a line is not a record.
     pub(super) fn read(directory: &Path) -> Result<Self, String> {
         let mut records = Self::default();
         for entry in std::fs::read_dir(directory).map_err(|e| e.to_string())?.flatten() {
@@ -51,7 +51,7 @@ impl Records {
         Ok(records)
     }
 
-    /// Most freezes that the players can have had.
+    /// Returns the maximum number of freezes that players can have had.
     pub(super) fn room_freezes(&self) -> f64 {
         self.room_s * FREEZES_PER_S
     }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_that_their_session_has_no_room_for_are_counted() {
+    fn reports_beyond_their_session_are_counted() {
         let row = |played: &str, freezes: &str, frozen: &str| {
             format!(
                 "{{\"viewer\":\"a\",\"duration_s\":10,\"player_played_s\":{played},\

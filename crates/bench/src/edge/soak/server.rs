@@ -1,4 +1,4 @@
-//! The server and the path to it, and what can be seen of them from outside.
+//! The server, the path to it, and its externally visible state.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,58 +11,58 @@ use super::super::servers::{self, Process, Server};
 use super::hook::SLOW_NAMES;
 use super::log::LogMeter;
 
-/// How often the server is looked at.
-const LOOK: Duration = Duration::from_secs(10);
-/// Longest wait for an answer of the admin listener.
+/// Sampling interval.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
+/// Maximum wait for an answer of the admin listener.
 const ADMIN_WAIT: Duration = Duration::from_secs(10);
-/// Stands for the time of an answer that did not come.
+/// Recorded when `/healthz` did not answer.
 const NO_HEALTH: Duration = Duration::from_secs(3_600);
-/// How long the server has to forget everybody: its longest idle time-out is 30 s on QUIC, and players'
-/// last words have 5 s more.
-const FORGETTING: Duration = Duration::from_secs(60);
-/// The address of this machine from which the healthy viewers' packets come to the server.
+/// Time for the server to forget all clients: its longest idle timeout is 30 s on QUIC, and final
+/// player reports have 5 s more.
+const FORGET_TIMEOUT: Duration = Duration::from_secs(60);
+/// Source address of the healthy viewers' packets.
 const VIEWERS_ADDRESS: &str = "127.0.0.2";
-/// What publishers of the streams `others/…` bring as their key.
+/// Publish key of the streams `others/…`.
 pub(super) const OTHER_KEY: &str = "others";
-/// Places for connections over TCP. The neighbours want more, so that places are shared.
+/// Places for TCP connections. Neighbours demand more, so places are shared.
 const TCP_PLACES: u32 = 1_024;
-/// Names that are pulled from an upstream that never answers begin with this.
+/// Prefix of names pulled from an unresponsive upstream.
 pub(super) const PULLED: &str = "far/";
 
-/// What a look at the server showed.
+/// Sample of the server's state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Look {
-    /// Since the soak began.
+    /// Time since the start of the soak.
     pub at: Duration,
-    /// Bytes of resident memory.
+    /// Resident memory in bytes.
     pub resident: u64,
-    /// Viewers there now.
+    /// Current viewers.
     pub viewers: f64,
-    /// Sessions that have ended or are open.
+    /// Sessions, ended and open.
     pub sessions: f64,
-    /// Sessions that ended without media, which leave no record.
+    /// Sessions that ended without media and leave no record.
     pub without_media: f64,
-    /// Sessions below 2 s whose network had too many of them for a record each.
+    /// Sessions below 2 s without a record, because their network had too many.
     pub fleeting: f64,
-    /// Records that the disk did not take.
+    /// Records dropped because of the disk.
     pub records_dropped: f64,
-    /// QUIC connections there now.
+    /// Current QUIC connections.
     pub connections: f64,
-    /// Streams there now.
+    /// Current streams.
     pub streams: f64,
-    /// Places in use, where their number is bounded; one of RTMP is the publisher's.
+    /// Occupied places where their number is limited. One of RTMP is the publisher's.
     pub places: f64,
-    /// Connections that a limit has refused or ended.
+    /// Connections rejected or ended by a limit.
     pub limited: f64,
-    /// Descriptors that the server has open.
+    /// Open descriptors of the server.
     pub descriptors: u64,
-    /// Time until `/healthz` was answered; [`NO_HEALTH`] if it was not.
+    /// Response time of `/healthz`; [`NO_HEALTH`] without an answer.
     pub health: Duration,
-    /// Seconds played and frozen, and freezes, by all players' reports.
+    /// Seconds played and frozen, and freezes, according to all player reports.
     pub reported: Reported,
 }
 
-/// Sums of players' reports.
+/// Sums of player reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reported {
     pub played_s: f64,
@@ -70,23 +70,24 @@ pub(super) struct Reported {
     pub freezes: f64,
 }
 
-/// Addresses that the server asks.
+/// Addresses of the server's upstream and hook.
 pub(super) struct Servants {
-    /// An upstream that does not answer.
+    /// An unresponsive upstream.
     pub upstream: SocketAddr,
     /// The `on_play` hook.
     pub hook: SocketAddr,
 }
 
-/// An upstream that takes connections and says nothing. Nobody accepts them: the kernel's queue fills, and
-/// then connections are not even taken.
+/// Binds an upstream that never accepts. The kernel's queue fills, and then connections are not
+/// even established.
 pub(super) fn silent_upstream() -> Result<TcpListener, String> {
     TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())
 }
 
-/// The edge with its certificate in `dir`; and its admin listener. No address is trusted: limits for each
-/// address are part of what keeps neighbours apart. Files of records end often, so that the memory which
-/// Parquet takes at each end has been seen before growth is measured. `settings` are further sections.
+/// Starts the edge with its certificate in `dir`, and returns its admin address too. No address is
+/// trusted, because limits per address are part of the isolation from neighbours. Record files are
+/// rotated often, so that the memory Parquet needs at each rotation is allocated before growth is
+/// measured. `settings` are further sections.
 pub(super) fn start(
     mendcast: &Path,
     dir: &Path,
@@ -110,7 +111,7 @@ pub(super) fn start(
          [[publish]]\nstream = \"others/*\"\nkey = \"{OTHER_KEY}\"\n\
          {}{}{settings}",
         pull(PULLED),
-        // The server asks the hook only about streams that are there or can be pulled.
+        // The server asks the hook only about streams that exist or can be pulled.
         pull(SLOW_NAMES),
     );
     let path = dir.join("edge.toml");
@@ -119,7 +120,7 @@ pub(super) fn start(
     Ok((server, admin.ok_or("the edge has no admin listener")?))
 }
 
-/// The lossy link, and where viewers connect.
+/// Starts the lossy link. Returns the address for viewers.
 pub(super) fn link(
     mendcast: &Path,
     to: SocketAddr,
@@ -141,7 +142,7 @@ pub(super) fn link(
     Ok((process, address.ok_or(format!("the link did not start: {line}"))?))
 }
 
-/// The server, seen from outside.
+/// External view of the server.
 pub(super) struct Observed {
     pub admin: SocketAddr,
     pub pid: u32,
@@ -149,12 +150,12 @@ pub(super) struct Observed {
 }
 
 impl Observed {
-    /// Looks at the server for `length`; prints each sixth look.
+    /// Samples the server for `length`; prints every sixth sample.
     pub(super) fn look_for(&self, length: Duration) -> Result<Vec<Look>, String> {
         println!("    min  viewers  sessions  connections  places  resident MB  CPU s");
         let (mut looks, begin) = (Vec::new(), Instant::now());
         while begin.elapsed() < length {
-            std::thread::sleep(LOOK.min(length.saturating_sub(begin.elapsed())));
+            std::thread::sleep(SAMPLE_INTERVAL.min(length.saturating_sub(begin.elapsed())));
             let look = self.look()?;
             if looks.len() % 6 == 2 {
                 println!(
@@ -173,20 +174,20 @@ impl Observed {
         Ok(looks)
     }
 
-    /// The first look that shows nobody but the publisher, or the last one in the time for forgetting
-    /// the others.
+    /// Returns the first sample without clients other than the publisher, or the last one before
+    /// the timeout.
     pub(super) fn look_until_empty(&self) -> Result<Look, String> {
         let gone = Instant::now();
         loop {
             let look = self.look()?;
-            if look.is_empty() || gone.elapsed() > FORGETTING {
+            if look.is_empty() || gone.elapsed() > FORGET_TIMEOUT {
                 return Ok(look);
             }
             std::thread::sleep(Duration::from_secs(1));
         }
     }
 
-    /// Asks the server's admin listener, and the system.
+    /// Queries the server's admin listener and the system.
     pub(super) fn look(&self) -> Result<Look, String> {
         let asked = Instant::now();
         let health = get(self.admin, "/healthz").map_or(NO_HEALTH, |_| asked.elapsed());
@@ -199,8 +200,10 @@ impl Observed {
 }
 
 impl Look {
+    /// Parses the metrics.
+    ///
     /// # Errors
-    /// A metric is not there: whoever looks for it would see 0 for ever.
+    /// A metric is missing. Without the check it would always read as 0.
     fn read(metrics: &str) -> Result<Self, String> {
         let sum = |name: &str| -> Result<f64, String> {
             let family = format!("# TYPE {} ", name.strip_suffix("_total").unwrap_or(name));
@@ -232,7 +235,7 @@ impl Look {
         })
     }
 
-    /// Whether nobody but the publisher is there.
+    /// Returns whether the publisher is the only client.
     pub(super) fn is_empty(&self) -> bool {
         self.viewers == 0.0 && self.connections == 0.0 && self.places <= 1.0 && self.streams <= 1.0
     }
@@ -252,7 +255,7 @@ fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
     }
 }
 
-/// Descriptors that a process has open.
+/// Returns the number of open descriptors of a process.
 fn descriptors(pid: u32) -> Result<u64, String> {
     let path = format!("/proc/{pid}/fd");
     let open = std::fs::read_dir(&path).map_err(|e| format!("{path}: {e}"))?;
@@ -264,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_adds_up_what_labels_tell_apart() {
+    fn a_sample_sums_over_labels() {
         let types: String = [
             "viewers",
             "sessions",

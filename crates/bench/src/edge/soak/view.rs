@@ -1,8 +1,8 @@
-//! What one healthy viewer had of one view: how much of what was published meanwhile, when the first
-//! of it came, and how often a player would have frozen.
+//! Result of one view of a healthy viewer: the received share of the media published during the
+//! view, the first-frame time, and the freezes of a player.
 //!
-//! The player is the low-latency one of [`qoe`], which the testbed and `mendcast watch` use too: with
-//! the least in its buffer it is the first to freeze.
+//! The player is the low-latency preset of [`qoe`], also used by the testbed and `mendcast watch`.
+//! It has the smallest buffer and is the first to freeze.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use units::Timestamp;
 
 use super::super::media::{RATE, published};
 
-/// The largest tag of the stream is a key frame of 60 KB.
+/// Maximum tag size. The largest tag of the stream is a key frame of 60 KB.
 const MAX_TAG: usize = 1 << 20;
 
-/// A view that goes on. Times are nanoseconds of CLOCK_MONOTONIC.
+/// An ongoing view. Times are nanoseconds of CLOCK_MONOTONIC.
 pub(super) struct Meter {
     /// Just before the client's first packet.
     start: u64,
@@ -27,22 +27,22 @@ pub(super) struct Meter {
     first: Option<Duration>,
 }
 
-/// A view that is over.
+/// A finished view.
 #[derive(Clone, Debug)]
 pub(super) struct View {
-    /// Which of the viewers: what one has in several views is not independent.
+    /// The viewer. Views of one viewer are not independent.
     pub viewer: u32,
     /// From just before the client's first packet to the end.
     pub lasted: Duration,
     /// Bytes of the body.
     pub bytes: u64,
-    /// Payload of the tags that were published while the viewer was there and arrived before it left.
+    /// Payload of tags that were published during the view and arrived before its end.
     pub live_bytes: u64,
-    /// Until the first tag with a frame was complete.
+    /// Time until the first tag with a frame was complete.
     pub first: Option<Duration>,
-    /// What a player had.
+    /// Playback in the player.
     pub seen: qoe::Report,
-    /// Why the view failed, if it did.
+    /// Reason of a failure.
     pub failure: Option<String>,
 }
 
@@ -58,10 +58,10 @@ impl Meter {
         }
     }
 
-    /// A part of the body arrived.
+    /// Handles a part of the body.
     ///
     /// # Errors
-    /// It is no FLV.
+    /// The data is not FLV.
     pub(super) fn read(&mut self, now: u64, part: &[u8]) -> Result<(), Error> {
         self.bytes += part.len() as u64;
         let result = self.reader.read(part);
@@ -71,12 +71,12 @@ impl Meter {
         result
     }
 
-    /// Whether a frame has arrived.
+    /// Returns whether a frame has arrived.
     pub(super) fn has_media(&self) -> bool {
         self.first.is_some()
     }
 
-    /// The viewer leaves.
+    /// Ends the view.
     pub(super) fn end(mut self, now: u64, viewer: u32, failure: Option<String>) -> View {
         let lasted = self.since_start(now);
         View {
@@ -98,12 +98,12 @@ impl Meter {
         let Some(then) = published(tag) else { return };
         let at = self.since_start(now);
         self.first.get_or_insert(at);
-        // What the server had kept from before comes on top, and more of it to those who come just before
-        // a key frame: it is no part of what the viewer was there for.
+        // Cached media do not count: their amount depends on the time of joining relative to the
+        // key frame.
         if then >= self.start {
             self.live_bytes += tag.payload().len() as u64;
         }
-        // Players begin with a picture.
+        // Players start with a picture.
         let kind = match (tag.kind(), tag.role()) {
             (Kind::Video, Role::KeyFrame) => FrameKind::Key,
             _ => FrameKind::Dependent,
@@ -113,7 +113,7 @@ impl Meter {
 }
 
 impl View {
-    /// How much of what was published during the view arrived in it, 0 to about 1.
+    /// Returns the payload published during the view.
     pub(super) fn expected_bytes(&self) -> f64 {
         self.lasted.as_secs_f64() * RATE / 8.0
     }
@@ -126,13 +126,14 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// Reads what is published in `seconds`, tags `lost` left out, each `delay` after it is due.
+    /// Reads what is published in `seconds` without the `lost` tags, each `delay` after its due
+    /// time.
     fn watched(
         seconds: u64,
         lost: impl Fn(Duration) -> bool,
         delay: impl Fn(Duration) -> u64,
     ) -> View {
-        // Tags bear the time at which the source makes them, which is later than this.
+        // Tags carry the time of their creation, which is later than this.
         let start = clock();
         let (mut meter, mut source) = (Meter::new(start), Source::new());
         let header = media::flv::file_header(true, true);
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_all_of_the_stream_has_its_rate_and_no_freeze() {
+    fn a_complete_stream_has_its_rate_and_no_freeze() {
         let view = watched(20, |_| false, |_| SECOND / 20);
         let share = view.live_bytes as f64 / view.expected_bytes();
         assert!((0.98..1.02).contains(&share), "{share}");
@@ -163,13 +164,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_and_what_is_late_show() {
-        // Two seconds of twenty are skipped.
+    fn missing_and_late_media_are_measured() {
+        // Two of twenty seconds are skipped.
         let missing = |due: Duration| (6..8).contains(&due.as_secs());
         let view = watched(20, missing, |_| 0);
         let share = view.live_bytes as f64 / view.expected_bytes();
         assert!((0.88..0.92).contains(&share), "{share}");
-        // The rest comes three seconds late from the tenth second on.
+        // From the tenth second on everything is three seconds late.
         let late = |due: Duration| if due.as_secs() >= 10 { 3 * SECOND } else { 0 };
         let view = watched(30, |_| false, late);
         assert_eq!(view.seen.freezes[0].count, 1);
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_published_before_the_viewer_came_is_not_counted() {
+    fn media_published_before_the_view_do_not_count() {
         let (tag, _) = Source::new().next();
         let mut meter = Meter::new(clock());
         let now = clock();
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_flv_is_an_error() {
+    fn invalid_flv_is_an_error() {
         assert!(Meter::new(0).read(1, b"<!doctype html>").is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! The engine on specifications that take seconds, and every shipped one on runs that are cut short.
+//! Tests of the engine with short specifications, and of every shipped one with shortened runs.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -64,7 +64,7 @@ fn options(runs: u64) -> Options<'static> {
     Options { spec: None, set: &[], runs: Some(runs), jobs: 2, seed: 1 }
 }
 
-/// A folder that goes away.
+/// Temporary folder, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -86,7 +86,7 @@ impl Drop for Folder {
 }
 
 #[test]
-fn a_tiny_specification_gives_all_files_and_a_claim_that_fails_is_seen() {
+fn a_tiny_specification_writes_all_files_and_a_failed_claim() {
     let folder = Folder::new("tiny");
     let holds = run(TINY, &options(3), &folder.0).expect("it runs");
     assert!(!holds, "replicas cost something");
@@ -110,7 +110,7 @@ fn a_tiny_specification_gives_all_files_and_a_claim_that_fails_is_seen() {
     assert_eq!(line["runs"], 3);
     let (mean, expected) = (line["mean"].as_f64(), line["expected"].as_f64());
     assert!((mean.expect("a mean") - expected.expect("G")).abs() < 0.03, "{line}");
-    // The same report again from the files.
+    // Rewriting the report from the files must give the same text.
     assert!(!report(&folder.0).expect("rewritten"));
     assert_eq!(folder.read("report.html"), html);
     assert!(markdown(&[&std::env::temp_dir().join("nothing")]).is_err());
@@ -123,7 +123,7 @@ fn a_tiny_specification_gives_all_files_and_a_claim_that_fails_is_seen() {
 }
 
 #[test]
-fn a_run_that_fails_is_named_and_stops_no_other() {
+fn a_failed_run_is_reported_and_others_continue() {
     let folder = Folder::new("failing");
     let text = TINY
         .replace("seconds = 4", "source = \"download\"")
@@ -136,7 +136,7 @@ fn a_run_that_fails_is_named_and_stops_no_other() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_its_name() {
+fn invalid_keys_and_values_are_rejected_by_name() {
     let refused = |from: &str, to: &str| {
         Spec::parse(&TINY.replace(from, to)).err().unwrap_or_else(|| panic!("{to} is taken"))
     };
@@ -158,7 +158,7 @@ fn what_makes_no_sense_is_refused_with_its_name() {
 }
 
 #[test]
-fn tables_end_with_the_clairvoyant_sender_and_say_what_of_the_way_to_it_is_closed() {
+fn tables_end_with_the_clairvoyant_sender_and_show_the_closed_share() {
     let folder = Folder::new("clairvoyant");
     let text = TINY
         .replace("baseline = \"ARQ\"", "baseline = \"ARQ\"\nclairvoyant = \"all-knowing\"")
@@ -211,16 +211,16 @@ fn merged_axes_are_one_line_and_a_run_made_twice_gives_the_same_event_log() {
     run(&text, &options(1), &folder.0).expect("it runs");
     let spec = Spec::parse(&text).expect("it is one");
     let rows = files::read_rows(&folder.0, &spec).expect("readable");
-    let of = |name| metrics::Metric::place(name).expect("known");
+    let of = |name| metrics::Metric::index(name).expect("known");
     assert_eq!(rows.len(), 8);
     assert!(rows.iter().all(|row| row.values[of("same_log")] == Some(1.0)));
-    // Another client is another event log, and the table does not tell them apart.
+    // Another client gives another event log, but the table merges the clients.
     assert_ne!(rows[0].values[of("event_log")], rows[2].values[of("event_log")]);
     let html = folder.read("report.html");
     assert_eq!(html.matches("<td>rtt_ms 20</td><td>ARQ</td>").count(), 1, "{html}");
 }
 
-/// Sends packets at these times over a link, and returns which are lost.
+/// Sends packets over a link at the given times and returns which are lost.
 fn lost(loss: &str, times: &[Timestamp], size: u32) -> Vec<bool> {
     let loss = Some(loss.parse().expect("a loss"));
     let config = LinkConfig { loss, delay: Some(Duration::from_millis(1)), ..<_>::default() };
@@ -239,12 +239,12 @@ fn lost(loss: &str, times: &[Timestamp], size: u32) -> Vec<bool> {
 }
 
 #[test]
-fn the_fate_of_the_nth_packet_does_not_depend_on_what_is_sent_when() {
+fn packet_fates_are_independent_of_send_times() {
     let at = |gap: u64| (0..5_000).map(|n| Timestamp::from_millis(n * gap)).collect::<Vec<_>>();
     let (one, two) = (lost("5%", &at(1), 1_200), lost("5%", &at(3), 90));
     assert!(one.iter().any(|&lost| lost));
     assert_eq!(one, two);
-    // In time slots the state follows the clock: all in a bad slot are lost, however many there are.
+    // In time slots the state follows the clock: every packet of a bad slot is lost.
     let model = "ge:p=0.2,r=0.8,good=0%,bad=100%,slot=30ms";
     let bad_slots = |gap: u64| {
         let times: Vec<_> = (0..6_000 / gap).map(|n| Timestamp::from_millis(n * gap)).collect();
@@ -269,8 +269,8 @@ fn two_schemes_meet_the_same_path_and_the_same_seed_gives_the_same_row() {
     assert_eq!(rows[0].values, rows[1].values);
 }
 
-/// Freezes per 100 s, milliseconds frozen, and the share of late frames of a stream of 1.5 Mbps over a
-/// path without loss, where `set` is in force too.
+/// Returns freezes per 100 s, milliseconds frozen and the share of late frames of a 1.5 Mbps stream
+/// over a lossless path with the additional settings `set`.
 fn watched(set: &str) -> [f64; 3] {
     let start = TINY.find("[[paper]]").expect("it has one");
     let text = TINY[..start]
@@ -280,16 +280,16 @@ fn watched(set: &str) -> [f64; 3] {
     let spec = Spec::parse(&text).expect("it is one");
     let rows = engine::run(&spec, &options(1), None).expect("it runs").rows;
     assert!(rows.iter().all(|row| row.error.is_empty()), "{rows:?}");
-    let of = |name| rows[0].values[metrics::Metric::place(name).expect("known")].expect("a value");
+    let of = |name| rows[0].values[metrics::Metric::index(name).expect("known")].expect("a value");
     ["freezes_per_100s", "freeze_ms_per_100s", "late_frames"].map(of)
 }
 
 #[test]
-fn a_player_sees_what_a_path_with_too_little_room_does_to_a_stream() {
+fn a_player_freezes_on_a_path_narrower_than_the_stream() {
     assert_eq!(watched("rate_mbps = 20"), [0.0; 3]);
     let [freezes, frozen, late] = watched("rate_mbps = 1");
     assert!(freezes > 1.0 && frozen > 1_000.0, "{freezes} {frozen}");
-    // Two thirds of the stream at most can come at all.
+    // At most two thirds of the stream can arrive.
     assert!((0.33..=1.0).contains(&late), "{late}");
     let [cautious, ..] = watched("rate_mbps = 1\nplayer = \"cautious\"");
     assert!(cautious < freezes, "three seconds to resume: {cautious} {freezes}");
@@ -298,7 +298,7 @@ fn a_player_sees_what_a_path_with_too_little_room_does_to_a_stream() {
 }
 
 #[test]
-fn what_was_learnt_is_kept_from_download_to_download() {
+fn knowledge_is_kept_between_downloads() {
     let spec = |scheme: &str, downloads: u32| {
         let (base, sweep) = (TINY.find("[base]"), TINY.find("[[paper]]"));
         let [base, sweep] = [base, sweep].map(|place| place.expect("it has one"));
@@ -308,19 +308,19 @@ fn what_was_learnt_is_kept_from_download_to_download() {
             .replace("level\", values = [1, 3]", &format!("warm_up\", values = [0, {downloads}]"));
         Spec::parse(&format!("{}{set}", &TINY[..base])).expect("it is one")
     };
-    let place = metrics::Metric::place("redundancy_cost").expect("known");
+    let place = metrics::Metric::index("redundancy_cost").expect("known");
     let costs = |spec: &Spec| {
         let rows = engine::run(spec, &options(1), None).expect("it runs").rows;
         assert!(rows.iter().all(|row| row.error.is_empty()), "{rows:?}");
         let of = rows.iter().filter(|row| row.scheme == "fixed");
         of.map(|row| row.values[place].expect("a cost")).collect::<Vec<_>>()
     };
-    // A bandit that knows nothing tries R up to 10; after some downloads it keeps to the best.
+    // An untrained bandit tries R up to 10. After some downloads it keeps to the best value.
     let ucb = spec("scheme = \"art-ucb\"", 10);
     let [new, taught] = costs(&ucb)[..] else { panic!("two points") };
     assert!(taught < 0.75 * new, "{taught} {new}");
     assert_eq!(costs(&ucb), [new, taught], "the same seed");
-    // A network goes on learning, but not in the download that counts.
+    // A network trains across downloads but not during the measured one.
     let dqn = spec("scheme = \"art-dqn\"", 1);
     assert_eq!(costs(&dqn), costs(&dqn));
 }
@@ -332,16 +332,16 @@ fn every_shipped_specification_runs() {
         let start = Instant::now();
         let spec = Spec::parse(text).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert_eq!(spec.name, *name);
-        // A thinner grid: each axis' first and last value.
+        // Reduced grid: first and last value of each axis.
         let result = run_for(&thin(text), &options(1), &folder.0, Some(0.5));
         result.unwrap_or_else(|e| panic!("{name}: {e}"));
-        assert!(folder.read("report.html").contains("Every run ends with the right bytes"));
+        assert!(folder.read("report.html").contains("Every run delivers the right bytes"));
         println!("{name}: {:?}", start.elapsed());
     }
     assert!(list().all(|(_, title)| !title.is_empty()));
 }
 
-/// The specification with the first and last value of each axis.
+/// Returns the specification with the first and last value of each axis.
 fn thin(text: &str) -> String {
     let mut table: toml::Table = text.parse().expect("TOML");
     for sweep in table["sweeps"].as_array_mut().expect("sweeps") {
@@ -356,13 +356,13 @@ fn thin(text: &str) -> String {
 }
 
 #[test]
-fn noise_makes_no_claim_hold_unless_the_claim_allows_for_it() {
+fn noise_cannot_make_a_claim_hold_without_ci() {
     let claim = |ci: &str| {
         let text = TINY
             .replace("at-most = { bound = 0.001 }", "near = { bound = 0.08, margin = 0.001 CI }");
         let spec = Spec::parse(&text.replace(" CI", ci)).expect("it is one");
         let all = metrics::ALL.len();
-        let place = metrics::Metric::place("redundancy_cost").expect("known");
+        let place = metrics::Metric::index("redundancy_cost").expect("known");
         let row = |seed: u64, cost: f64| {
             let mut values = vec![None; all];
             values[place] = Some(cost);

@@ -1,10 +1,10 @@
-//! Whole virtual A/B tests with a few short sessions.
+//! End-to-end virtual A/B tests with a few short sessions.
 
 use super::*;
 use crate::platform::specification::FLEET;
 use std::path::PathBuf;
 
-/// The built-in population, but everybody stays for eight seconds on a lossy path.
+/// The built-in population, but every viewer stays for 8 s on a lossy path.
 fn short(folder: &Path) -> PathBuf {
     let text = FLEET
         .replace("stay_s = \"lognormal:median=50,sigma=1.29,low=5,high=900\"", "stay_s = 8")
@@ -45,7 +45,7 @@ fn json(path: &Path) -> serde_json::Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// The lines of all records in a folder.
+/// Returns the lines of all records in a folder.
 fn lines(folder: &Path) -> Vec<String> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(folder).expect("a folder") {
@@ -81,11 +81,11 @@ fn results_are_the_same_for_any_number_of_threads() {
     let summary = json(&outs[0].join("summary.json"));
     assert_eq!((&summary["baseline"], &summary["sessions"]), (&"arq".into(), &8.into()));
     assert_eq!(summary["dominance"].as_array().map(Vec::len), Some(3));
-    // A directory that holds records takes no others.
+    // A directory with records is not reused.
     let schemes = &["arq"];
     let again = Test { population: &population, out: &outs[0], schemes, paired: true, jobs: 1 };
-    assert!(again.run(1).expect_err("refused").contains("records already"));
-    // The page for people, with its pictures.
+    assert!(again.run(1).expect_err("refused").contains("already holds records"));
+    // The page with its plots.
     let pictures = folder.path().join("pictures");
     let page = viewers(&outs[0], &pictures, "pictures/").expect("a page");
     assert!(
@@ -121,7 +121,7 @@ fn records_of_cohorts_are_read_by_the_tools_of_production() {
     for cohort in &report.cohorts {
         assert_eq!(cohort.schemes, std::slice::from_ref(&cohort.name));
     }
-    // What was served is a population itself.
+    // The written records serve as a population in turn.
     let text = History::read(&out.join("records")).expect_err("too few");
     assert!(text.contains("16 of 16 records"), "{text}");
 }
@@ -153,7 +153,7 @@ fn an_operators_records_are_a_population() {
 }
 
 #[test]
-fn options_that_make_no_sense_are_refused() {
+fn invalid_options_are_rejected() {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let out = folder.path();
     let (schemes, cohorts) = (["arq".to_owned()], ["a=arq:1".to_owned()]);

@@ -1,4 +1,4 @@
-//! A day under one way to hold sessions. Its rows go into a file, from which a run that was stopped goes on.
+//! A day under one policy. Rows are stored in a file, from which an interrupted run resumes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use groups::Arm;
 use groups::select::group_id;
 use records::Record;
 
+use super::policy::{CapPolicy, Learner, Tuning};
 use super::row::Row;
-use super::way::{Learner, Tuning, Way};
 use super::world::Day;
 use crate::experiments::output::write_file;
 use crate::platform::arm::{self, BASELINE};
@@ -16,29 +16,30 @@ use crate::platform::population::Population;
 use crate::platform::run::{run_held, run_together};
 use crate::platform::session::Session;
 
-/// Who shares a bottleneck.
+/// Sharing of bottlenecks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Bottleneck {
-    /// Every session has its own.
+    /// Every session has its own bottleneck.
     Own,
-    /// Two sessions of a group and period, of which so many are held; whoever has no partner does not come.
+    /// Two sessions of the same group and period share a bottleneck; `held` of them are capped.
+    /// Sessions without a partner are left out.
     Shared { held: usize },
 }
 
-/// What a day is run under.
+/// Conditions of a day.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Course {
-    /// The way as the command names it.
+    /// Name of the policy on the command line.
     pub name: String,
-    pub way: Way,
+    pub policy: CapPolicy,
     pub bottleneck: Bottleneck,
 }
 
 impl Course {
-    /// The rows of a day: partners follow each other.
+    /// Returns the rows of a day; partners are adjacent.
     ///
     /// # Errors
-    /// One line: a session could not be run, or the rows not be written.
+    /// One line: a session could not be run, or rows could not be written.
     pub(super) fn day(
         &self,
         population: &Population,
@@ -57,7 +58,7 @@ impl Course {
 
     fn run(&self, day: &Day) -> Result<Vec<Row>, String> {
         let arq = arm::Arm::parse(BASELINE)?;
-        let mut learner = Learner::new(self.way, Tuning::default());
+        let mut learner = Learner::new(self.policy, Tuning::default());
         let mut rows = Vec::with_capacity(day.sessions.len());
         for (period, places) in day.periods.iter().enumerate() {
             let mut keep = |learner: &mut Learner, session: &Session, arm: Arm, record: &Record| {
@@ -92,7 +93,7 @@ impl Course {
         Ok(rows)
     }
 
-    /// Another population has other files.
+    /// File names include a hash of the population.
     fn file(&self, out: &Path, seed: u32, sessions: u32, population: &Population) -> PathBuf {
         let bottleneck = match self.bottleneck {
             Bottleneck::Own => String::new(),
@@ -104,7 +105,7 @@ impl Course {
     }
 }
 
-/// Each two sessions of a group.
+/// Pairs up sessions of the same group.
 fn partners(sessions: &[Session]) -> Vec<[&Session; 2]> {
     let mut sorted: Vec<&Session> = sessions.iter().collect();
     sorted.sort_by_key(|session| session.viewer.group);
@@ -112,7 +113,7 @@ fn partners(sessions: &[Session]) -> Vec<[&Session; 2]> {
     groups.flat_map(|group| group.chunks_exact(2).map(|pair| [pair[0], pair[1]])).collect()
 }
 
-/// The rows of a day that was run before; `None` if it was not.
+/// Reads the rows of an earlier run; `None` if missing.
 fn read(path: &Path) -> Option<Vec<Row>> {
     let text = fs::read_to_string(path).ok()?;
     let mut lines = text.lines();
@@ -140,7 +141,7 @@ mod tests {
     use crate::platform::specification::Specification;
 
     #[test]
-    fn partners_are_of_one_group_and_nobody_has_two() {
+    fn partners_share_a_group_and_are_unique() {
         let groups = include_str!("../../../../../experiments/populations/groups.toml");
         let population = Population::new(Specification::parse(groups).expect("valid"), None);
         let sessions = population.sessions(3, 400);
@@ -149,19 +150,19 @@ mod tests {
         let mut numbers: Vec<u32> = pairs.iter().flatten().map(|session| session.number).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        // At most one of each group is left over.
+        // At most one session of each group is left over.
         assert!(numbers.len() == 2 * pairs.len() && numbers.len() >= 400 - 40, "{}", pairs.len());
     }
 
     #[test]
-    fn who_is_held_spares_the_other_of_the_same_bottleneck() {
+    fn a_capped_session_relieves_the_other_on_its_bottleneck() {
         let groups = include_str!("../../../../../experiments/populations/groups.toml");
         let population = Population::new(Specification::parse(groups).expect("valid"), None);
         let day = Day::new(&population, 5, 400);
         let total = |name: &str, held, of: fn(&Row) -> bool| {
             let course = Course {
                 name: name.to_owned(),
-                way: Way::parse(name).expect("known"),
+                policy: CapPolicy::parse(name).expect("known"),
                 bottleneck: Bottleneck::Shared { held },
             };
             let rows = course.run(&day).expect("a day");

@@ -1,21 +1,22 @@
-//! What the days come to: the paper's metrics (sections 5.1 and 5.2), and those of viewers, which it has not.
+//! Results of the days: the paper's metrics (sections 5.1 and 5.2), and playback metrics that the
+//! paper lacks.
 
 use std::collections::BTreeMap;
 
 use qoe::stats::{Estimate, Sample, holm};
 
+use super::policy::FREE;
 use super::row::Row;
-use super::way::FREE;
 use super::world::{PERIODS, STEP, step};
 
-/// The orders at which the paper gives quantiles.
+/// Quantiles that the paper reports.
 pub(super) const ORDERS: [f64; 3] = [0.5, 0.75, 0.9];
-/// Sessions of a group in a day with which it is compared with itself.
-const ENOUGH: usize = 50;
-/// A group is said to be worse at this level, after Holm's correction for their number.
+/// Minimum sessions of a group in a day for a comparison within the group.
+const MIN_GROUP_SESSIONS: usize = 50;
+/// Significance level for groups that get worse, after Holm's correction for their number.
 const LEVEL: f64 = 0.05;
 
-/// What is measured of the sessions of a day.
+/// A metric of the sessions of a day.
 pub(super) struct Metric {
     pub name: &'static str,
     pub unit: &'static str,
@@ -30,13 +31,13 @@ fn share(rows: &[Row], is: impl Fn(&Row) -> bool) -> Option<f64> {
     mean(rows.iter().map(|row| if is(row) { 100.0 } else { 0.0 }))
 }
 
-/// A sum per 100 s of playing.
+/// Returns a sum per 100 s of playback.
 fn per_100_s(rows: &[Row], of: impl Fn(&Row) -> f64) -> Option<f64> {
     let played: f64 = rows.iter().map(|row| row.played_s + row.frozen_s).sum();
     (played > 0.0).then(|| rows.iter().map(of).sum::<f64>() * 100.0 / played)
 }
 
-/// What viewers have of a way.
+/// Playback metrics of a policy.
 pub(super) const METRICS: [Metric; 8] = [
     Metric {
         name: "freezes per 100 s",
@@ -84,12 +85,12 @@ pub(super) const METRICS: [Metric; 8] = [
     },
 ];
 
-/// A value of a way, day by day, and how it differs from that of the free.
+/// A policy's value over the days, and its difference from uncapped sessions.
 pub(super) struct Line {
     pub value: Estimate,
-    /// Absolute, of the days' values.
+    /// Absolute difference of the daily values.
     pub change: Option<Estimate>,
-    /// Relative to the free, of the days' values, in per cent.
+    /// Difference of the daily values relative to uncapped sessions, in per cent.
     pub relative: Option<Estimate>,
 }
 
@@ -104,60 +105,63 @@ impl Line {
     }
 }
 
-/// How a way does by groups: each of a day is compared with itself, session by session.
+/// Results of a policy by group. Each group of a day is compared with itself, session by session.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ByGroup {
     pub groups: usize,
-    /// Changes of the mean retransmission ratio, in per cent: the least, the median and the most of the largest groups.
+    /// Changes of the mean retransmission ratio over the largest groups, in per cent: minimum,
+    /// median, maximum.
     pub largest: Vec<f64>,
-    /// Groups whose viewers freeze more, or less, than by chance.
+    /// Groups with significantly more, or less, freezing.
     pub worse: usize,
     pub better: usize,
 }
 
-/// One way.
-pub(super) struct OfWay {
+/// Results of one policy.
+pub(super) struct PolicyResults {
     pub name: String,
-    /// Retransmission ratio, in per cent: mean, then [`ORDERS`].
+    /// Retransmission ratio in per cent: mean, then [`ORDERS`].
     pub retransmission: Vec<Line>,
-    /// Goodput ÷ round-trip time, in Mbps/s: the same.
+    /// Goodput ÷ round-trip time, in Mbps/s: mean, then [`ORDERS`].
     pub goodput: Vec<Line>,
-    /// [`METRICS`].
+    /// Values of [`METRICS`].
     pub viewers: Vec<Option<Line>>,
     pub groups: ByGroup,
-    /// All retransmission ratios, in per cent.
+    /// Retransmission ratios of all sessions, in per cent.
     pub ratios: Sample,
-    /// By factor of the step: the median of cap ÷ path's rate in each period, where sessions were held.
+    /// By factor of the step: median ratio of cap to path rate in each period, over capped
+    /// sessions.
     pub follows: Vec<(f64, Vec<(f64, f64)>)>,
-    /// In each period, the share of sessions that is held below the stream's rate, in per cent.
+    /// Share of sessions capped below the stream's rate in each period, in per cent.
     pub starved: Vec<(f64, f64)>,
-    /// Retransmission before and from the step on, relative to the free, in per cent, by factor.
+    /// By factor of the step: retransmission before and after it, relative to uncapped sessions, in
+    /// per cent.
     pub steps: Vec<(f64, Option<Estimate>, Option<Estimate>)>,
 }
 
-/// All ways.
+/// Results of all policies.
 pub(super) struct Figures {
     pub days: usize,
     pub sessions: usize,
-    pub ways: Vec<OfWay>,
+    pub policies: Vec<PolicyResults>,
 }
 
 type Days<'a> = &'a [Vec<Row>];
 
 impl Figures {
-    /// `None` if nothing can be compared.
-    pub(super) fn of(ways: &[(&str, Days<'_>)]) -> Option<Self> {
-        let (_, free) = ways.iter().find(|(name, _)| *name == FREE)?;
-        let all = ways.iter().map(|(name, days)| of_way(name, days, free));
+    /// Computes the results; `None` without comparable sessions.
+    pub(super) fn of(policies: &[(&str, Days<'_>)]) -> Option<Self> {
+        let (_, free) = policies.iter().find(|(name, _)| *name == FREE)?;
+        let all = policies.iter().map(|(name, days)| of_policy(name, days, free));
         Some(Self {
             days: free.len(),
             sessions: free.iter().map(Vec::len).sum(),
-            ways: all.collect::<Option<_>>()?,
+            policies: all.collect::<Option<_>>()?,
         })
     }
 }
 
-fn of_way(name: &str, days: Days<'_>, free: Days<'_>) -> Option<OfWay> {
+fn of_policy(name: &str, days: Days<'_>, free: Days<'_>) -> Option<PolicyResults> {
     let ratios = days.iter().flatten().filter_map(Row::retransmission).map(|ratio| ratio * 100.0);
     let viewers = METRICS.iter().map(|metric| {
         let values = |days: Days<'_>| -> Option<Vec<f64>> {
@@ -165,7 +169,7 @@ fn of_way(name: &str, days: Days<'_>, free: Days<'_>) -> Option<OfWay> {
         };
         Line::new(&values(days)?, &values(free)?)
     });
-    Some(OfWay {
+    Some(PolicyResults {
         name: name.to_owned(),
         retransmission: quantiles(days, free, |row| row.retransmission().map(|r| r * 100.0))?,
         goodput: quantiles(days, free, |row| {
@@ -180,7 +184,7 @@ fn of_way(name: &str, days: Days<'_>, free: Days<'_>) -> Option<OfWay> {
     })
 }
 
-/// Mean and quantiles of sessions, day by day.
+/// Returns the daily mean and quantiles of sessions.
 fn quantiles(
     days: Days<'_>,
     free: Days<'_>,
@@ -198,7 +202,8 @@ fn quantiles(
     means.chain(ORDERS.map(|order| line(&|sample| sample.quantile(order)))).collect()
 }
 
-/// The sessions of both by day and group: those of a day have the same numbers in the same order.
+/// Pairs the sessions of two policies by day and group. Both list the same sessions in the same
+/// order.
 fn by_group(days: Days<'_>, free: Days<'_>) -> ByGroup {
     let mut groups: BTreeMap<(usize, u32), Vec<(&Row, &Row)>> = BTreeMap::new();
     for (day, (own, free)) in days.iter().zip(free).enumerate() {
@@ -208,7 +213,8 @@ fn by_group(days: Days<'_>, free: Days<'_>) -> ByGroup {
     }
     let mut all = ByGroup::default();
     let (mut p_values, mut directions) = (Vec::new(), Vec::new());
-    for ((_, group), pairs) in groups.iter().filter(|(_, pairs)| pairs.len() >= ENOUGH) {
+    for ((_, group), pairs) in groups.iter().filter(|(_, pairs)| pairs.len() >= MIN_GROUP_SESSIONS)
+    {
         all.groups += 1;
         let change = |(own, free): &(&Row, &Row)| (own.freezes - free.freezes) as f64;
         if let Some(sample) = Sample::new(pairs.iter().map(change)) {
@@ -217,7 +223,7 @@ fn by_group(days: Days<'_>, free: Days<'_>) -> ByGroup {
             p_values.push(p);
             directions.push(sample.mean());
         }
-        // The four that the paper shows are among the largest; places are by size.
+        // The four groups shown in the paper are among the largest; indices are by size.
         if *group < 4 {
             let mean = |pick: fn(&(&Row, &Row)) -> f64| {
                 pairs.iter().map(pick).filter(|ratio| ratio.is_finite()).sum::<f64>()
@@ -235,7 +241,8 @@ fn by_group(days: Days<'_>, free: Days<'_>) -> ByGroup {
     all
 }
 
-/// The chance that a normal deviate is further from 0 than `z`: Abramowitz and Stegun 7.1.26, error below 2e-7.
+/// Probability that a standard normal deviate exceeds `z` in absolute value (Abramowitz and Stegun
+/// 7.1.26, error below 2e-7).
 fn two_sided(z: f64) -> f64 {
     let x = z.abs() / core::f64::consts::SQRT_2;
     let t = 1.0 / (1.0 + 0.327_591_1 * x);

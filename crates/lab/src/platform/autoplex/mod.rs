@@ -1,16 +1,17 @@
-//! AutoPlex on the virtual platform: user groups over a day, in packets. What a period's sessions did sets what the next
-//! period's may do, in each of several ways, and every way has the same sessions on the same paths.
+//! AutoPlex on the virtual platform: user groups over a day, simulated in packets. The sessions of
+//! one period determine the caps of the next. Every policy gets the same sessions on the same
+//! paths.
 //!
-//! From the ground up: `world` (a day's sessions, and how paths change) · `way` (what holds sessions, and what it
-//! learns) · `row` (what is kept of each) · `course` (a day under a way) · `figures` and `page`, or `shared` where two
-//! sessions have one bottleneck.
+//! From the ground up: `world` (sessions of a day, path changes) · `policy` (policies and their
+//! learned state) · `row` (results of a session) · `course` (a day under a policy) · `figures` and
+//! `page`, or `shared` for two sessions per bottleneck.
 
 mod course;
 mod figures;
 mod page;
+mod policy;
 mod row;
 mod shared;
-mod way;
 mod world;
 
 use std::path::{Path, PathBuf};
@@ -22,32 +23,32 @@ use crate::experiments::output::write_file;
 use crate::experiments::parallel::in_order;
 use course::{Bottleneck, Course};
 use figures::Figures;
+use policy::{CapPolicy, FREE};
 use row::Row;
-use way::{FREE, Way};
 
 /// The built-in population.
 const GROUPS: &str = include_str!("../../../../../experiments/populations/groups.toml");
-/// The ways that are compared if the command names none.
+/// Policies compared by default.
 pub const WAYS: &str = "bbr,constant-8,paper-retransmission,paper-goodput,safe,oracle";
 
-/// What a comparison of ways to hold groups is made of.
+/// Options of a comparison of group policies.
 #[derive(Clone, Debug)]
 pub struct AutoPlexOptions<'a> {
-    /// Days, each with groups, viewers and paths of its own.
+    /// Number of days, each with its own groups, viewers and paths.
     pub seeds: u32,
-    /// The first of their seeds.
+    /// First seed.
     pub seed: u32,
-    /// Sessions of a day.
+    /// Sessions per day.
     pub sessions: u32,
-    /// Ways to hold them.
+    /// Policies to compare.
     pub ways: &'a [String],
-    /// Two sessions of a group at a time behind one bottleneck, of which one is held or both are.
+    /// Whether two concurrent sessions of a group share a bottleneck, with one or both capped.
     pub shared: bool,
-    /// Who comes: a specification; the built-in one without.
+    /// Specification of the population; the built-in one if `None`.
     pub population: Option<&'a Path>,
-    /// Threads; results are the same for any number.
+    /// Number of threads. It does not affect the results.
     pub jobs: usize,
-    /// Where results go. What is there from a run with the same options that was stopped is used.
+    /// Output directory. Results of an interrupted run with the same options are reused.
     pub out: &'a Path,
 }
 
@@ -70,15 +71,15 @@ impl AutoPlexOptions<'_> {
     }
 }
 
-/// Days under every way; rows, the page that is returned and its plots go to `out`.
+/// Runs the days under every policy. Rows, the returned page and its plots go to `out`.
 ///
 /// # Errors
-/// One line: an option makes no sense, results cannot be written, or sessions could not be run.
+/// One line: an option is invalid, results cannot be written, or sessions failed to run.
 pub fn autoplex(options: &AutoPlexOptions<'_>) -> Result<PathBuf, String> {
-    let ways: Vec<Way> =
-        options.ways.iter().map(|way| Way::parse(way)).collect::<Result<_, _>>()?;
-    if !options.ways.iter().any(|way| way == FREE) {
-        return Err(format!("`{FREE}` is what the others are compared with: name it too"));
+    let policies: Vec<CapPolicy> =
+        options.ways.iter().map(|policy| CapPolicy::parse(policy)).collect::<Result<_, _>>()?;
+    if !options.ways.iter().any(|policy| policy == FREE) {
+        return Err(format!("`{FREE}` is the reference of the comparison: add it to the list"));
     }
     if !(1..=1_000).contains(&options.seeds)
         || options.seed > 1_000_000
@@ -91,7 +92,7 @@ pub fn autoplex(options: &AutoPlexOptions<'_>) -> Result<PathBuf, String> {
         None => Specification::parse(GROUPS)?,
     };
     let population = Population::new(specification, None);
-    let courses = courses(options.ways, &ways, options.shared);
+    let courses = courses(options.ways, &policies, options.shared);
     let seeds = options.seed..options.seed + options.seeds;
     let work: Vec<(u32, usize)> =
         seeds.flat_map(|seed| (0..courses.len()).map(move |place| (seed, place))).collect();
@@ -109,7 +110,7 @@ pub fn autoplex(options: &AutoPlexOptions<'_>) -> Result<PathBuf, String> {
     if let Some(first) = faults.first() {
         return Err(format!("{} days could not be run: {first}", faults.len()));
     }
-    let few = "there are too few sessions for figures";
+    let few = "too few sessions for figures";
     let write = |name: &str, text: &str| {
         let path = options.out.join(name);
         write_file(&path, text).map(|()| path)
@@ -129,26 +130,27 @@ pub fn autoplex(options: &AutoPlexOptions<'_>) -> Result<PathBuf, String> {
     write(page::PAGE, &signed(page::page(&figures, &options.command())))
 }
 
-/// A page with what made it.
+/// Appends the command and version to a page.
 fn signed(page: String) -> String {
     let Made { commit, machine, .. } = Made::here();
     format!("{page}\nCommit {commit}; {machine}.\n")
 }
 
-/// What a day is run under: each way, and behind shared bottlenecks each with one of two held and with both.
-fn courses(names: &[String], ways: &[Way], shared: bool) -> Vec<Course> {
-    let of = |(name, way): (&String, &Way)| {
-        let held: &[usize] = if *way == Way::Free { &[0] } else { &[1, 2] };
+/// Expands policies to courses. On shared bottlenecks each policy runs with one of two sessions
+/// capped, and with both.
+fn courses(names: &[String], policies: &[CapPolicy], shared: bool) -> Vec<Course> {
+    let of = |(name, policy): (&String, &CapPolicy)| {
+        let held: &[usize] = if *policy == CapPolicy::Free { &[0] } else { &[1, 2] };
         let bottlenecks: Vec<Bottleneck> = match shared {
             true => held.iter().map(|held| Bottleneck::Shared { held: *held }).collect(),
             false => vec![Bottleneck::Own],
         };
-        let (name, way) = (name.clone(), *way);
+        let (name, policy) = (name.clone(), *policy);
         bottlenecks.into_iter().map(move |bottleneck| Course {
             name: name.clone(),
-            way,
+            policy,
             bottleneck,
         })
     };
-    names.iter().zip(ways).flat_map(of).collect()
+    names.iter().zip(policies).flat_map(of).collect()
 }

@@ -1,17 +1,18 @@
-//! The page for people, and its plots.
+//! The Markdown page and its plots.
 
 use std::fmt::Write as _;
 
 use qoe::stats::Estimate;
 
-use super::figures::{Figures, Line, METRICS, ORDERS, OfWay};
-use super::way::FREE;
+use super::figures::{Figures, Line, METRICS, ORDERS, PolicyResults};
+use super::policy::FREE;
 use super::world::{PERIODS, STEP};
 use crate::plot::{Chart, Series};
 
 pub(super) const PAGE: &str = "autoplex.md";
 
-/// The paper's changes under its policies: mean, 50th, 75th and 90th percentile (sections 5.1 and 5.2).
+/// Changes reported by the paper for its policies: mean, 50th, 75th and 90th percentile (sections
+/// 5.1 and 5.2).
 const PAPER_RETRANSMISSION: [&str; 4] = ["−24…−27", "about 0", "−28…−41", "−32…−44"];
 const PAPER_GOODPUT: [&str; 4] = ["+14…+32", "+44…+128", "+19…+56", "about 0"];
 
@@ -26,33 +27,34 @@ fn write_page(out: &mut String, figures: &Figures, command: &str) -> std::fmt::R
     writeln!(out, "# AutoPlex on the virtual platform\n")?;
     writeln!(
         out,
-        "`{command}`: {} days of {PERIODS} periods, {} sessions under each way to hold them. All ways have the same sessions on the \
-         same paths. From period {STEP} on the paths of a third of the groups are half as wide, of another third twice as wide. \
-         ± is Student's 95 % interval over days.\n",
+        "`{command}`: {} days of {PERIODS} periods, {} sessions under each policy. All policies \
+         get the same sessions on the same paths. From period {STEP} on the path rate halves for \
+         a third of the groups and doubles for another third. ± is Student's 95 % interval over \
+         days.\n",
         figures.days, figures.sessions
     )?;
     let orders = ORDERS.map(|order| format!("p{:.0}", order * 100.0)).join(" | ");
     writeln!(out, "## Retransmission ratio (AutoPlex, figure 6)\n")?;
-    writeln!(out, "| way | mean | {orders} | mean | {orders} |\n|---|{}", "---|".repeat(8))?;
+    writeln!(out, "| policy | mean | {orders} | mean | {orders} |\n|---|{}", "---|".repeat(8))?;
     paper(out, &PAPER_RETRANSMISSION)?;
-    for way in &figures.ways {
-        row(out, way, &way.retransmission, " %")?;
+    for policy in &figures.policies {
+        row(out, policy, &policy.retransmission, " %")?;
     }
     picture(out, "Retransmission ratio", "retransmission")?;
     writeln!(out, "\n## Goodput ÷ round-trip time, Mbps/s (AutoPlex, figure 7)\n")?;
-    writeln!(out, "| way | mean | {orders} | mean | {orders} |\n|---|{}", "---|".repeat(8))?;
+    writeln!(out, "| policy | mean | {orders} | mean | {orders} |\n|---|{}", "---|".repeat(8))?;
     paper(out, &PAPER_GOODPUT)?;
-    for way in &figures.ways {
-        row(out, way, &way.goodput, "")?;
+    for policy in &figures.policies {
+        row(out, policy, &policy.goodput, "")?;
     }
     viewers(out, figures)?;
-    picture(out, "Streams held below their own rate", "starved")?;
+    picture(out, "Streams capped below their own rate", "starved")?;
     groups(out, figures)?;
     steps(out, figures)?;
-    picture(out, "How bounds follow the paths", "follows")
+    picture(out, "Caps relative to the path rate", "follows")
 }
 
-/// One of [`plots`], where `make lab` puts it.
+/// Links one of [`plots`], at the location used by `make lab`.
 fn picture(out: &mut String, title: &str, name: &str) -> std::fmt::Result {
     writeln!(out, "\n![{title}](pictures/autoplex-{name}.svg)")
 }
@@ -70,11 +72,11 @@ fn plus_minus(estimate: &Estimate, unit: &str) -> String {
     }
 }
 
-fn row(out: &mut String, way: &OfWay, lines: &[Line], unit: &str) -> std::fmt::Result {
-    write!(out, "| {} |", way.name)?;
+fn row(out: &mut String, policy: &PolicyResults, lines: &[Line], unit: &str) -> std::fmt::Result {
+    write!(out, "| {} |", policy.name)?;
     lines.iter().try_for_each(|line| write!(out, " {:.2}{unit} |", line.value.mean))?;
     for line in lines {
-        match line.relative.as_ref().filter(|_| way.name != FREE) {
+        match line.relative.as_ref().filter(|_| policy.name != FREE) {
             Some(change) => write!(out, " {} |", plus_minus(change, " %"))?,
             None => write!(out, " – |")?,
         }
@@ -83,18 +85,18 @@ fn row(out: &mut String, way: &OfWay, lines: &[Line], unit: &str) -> std::fmt::R
 }
 
 fn viewers(out: &mut String, figures: &Figures) -> std::fmt::Result {
-    writeln!(out, "\n## What viewers have\n")?;
+    writeln!(out, "\n## Viewers\n")?;
     write!(out, "| |")?;
-    figures.ways.iter().try_for_each(|way| write!(out, " {} |", way.name))?;
-    writeln!(out, "\n|---|{}", "---|".repeat(figures.ways.len()))?;
+    figures.policies.iter().try_for_each(|policy| write!(out, " {} |", policy.name))?;
+    writeln!(out, "\n|---|{}", "---|".repeat(figures.policies.len()))?;
     for (place, metric) in METRICS.iter().enumerate() {
         write!(out, "| {} |", metric.name)?;
-        for way in &figures.ways {
-            match &way.viewers[place] {
+        for policy in &figures.policies {
+            match &policy.viewers[place] {
                 None => write!(out, " – |")?,
                 Some(line) => {
                     write!(out, " {:.3}{}", line.value.mean, metric.unit)?;
-                    if let Some(change) = line.change.as_ref().filter(|_| way.name != FREE) {
+                    if let Some(change) = line.change.as_ref().filter(|_| policy.name != FREE) {
                         let half = change.half.unwrap_or(f64::NAN);
                         write!(out, " ({:+.3} ± {half:.3})", change.mean)?;
                     }
@@ -111,16 +113,17 @@ fn groups(out: &mut String, figures: &Figures) -> std::fmt::Result {
     writeln!(out, "\n## By groups\n")?;
     writeln!(
         out,
-        "Each group of a day with at least fifty sessions against itself without bounds, session by session; 5 % after Holm's correction.\n"
+        "Each group of a day with at least fifty sessions against itself without caps, paired by \
+         session; 5 % after Holm's correction.\n"
     )?;
     writeln!(
         out,
-        "| way | groups | freezes: worse | better | retransmission of each day's four largest: least | median | most |"
+        "| policy | groups | freezes: worse | better | retransmission of each day's four largest: least | median | most |"
     )?;
     writeln!(out, "|---|---|---|---|---|---|---|")?;
-    for way in figures.ways.iter().filter(|way| way.name != FREE) {
-        let (all, changes) = (&way.groups, &way.groups.largest);
-        write!(out, "| {} | {} | {} | {} |", way.name, all.groups, all.worse, all.better)?;
+    for policy in figures.policies.iter().filter(|policy| policy.name != FREE) {
+        let (all, changes) = (&policy.groups, &policy.groups.largest);
+        write!(out, "| {} | {} | {} | {} |", policy.name, all.groups, all.worse, all.better)?;
         let ends = [changes.first(), changes.get(changes.len() / 2), changes.last()];
         for change in ends.into_iter().flatten() {
             write!(out, " {change:+.1} % |")?;
@@ -134,16 +137,17 @@ fn steps(out: &mut String, figures: &Figures) -> std::fmt::Result {
     writeln!(out, "\n## When paths change\n")?;
     writeln!(
         out,
-        "Mean retransmission ratio against BBR without bounds, before and from period {STEP} on, by what becomes of a group's paths.\n"
+        "Mean retransmission ratio against BBR without caps, before and from period {STEP} on, by \
+         the change of a group's paths.\n"
     )?;
     writeln!(
         out,
-        "| way | halved: before | after | doubled: before | after | the same: before | after |"
+        "| policy | halved: before | after | doubled: before | after | the same: before | after |"
     )?;
     writeln!(out, "|---|---|---|---|---|---|---|")?;
-    for way in figures.ways.iter().filter(|way| way.name != FREE) {
-        write!(out, "| {} |", way.name)?;
-        for estimate in way.steps.iter().flat_map(|(_, before, after)| [before, after]) {
+    for policy in figures.policies.iter().filter(|policy| policy.name != FREE) {
+        write!(out, "| {} |", policy.name)?;
+        for estimate in policy.steps.iter().flat_map(|(_, before, after)| [before, after]) {
             let text = estimate.as_ref().map_or("–".to_owned(), |e| plus_minus(e, " %"));
             write!(out, " {text} |")?;
         }
@@ -152,27 +156,30 @@ fn steps(out: &mut String, figures: &Figures) -> std::fmt::Result {
     Ok(())
 }
 
-/// Plots by name.
+/// Renders the plots by name.
 pub(super) fn plots(figures: &Figures) -> Result<Vec<(&'static str, String)>, String> {
-    let curve = |way: &OfWay| {
-        let mut series = Series { dots: false, ..Series::line(way.name.clone()) };
-        let at = |n: u32| (way.ratios.quantile(f64::from(n) / 100.0), f64::from(n));
+    let curve = |policy: &PolicyResults| {
+        let mut series = Series { dots: false, ..Series::line(policy.name.clone()) };
+        let at = |n: u32| (policy.ratios.quantile(f64::from(n) / 100.0), f64::from(n));
         series.points = (0..=97).map(at).collect();
         series
     };
-    let ratios: Vec<Series> = figures.ways.iter().map(curve).collect();
-    let starved = |way: &OfWay| {
-        let mut series = Series { dots: false, ..Series::line(way.name.clone()) };
-        series.points = way.starved.clone();
+    let ratios: Vec<Series> = figures.policies.iter().map(curve).collect();
+    let starved = |policy: &PolicyResults| {
+        let mut series = Series { dots: false, ..Series::line(policy.name.clone()) };
+        series.points = policy.starved.clone();
         series
     };
-    let starved: Vec<Series> = figures.ways.iter().map(starved).collect();
+    let starved: Vec<Series> = figures.policies.iter().map(starved).collect();
     let mut follows = Vec::new();
-    for way in figures.ways.iter().filter(|way| way.name == "safe" || way.name.starts_with("paper"))
+    for policy in figures
+        .policies
+        .iter()
+        .filter(|policy| policy.name == "safe" || policy.name.starts_with("paper"))
     {
-        for (factor, points) in way.follows.iter().filter(|(factor, _)| *factor != 1.0) {
+        for (factor, points) in policy.follows.iter().filter(|(factor, _)| *factor != 1.0) {
             let mut series =
-                Series { dots: false, ..Series::line(format!("{}, × {factor}", way.name)) };
+                Series { dots: false, ..Series::line(format!("{}, × {factor}", policy.name)) };
             series.points = points.clone();
             follows.push(series);
         }
@@ -194,16 +201,16 @@ pub(super) fn plots(figures: &Figures) -> Result<Vec<(&'static str, String)>, St
         ),
         (
             "autoplex-starved.svg",
-            chart("Held below the stream's own rate", "period", "sessions, %"),
+            chart("Capped below the stream's own rate", "period", "sessions, %"),
             starved,
         ),
         (
             "autoplex-follows.svg",
-            chart("How bounds follow the paths", "period", "bound ÷ path's rate, median"),
+            chart("Caps relative to the path rate", "period", "cap ÷ path rate, median"),
             follows,
         ),
     ];
-    // A day of few sessions decides nothing.
+    // Smoke test of plots: a day with few sessions shows no effect.
     let drawn =
         charts.into_iter().filter(|(_, _, series)| series.iter().any(|s| !s.points.is_empty()));
     drawn.map(|(name, chart, series)| Ok((name, chart.svg(&series)?))).collect()

@@ -1,4 +1,4 @@
-//! What is kept of a session under a way to hold it: a line of a table that a stopped run goes on from.
+//! Results of a session under a policy: one line of the table that an interrupted run resumes from.
 
 use groups::Arm;
 use records::Record;
@@ -7,14 +7,14 @@ use crate::platform::session::Session;
 
 macro_rules! row {
     ($($(#[doc = $doc:literal])+ $name:ident: $type:ty,)+) => {
-        /// A session.
+        /// Results of one session.
         #[derive(Clone, Copy, PartialEq, Debug, Default)]
         pub(super) struct Row {
             $($(#[doc = $doc])+ pub $name: $type,)+
         }
 
         impl Row {
-            /// The names of the columns.
+            /// Column names.
             pub(super) const HEADER: &[&str] = &[$(stringify!($name),)+];
 
             pub(super) fn line(&self) -> String {
@@ -31,43 +31,43 @@ macro_rules! row {
 }
 
 row! {
-    /// The session's number.
+    /// Session number.
     session: u32,
-    /// Of the day.
+    /// Period of the day.
     period: u32,
-    /// Its place by size.
+    /// Group, by size rank.
     group: u32,
-    /// Place in [`Arm::ALL`].
+    /// Index in [`Arm::ALL`].
     arm: usize,
-    /// The path's rate.
+    /// Rate of the path.
     rate_mbps: f64,
-    /// The stream's rate.
+    /// Rate of the stream.
     bitrate_mbps: f64,
-    /// The smallest rate that it was held to; infinite if to none.
+    /// Lowest cap applied; infinite if uncapped.
     cap_mbps: f64,
     /// First transmissions.
     packets: i64,
     /// First copies of lost data.
     retransmissions: i64,
-    /// Of media.
+    /// Goodput of media.
     goodput_mbps: f64,
-    /// Smoothed, at the end.
+    /// Final smoothed round-trip time.
     rtt_ms: f64,
-    /// Not a number where no picture came.
+    /// NaN if no picture arrived.
     first_frame_ms: f64,
-    /// By the player, as all that follows.
+    /// Playback time. From here on, values are the player's.
     played_s: f64,
-    /// How many.
+    /// Number of freezes.
     freezes: i64,
-    /// How long.
+    /// Total duration of freezes.
     frozen_s: f64,
-    /// Frames that were due.
+    /// Frames due.
     frames: i64,
-    /// Those later than 400 ms.
+    /// Frames later than 400 ms.
     late_frames: i64,
-    /// Media that the viewer was too slow for.
+    /// Media skipped because the viewer fell behind.
     skipped_ms: i64,
-    /// Of the session.
+    /// Duration of the session.
     duration_s: f64,
 }
 
@@ -96,12 +96,12 @@ impl Row {
         }
     }
 
-    /// Retransmissions ÷ first transmissions; `None` of a session without any.
+    /// Returns retransmissions ÷ first transmissions; `None` without first transmissions.
     pub(super) fn retransmission(&self) -> Option<f64> {
         (self.packets > 0).then(|| self.retransmissions as f64 / self.packets as f64)
     }
 
-    /// Whether it was held to less than its stream has.
+    /// Returns whether the cap was below the stream's rate.
     pub(super) fn is_starved(&self) -> bool {
         self.cap_mbps < self.bitrate_mbps
     }

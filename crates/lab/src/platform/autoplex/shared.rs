@@ -1,6 +1,6 @@
-//! Two sessions behind one bottleneck: what those who are held do to those who are not. A comparison of held and free
-//! sessions at the same time does not see it, since both have something of it; the same sessions under three courses do
-//! (Spang et al., IMC '21).
+//! Two sessions on one bottleneck: the effect of capped sessions on uncapped ones. A comparison of
+//! concurrent capped and uncapped sessions cannot show it, because both share the effect. Running
+//! the same sessions under three courses can (Spang et al., IMC '21).
 
 use std::fmt::Write as _;
 
@@ -13,10 +13,10 @@ pub(super) const PAGE: &str = "autoplex-shared.md";
 
 type Days<'a> = &'a [Vec<Row>];
 
-/// What is compared.
+/// A compared metric.
 struct Measure {
     name: &'static str,
-    /// Whether changes are shown relative to BBR without bounds, in per cent.
+    /// Whether to show the change relative to uncapped BBR, in per cent.
     is_relative: bool,
     of: fn(&[&Row]) -> Option<f64>,
 }
@@ -63,7 +63,7 @@ const MEASURES: [Measure; 5] = [
 ];
 
 impl Measure {
-    /// What becomes of these of each two: absolute, or in per cent.
+    /// Change for the given members of each pair: absolute, or in per cent.
     fn change(&self, own: &[Row], free: &[Row], places: &[usize]) -> Option<f64> {
         let (own, free) = ((self.of)(&side(own, places))?, (self.of)(&side(free, places))?);
         match self.is_relative {
@@ -73,13 +73,13 @@ impl Measure {
     }
 }
 
-/// These of each two: the first ones are held if anybody is.
+/// Returns the given members of each pair. The first member is the capped one.
 fn side<'a>(day: &'a [Row], places: &[usize]) -> Vec<&'a Row> {
     let of = |place: &usize| day.iter().skip(*place).step_by(2);
     places.iter().flat_map(of).collect()
 }
 
-/// The page; `None` if there is nothing to compare.
+/// Renders the page; `None` without comparable sessions.
 pub(super) fn page(all: &[(&Course, Days<'_>)], command: &str) -> Option<String> {
     let of = |name: &str, held: usize| {
         let is_it = |course: &Course| {
@@ -93,17 +93,19 @@ pub(super) fn page(all: &[(&Course, Days<'_>)], command: &str) -> Option<String>
     // Writing to a string does not fail.
     let _ = write!(
         out,
-        "# AutoPlex behind shared bottlenecks\n\n`{command}`: {} days, {sessions} sessions, two of a group at a time behind one \
-         bottleneck: neither held, the first held, both held; the same sessions on the same paths each time. *Held*: those who are, \
-         explorers among them, beside somebody who is free. *Spared*: those who are free, beside somebody who is held. *An A/B test*: the difference of \
-         these two, which is what it sees. *All*: everybody, where all are held. Each against the same sessions where neither is held; ± \
-         is Student's 95 % interval over days.\n",
+        "# AutoPlex behind shared bottlenecks\n\n`{command}`: {} days, {sessions} sessions, two \
+         of a group at a time on one bottleneck: neither capped, the first capped, both capped; \
+         the same sessions on the same paths each time. *Held*: capped sessions, including \
+         explorers, next to an uncapped one. *Spared*: uncapped sessions next to a capped one. \
+         *An A/B test*: the difference of these two, the result of an A/B test. *All*: all \
+         sessions, with both capped. Each is compared with the same sessions where neither is \
+         capped; ± is Student's 95 % interval over days.\n",
         free.len()
     );
     for measure in &MEASURES {
         let _ = write!(
             out,
-            "\n## {}\n\n| way | neither held | held | spared | an A/B test | all |\n|---|---|---|---|---|---|\n",
+            "\n## {}\n\n| policy | neither held | held | spared | an A/B test | all |\n|---|---|---|---|---|---|\n",
             measure.name
         );
         for (course, both) in all {

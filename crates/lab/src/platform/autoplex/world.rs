@@ -1,26 +1,26 @@
-//! The sessions of a day, period by period, and how paths change meanwhile.
+//! Sessions of a day, period by period, and the change of paths during it.
 
 use std::ops::Range;
 
 use crate::platform::population::Population;
-use crate::platform::run::FITS;
+use crate::platform::run::MAX_STREAM_SHARE;
 use crate::platform::session::Session;
 
-/// Periods of a day: of half an hour, as the paper has it (section 5).
+/// Periods of a day, half an hour each (section 5 of the paper).
 pub(super) const PERIODS: u32 = 48;
 pub(super) const PERIOD_S: u64 = 1_800;
-/// From this period on the paths of two groups in three are others.
+/// Period of the step, which changes the path rates of two groups in three.
 pub(super) const STEP: u32 = 24;
-/// How wide a group's paths are then: a third half as wide, a third twice as wide.
+/// Rate factors after the step: a third of the groups halves, a third doubles.
 const STEPS: [f64; 3] = [0.5, 2.0, 1.0];
 
-/// A seed's sessions in order, and which of them begin in each period.
+/// Sessions of a seed in order, and the sessions that start in each period.
 pub(super) struct Day {
     pub sessions: Vec<Session>,
     pub periods: Vec<Range<usize>>,
 }
 
-/// The factor to the rate of a group's paths from [`STEP`] on.
+/// Returns the rate factor of a group's paths from [`STEP`] on.
 pub(super) fn step(group: u32) -> f64 {
     STEPS[group as usize % STEPS.len()]
 }
@@ -40,7 +40,8 @@ impl Day {
         for session in &mut sessions {
             if period(session) >= STEP {
                 session.rate_mbps *= step(session.viewer.group);
-                session.bitrate_mbps = session.bitrate_mbps.min(FITS * session.rate_mbps);
+                session.bitrate_mbps =
+                    session.bitrate_mbps.min(MAX_STREAM_SHARE * session.rate_mbps);
             }
         }
         let begins = |number: u32| sessions.partition_point(|session| period(session) < number);

@@ -3,7 +3,7 @@ use crate::platform::population::Population;
 use crate::platform::session::Session;
 use crate::platform::specification::{FLEET, Specification};
 
-/// The fleet without its links, and with links that have no share in it.
+/// The fleet without its links, and with links of share zero.
 pub(in crate::platform) fn without_links() -> [String; 2] {
     let (plain, _) = FLEET.split_once("\n[links.acks]").expect("the section");
     let mut zero = String::from("like = 'fleet'\n[links.acks]\nbrowsers = 0\nrare = 0\n");
@@ -60,7 +60,7 @@ fn shares_and_rates_come_out() {
         });
         has / count
     };
-    // Allowed errors for some ten thousand viewers who come two or three times.
+    // Allowed errors for some ten thousand viewers with two or three visits each.
     for (what, got, stated, error) in [
         ("browsers", share(0, &|l| l.acks == Acks::Chromium), 0.75, 0.02),
         ("rare", share(0, &|l| matches!(l.acks, Acks::Rare { .. })), 0.0125, 0.004),
@@ -98,7 +98,7 @@ fn a_session_has_a_bounded_number_of_steps_and_wakes_up_within_its_period() {
 #[test]
 fn links_with_impossible_values_are_refused_by_key() {
     for (text, part) in [
-        ("[links]\nfiber = 1", "there is no key `links.fiber`"),
+        ("[links]\nfiber = 1", "unknown key `links.fiber`"),
         ("[links.acks]\nbrowsers = 2", "`links.acks.browsers` is 2; it may be 0 to 1"),
         ("[links.acks]\neach = 1", "`links.acks.each` is 1; it may be 2 to 1000"),
         ("[links.acks]\nwithin_ms = 0", "`links.acks.within_ms` is 0; it may be 1 to 5000"),
@@ -123,7 +123,7 @@ fn links_with_impossible_values_are_refused_by_key() {
             "[links.cable]\nrtt_steps = { factor = 0 }",
             "`links.cable.rtt_steps.factor` is 0; it may be 0.01 to 100",
         ),
-        ("[links.cable]\necn = { mark = 1 }", "there is no key `links.cable.ecn.mark`"),
+        ("[links.cable]\necn = { mark = 1 }", "unknown key `links.cable.ecn.mark`"),
         (
             "[links.cable]\npolicer = { times = 0 }",
             "`links.cable.policer.times` is 0; it may be 0.1 to 100",
@@ -132,7 +132,7 @@ fn links_with_impossible_values_are_refused_by_key() {
             "[links.cable]\npolicer = { burst_kb = 1 }",
             "`links.cable.policer.burst_kb` is 1; it may be 1.5 to 100000",
         ),
-        ("[links.cable]\npolicer = { rate = 1 }", "there is no key `links.cable.policer.rate`"),
+        ("[links.cable]\npolicer = { rate = 1 }", "unknown key `links.cable.policer.rate`"),
     ] {
         let line = Specification::parse(&format!("like = 'fleet'\n{text}\n")).expect_err(text);
         assert!(line.contains(part) && !line.contains('\n'), "{text}: {line}");

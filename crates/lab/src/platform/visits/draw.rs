@@ -1,4 +1,4 @@
-//! Who comes back, over which path, and to a first frame of which size.
+//! Draws visits: the viewer's return, path, and first-frame size.
 
 use recovery::Random;
 
@@ -6,26 +6,27 @@ use crate::platform::draws::{Draws, normal};
 use crate::platform::population::Population;
 use crate::platform::session::Session;
 
-/// The part of connections that bring 0-RTT data: Wira, section VI ("about 90 %"); from its averages of both kinds follow
-/// 88 %.
-const EARLY: f64 = 0.88;
-/// The part that comes for the first time: section VI-A has about 90 % of connections resume an earlier one.
-const FIRST: f64 = 0.1;
-/// Sizes of first frames, in KB: a gamma distribution without its tails that meets what section II-A says of more than
-/// 100 million streams: mean 43.1 (43.3), 30 % below 30 (30.2 %), 20 % above 60 (19.6 %), all from 6 to 250.
+/// Share of connections with 0-RTT data: Wira, section VI, says "about 90 %"; its averages of both
+/// kinds imply 88 %.
+const EARLY_SHARE: f64 = 0.88;
+/// Share of first visits: in section VI-A about 90 % of connections resume an earlier one.
+const FIRST_VISIT_SHARE: f64 = 0.1;
+/// First-frame sizes in KB: a truncated gamma distribution fitted to section II-A (more than 100
+/// million streams): mean 43.1 (43.3), 30 % below 30 (30.2 %), 20 % above 60 (19.6 %), all from 6
+/// to 250.
 const SHAPE: f64 = 3.99;
 const SCALE_KB: f64 = 10.8;
 const SIZES_KB: core::ops::RangeInclusive<f64> = 6.0..=250.0;
-/// How long the visit before is watched, and how long this one.
-const BEFORE_S: f64 = 6.0;
+/// Duration of the preceding visit, and of this one.
+const PREVIOUS_STAY_S: f64 = 6.0;
 const WATCHED_S: f64 = 3.0;
-/// A first frame has at most this part of its group of pictures.
-const MOST_OF_GROUP: f64 = 0.4;
+/// Largest share of its group of pictures that a first frame takes.
+const MAX_GROUP_SHARE: f64 = 0.4;
 
-/// What the paths of visits have become since the ones before.
+/// State of the paths, compared with the preceding visits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum World {
-    /// What the population says.
+    /// As the population says.
     Usual,
     /// A quarter of the rate: every cookie is wrong.
     Fell,
@@ -34,33 +35,33 @@ pub(super) enum World {
 /// A visit.
 #[derive(Clone, Debug)]
 pub(super) struct Visit {
-    /// The one before, if there was one.
+    /// The preceding visit, if any.
     pub before: Option<Session>,
     pub session: Session,
-    /// Between the two, in seconds.
+    /// Time between the two, in seconds.
     pub age_s: u64,
-    /// The request comes in 0-RTT data.
+    /// Whether the request arrives in 0-RTT data.
     pub is_early: bool,
 }
 
-/// The first `count` visits of this seed.
+/// Returns the first `count` visits of this seed.
 pub(super) fn visits(population: &Population, seed: u64, count: u32) -> Vec<Visit> {
     let draws = Draws::new(seed);
-    // Four in ten sessions are first ones, of which most are left out.
+    // Four in ten sessions are first visits, most of them left out.
     let sessions = population.sessions(seed, count.saturating_mul(3).saturating_add(100));
     let mut all = Vec::with_capacity(count as usize);
     for (place, session) in sessions.iter().enumerate() {
         let mut chance = draws.of("visit", place as u64);
         let before = place.checked_sub(1).map(|place| &sessions[place]);
         let before = before.filter(|before| before.viewer.number == session.viewer.number);
-        // Of every ten that come back one comes for the first time.
-        if before.is_none() && chance.fraction() > FIRST {
+        // Keep one first visit for every nine returns.
+        if before.is_none() && chance.fraction() > FIRST_VISIT_SHARE {
             continue;
         }
-        let is_early = before.is_some() && chance.fraction() < EARLY;
+        let is_early = before.is_some() && chance.fraction() < EARLY_SHARE;
         let age_ms = before.map_or(0, |before| session.started_ms - before.started_ms);
         all.push(Visit {
-            before: before.map(|before| view(before, &draws, BEFORE_S)),
+            before: before.map(|before| view(before, &draws, PREVIOUS_STAY_S)),
             session: view(session, &draws, WATCHED_S),
             age_s: u64::try_from(age_ms / 1_000).unwrap_or(0),
             is_early,
@@ -72,7 +73,7 @@ pub(super) fn visits(population: &Population, seed: u64, count: u32) -> Vec<Visi
     all
 }
 
-/// The session with a first frame of Wira's sizes.
+/// Gives the session a first frame with Wira's size distribution.
 fn view(session: &Session, draws: &Draws, stay_s: f64) -> Session {
     let mut random = draws.of("first frame", session.number.into());
     let bytes = gamma(&mut random) * 1e3;
@@ -82,18 +83,19 @@ fn view(session: &Session, draws: &Draws, stay_s: f64) -> Session {
     let encoder = &mut session.encoder;
     encoder.size_variation = 0.0;
     encoder.audio_kbps = encoder.audio_kbps.min(64.0);
-    // The rest of the group follows from the rate: thin streams with large key frames have long groups.
+    // The rate determines the length of the group: thin streams with large key frames have long
+    // groups.
     let pictures_mbps =
         session.bitrate_mbps - encoder.audio_kbps.min(session.bitrate_mbps * 300.0) / 1e3;
     let per_second = pictures_mbps.max(0.05) * 125_000.0;
-    encoder.group_s = encoder.group_s.max((bytes / MOST_OF_GROUP / per_second).ceil()).min(60.0);
+    encoder.group_s = encoder.group_s.max((bytes / MAX_GROUP_SHARE / per_second).ceil()).min(60.0);
     let group = encoder.group_s * per_second;
     let others = encoder.group_s * session.fps - 1.0;
     encoder.key_ratio = (bytes * others / (group - bytes).max(1.0)).clamp(0.1, 1_000.0);
     session
 }
 
-/// A draw from the gamma distribution (Marsaglia and Tsang 2000), within [`SIZES_KB`].
+/// Draws from the gamma distribution (Marsaglia and Tsang 2000), within [`SIZES_KB`].
 fn gamma(random: &mut Random) -> f64 {
     let d = SHAPE - 1.0 / 3.0;
     let c = 1.0 / (9.0 * d).sqrt();
@@ -140,8 +142,8 @@ mod tests {
         );
         let early =
             returns.iter().filter(|(_, v)| v.is_early).count() as f64 / returns.len() as f64;
-        assert!((early - EARLY).abs() < 0.03, "{early}");
-        // Between two visits round trips differ by what Wira's figure 4a has: a tenth or so.
+        assert!((early - EARLY_SHARE).abs() < 0.03, "{early}");
+        // Between two visits round-trip times differ as in Wira's figure 4a, by about a tenth.
         let mut apart: Vec<f64> = returns
             .iter()
             .map(|(before, v)| (v.session.rtt_ms / before.rtt_ms).ln().abs())

@@ -1,4 +1,5 @@
-//! What the paper's figures 11 to 15 show, of these visits: each way to start beside the baseline, visit by visit.
+//! Figures 11 to 15 of the paper for these visits: each startup mode against the baseline, paired
+//! by visit.
 
 use qoe::stats::{Estimate, Sample};
 use startup::cookie::Verdict;
@@ -7,31 +8,31 @@ use startup::decision::Mode;
 use super::draw::Visit;
 use super::run::{PICTURES, Seen};
 
-/// The paper's baseline: the values of experience for everybody.
+/// The paper's baseline: the usual values for every viewer.
 pub(super) const BASELINE: Mode = Mode::Fixed;
 
-/// One way to start, over some visits.
+/// One startup mode over some visits.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     pub mode: Mode,
     pub visits: usize,
-    /// Times of the first frame, in milliseconds.
+    /// First-frame times, in milliseconds.
     pub times: Sample,
-    /// Mean difference to the baseline's ÷ the baseline's mean, with half its 95 % interval.
+    /// Mean difference ÷ the baseline's mean, with half its 95 % interval.
     pub change: Estimate,
-    /// Losses until the first frame was acknowledged.
+    /// Loss rates until the first frame was acknowledged.
     pub losses: Sample,
-    /// Mean difference to the losses of [`Mode::Iw10`].
+    /// Mean difference from the loss rates of [`Mode::Iw10`].
     pub losses_over_iw10: Estimate,
-    /// Mean times of the first pictures.
+    /// Mean completion times of the first pictures.
     pub pictures_ms: [f64; PICTURES],
-    /// Parts of the visits: with a good cookie, with a jump, with a jump that met congestion.
+    /// Shares of the visits: with a valid cookie, with a jump, with a jump that met congestion.
     pub with_past: f64,
     pub jumped: f64,
     pub failed: f64,
 }
 
-/// Visits that have something in common.
+/// A class of visits.
 #[derive(Clone, Debug)]
 pub(super) struct Class {
     pub name: &'static str,
@@ -45,18 +46,18 @@ pub(super) struct Figures {
     pub returns: usize,
     /// Figures 11, 14 and 15.
     pub all: Vec<Line>,
-    /// Figure 12, and what the paper has no figure for: who comes for the first time.
+    /// Figure 12, and first visits, which the paper does not show.
     pub kinds: Vec<Class>,
     /// Figure 13.
     pub sizes: Vec<Class>,
     pub rtts: Vec<Class>,
     pub rates: Vec<Class>,
-    /// Where the path's rate fell to a quarter since the cookie.
+    /// Visits with a path rate reduced to a quarter since the cookie.
     pub fell: Vec<Line>,
 }
 
 impl Figures {
-    /// Of these visits: what was seen of each, in their order, by way to start.
+    /// Computes the figures from the observations of each visit, in visit order, by startup mode.
     pub(super) fn of(visits: &[Visit], all: &[Vec<Seen>], fell: &[Vec<Seen>]) -> Self {
         let class = |name, of: &dyn Fn(&Visit, &Seen) -> bool| Class {
             name,
@@ -107,7 +108,8 @@ impl Figures {
     }
 }
 
-/// A line for each way, over the visits that are in: by what the baseline saw, so that all have the same.
+/// Returns a line per startup mode over the selected visits. The selection uses the baseline's
+/// observation, so all modes have the same visits.
 fn lines(visits: &[Visit], all: &[Vec<Seen>], is_in: &dyn Fn(&Visit, &Seen) -> bool) -> Vec<Line> {
     let baseline = Mode::ALL.iter().position(|mode| *mode == BASELINE).unwrap_or(0);
     let iw10 = Mode::ALL.iter().position(|mode| *mode == Mode::Iw10).unwrap_or(0);
@@ -144,7 +146,7 @@ fn line(mode: Mode, places: &[usize], seen: &[Seen], [base, iw10]: [&[Seen]; 2])
     })
 }
 
-/// The line of the way, if visits were in.
+/// Returns the line of a mode, if it has visits.
 pub(super) fn find(lines: &[Line], mode: Mode) -> Option<&Line> {
     lines.iter().find(|line| line.mode == mode)
 }

@@ -1,4 +1,4 @@
-//! The comparison as a page for people: tables beside the paper's figures, and one plot.
+//! The comparison as a Markdown page: tables next to the paper's figures, and one plot.
 
 use std::fmt::Write as _;
 
@@ -9,14 +9,14 @@ use super::figures::{BASELINE, Class, Figures, Line, find};
 use super::run::Usual;
 use crate::plot::{Chart, Series};
 
-/// The page's file.
+/// File name of the page.
 pub(super) const PAGE: &str = "first-frame.md";
-/// The plot's file.
+/// File name of the plot.
 pub(super) const PLOT: &str = "first-frame.svg";
-/// The plot ends where all but one in fifty are.
-const SHOWN: f64 = 0.98;
+/// Quantile at which the plot ends.
+const PLOT_QUANTILE: f64 = 0.98;
 
-/// What the paper reports of one way: the change against its baseline, in per cent.
+/// The paper's result for a startup mode: the change from its baseline, in per cent.
 struct Paper {
     mode: Mode,
     mean: Option<f64>,
@@ -36,7 +36,7 @@ fn percent(value: f64) -> String {
     format!("{:+.1} %", value * 100.0)
 }
 
-/// Change of a quantile against the baseline's.
+/// Change of a quantile from the baseline's.
 fn change_at(line: &Line, base: &Line, order: f64) -> String {
     percent(line.times.quantile(order) / base.times.quantile(order) - 1.0)
 }
@@ -45,7 +45,7 @@ fn beside(ours: String, paper: Option<f64>) -> String {
     paper.map_or_else(|| ours.clone(), |paper| format!("{ours} ({paper:+.1} %)"))
 }
 
-/// The whole page.
+/// Renders the whole page.
 pub(super) fn page(figures: &Figures, usual: &Usual, command: &str) -> String {
     let mut out = include_str!("intro.md").to_owned();
     let _ = write_page(&mut out, figures, usual, command);
@@ -62,18 +62,20 @@ fn write_page(
     writeln!(out, "## Measured\n")?;
     writeln!(
         out,
-        "`{command}`: {visits} visits, {returns} of them returns, each in packets under every mode. Times are from the request, \
-         without a handshake, to the last byte of the first picture at the viewer; loss is that of packets until the first frame was \
-         acknowledged. The values of experience are {:.1} KB and {:.1} ms. In brackets stands what the paper reports of its production.\n",
+        "`{command}`: {visits} visits, {returns} of them returns, each simulated under every \
+         mode. Times are from the request, without a handshake, to the last byte of the first \
+         picture at the viewer. Loss rates cover packets until the first frame was acknowledged. \
+         The usual values are {:.1} KB and {:.1} ms. Numbers in brackets are the paper's \
+         production results.\n",
         usual.window as f64 / 1e3,
         usual.rtt.as_secs_f64() * 1e3
     )?;
-    writeln!(out, "![Share of visits whose first frame is there](pictures/{PLOT})\n")?;
+    writeln!(out, "![Share of visits with a complete first frame](pictures/{PLOT})\n")?;
     overall(out, &figures.all)?;
     losses(out, &figures.all)?;
     for (title, classes) in [
         (
-            "Who comes back (Wira, figure 12: Wira −9.5 % with 0-RTT, −21.3 % with 1-RTT)",
+            "Returning viewers (Wira, figure 12: Wira −9.5 % with 0-RTT, −21.3 % with 1-RTT)",
             &figures.kinds,
         ),
         (
@@ -134,7 +136,8 @@ fn overall(out: &mut String, lines: &[Line]) -> std::fmt::Result {
     }
     writeln!(
         out,
-        "\nThe paper's baseline takes 158.9 ms in the mean, 130.0 ms at p70 and 409.6 ms at p90. ± is Student's 95 % interval of the mean difference, visit by visit.\n"
+        "\nThe paper's baseline takes 158.9 ms on average, 130.0 ms at p70 and 409.6 ms at p90. ± \
+         is Student's 95 % interval of the mean difference, visit by visit.\n"
     )
 }
 
@@ -176,7 +179,7 @@ fn losses(out: &mut String, lines: &[Line]) -> std::fmt::Result {
     }
     writeln!(
         out,
-        "\nThe paper's baseline loses 8.8 % in the mean and 25.3 % at p90 of the first frame.\n"
+        "\nThe paper's baseline loses 8.8 % of the first frame on average, and 25.3 % at p90.\n"
     )
 }
 
@@ -199,7 +202,7 @@ fn by_class(out: &mut String, title: &str, classes: &[Class]) -> std::fmt::Resul
     writeln!(out, "\nMean and 90th percentile; changes against the baseline's.\n")
 }
 
-/// Where cookies are wrong.
+/// Visits with wrong cookies.
 fn fell(out: &mut String, lines: &[Line]) -> std::fmt::Result {
     let Some(base) = find(lines, Mode::Iw10) else { return Ok(()) };
     writeln!(out, "### When the path's rate fell to a quarter since the cookie\n")?;
@@ -224,7 +227,7 @@ fn fell(out: &mut String, lines: &[Line]) -> std::fmt::Result {
     writeln!(out)
 }
 
-/// Shares of visits whose first frame is there, over time.
+/// Cumulative share of visits with a complete first frame, over time.
 pub(super) fn plot(figures: &Figures) -> Result<String, String> {
     let curve = |line: &Line| {
         let mut series = Series { dots: false, ..Series::line(line.mode.to_string()) };
@@ -233,15 +236,15 @@ pub(super) fn plot(figures: &Figures) -> Result<String, String> {
     };
     let series: Vec<Series> = figures.all.iter().map(curve).collect();
     let chart = Chart {
-        title: "First frames that are there".to_owned(),
+        title: "Complete first frames".to_owned(),
         x: "time since the request, ms".to_owned(),
         y: "visits, %".to_owned(),
     };
     chart.svg(&series)
 }
 
-/// The distribution in hundredths.
+/// The distribution in steps of one hundredth.
 fn steps(times: &Sample) -> Vec<(f64, f64)> {
-    let most = (SHOWN * 100.0) as u32;
+    let most = (PLOT_QUANTILE * 100.0) as u32;
     (0..=most).map(|n| (times.quantile(f64::from(n) / 100.0), f64::from(n))).collect()
 }

@@ -1,4 +1,4 @@
-//! One visit in one way to start, after the visit that makes its cookie.
+//! One visit under one startup mode, after the preceding visit that makes its cookie.
 
 use core::net::Ipv4Addr;
 use core::time::Duration;
@@ -8,31 +8,31 @@ use startup::decision::{Limits, Mode};
 use startup::{Carrier, PathState, Prefix};
 
 use super::draw::{Visit, World};
-use crate::beginning::Beginning;
 use crate::identity::UNIX_ORIGIN;
 use crate::platform::arm::{Arm, BASELINE};
 use crate::platform::scenario::scenario;
 use crate::platform::session::Session;
 use crate::simulation::{Outcome, run as simulate};
+use crate::start_options::StartOptions;
 use crate::traffic::Traffic;
 
-/// Pictures whose times are kept.
+/// Number of initial pictures with a recorded time.
 pub(super) const PICTURES: usize = 4;
-/// What a picture counts as that did not come in the time of a run.
-const NEVER_MS: f64 = 10_000.0;
-/// The rate that a path has kept where cookies are wrong.
-const KEPT: f64 = 0.25;
+/// Time charged for a picture that did not arrive during the run.
+const NEVER_ARRIVED_MS: f64 = 10_000.0;
+/// Remaining share of the path's rate where cookies are wrong.
+const REMAINING_SHARE: f64 = 0.25;
 
-/// The values of experience, which an operator takes from its own viewers: the means over all visits.
+/// Usual values, which an operator measures over its own viewers: the means over all visits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Usual {
-    /// Bytes of a first frame.
+    /// Size of a first frame in bytes.
     pub window: u64,
     pub rtt: Duration,
 }
 
 impl Usual {
-    /// Those of these visits. First frames have the paper's mean.
+    /// Computes the usual values of these visits. First frames have the paper's mean.
     pub(super) fn of(visits: &[Visit]) -> Self {
         let sum: f64 = visits.iter().map(|visit| visit.session.rtt_ms).sum();
         let mean = sum / visits.len().max(1) as f64;
@@ -44,25 +44,25 @@ impl Usual {
     }
 }
 
-/// What a viewer had of its first frames.
+/// First-frame observations of a viewer.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Seen {
-    /// From the request, without a handshake, until each of the first pictures was complete.
+    /// Completion of each of the first pictures after the request, without the handshake.
     pub pictures_ms: [f64; PICTURES],
-    /// Packets lost until the first frame was acknowledged, ÷ packets whose fate was known by then.
+    /// Loss rate until the first frame was acknowledged, over packets with a known fate.
     pub loss: f64,
     pub first_frame_bytes: u64,
-    /// A cookie was there and good.
+    /// Whether a valid cookie was present.
     pub has_past: bool,
     pub verdict: Verdict,
-    /// The largest delivery rate of the connection, in Mbps.
+    /// Highest delivery rate of the connection, in Mbps.
     pub rate_mbps: f64,
 }
 
 /// Runs a visit.
 ///
 /// # Errors
-/// One line: the testbed is at fault.
+/// One line: the testbed failed.
 pub(super) fn run(visit: &Visit, mode: Mode, world: World, usual: &Usual) -> Result<Seen, String> {
     let limits = usual.limits();
     let past = match &visit.before {
@@ -73,22 +73,23 @@ pub(super) fn run(visit: &Visit, mode: Mode, world: World, usual: &Usual) -> Res
     };
     let mut session = visit.session.clone();
     if world == World::Fell {
-        session.rate_mbps = (visit.before.as_ref().unwrap_or(&session).rate_mbps * KEPT).max(0.2);
+        session.rate_mbps =
+            (visit.before.as_ref().unwrap_or(&session).rate_mbps * REMAINING_SHARE).max(0.2);
     }
-    let beginning = Beginning { mode, past, is_early: visit.is_early, limits };
-    let (outcome, traffic) = simulated(&session, beginning)?;
+    let start_options = StartOptions { mode, past, is_early: visit.is_early, limits };
+    let (outcome, traffic) = simulated(&session, start_options)?;
     Ok(seen(&session, &outcome, &traffic, past.is_some()))
 }
 
-/// What the visit before leaves to the next one that long after it.
+/// Returns the path state that the preceding visit leaves, at this age.
 fn past(
     before: &Session,
     mode: Mode,
     age_s: u64,
     limits: &Limits,
 ) -> Result<Option<PathState>, String> {
-    let beginning = Beginning { mode, past: None, is_early: false, limits: *limits };
-    let (outcome, _) = simulated(before, beginning)?;
+    let start_options = StartOptions { mode, past: None, is_early: false, limits: *limits };
+    let (outcome, _) = simulated(before, start_options)?;
     let client = Ipv4Addr::LOCALHOST.into();
     let cookie = outcome.learned.map(|cookie| startup::Cookie {
         issued: UNIX_ORIGIN,
@@ -102,11 +103,11 @@ fn past(
     Ok(cookie.and_then(accept))
 }
 
-fn simulated(session: &Session, beginning: Beginning) -> Result<(Outcome, Traffic), String> {
+fn simulated(session: &Session, start_options: StartOptions) -> Result<(Outcome, Traffic), String> {
     let named = |e: String| format!("session {}: {e}", session.number);
     let arm = Arm::parse(BASELINE)?;
     let mut scenario = scenario(session, &arm).map_err(named)?;
-    scenario.beginning = beginning;
+    scenario.start_options = start_options;
     let outcome = simulate(&scenario).map_err(named)?;
     if !outcome.intact {
         return Err(named("wrong bytes arrived".to_owned()));
@@ -115,13 +116,13 @@ fn simulated(session: &Session, beginning: Beginning) -> Result<(Outcome, Traffi
 }
 
 fn seen(session: &Session, outcome: &Outcome, traffic: &Traffic, has_past: bool) -> Seen {
-    let mut pictures_ms = [NEVER_MS; PICTURES];
+    let mut pictures_ms = [NEVER_ARRIVED_MS; PICTURES];
     let (mut loss, mut first_frame_bytes) = (0.0, 0);
     if let (Traffic::Live(live), Some(seen)) = (traffic, &outcome.live) {
         for (place, time) in seen.first_pictures(live).take(PICTURES).enumerate() {
-            // With the request's own way.
+            // Includes the request's transit.
             let ms = time.as_secs_f64() * 1e3 + session.rtt_ms / 2.0;
-            pictures_ms[place] = ms.min(NEVER_MS);
+            pictures_ms[place] = ms.min(NEVER_ARRIVED_MS);
         }
         let (lost, settled) = seen.first_frame_loss;
         loss = lost as f64 / settled.max(1) as f64;

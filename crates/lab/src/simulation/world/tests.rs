@@ -9,7 +9,7 @@ use crate::client::ClientKind;
 use crate::simulation::{Outcome, Scenario, run};
 use crate::traffic::Traffic;
 
-/// 12 Mbps, 60 ms, and a download of this size.
+/// A download of this size at 12 Mbps and 60 ms.
 fn scenario(bytes: u64) -> Scenario {
     let delay = Some(Duration::from_millis(30));
     let up = LinkConfig { delay, ..LinkConfig::default() };
@@ -20,7 +20,7 @@ fn scenario(bytes: u64) -> Scenario {
     Scenario { path, traffic: Traffic::Download { bytes }, seed: 5, limit, ..Scenario::default() }
 }
 
-/// The outcome of a run that must complete.
+/// Runs a scenario that must complete.
 fn complete(scenario: &Scenario) -> Outcome {
     let outcome = run(scenario).expect("it runs");
     assert!(outcome.completed && outcome.intact, "{outcome:?}");
@@ -41,11 +41,11 @@ fn a_client_with_two_addresses_in_turn_gets_its_download() {
 #[test]
 fn a_client_that_acknowledges_each_32nd_packet_gets_its_download() {
     let mut usual = scenario(3_000_000);
-    // Nothing is lost: acknowledgements of many gaps are large and pass.
+    // No loss, because acknowledgements with many gaps are large yet must pass.
     usual.path.down.queue = Queue::drop_tail(4_000_000);
     let rare = "each=32,within=250ms".parse().expect("a rule");
     let rare = Scenario { acks: Some(rare), ..usual.clone() };
-    // The client's packets: acknowledgements, and what else it has to say.
+    // The client's packets: acknowledgements and others.
     let up = |outcome: Outcome| outcome.packets - outcome.down.sent.packets;
     let (usual, rare) = (up(complete(&usual)), up(complete(&rare)));
     assert!(rare * 5 < usual, "{rare} against {usual}");

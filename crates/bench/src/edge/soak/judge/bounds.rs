@@ -1,5 +1,5 @@
-//! Rules on what neighbours may cost the server and the honest newcomers: places, memory,
-//! descriptors, the log, the answers of `/healthz`, and the statistics of players' reports.
+//! Rules on the cost of neighbours for the server and for honest newcomers: places, memory,
+//! descriptors, log, `/healthz`, and statistics of player reports.
 
 use std::time::Duration;
 
@@ -7,25 +7,26 @@ use crate::edge::soak::neighbours::Count;
 use crate::edge::soak::outcome::{Outcome, Verdict};
 use crate::edge::soak::server::Reported;
 
-/// The least share of newcomers that is let in.
-const LET_IN: f64 = 0.95;
-/// Longest wait for `/healthz`: Kubernetes' default for a probe.
-const HEALTH: Duration = Duration::from_secs(1);
-/// Most resident memory in bytes. 40 viewers and all neighbours took 168 MB.
-const MEMORY: u64 = 512_000_000;
-/// Most descriptors: 1,024 of TCP, 1,000 of RTMP, 512 in reserve, and the rest of the process.
-const DESCRIPTORS: u64 = 3_000;
-/// Descriptors that may stay open beside those of the time before neighbours came: hooks' and
-/// upstreams' connections that are kept, 64 at most.
-const KEPT: u64 = 64;
-/// Most bytes of the log per second, on average. Neighbours ask for about 350 lines a second of 130
-/// bytes; the budget of each kind of line is 5 lines a second.
+/// Minimum share of newcomers admitted.
+const MIN_ADMITTED: f64 = 0.95;
+/// Maximum response time of `/healthz`: Kubernetes' default for a probe.
+const MAX_HEALTH_TIME: Duration = Duration::from_secs(1);
+/// Maximum resident memory in bytes. 40 viewers and all neighbours took 168 MB.
+const MAX_RESIDENT: u64 = 512_000_000;
+/// Maximum number of descriptors: 1,024 of TCP, 1,000 of RTMP, 512 in reserve, and the rest of the
+/// process.
+const MAX_DESCRIPTORS: u64 = 3_000;
+/// Descriptors allowed in excess of the time before the neighbours: kept-alive connections to hooks
+/// and upstreams, 64 at most.
+const KEPT_DESCRIPTORS: u64 = 64;
+/// Maximum log rate in bytes per second, on average. Neighbours trigger about 350 lines of 130
+/// bytes per second; the budget of each kind of line is 5 lines per second.
 const LOG_RATE: f64 = 8_192.0;
-/// Bytes of the log that may come on top: 50 lines of 1 KiB of each of ten kinds.
+/// Additional log bytes: 50 lines of 1 KiB of each of ten kinds.
 const LOG_BURST: f64 = 512_000.0;
 
 impl Outcome {
-    /// Every rule of this file that applies with and without neighbours.
+    /// Applies the rules for phases with and without neighbours.
     pub(super) fn bounds(&self) -> [Verdict; 7] {
         let [memory, open, left] = self.resources();
         let [short, harmless] = self.log();
@@ -36,12 +37,12 @@ impl Outcome {
         let longest = self.looks.iter().map(|look| look.health).max().unwrap_or_default();
         Verdict {
             rule: "/healthz answers in time",
-            holds: !self.looks.is_empty() && longest <= HEALTH,
+            holds: !self.looks.is_empty() && longest <= MAX_HEALTH_TIME,
             figures: format!(
-                "after {} ms at most in {} looks; at most {} ms",
+                "at most {} ms in {} samples; limit {} ms",
                 longest.as_millis(),
                 self.looks.len(),
-                HEALTH.as_millis()
+                MAX_HEALTH_TIME.as_millis()
             ),
         }
     }
@@ -54,18 +55,22 @@ impl Outcome {
         [
             Verdict {
                 rule: "memory is bounded",
-                holds: memory <= MEMORY,
-                figures: format!("{:.1} MB; at most {:.0}", megabytes(memory), megabytes(MEMORY)),
+                holds: memory <= MAX_RESIDENT,
+                figures: format!(
+                    "{:.1} MB; at most {:.0}",
+                    megabytes(memory),
+                    megabytes(MAX_RESIDENT)
+                ),
             },
             Verdict {
                 rule: "descriptors are bounded",
-                holds: open <= DESCRIPTORS,
-                figures: format!("{open} open; at most {DESCRIPTORS}"),
+                holds: open <= MAX_DESCRIPTORS,
+                figures: format!("{open} open; at most {MAX_DESCRIPTORS}"),
             },
             Verdict {
-                rule: "no descriptor is left of neighbours",
-                holds: after <= before + KEPT,
-                figures: format!("{after} open, {before} before; at most {KEPT} more"),
+                rule: "neighbours leave no descriptors behind",
+                holds: after <= before + KEPT_DESCRIPTORS,
+                figures: format!("{after} open, {before} before; at most {KEPT_DESCRIPTORS} more"),
             },
         ]
     }
@@ -94,7 +99,7 @@ impl Outcome {
         ]
     }
 
-    /// Metrics and records count for each session at most what it lasted.
+    /// For each session, metrics and records count at most its duration.
     fn reports(&self) -> Verdict {
         let Reported { played_s, frozen_s, freezes } = self.last.reported;
         let records = &self.records;
@@ -106,8 +111,9 @@ impl Outcome {
                 && freezes <= records.room_freezes()
                 && records.beyond == 0,
             figures: format!(
-                "{played_s:.0} s played, {frozen_s:.0} s and {freezes} times frozen in {} sessions \
-                 with reports, which have room for {:.0} s and {:.0} freezes; {} records beyond theirs",
+                "{played_s:.0} s played, {frozen_s:.0} s and {freezes} times frozen in {} \
+                 sessions with reports, which allow {:.0} s and {:.0} freezes; {} records beyond \
+                 their session",
                 records.reported,
                 records.room_s,
                 records.room_freezes(),
@@ -117,16 +123,16 @@ impl Outcome {
     }
 }
 
-/// Whether newcomers came, and the server let them in.
+/// Checks that newcomers arrived and that the server admitted them.
 pub(super) fn let_in(count: &Count) -> Verdict {
     let Count { name, due, attempted, reached, ends, .. } = count;
     let ends: Vec<String> = ends.iter().map(|(how, count)| format!("{how} {count}")).collect();
     Verdict {
         rule: name,
-        holds: count.is_enough() && *reached as f64 >= LET_IN * *attempted as f64,
+        holds: count.is_enough() && *reached as f64 >= MIN_ADMITTED * *attempted as f64,
         figures: format!(
-            "{reached} of {attempted} let in, {due:.0} due; at least {:.0} %; {}",
-            LET_IN * 100.0,
+            "{reached} of {attempted} admitted, {due:.0} due; at least {:.0} %; {}",
+            MIN_ADMITTED * 100.0,
             ends.join(", ")
         ),
     }

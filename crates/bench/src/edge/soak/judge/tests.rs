@@ -1,4 +1,4 @@
-//! Each rule can fail, and fails alone.
+//! Each rule can fail, independently of the others.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::edge::media::RATE;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A view of a minute in which all that was published arrived, and nothing froze.
+/// A view of a minute with all published media and no freezes.
 fn view(viewer: u32) -> View {
     let mut seen = Player::new(Policy::LOW_LATENCY, Timestamp::ZERO).report(Timestamp::ZERO);
     seen.played = MINUTE;
@@ -47,7 +47,7 @@ fn look(minute: u64, resident: u64) -> Look {
     }
 }
 
-/// All is well.
+/// A soak that satisfies all rules.
 fn outcome() -> Outcome {
     let neighbour = Count {
         name: "a neighbour",
@@ -96,7 +96,7 @@ impl Outcome {
     }
 }
 
-/// The rules that do not hold after a change to a soak in which all do.
+/// Returns the rules broken by a change to a soak that satisfies all of them.
 fn broken(change: impl FnOnce(&mut Outcome)) -> Vec<&'static str> {
     let mut outcome = outcome();
     change(&mut outcome);
@@ -106,30 +106,30 @@ fn broken(change: impl FnOnce(&mut Outcome)) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_soak_in_which_all_is_well_breaks_no_rule() {
+fn a_clean_soak_breaks_no_rule() {
     assert_eq!(broken(|_| {}), [""; 0]);
     assert_eq!(outcome().verdicts().len(), 20);
     assert_eq!(broken(|soak| soak.beside = None), [""; 0]);
 }
 
 #[test]
-fn viewers_must_keep_95_percent_of_what_they_had_and_not_of_what_there_is() {
+fn viewers_must_keep_95_percent_of_their_media_rate() {
     let take = |views: &mut Vec<View>, share: f64| {
         views.iter_mut().for_each(|v| v.live_bytes = (v.live_bytes as f64 * share) as u64);
     };
-    assert_eq!(broken(|soak| take(soak.beside_mut(), 0.94)), ["viewers keep what they have"]);
+    assert_eq!(broken(|soak| take(soak.beside_mut(), 0.94)), ["viewers keep their media rate"]);
     assert_eq!(broken(|soak| take(soak.beside_mut(), 0.96)), [""; 0]);
     let both = broken(|soak| {
         take(&mut soak.alone.0.counted, 0.8);
         take(soak.beside_mut(), 0.78);
     });
     assert_eq!(both, [""; 0]);
-    // More views with neighbours than without do not make up for what each lacks.
+    // More views do not compensate for incomplete ones.
     let longer = broken(|soak| {
         soak.beside_mut().extend((0..400).map(|n| view(n % 20)));
         take(soak.beside_mut(), 0.94);
     });
-    assert_eq!(longer, ["viewers keep what they have"]);
+    assert_eq!(longer, ["viewers keep their media rate"]);
 }
 
 #[test]
@@ -140,19 +140,19 @@ fn viewers_must_not_freeze_more_often_or_longer() {
         }
     };
     let often = broken(|soak| freeze(soak.beside_mut(), 1, Duration::from_millis(10)));
-    assert_eq!(often, ["nobody freezes more often"]);
+    assert_eq!(often, ["viewers freeze no more often"]);
     let long = broken(|soak| {
         freeze(&mut soak.alone.0.counted, 1, Duration::from_millis(200));
         freeze(soak.beside_mut(), 1, Duration::from_millis(900));
     });
-    assert_eq!(long, ["nobody freezes longer"]);
+    assert_eq!(long, ["viewers freeze no longer"]);
     // One freeze in 100 minutes is chance.
     let once = broken(|soak| freeze(&mut soak.beside_mut()[..1], 1, Duration::from_millis(600)));
     assert_eq!(once, [""; 0]);
     let unwatched = broken(|soak| {
         soak.beside_mut().iter_mut().for_each(|v| v.seen.played = Duration::ZERO);
     });
-    assert_eq!(unwatched, ["nobody freezes more often", "nobody freezes longer"]);
+    assert_eq!(unwatched, ["viewers freeze no more often", "viewers freeze no longer"]);
 }
 
 #[test]
@@ -160,11 +160,11 @@ fn views_must_not_fail() {
     let fail = |view: &mut View| view.failure = Some("status 503".to_owned());
     assert_eq!(broken(|soak| fail(&mut soak.beside_mut()[0])), ["no more views fail"]);
     let alone = broken(|soak| fail(&mut soak.alone.0.counted[0]));
-    assert_eq!(alone, ["without neighbours nobody fails"]);
+    assert_eq!(alone, ["no view fails without neighbours"]);
 }
 
 #[test]
-fn pictures_must_come_as_soon() {
+fn first_frames_must_not_be_later() {
     let later = |by: u64| {
         broken(|soak| {
             soak.beside_mut().iter_mut().for_each(|view| {
@@ -173,9 +173,9 @@ fn pictures_must_come_as_soon() {
         })
     };
     assert_eq!(later(60), [""; 0]);
-    assert_eq!(later(90), ["pictures come as soon"]);
+    assert_eq!(later(90), ["first frames come no later"]);
     let none = broken(|soak| soak.beside_mut().iter_mut().for_each(|view| view.first = None));
-    assert_eq!(none, ["pictures come as soon"]);
+    assert_eq!(none, ["first frames come no later"]);
 }
 
 #[test]
@@ -195,14 +195,14 @@ fn neighbours_must_have_come_and_have_reached_the_server() {
 
 #[test]
 fn memory_must_stay_flat() {
-    // 20 MB an hour over a quarter of one.
+    // 20 MB an hour over a quarter of an hour.
     let grows = |look: &mut Look| look.resident += (look.at.as_secs_f64() / 3_600.0 * 20e6) as u64;
     assert_eq!(broken(|soak| soak.looks.iter_mut().for_each(grows)), ["memory is flat"]);
-    // What begins is no growth: only the second half counts.
+    // Initial growth does not count, only the second half.
     let begins = broken(|soak| soak.looks[..15].iter_mut().for_each(|look| look.resident /= 2));
     assert_eq!(begins, [""; 0]);
     assert_eq!(broken(|soak| soak.looks.truncate(1)), ["memory is flat"]);
-    // A run that is too short for a drift shows what runs away.
+    // A short run only detects runaway memory.
     let short = |per_look: u64| {
         broken(|soak| {
             soak.looks.truncate(6);
@@ -212,12 +212,12 @@ fn memory_must_stay_flat() {
     assert_eq!(short(5_000_000), [""; 0]);
     assert_eq!(short(50_000_000), ["memory is flat"]);
     let after = broken(|soak| soak.last.resident = 50_000_000);
-    assert_eq!(after, ["memory does not grow when everybody goes"]);
+    assert_eq!(after, ["memory does not grow when all viewers leave"]);
 }
 
 #[test]
-fn nothing_may_be_left_of_those_who_went() {
-    let left = ["nothing is left of those who went"];
+fn departed_viewers_must_leave_nothing_behind() {
+    let left = ["departed viewers leave nothing behind"];
     assert_eq!(broken(|soak| soak.last.viewers = 1.0), left);
     assert_eq!(broken(|soak| soak.last.connections = 1.0), left);
     assert_eq!(broken(|soak| soak.last.places = 2.0), left);
@@ -242,7 +242,7 @@ fn views_sessions_and_records_must_agree() {
 }
 
 #[test]
-fn the_slope_is_that_of_the_line() {
+fn the_slope_of_a_line_is_exact() {
     let looks: Vec<Look> = (0..60).map(|n| look(n, 50_000_000 + 100_000 * n)).collect();
     assert!((slope(&looks) - 6e6).abs() < 1.0, "{}", slope(&looks));
 }
@@ -284,7 +284,7 @@ fn memory_and_descriptors_must_stay_bounded() {
     assert_eq!(open(3_100), ["descriptors are bounded"]);
     let left = |descriptors| broken(|soak| soak.last.descriptors = descriptors);
     assert_eq!(left(120), [""; 0]);
-    assert_eq!(left(130), ["no descriptor is left of neighbours"]);
+    assert_eq!(left(130), ["neighbours leave no descriptors behind"]);
 }
 
 #[test]

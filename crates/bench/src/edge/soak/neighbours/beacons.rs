@@ -1,7 +1,7 @@
-//! Reports of players that are none: with passes that are forged, of somebody who watches nothing, with
-//! numbers that cannot be, and with contents that are no report at all.
+//! Invalid player reports: with forged passes, for sessions without a view, with impossible
+//! numbers, and with malformed content.
 //!
-//! 100 a second over HTTP/1.1 and as many over HTTP/3, on two connections a second each.
+//! 100 per second over HTTP/1.1 and over HTTP/3, on two connections per second each.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use tokio::time::sleep;
 
 use super::crew::{Crew, Failure, Neighbour, Strike};
 
-/// Between two requests on a connection.
+/// Interval between requests on a connection.
 const APART: Duration = Duration::from_millis(10);
 const PATH: &str = "/beacon";
-/// More than the server takes.
+/// Larger than the server accepts.
 const TOO_LARGE: usize = 5_000;
 
 fn neighbour(name: &'static str) -> Neighbour {
@@ -25,10 +25,10 @@ pub(super) fn join(crew: &mut Crew) {
     crew.add(neighbour("beacons: HTTP/3"), h3);
 }
 
-/// Of each eight, how many are reports in form; the others may not be taken.
-const FORMAL: u32 = 3;
+/// Well-formed reports in each group of eight. The server must reject the others.
+const VALID_PER_EIGHT: u32 = 3;
 
-/// What is posted as the report with this number. `pass` is a pass that the server has given out.
+/// Returns the content of the numbered report. `pass` is a pass issued by the server.
 fn content(number: u32, pass: &str) -> Bytes {
     let report = |pass: &str, played: &str, freezes: &str| {
         format!(
@@ -37,10 +37,10 @@ fn content(number: u32, pass: &str) -> Bytes {
         )
     };
     let text = match number % 8 {
-        // A pass of another's making, of the right length.
+        // A forged pass of the right length.
         0 => report(&pass.chars().rev().collect::<String>(), "9", "1"),
         1 => report(&format!("{number:060}"), "9", "1"),
-        // A true pass, of somebody who watches nothing.
+        // A valid pass without a view.
         2 => report(pass, "9", "1"),
         3 => report(pass, "1e308", "18446744073709551615"),
         4 => report(pass, "-1", "-1"),
@@ -53,7 +53,9 @@ fn content(number: u32, pass: &str) -> Bytes {
 
 fn answered(strike: &Strike, number: u32, status: u16) {
     match status {
-        200..300 if number % 8 >= FORMAL => strike.tally.breach(format!("status {status}, taken")),
+        200..300 if number % 8 >= VALID_PER_EIGHT => {
+            strike.tally.breach(format!("status {status}, taken"))
+        }
         _ => strike.tally.answer(format!("status {status}")),
     }
 }
@@ -65,7 +67,7 @@ async fn h1(strike: Strike) -> Result<(), Failure> {
         strike.tally.attempt(1);
         let status = match client.ask("POST", PATH, content(number, &pass)).await {
             Ok((status, _)) => status,
-            // After a content that is too large the server may close the connection.
+            // The server may close the connection after oversized content.
             Err(_) if number > 0 => {
                 strike.tally.answer("connection ended by the server");
                 client = strike.h1().await?;
@@ -86,7 +88,7 @@ async fn h3(strike: Strike) -> Result<(), Failure> {
         strike.tally.attempt(1);
         match client.ask("POST", PATH, content(number, &pass)).await {
             Ok(status) => answered(&strike, number, status),
-            // The server may stop the request whose content is too large; the connection goes on.
+            // The server may stop a request with oversized content. The connection stays open.
             Err(_) if client.connection.close_reason().is_none() => {
                 strike.tally.answer("request ended by the server");
             }

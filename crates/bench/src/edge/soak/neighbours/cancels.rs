@@ -1,10 +1,10 @@
-//! Requests that are cancelled at once: RST_STREAM right after HEADERS on HTTP/2, and on HTTP/3
-//! STOP_SENDING or RESET_STREAM right after the request. They are for the live stream, so that each
-//! opens a session and a cursor.
+//! Requests cancelled at once: RST_STREAM right after HEADERS on HTTP/2, and STOP_SENDING or
+//! RESET_STREAM right after the request on HTTP/3. They are for the live stream, so each opens a
+//! session and a cursor.
 //!
-//! 50 a second on each, on 2.5 connections a second. Of those that had media 20 a second leave a
-//! record, as all come from one network. The last request of a connection is not cancelled, and its
-//! answer shows that the server has seen those before it.
+//! 50 per second on each protocol, on 2.5 connections per second. All come from one network, so at
+//! most 20 per second leave a record. The last request of a connection is not cancelled; its answer
+//! shows that the server has seen the preceding ones.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use super::clients::Http;
 use super::crew::{Crew, Failure, Neighbour, Strike};
 use crate::identity::NAME;
 
-/// Until the cancellation: the request leaves in a packet of its own.
-const MOMENT: Duration = Duration::from_millis(1);
-/// Longest wait for the last answer.
+/// Delay of the cancellation, so that the request has its own packet.
+const CANCEL_DELAY: Duration = Duration::from_millis(1);
+/// Maximum wait for the last answer.
 const WAIT: Duration = Duration::from_secs(10);
 const PATH: &str = "/live/bench.flv";
-/// Where nobody publishes.
+/// Path of an unpublished stream.
 const LAST: &str = "/live/nobody.flv";
 
 fn neighbour(name: &'static str) -> Neighbour {
@@ -36,7 +36,7 @@ pub(super) fn join(crew: &mut Crew) {
 async fn h2(strike: Strike) -> Result<(), Failure> {
     let stream = strike.tls(Http::V2, None).await?;
     let (mut requests, connection) = h2::client::handshake(stream).await?;
-    // It ends with the requests.
+    // The task ends with the requests.
     tokio::spawn(connection);
     let get = |path: &str| http::Request::get(format!("https://{NAME}{path}")).body(());
     let mut sent = 0;
@@ -46,9 +46,9 @@ async fn h2(strike: Strike) -> Result<(), Failure> {
             let (_response, mut stream) = requests.send_request(get(PATH)?, true)?;
             strike.tally.attempt(1);
             sent += 1;
-            sleep(MOMENT).await;
+            sleep(CANCEL_DELAY).await;
             stream.send_reset(h2::Reason::CANCEL);
-            sleep(MOMENT).await;
+            sleep(CANCEL_DELAY).await;
         }
         let (response, _) = requests.clone().ready().await?.send_request(get(LAST)?, true)?;
         let status = timeout(WAIT, response).await??.status().as_u16();
@@ -60,7 +60,7 @@ async fn h2(strike: Strike) -> Result<(), Failure> {
             strike.tally.end(format!("cancelled; the last answer was {status}"), sent);
             Ok(())
         }
-        // A server that has had enough says so, which is an answer to all of them.
+        // A GOAWAY for too many resets answers all requests.
         Err(e) => match e.downcast_ref::<h2::Error>() {
             Some(e) if e.is_go_away() && e.is_remote() => {
                 strike.tally.reach(sent);
@@ -80,9 +80,9 @@ async fn h3(strike: Strike) -> Result<(), Failure> {
         strike.tally.attempt(1);
         if number.is_multiple_of(2) {
             stream.finish().await?;
-            sleep(MOMENT).await;
+            sleep(CANCEL_DELAY).await;
         } else {
-            sleep(MOMENT).await;
+            sleep(CANCEL_DELAY).await;
             stream.stop_stream(Code::H3_REQUEST_CANCELLED);
         }
         stream.stop_sending(Code::H3_REQUEST_CANCELLED);

@@ -1,4 +1,4 @@
-//! The clients that neighbours use: unmodified libraries, from an address of the neighbour's.
+//! Clients of the neighbours: unmodified libraries, bound to the neighbour's address.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -18,36 +18,36 @@ use tokio_rustls::client::TlsStream;
 use super::crew::{Failure, Strike};
 use crate::identity::NAME;
 
-/// Longest wait for the last packets of a QUIC connection that was closed.
-const FAREWELL: Duration = Duration::from_millis(200);
-/// Between the PINGs of a connection that is held.
+/// Maximum wait for the last packets of a closed QUIC connection.
+const CLOSE_WAIT: Duration = Duration::from_millis(200);
+/// Interval of PINGs on a held connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
-/// Which HTTP a TLS handshake asks for.
+/// ALPN protocol of a TLS handshake.
 #[derive(Clone, Copy)]
 pub(super) enum Http {
     V1 = 0,
     V2 = 1,
 }
 
-/// A client of HTTP/1.1.
+/// An HTTP/1.1 client.
 pub(super) struct H1(http1::SendRequest<Full<Bytes>>);
 
-/// A client of HTTP/3.
+/// An HTTP/3 client.
 pub(super) struct H3 {
     pub requests: h3::client::SendRequest<h3_quinn::OpenStreams, Bytes>,
     pub connection: quinn::Connection,
     endpoint: quinn::Endpoint,
 }
 
-/// A client of RTMP.
+/// An RTMP client.
 pub(super) struct Rtmp {
     pub stream: TcpStream,
     pub client: Client,
 }
 
 impl Strike {
-    /// A TCP connection to `to` whose kernel keeps `buffer` bytes, if that is said.
+    /// Opens a TCP connection to `to`, with a receive buffer of `buffer` bytes if given.
     pub(super) async fn tcp(
         &self,
         to: SocketAddr,
@@ -63,7 +63,7 @@ impl Strike {
         Ok(stream)
     }
 
-    /// TLS on top of that.
+    /// Opens a TLS connection.
     pub(super) async fn tls(
         &self,
         http: Http,
@@ -77,13 +77,13 @@ impl Strike {
     pub(super) async fn h1(&self) -> Result<H1, Failure> {
         let stream = self.tls(Http::V1, None).await?;
         let (requests, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // It ends with the requests.
+        // The task ends with the requests.
         tokio::spawn(connection);
         Ok(H1(requests))
     }
 
-    /// A QUIC connection and HTTP/3 on it; with `windows` of a stream and of the connection it is one that is
-    /// held, by PINGs too.
+    /// Opens an HTTP/3 connection. With `windows` (of streams and of the connection) it is held
+    /// open with PINGs.
     pub(super) async fn h3(&self, windows: Option<(u32, u32)>) -> Result<H3, Failure> {
         let tls = quinn::crypto::rustls::QuicClientConfig::try_from(self.tls[2].clone())?;
         let mut config = quinn::ClientConfig::new(Arc::new(tls));
@@ -99,12 +99,13 @@ impl Strike {
         let connection = endpoint.connect_with(config, self.target.web, NAME)?.await?;
         let transport = h3_quinn::Connection::new(connection.clone());
         let (mut driver, requests) = h3::client::new(transport).await?;
-        // It ends with the connection.
+        // The task ends with the connection.
         tokio::spawn(async move { std::future::poll_fn(|cx| driver.poll_close(cx)).await });
         Ok(H3 { requests, connection, endpoint })
     }
 
-    /// RTMP for the stream `name`, until the server has said yes, no or nothing more. Also what it said.
+    /// Requests the stream `name` over RTMP until the server accepts, rejects or closes. Returns
+    /// the client and the answer.
     pub(super) async fn rtmp(
         &self,
         name: &str,
@@ -114,7 +115,7 @@ impl Strike {
         self.rtmp_of(url, intent).await
     }
 
-    /// The same for a URL that need not be one.
+    /// Like `rtmp`, for an arbitrary and possibly invalid URL.
     pub(super) async fn rtmp_of(
         &self,
         url: Url,
@@ -128,12 +129,12 @@ impl Strike {
     }
 }
 
-/// Reads until the server ends the connection; says how.
+/// Reads until the server ends the connection. Returns how it ended.
 pub(super) async fn until_ended(from: &mut (impl AsyncRead + Unpin)) -> &'static str {
     let mut input = [0; 4_096];
     loop {
         match from.read(&mut input).await {
-            // What it still says matters to nobody.
+            // Further data is ignored.
             Ok(1..) => {}
             Ok(0) => return "closed by the server",
             Err(_) => return "reset by the server",
@@ -142,7 +143,7 @@ pub(super) async fn until_ended(from: &mut (impl AsyncRead + Unpin)) -> &'static
 }
 
 impl H1 {
-    /// The status and the content of the answer to a request.
+    /// Returns the status and the content of the response to a request.
     pub(super) async fn ask(
         &mut self,
         method: &str,
@@ -158,7 +159,7 @@ impl H1 {
 }
 
 impl H3 {
-    /// The status of the answer to a request. The content is read to its end.
+    /// Returns the status of the response to a request, after reading its content.
     pub(super) async fn ask(
         &mut self,
         method: &str,
@@ -176,17 +177,17 @@ impl H3 {
         Ok(status)
     }
 
-    /// Ends the connection, so that the server knows.
+    /// Closes the connection and informs the server.
     pub(super) async fn close(self) {
         self.connection.close(0x100u16.into(), b"");
-        // The last packet may be lost; then the server finds out by itself.
-        let _ = tokio::time::timeout(FAREWELL, self.endpoint.wait_idle()).await;
+        // If the last packet is lost, the server times out.
+        let _ = tokio::time::timeout(CLOSE_WAIT, self.endpoint.wait_idle()).await;
     }
 }
 
 impl Rtmp {
-    /// Sends what waits, and takes what comes until something has happened; `None` if the server has closed
-    /// the connection.
+    /// Sends pending data and reads until the next event; `None` if the server has closed the
+    /// connection.
     pub(super) async fn next(&mut self) -> Result<Option<ClientEvent>, Failure> {
         let mut input = [0; 4_096];
         loop {
@@ -201,7 +202,7 @@ impl Rtmp {
         }
     }
 
-    /// Sends what waits.
+    /// Sends pending data.
     pub(super) async fn flush(&mut self) -> Result<(), Failure> {
         while let Some(output) = self.client.poll_output() {
             self.stream.write_all(&output).await?;

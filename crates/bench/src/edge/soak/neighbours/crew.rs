@@ -1,6 +1,6 @@
-//! The neighbours' common means: a pace that no neighbour exceeds, and what an attempt needs to know.
+//! Common parts of neighbours: pacing and the context of an attempt.
 //!
-//! All run in one thread, so that they take one of the machine's processors at most.
+//! All neighbours run in one thread and thus use at most one processor.
 
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,55 +14,56 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::tally::{Count, Tally};
 use crate::client;
 
-/// Nobody holds a connection for longer: with its rate this bounds what a neighbour holds.
-const LONGEST: Duration = Duration::from_secs(90);
+/// Maximum duration of a connection. With its rate this limits the number of connections of a
+/// neighbour.
+const MAX_CONNECTION_TIME: Duration = Duration::from_secs(90);
 
-/// Why an attempt ended that did not end as planned.
+/// Unplanned end of an attempt.
 pub(super) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Who is attacked.
+/// Target of the attacks.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    /// Where viewers connect, on UDP and TCP.
+    /// Address for viewers, on UDP and TCP.
     pub web: SocketAddr,
-    /// Where publishers connect.
+    /// Address for publishers.
     pub rtmp: SocketAddr,
-    /// Holds the certificate.
+    /// Directory with the certificate.
     pub dir: PathBuf,
 }
 
-/// One neighbour.
+/// A neighbour.
 #[derive(Clone, Copy)]
 pub(super) struct Neighbour {
-    /// What it is called in the judgement.
+    /// Name in the verdict.
     pub name: &'static str,
-    /// Attempts per second: connections, or requests where there are many on a connection.
+    /// Attempts per second: connections, or requests if a connection has several.
     pub per_second: f64,
     /// Attempts on one connection.
     pub at_once: u32,
-    /// The third byte of its addresses, 127.0.NETWORK.x.
+    /// Third byte of its addresses, 127.0.NETWORK.x.
     pub network: u8,
-    /// How many addresses it has.
+    /// Number of addresses.
     pub addresses: u8,
 }
 
-/// What one connection of a neighbour, with all attempts on it, is made with.
+/// Context of one connection of a neighbour, with all attempts on it.
 #[derive(Clone)]
 pub(super) struct Strike {
     pub target: Arc<Target>,
     pub tally: Arc<Tally>,
     /// TLS with ALPN `http/1.1`, `h2` and `h3`.
     pub tls: [Arc<rustls::ClientConfig>; 3],
-    /// The address that it comes from.
+    /// Source address.
     pub from: Ipv4Addr,
-    /// How many there were before it.
+    /// Index of the connection.
     pub number: u64,
-    /// Attempts on it.
+    /// Attempts on the connection.
     pub attempts: u32,
 }
 
 impl Strike {
-    /// Makes the attempts at the same time, as strikes of one attempt each.
+    /// Makes the attempts concurrently, as strikes of one attempt each.
     pub(super) async fn at_once<F, O>(self, attack: F) -> Result<(), Failure>
     where
         F: Fn(Self) -> O,
@@ -82,11 +83,11 @@ impl Strike {
     }
 }
 
-/// All neighbours while they run.
+/// All running neighbours.
 pub(super) struct Crew {
     target: Arc<Target>,
     tls: [Arc<rustls::ClientConfig>; 3],
-    /// A part of the names of those who may join.
+    /// Filter on the names.
     only: String,
     all: Vec<(Neighbour, Arc<Tally>)>,
 }
@@ -102,7 +103,7 @@ impl Crew {
         })
     }
 
-    /// Has a neighbour strike at its pace from here on. To be called within a runtime.
+    /// Starts a neighbour. Requires a runtime.
     pub(super) fn add<F, O>(&mut self, neighbour: Neighbour, attack: F)
     where
         F: Fn(Strike) -> O + Send + 'static,
@@ -117,7 +118,7 @@ impl Crew {
         tokio::spawn(async move {
             let each = f64::from(neighbour.at_once) / neighbour.per_second;
             let mut pace = interval(Duration::from_secs_f64(each));
-            // What was missed while the machine was busy is not made up for.
+            // Attempts missed while the machine was busy are not made up for.
             pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
             for number in 0.. {
                 pace.tick().await;
@@ -132,7 +133,7 @@ impl Crew {
                 });
                 let tally = tally.clone();
                 tokio::spawn(async move {
-                    match timeout(LONGEST, strike).await {
+                    match timeout(MAX_CONNECTION_TIME, strike).await {
                         Ok(Ok(())) => {}
                         Ok(Err(e)) => tally.end(in_short(&e.to_string()), 1),
                         Err(_) => tally.end("given up", 1),
@@ -142,12 +143,12 @@ impl Crew {
         });
     }
 
-    /// Whether nobody has joined.
+    /// Returns whether no neighbour was added.
     pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// What all have done in `time`.
+    /// Returns the counters after `time`.
     pub(super) fn counts(&self, time: Duration) -> Vec<Count> {
         let count = |(neighbour, tally): &(Neighbour, Arc<Tally>)| {
             tally.count(neighbour.name, neighbour.per_second, time)
@@ -156,7 +157,7 @@ impl Crew {
     }
 }
 
-/// Messages of errors without what differs from one to the next: numbers, and what follows a line's end.
+/// Removes the variable parts of an error message: numbers, and everything after a line break.
 fn in_short(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     line.chars().filter(|c| !c.is_ascii_digit()).take(60).collect()

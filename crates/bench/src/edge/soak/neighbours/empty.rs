@@ -1,8 +1,9 @@
-//! Publishers who are let in and then flood the server with RTMP messages that carry no media:
-//! acknowledgements, answers to pings, and audio and video of zero bytes.
+//! Publishers that are admitted and then flood the server with RTMP messages without media:
+//! acknowledgements, ping responses, and audio and video of zero bytes.
 //!
-//! One connection a second of each kind, with 1,000 messages a second, until the server ends it or
-//! for 7 s: at most 20 at the same time. The server allows 500 messages and 100 a second.
+//! One connection per second of each kind, with 1,000 messages per second, until the server ends it
+//! or for 7 s: at most 20 connections at once. The server allows a burst of 500 messages and 100
+//! per second.
 
 use std::time::Duration;
 
@@ -13,14 +14,14 @@ use super::clients::until_ended;
 use super::crew::{Crew, Failure, Neighbour, Strike};
 use super::publishers::let_in;
 
-/// Longest flood.
+/// Maximum duration of a flood.
 const STAYS: Duration = Duration::from_secs(7);
-/// Messages at once, and the time between two such batches.
+/// Messages per batch, and the interval between batches.
 const BATCH: usize = 50;
 const APART: Duration = Duration::from_millis(50);
 
-/// Messages that the server may not take within a flood: it allows 1,200. On a busy machine a flood
-/// has fewer, and proves nothing.
+/// Messages of a flood that the server must not accept; it allows 1,200. A flood with fewer, on a
+/// busy machine, proves nothing.
 const TOO_MANY: usize = 2_000;
 
 /// Message types.
@@ -28,7 +29,7 @@ const ACKNOWLEDGEMENT: u8 = 3;
 const USER_CONTROL: u8 = 4;
 const AUDIO: u8 = 8;
 const VIDEO: u8 = 9;
-/// The answer to a ping, type and timestamp.
+/// Ping response: type and timestamp.
 const PONG: [u8; 6] = [0, 7, 0, 0, 0, 0];
 
 fn neighbour(name: &'static str) -> Neighbour {
@@ -39,7 +40,7 @@ pub(super) fn join(crew: &mut Crew) {
     crew.add(neighbour("empty RTMP messages: acknowledgements"), |strike| {
         flood(strike, "acknowledges", message(ACKNOWLEDGEMENT, &[0; 4]))
     });
-    crew.add(neighbour("empty RTMP messages: answers to pings"), |strike| {
+    crew.add(neighbour("empty RTMP messages: ping responses"), |strike| {
         flood(strike, "pongs", message(USER_CONTROL, &PONG))
     });
     crew.add(neighbour("empty RTMP messages: media"), |strike| {
@@ -47,7 +48,7 @@ pub(super) fn join(crew: &mut Crew) {
     });
 }
 
-/// A message with a chunk header of type 0. Media go to message stream 1.
+/// Builds a message with a chunk header of type 0. Media go to message stream 1.
 fn message(kind: u8, payload: &[u8]) -> Vec<u8> {
     let (chunk_stream, stream) = if kind >= AUDIO { (6, 1) } else { (2, 0) };
     let mut bytes = vec![chunk_stream, 0, 0, 0, 0, 0, payload.len() as u8, kind, stream, 0, 0, 0];
@@ -67,7 +68,7 @@ async fn flood(strike: Strike, kind: &str, messages: Vec<u8>) -> Result<(), Fail
             sent += BATCH;
             sleep(APART).await;
         }
-        // The reader learns how it ended.
+        // The reader detects the end.
         std::future::pending::<()>().await;
     };
     let ended = timeout(STAYS, async {

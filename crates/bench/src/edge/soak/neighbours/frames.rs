@@ -1,9 +1,9 @@
-//! HTTP/2 frames that carry nothing: PING, SETTINGS, WINDOW_UPDATE, empty DATA, PRIORITY, and empty
-//! CONTINUATION (RFC 9113, sections 6.1 to 6.10 and 10.5).
+//! Floods of HTTP/2 frames without content: PING, SETTINGS, WINDOW_UPDATE, empty DATA, PRIORITY,
+//! and empty CONTINUATION (RFC 9113, sections 6.1 to 6.10 and 10.5).
 //!
-//! A connection every two seconds of each kind, with 1,000 frames a second for 4 s: 12 connections
-//! and 12,000 frames a second at the same time. The server has to end what it can do nothing for: a
-//! head that never ends.
+//! One connection of each kind every two seconds, with 1,000 frames per second for 4 s: 12
+//! connections and 12,000 frames per second at once. The server must end an endless header block,
+//! because it cannot process it.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use tokio::time::{sleep, timeout};
 use super::clients::{Http, until_ended};
 use super::crew::{Crew, Failure, Neighbour, Strike};
 
-/// Length of a flood.
+/// Duration of a flood.
 const STAYS: Duration = Duration::from_secs(4);
-/// Frames at once, and the time between two such batches.
+/// Frames per batch, and the interval between batches.
 const BATCH: usize = 20;
 const APART: Duration = Duration::from_millis(20);
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -66,14 +66,14 @@ pub(super) fn join(crew: &mut Crew) {
     }
 }
 
-/// What one connection sends.
+/// Bytes sent by a connection.
 #[derive(Clone)]
 struct Flood {
-    /// After the preface.
+    /// Sent once, after the preface.
     begin: Vec<u8>,
-    /// Again and again.
+    /// Sent repeatedly.
     frame: Vec<u8>,
-    /// Whether the server has to end the connection.
+    /// Whether the server must end the connection.
     must_end: bool,
 }
 
@@ -94,7 +94,7 @@ async fn floods_with(strike: Strike, flood: Flood) -> Result<(), Failure> {
     let mut stream = strike.tls(Http::V2, None).await?;
     stream.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()).await?;
     stream.flush().await?;
-    // The server's SETTINGS show that it speaks HTTP/2 with this client.
+    // The server's SETTINGS show that it accepted HTTP/2.
     stream.read_exact(&mut [0; 9]).await?;
     let (mut reader, mut writer) = tokio::io::split(stream);
     let batch = flood.frame.repeat(BATCH);
@@ -104,7 +104,7 @@ async fn floods_with(strike: Strike, flood: Flood) -> Result<(), Failure> {
             sleep(APART).await;
             sent = writer.write_all(&batch).await.and(writer.flush().await);
         }
-        // The reader learns how it ended.
+        // The reader detects the end.
         std::future::pending::<()>().await;
     };
     let ended = timeout(STAYS, async {

@@ -1,10 +1,10 @@
-//! Handshakes that begin and do not go on, on all protocols: TCP that says nothing, says half of a
-//! ClientHello, or drips it a byte a second; RTMP that stops within C1, or after it; and QUIC clients
-//! that send an Initial packet, each from a port of its own, and then nothing.
+//! Incomplete handshakes on all protocols: silent TCP connections, half a ClientHello, or a
+//! ClientHello at one byte per second; RTMP that stops within or after C1; and QUIC clients that
+//! send an Initial packet, each from its own port, and then nothing.
 //!
-//! They come faster than their deadlines end them, so that the limits of one address are reached: 60 a
-//! second on TLS, which waits for 15 s and has 512 places for an address, and 30 on RTMP, which waits for
-//! 5 s and has 125. QUIC has 30 a second.
+//! They arrive faster than the deadlines end them, so they reach the limits per address: 60 per
+//! second on TLS (deadline 15 s, 512 places per address), and 30 on RTMP (deadline 5 s, 125
+//! places). QUIC has 30 per second.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -18,47 +18,48 @@ use super::clients::until_ended;
 use super::crew::{Crew, Failure, Neighbour, Strike};
 use crate::identity::NAME;
 
-/// Between two bytes that drip.
+/// Interval between single bytes.
 const DRIP: Duration = Duration::from_secs(1);
-/// A QUIC client's socket stays open for so long: a closed port would tell the server that nobody is there.
-const OPEN: Duration = Duration::from_secs(10);
-/// Longest wait for the server to end a connection.
+/// Time for which a QUIC client's socket stays open. A closed port would tell the server that the
+/// client is gone.
+const SOCKET_LIFETIME: Duration = Duration::from_secs(10);
+/// Maximum wait for the server to end a connection.
 const WAIT: Duration = Duration::from_secs(40);
 /// C0 and C1 of RTMP.
-const HELLO: usize = 1 + 1_536;
+const HANDSHAKE_BYTES: usize = 1 + 1_536;
 
 fn neighbour(name: &'static str, per_second: f64, addresses: u8) -> Neighbour {
     Neighbour { name, per_second, at_once: 1, network: 2, addresses }
 }
 
 pub(super) fn join(crew: &mut Crew) {
-    crew.add(neighbour("half-open: TCP that says nothing", 20.0, 1), |strike| async move {
+    crew.add(neighbour("half-open: silent TCP", 20.0, 1), |strike| async move {
         held(&strike, strike.target.web, &[], Tail::Silence).await
     });
     crew.add(neighbour("half-open: half a ClientHello", 20.0, 1), |strike| async move {
         let hello = client_hello(&strike)?;
         held(&strike, strike.target.web, &hello[..hello.len() / 2], Tail::Silence).await
     });
-    crew.add(neighbour("half-open: a ClientHello that drips", 20.0, 1), |strike| async move {
+    crew.add(neighbour("half-open: a ClientHello byte by byte", 20.0, 1), |strike| async move {
         let hello = client_hello(&strike)?;
         held(&strike, strike.target.web, &hello[..1], Tail::Drip(&hello[1..])).await
     });
     crew.add(neighbour("half-open: RTMP within C1", 15.0, 1), |strike| async move {
-        held(&strike, strike.target.rtmp, &[3; HELLO / 2], Tail::Silence).await
+        held(&strike, strike.target.rtmp, &[3; HANDSHAKE_BYTES / 2], Tail::Silence).await
     });
     crew.add(neighbour("half-open: RTMP without C2", 15.0, 1), |strike| async move {
-        held(&strike, strike.target.rtmp, &[3; HELLO], Tail::Silence).await
+        held(&strike, strike.target.rtmp, &[3; HANDSHAKE_BYTES], Tail::Silence).await
     });
     crew.add(neighbour("half-open: QUIC Initial packets", 30.0, 8), initial);
 }
 
-/// What comes after the first bytes.
+/// Data sent after the first bytes.
 enum Tail<'a> {
     Silence,
     Drip(&'a [u8]),
 }
 
-/// Sends the first bytes, and holds the connection until the server ends it.
+/// Sends the first bytes and holds the connection until the server ends it.
 async fn held(
     strike: &Strike,
     to: std::net::SocketAddr,
@@ -101,7 +102,7 @@ fn client_hello(strike: &Strike) -> Result<Vec<u8>, Failure> {
     Ok(hello)
 }
 
-/// The first datagram of a QUIC client, and no other.
+/// Sends the first datagram of a QUIC client only.
 async fn initial(strike: Strike) -> Result<(), Failure> {
     strike.tally.attempt(1);
     let tls = quinn_proto::crypto::rustls::QuicClientConfig::try_from(strike.tls[2].clone())?;
@@ -117,8 +118,8 @@ async fn initial(strike: Strike) -> Result<(), Failure> {
     let socket = tokio::net::UdpSocket::from_std(socket)?;
     socket.send_to(&datagram, strike.target.web).await?;
     let mut input = [0; 1_500];
-    let how = match timeout(OPEN, socket.recv(&mut input)).await {
-        // The first byte of a long header has the packet's type.
+    let how = match timeout(SOCKET_LIFETIME, socket.recv(&mut input)).await {
+        // The first byte of a long header contains the packet type.
         Ok(Ok(read)) if read > 0 && input[0] & 0xf0 == 0xf0 => "answered by a Retry",
         Ok(Ok(_)) => "answered by a handshake",
         Ok(Err(e)) => return Err(e.into()),
@@ -128,6 +129,6 @@ async fn initial(strike: Strike) -> Result<(), Failure> {
         }
     };
     strike.tally.answer(how);
-    sleep(OPEN).await;
+    sleep(SOCKET_LIFETIME).await;
     Ok(())
 }

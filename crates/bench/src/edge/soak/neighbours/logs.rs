@@ -1,9 +1,8 @@
-//! Floods of the server's log, from strangers without a key: each connection or request is worth a
-//! line, with text that moves a terminal's cursor or forges lines of its own.
+//! Floods of the server's log without a key: each connection or request triggers a line, with text
+//! that moves a terminal's cursor or forges further lines.
 //!
-//! 200 connections a second that are not RTMP, 100 publishers a second that are refused, 50
-//! requests a second for hostile paths, and 2 publishers a second whose stream's name has a
-//! megabyte.
+//! Per second: 200 connections that are not RTMP, 100 rejected publishers, 50 requests for hostile
+//! paths, and 2 publishers with a stream name of one megabyte.
 
 use std::time::Duration;
 
@@ -15,16 +14,16 @@ use tokio::time::{sleep, timeout};
 use super::clients::until_ended;
 use super::crew::{Crew, Failure, Neighbour, Strike};
 
-/// Longest wait for the server to end a connection.
+/// Maximum wait for the server to end a connection.
 const WAIT: Duration = Duration::from_secs(20);
-/// Between two requests on a connection.
+/// Interval between requests on a connection.
 const APART: Duration = Duration::from_millis(10);
-/// Clears a terminal, renames its window, rings, and begins a line of its own.
+/// Clears a terminal, renames its window, rings, and forges a line.
 const HOSTILE: &str =
     "\x1b[2J\x1b]0;owned\x07\r\n2026-11-27T00:00:00Z ERROR forged\x1b[31m\u{9b}8m";
-/// The same in a path.
+/// The same, as a path.
 const HOSTILE_PATH: &str = "%1b%5b2J%0d%0aERROR%20forged%07%c2%9b8m";
-/// Bytes of the longest name.
+/// Length of the longest name, in bytes.
 const MEGABYTE: usize = 1 << 20;
 
 fn neighbour(name: &'static str, per_second: f64, at_once: u32) -> Neighbour {
@@ -32,7 +31,7 @@ fn neighbour(name: &'static str, per_second: f64, at_once: u32) -> Neighbour {
 }
 
 pub(super) fn join(crew: &mut Crew) {
-    crew.add(neighbour("log flood: what is no RTMP", 200.0, 10), |strike| strike.at_once(no_rtmp));
+    crew.add(neighbour("log flood: not RTMP", 200.0, 10), |strike| strike.at_once(no_rtmp));
     crew.add(neighbour("log flood: publishers with hostile names", 100.0, 5), |strike| {
         strike.at_once(|strike| publishes(strike, HOSTILE.to_owned()))
     });
@@ -44,7 +43,7 @@ pub(super) fn join(crew: &mut Crew) {
 
 async fn no_rtmp(strike: Strike) -> Result<(), Failure> {
     strike.tally.attempt(1);
-    // Without a place the server resets the connection at once.
+    // If no place is free, the server resets the connection at once.
     let Ok(mut stream) = strike.tcp(strike.target.rtmp, None).await else {
         strike.tally.answer("reset by the server");
         return Ok(());
@@ -70,7 +69,7 @@ async fn publishes(strike: Strike, name: String) -> Result<(), Failure> {
         Ok(Ok((_, Some(ClientEvent::Refused(_))))) => strike.tally.answer("refused"),
         Ok(Ok((_, None)) | Err(_)) => strike.tally.answer("ended by the server"),
         Ok(Ok(_)) => strike.tally.breach("let in"),
-        Err(_) => strike.tally.breach("neither refused nor ended"),
+        Err(_) => strike.tally.breach("neither rejected nor ended"),
     }
     Ok(())
 }

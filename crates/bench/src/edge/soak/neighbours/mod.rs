@@ -1,9 +1,9 @@
-//! Hostile neighbours, a file for each kind: each states its rates and counts what it did and how
-//! the server dealt with it. Together they make some 1,000 connections, of which 500 say nothing,
-//! and 700 requests a second; 200 viewers who come and go make 7. In the world they have machines
-//! of their own. Here they have the lowest priority of the machine that all share: what the server
-//! does for them is to be seen in the viewers, not that the viewers' own processes wait for them.
-//! That they come as often as they should is a rule of the soak.
+//! Hostile neighbours, one kind per file, with its rates and counters of attempts and outcomes.
+//! Together they make some 1,000 connections per second, 500 of them silent, and 700 requests per
+//! second; 200 healthy viewers make 7. Real attackers have their own machines. Here neighbours
+//! share the server's machine at the lowest priority, so that viewers show the server's work on
+//! attacks rather than contention with the attackers' processes. A rule of the soak checks that
+//! neighbours kept their rates.
 
 mod beacons;
 mod cancels;
@@ -33,17 +33,17 @@ use crew::Crew;
 pub(super) use crew::Target;
 pub(super) use tally::Count;
 
-/// The lowest priority that Linux has for an ordinary thread.
-const NICEST: i32 = 19;
+/// Lowest priority of an ordinary Linux thread.
+const LOWEST_PRIORITY: i32 = 19;
 
-/// The neighbours, in a thread of their own.
+/// The neighbours in their own thread.
 pub(super) struct Neighbours {
     thread: JoinHandle<(Vec<Count>, Duration)>,
     end: oneshot::Sender<()>,
 }
 
 impl Neighbours {
-    /// All begin whose name contains `only`.
+    /// Starts the neighbours with names that contain `only`.
     pub(super) fn start(target: Target, only: &str) -> Result<Self, String> {
         let kinds: &[fn(&mut Crew)] = &[
             slow::join,
@@ -60,7 +60,7 @@ impl Neighbours {
             empty::join,
             frames::join,
         ];
-        Self::run(Crew::new(target, only)?, kinds, Some(NICEST))
+        Self::run(Crew::new(target, only)?, kinds, Some(LOWEST_PRIORITY))
     }
 
     /// Honest newcomers, who come the same way and have the priority of viewers.
@@ -82,24 +82,24 @@ impl Neighbours {
             return Err("no neighbour's name contains this".to_owned());
         }
         let thread = std::thread::spawn(move || {
-            // On Linux this is the priority of the calling thread.
+            // On Linux this sets the priority of the calling thread.
             let set = niceness.map(|nice| rustix::process::setpriority_process(None, nice));
             if let Some(Err(e)) = set {
                 println!("      the neighbours have the priority of the viewers: {e}");
             }
-            // It also ends when nobody waits for it any more.
+            // Also ends when the sender is dropped.
             let _ = runtime.block_on(ended);
             let counts = crew.counts(start.elapsed());
-            // All that they hold is closed.
+            // Closes all of their connections.
             drop(runtime);
             (counts, cpu_time::ThreadTime::now().as_duration())
         });
         Ok(Self { thread, end })
     }
 
-    /// All leave without a word. Returns what they did, and their time on the processors.
+    /// Stops all neighbours abruptly. Returns their counters and their CPU time.
     pub(super) fn leave(self) -> Result<(Vec<Count>, Duration), String> {
-        // A thread that has failed does not listen.
+        // Fails if the thread has already failed.
         let _ = self.end.send(());
         self.thread.join().map_err(|_| "the neighbours' thread panicked".to_owned())
     }

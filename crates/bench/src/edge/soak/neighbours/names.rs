@@ -1,8 +1,8 @@
-//! Floods of names: requests for streams that nobody publishes, as FLV and as HLS, over HTTP/1.1, HTTP/3 and
-//! RTMP; and for streams that the server pulls from an upstream which never answers.
+//! Floods of names: requests for unpublished streams, as FLV and as HLS, over HTTP/1.1, HTTP/3 and
+//! RTMP; and for streams pulled from an unresponsive upstream.
 //!
-//! 100 requests a second over each HTTP on two connections a second; 10 players of RTMP a second and 10
-//! requests of pulled names a second, each with a connection of its own.
+//! 100 requests per second over each HTTP version on two connections per second; 10 RTMP players
+//! and 10 requests for pulled names per second, each on its own connection.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use super::super::server::PULLED;
 use super::crew::{Crew, Failure, Neighbour, Strike};
 
-/// Between two requests on a connection.
+/// Interval between requests on a connection.
 const APART: Duration = Duration::from_millis(10);
 
 fn flood(name: &'static str, per_second: f64, at_once: u32) -> Neighbour {
@@ -27,7 +27,7 @@ pub(super) fn join(crew: &mut Crew) {
     crew.add(flood("flood of names: pulled", 10.0, 1), pulled);
 }
 
-/// A stream that nobody publishes is there for nobody.
+/// Checks the status: an unpublished stream must not be found.
 fn answered(strike: &Strike, status: u16) {
     match status {
         200..300 => strike.tally.breach(format!("status {status}")),
@@ -35,7 +35,7 @@ fn answered(strike: &Strike, status: u16) {
     }
 }
 
-/// A name that was not asked for before.
+/// Returns a name that was not requested before.
 fn path(strike: &Strike, request: u32) -> String {
     let name = format!("live/nobody-{}-{request}", strike.number);
     if request.is_multiple_of(2) { format!("/{name}.flv") } else { format!("/{name}/index.m3u8") }

@@ -1,9 +1,9 @@
-//! A network that takes every place over TCP: 16 addresses with open FLV responses, read at a byte
-//! a second or not at all. No address has many.
+//! A network that tries to occupy every TCP place: 16 addresses with open FLV responses, read at
+//! one byte per second or not at all. Each address has few.
 //!
-//! 20 connections a second. The server ends those without progress after 60 s, so they would be
-//! 1,200 at the same time, 75 of each address: all 1,024 places are taken after 50 s, and newcomers
-//! need some.
+//! 20 connections per second. The server ends connections without progress after 60 s, which would
+//! allow 1,200 at once, 75 per address. All 1,024 places would be occupied after 50 s, while
+//! newcomers need some.
 
 use super::crew::{Crew, Neighbour};
 use super::slow::{Takes, h1};

@@ -1,8 +1,7 @@
-//! Honest newcomers beside the neighbours: publishers over RTMP, and viewers over HTTP/1.1, whose
-//! places the neighbours want to take. They are no neighbours: they have a network of their own,
-//! and have to be let in.
+//! Honest newcomers: publishers over RTMP and viewers over HTTP/1.1, whose places the neighbours
+//! try to occupy. They come from their own network, and the server must admit them.
 //!
-//! One of each a second, who leaves as soon as it has been let in.
+//! One of each per second; each leaves as soon as it is admitted.
 
 use std::future::Future;
 use std::time::Duration;
@@ -16,9 +15,9 @@ use super::clients::Http;
 use super::crew::{Crew, Failure, Neighbour, Strike};
 use crate::identity::NAME;
 
-/// Longest wait: encoders and players give up after some seconds.
+/// Maximum wait: encoders and players give up after some seconds.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Streams that publishers publish in turn. Each lingers for 10 s.
+/// Streams published in turn. Each one lingers for 10 s.
 const STREAMS: u64 = 32;
 
 fn newcomer(name: &'static str) -> Neighbour {
@@ -26,11 +25,11 @@ fn newcomer(name: &'static str) -> Neighbour {
 }
 
 pub(super) fn join(crew: &mut Crew) {
-    crew.add(newcomer("new publishers are let in"), |strike| comes(strike, publishes));
-    crew.add(newcomer("new viewers over TCP are let in"), |strike| comes(strike, views));
+    crew.add(newcomer("new publishers are admitted"), |strike| comes(strike, publishes));
+    crew.add(newcomer("new viewers over TCP are admitted"), |strike| comes(strike, views));
 }
 
-/// Counts an attempt when its end is known: none is under way when newcomers leave.
+/// Counts an attempt once its outcome is known, so none is pending when newcomers stop.
 async fn comes<O>(strike: Strike, attempt: impl Fn(Strike) -> O) -> Result<(), Failure>
 where
     O: Future<Output = Result<(), Failure>>,
@@ -40,7 +39,7 @@ where
     match result {
         Ok(Ok(())) => strike.tally.answer("let in"),
         Ok(Err(e)) => strike.tally.end(e.to_string(), 1),
-        Err(_) => strike.tally.end("not let in in time", 1),
+        Err(_) => strike.tally.end("not admitted in time", 1),
     }
     Ok(())
 }

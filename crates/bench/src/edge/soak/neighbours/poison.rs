@@ -1,8 +1,8 @@
-//! Players' reports that would spoil the statistics, each with the pass of a session that is open:
-//! numbers beyond all floats, negative ones, NaN, a billion freezes, times longer than the session,
-//! and counts that fall.
+//! Player reports that would corrupt the statistics, each with the pass of an open session: numbers
+//! beyond the range of floats, negative ones, NaN, a billion freezes, times longer than the
+//! session, and decreasing counters.
 //!
-//! 20 reports a second, 10 on each of two sessions a second, which last for three seconds.
+//! 20 reports per second, 10 on each of two sessions per second, which last for three seconds.
 
 use std::time::Duration;
 
@@ -13,16 +13,15 @@ use super::clients::Http;
 use super::crew::{Crew, Failure, Neighbour, Strike};
 use crate::identity::NAME;
 
-/// Between two reports.
+/// Interval between reports.
 const APART: Duration = Duration::from_millis(300);
-/// Most bytes of a response's head.
+/// Maximum size of a response's head, in bytes.
 const MAX_HEAD: usize = 16 << 10;
 /// Header with the pass of the session.
 const PASS: &str = "mendcast-viewer: ";
 
 /// `first_frame_ms`, `played_s`, `freezes`, `freeze_s` and `buffer_ms` of a report, and whether the
-/// server has to refuse it. The first one is honest: a page that reports nothing sensible at first
-/// counts from there.
+/// server must reject it. The first one is honest: later reports count relative to it.
 const REPORTS: [([&str; 5], bool); 10] = [
     (["80", "0.1", "0", "0", "500"], false),
     (["80", "1e400", "0", "0", "500"], true),
@@ -74,7 +73,7 @@ async fn reports(strike: Strike) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The pass in the head of a response, as soon as its line is complete.
+/// Returns the pass in the head of a response, once its line is complete.
 fn pass(head: &[u8]) -> Option<String> {
     let head =
         String::from_utf8_lossy(head).to_ascii_lowercase().find(PASS).map(|at| &head[at..])?;
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_that_must_be_refused_differ_from_those_that_are_reports() {
+    fn invalid_reports_differ_from_valid_ones() {
         let is_json =
             |report| serde_json::from_str::<serde_json::Value>(&content("p", report)).is_ok();
         assert!(is_json(REPORTS[0].0) && !REPORTS[0].1);

@@ -1,8 +1,8 @@
-//! Broken publishers: those whose RTMP is garbage, who have no key or another's, who publish what is
-//! being published, whose media is cut off within a tag or is noise, and who connect and drop.
+//! Broken publishers: garbage instead of RTMP, no key or a wrong one, a stream already published,
+//! media truncated within a tag, noise as media, and immediate disconnects.
 //!
-//! Two to five a second of each, 17 in all. Two kinds are let in: each publishes sixteen streams of its
-//! own in turn, which linger when they drop.
+//! Two to five per second of each, 17 in all. Two kinds are admitted. Each publishes its own
+//! sixteen streams in turn, which linger after a disconnect.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ use super::super::server::OTHER_KEY;
 use super::clients::{Rtmp, until_ended};
 use super::crew::{Crew, Failure, Neighbour, Strike};
 
-/// Longest wait for the server to end a connection.
+/// Maximum wait for the server to end a connection.
 const WAIT: Duration = Duration::from_secs(20);
-/// Streams of those who are let in.
+/// Streams of admitted publishers.
 const STREAMS: u64 = 16;
-/// Tags of noise that one sends.
+/// Tags of noise per publisher.
 const NOISE: u32 = 50;
-/// What one drops of its last tag.
+/// Bytes dropped from the last tag.
 const CUT: usize = 1_000;
 
 fn neighbour(name: &'static str, per_second: f64) -> Neighbour {
@@ -42,7 +42,7 @@ pub(super) fn join(crew: &mut Crew) {
     crew.add(neighbour("broken publisher: connects and drops", 5.0), drops);
 }
 
-/// A handshake, and bytes that are no chunks.
+/// A handshake followed by bytes that are not chunks.
 async fn garbage(strike: Strike) -> Result<(), Failure> {
     strike.tally.attempt(1);
     let mut stream = strike.tcp(strike.target.rtmp, None).await?;
@@ -58,7 +58,7 @@ async fn garbage(strike: Strike) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Asks for the stream of the soak with this key, and is refused.
+/// Tries to publish the soak's stream with this key, and is rejected.
 async fn asks(strike: Strike, key: &'static str) -> Result<(), Failure> {
     strike.tally.attempt(1);
     let name = format!("live/bench?key={key}");
@@ -70,7 +70,7 @@ async fn asks(strike: Strike, key: &'static str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One who is let in; `None` if the stream is another's, who has not dropped yet.
+/// Returns an admitted publisher; `None` if the previous publisher still has the stream.
 pub(super) async fn let_in(strike: &Strike, kind: &str) -> Result<Option<Rtmp>, Failure> {
     let name = format!("others/{kind}-{}?key={OTHER_KEY}", strike.number % STREAMS);
     let (rtmp, event) = strike.rtmp(&name, Intent::Publish).await?;
@@ -80,7 +80,7 @@ pub(super) async fn let_in(strike: &Strike, kind: &str) -> Result<Option<Rtmp>, 
             strike.tally.answer(format!("refused: {why}"));
             Ok(None)
         }
-        _ => Err("neither let in nor refused".into()),
+        _ => Err("neither admitted nor rejected".into()),
     }
 }
 
@@ -96,7 +96,7 @@ async fn cut(strike: Strike) -> Result<(), Failure> {
         bytes.extend_from_slice(&output);
     }
     rtmp.stream.write_all(&bytes[..bytes.len() - CUT]).await?;
-    strike.tally.answer("let in, cut off");
+    strike.tally.answer("admitted, cut off");
     Ok(())
 }
 
@@ -107,7 +107,7 @@ async fn noise(strike: Strike) -> Result<(), Failure> {
         let kind = [Kind::Video, Kind::Audio, Kind::Script][number as usize % 3];
         let byte = |n: u32| (n.wrapping_mul(number.wrapping_mul(2_654_435_761) | 1) >> 13) as u8;
         let payload: Vec<u8> = (0..1 + number * 40).map(byte).collect();
-        // Times leap to and fro.
+        // Erratic timestamps.
         let time = number.wrapping_mul(0x9e37_79b9);
         rtmp.client.send_tag(&Tag::new(kind, time, &payload).ok_or("a tag that is too large")?);
         if let Err(e) = rtmp.flush().await {
@@ -120,12 +120,12 @@ async fn noise(strike: Strike) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Connects, says the first byte, and resets the connection.
+/// Connects, sends the first byte, and resets the connection.
 async fn drops(strike: Strike) -> Result<(), Failure> {
     strike.tally.attempt(1);
     let mut stream = strike.tcp(strike.target.rtmp, None).await?;
     stream.write_all(&[3; 1 + 1_536]).await?;
-    // The server's half of the handshake shows that it was there.
+    // The server's half of the handshake shows that the attempt reached it.
     let mut hello = [0; 1];
     stream.read_exact(&mut hello).await?;
     socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO))?;

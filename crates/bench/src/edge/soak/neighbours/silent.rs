@@ -1,6 +1,5 @@
-//! RTMP connections that say nothing, to keep publishers out: 500 a second from two addresses, held
-//! until the server ends them. 250 places are there for connections that have not published or
-//! played yet.
+//! Silent RTMP connections that try to lock out publishers: 500 per second from two addresses, held
+//! until the server ends them. Connections that have not published or played yet have 250 places.
 
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use tokio::time::timeout;
 use super::clients::until_ended;
 use super::crew::{Crew, Failure, Neighbour, Strike};
 
-/// Longest wait for the server to end a connection: twice its longest deadline.
+/// Maximum wait for the server to end a connection: twice its longest deadline.
 const WAIT: Duration = Duration::from_secs(20);
 
 pub(super) fn join(crew: &mut Crew) {
@@ -25,8 +24,7 @@ pub(super) fn join(crew: &mut Crew) {
 
 async fn silent(strike: Strike) -> Result<(), Failure> {
     strike.tally.attempt(1);
-    // Without a place the server resets the connection at once, which shows in the first call that
-    // follows.
+    // If no place is free, the server resets the connection at once. The next call shows it.
     let Ok(mut stream) = strike.tcp(strike.target.rtmp, None).await else {
         strike.tally.answer("reset by the server");
         return Ok(());

@@ -1,9 +1,9 @@
-//! Viewers of the live stream who hardly read: a byte a second or nothing at all, over TCP whose window
-//! is full, HTTP/2 whose flow control stays shut, and HTTP/3 with small windows. Each gets what its windows
-//! hold, and skips from then on; the server must keep nothing more for it.
+//! Slow viewers of the live stream: one byte per second or nothing at all, over TCP with a full
+//! window, HTTP/2 with closed flow control, and HTTP/3 with small windows. Each receives what its
+//! windows hold and then skips. The server must not buffer more for it.
 //!
-//! Each comes every two seconds, and stays for [`STAYS`] unless the server ends it: some 200 of them are
-//! there at the same time, as many as healthy viewers.
+//! Each kind connects every two seconds and stays for [`STAYS`] unless the server ends it: some 200
+//! at once, as many as healthy viewers.
 
 use std::time::Duration;
 
@@ -16,15 +16,15 @@ use super::crew::{Crew, Failure, Neighbour, Strike};
 use super::tally::Tally;
 use crate::identity::NAME;
 
-/// Longer than a server waits that wants to see something taken.
+/// Duration of a connection, longer than the server's progress timeout.
 const STAYS: Duration = Duration::from_secs(75);
-/// Between two bytes.
+/// Interval between single bytes.
 const DRIP: Duration = Duration::from_secs(1);
-/// What the kernel keeps of a TCP connection.
+/// Receive buffer of a TCP connection.
 const TCP_BUFFER: u32 = 4_096;
-/// Windows of HTTP/2: none at all, and a small one that is opened byte by byte.
+/// Windows of HTTP/2: zero, or a small one opened byte by byte.
 const SMALL_WINDOW: u32 = 1_024;
-/// Windows of HTTP/3: of a stream and of the connection.
+/// Windows of HTTP/3, of a stream and of the connection.
 const H3_WINDOWS: (u32, u32) = (16 << 10, 64 << 10);
 const PATH: &str = "/live/bench.flv";
 
@@ -47,14 +47,14 @@ pub(super) fn join(crew: &mut Crew) {
     });
 }
 
-/// What a connection takes of what it asked for.
+/// Reading behaviour.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Takes {
     Nothing,
     Little,
 }
 
-/// Holds a connection until `ended` says how the server ended it, or for [`STAYS`].
+/// Holds a connection until `ended` resolves to the server's way of ending it, or for [`STAYS`].
 async fn hold(tally: &Tally, ended: impl Future<Output = &'static str>) {
     tally.end(timeout(STAYS, ended).await.unwrap_or("left"), 1);
 }
@@ -72,12 +72,12 @@ pub(super) async fn h1(strike: Strike, takes: Takes) -> Result<(), Failure> {
         return Ok(());
     }
     tally.reach(1);
-    // Below TLS, which would read a record at a time whatever is taken of it.
+    // Reads below TLS, which would always read a whole record.
     let (mut stream, _tls) = stream.into_inner();
     let ended = async {
         loop {
             sleep(DRIP).await;
-            // What a reset has left behind is seen without reading.
+            // Detects a reset without reading.
             let error = stream.take_error().ok().flatten();
             let is_over = takes == Takes::Little && stream.read(&mut [0]).await.unwrap_or(0) == 0;
             if error.is_some() || is_over {
@@ -96,7 +96,7 @@ async fn h2(strike: Strike, window: u32) -> Result<(), Failure> {
     let mut builder = h2::client::Builder::new();
     builder.initial_window_size(window);
     let (requests, connection) = builder.handshake::<_, bytes::Bytes>(stream).await?;
-    // It ends with the requests.
+    // The task ends with the requests.
     tokio::spawn(connection);
     let mut requests = requests.ready().await?;
     let request = http::Request::get(format!("https://{NAME}{PATH}")).body(())?;

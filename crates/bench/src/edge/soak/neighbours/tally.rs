@@ -1,16 +1,15 @@
-//! What a kind of neighbour did: how often it tried, how often that reached the server, and how it
-//! ended.
+//! Counters of a neighbour: attempts, attempts that reached the server, and outcomes.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The least share of the attempts that were due that a neighbour or newcomer must have made.
-const MADE: f64 = 0.5;
-/// The fewest attempts that prove anything.
-const FEWEST: u64 = 5;
+/// Minimum share of due attempts that a neighbour or newcomer must have made.
+const MIN_MADE_SHARE: f64 = 0.5;
+/// Minimum number of attempts that prove anything.
+const MIN_ATTEMPTS: u64 = 5;
 
-/// The counters of a neighbour while it runs.
+/// Counters of a running neighbour.
 #[derive(Debug, Default)]
 pub(super) struct Tally(Mutex<Counters>);
 
@@ -22,60 +21,60 @@ struct Counters {
     ends: BTreeMap<String, u64>,
 }
 
-/// The counters of a neighbour that has left.
+/// Counters of a finished neighbour.
 #[derive(Clone, Debug)]
 pub(crate) struct Count {
-    /// Which one.
+    /// Name of the neighbour.
     pub name: &'static str,
-    /// Attempts that its rate makes of the time.
+    /// Attempts due at its rate.
     pub due: f64,
-    /// Attempts: connections or requests, as its rate has it.
+    /// Attempts: connections or requests, as in its rate.
     pub attempted: u64,
-    /// Attempts that the server has answered, or ended itself.
+    /// Attempts that the server answered or ended.
     pub reached: u64,
-    /// Attempts that the server should have refused, or ended, and has not.
+    /// Attempts that the server should have rejected or ended, but did not.
     pub breaches: u64,
-    /// How they ended: what the server answered, or that it ended the connection, or that the
-    /// neighbour left by itself; and how often.
+    /// Outcomes with their counts: the server's answer, an end by the server, or an end by the
+    /// neighbour.
     pub ends: Vec<(String, u64)>,
 }
 
 impl Count {
-    /// Returns whether enough of the attempts that were due were made to prove anything.
+    /// Returns whether enough of the due attempts were made to prove anything.
     pub(crate) fn is_enough(&self) -> bool {
-        self.attempted as f64 >= MADE * self.due && self.attempted >= FEWEST
+        self.attempted as f64 >= MIN_MADE_SHARE * self.due && self.attempted >= MIN_ATTEMPTS
     }
 }
 
 impl Tally {
-    /// Attempts that are made from here on.
+    /// Counts attempts at their start.
     pub(super) fn attempt(&self, attempts: u64) {
         self.lock().attempted += attempts;
     }
 
-    /// The server has given a sign that these attempts reached it.
+    /// Counts attempts that the server reacted to.
     pub(super) fn reach(&self, attempts: u64) {
         self.lock().reached += attempts;
     }
 
-    /// How attempts ended.
+    /// Counts an outcome of attempts.
     pub(super) fn end(&self, how: impl Into<String>, attempts: u64) {
         *self.lock().ends.entry(how.into()).or_default() += attempts;
     }
 
-    /// An attempt was answered, and ended so.
+    /// Counts an answered attempt and its outcome.
     pub(super) fn answer(&self, how: impl Into<String>) {
         self.reach(1);
         self.end(how, 1);
     }
 
-    /// An attempt had what no neighbour may have.
+    /// Counts an attempt that succeeded but must not.
     pub(super) fn breach(&self, how: impl Into<String>) {
         self.lock().breaches += 1;
         self.answer(how);
     }
 
-    /// All of it, after `time` at `per_second`.
+    /// Returns all counters, after `time` at `per_second`.
     pub(super) fn count(&self, name: &'static str, per_second: f64, time: Duration) -> Count {
         let Counters { attempted, reached, breaches, ends } = &*self.lock();
         Count {

@@ -1,8 +1,8 @@
-//! Requests for streams that nobody publishes and that the `on_play` hook takes two seconds to
-//! refuse. They want to occupy the hook, so that it has no time for other networks' viewers.
+//! Requests for unpublished streams that the `on_play` hook denies after two seconds. They try to
+//! occupy the hook, which leaves no capacity for viewers of other networks.
 //!
-//! 100 requests a second over HTTP/2, 20 at the same time on each connection, from one network.
-//! Half of them are for one name, the others each for a new one.
+//! 100 requests per second over HTTP/2, 20 at once on each connection, from one network. Half of
+//! them are for one name, the others each for a new one.
 
 use tokio::task::JoinSet;
 
@@ -25,7 +25,7 @@ pub(super) fn join(crew: &mut Crew) {
 async fn waits(strike: Strike) -> Result<(), Failure> {
     let stream = strike.tls(Http::V2, None).await?;
     let (requests, connection) = h2::client::handshake(stream).await?;
-    // It ends with the requests.
+    // The task ends with the requests.
     tokio::spawn(connection);
     let mut answers = JoinSet::new();
     for nth in 0..strike.attempts {

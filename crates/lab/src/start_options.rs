@@ -1,50 +1,50 @@
-//! How a server's connection starts: the product's start-up (`startup`, through `delivery`), with what a cookie would
-//! have said.
+//! Start of a server's connection: the product's startup (`startup`, through `delivery`) with a
+//! given cookie.
 
 use delivery::Started;
 use quic::Connection;
 use startup::decision::{Inputs, Limits, Mode};
 use startup::{Carrier, PathState};
 
-/// How a connection starts, and what is known when it does.
+/// Startup options of a connection.
 #[derive(Clone, Copy, Debug)]
-pub struct Beginning {
-    /// The way to start.
+pub struct StartOptions {
+    /// Startup mode.
     pub mode: Mode,
-    /// What the viewer's last connection measured.
+    /// Path state saved by the viewer's last connection.
     pub past: Option<PathState>,
-    /// Whether the request came in 0-RTT data, so that no round trip has been measured. The testbed's clients ask after
-    /// their handshake in any case; this says what the decision gets to know.
+    /// Whether startup assumes a request in 0-RTT data, without a round-trip sample. The testbed's
+    /// clients always request after the handshake; this only hides the sample from startup.
     pub is_early: bool,
-    /// What the operator sets.
+    /// Limits set by the operator.
     pub limits: Limits,
 }
 
-impl Default for Beginning {
-    /// As the edge does where nothing is configured.
+impl Default for StartOptions {
+    /// The edge's defaults.
     fn default() -> Self {
         Self { mode: Mode::Iw10, past: None, is_early: false, limits: Limits::default() }
     }
 }
 
-/// The start of one connection.
+/// Startup of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening {
-    beginning: Beginning,
+    start_options: StartOptions,
     known: Option<Inputs>,
-    /// How it started, once it has.
+    /// Result of the startup decision, once made.
     pub started: Option<Started>,
 }
 
 impl Opening {
-    pub(crate) fn new(beginning: Beginning) -> Self {
-        Self { beginning, known: None, started: None }
+    pub(crate) fn new(start_options: StartOptions) -> Self {
+        Self { start_options, known: None, started: None }
     }
 
-    /// The live response is about to begin, or goes on; `first_frame` is its size up to the end of the first frame, if
-    /// that is there.
+    /// Called when the live response begins or continues. `first_frame` is the response's size up
+    /// to the end of the first frame, if known.
     pub(crate) fn look(&mut self, connection: &mut Connection, first_frame: Option<u64>) {
-        let Beginning { mode, past, is_early, limits } = self.beginning;
+        let StartOptions { mode, past, is_early, limits } = self.start_options;
         if self.known.is_some_and(|known| known.first_frame.is_some() || first_frame.is_none()) {
             return;
         }

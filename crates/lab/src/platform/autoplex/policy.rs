@@ -1,4 +1,4 @@
-//! The ways to hold sessions that are compared, and what each learns from period to period.
+//! Policies that cap sessions, and their learned state from period to period.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,38 +14,39 @@ use super::world::PERIOD_S;
 use crate::platform::session::Session;
 use crate::simulation::Held;
 
-/// Unix time at which the day begins, for tables.
+/// Unix time at the start of the day, for tables.
 const MIDNIGHT: u64 = 1_767_225_600;
-/// Periods that our own decision looks back over: sessions of explorers are few.
+/// Periods that our own decision looks back over, because explorer sessions are few.
 const LOOK_BACK: usize = 12;
-/// Sessions with fewer packets say nothing about retransmission.
-const LEAST_PACKETS: i64 = 500;
-/// What the oracle leaves of a bottleneck's rate for headers below QUIC.
-const ORACLES_SHARE: f64 = 0.95;
-/// No sane bound of a window.
-const WIDE: u64 = 1 << 30;
+/// Minimum packets of a session for a valid retransmission ratio.
+const MIN_PACKETS: i64 = 500;
+/// Share of the bottleneck rate that the oracle uses. The rest is for headers below QUIC.
+const ORACLE_SHARE: f64 = 0.95;
+/// A window too large to limit anything.
+const UNLIMITED_WINDOW: u64 = 1 << 30;
 
-/// What all others are compared with: none.
+/// Name of the reference policy without caps.
 pub(super) const FREE: &str = "bbr";
 
-/// A way to hold sessions.
+/// Policy for capping sessions.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Way {
-    /// Not at all: BBR alone.
+pub(super) enum CapPolicy {
+    /// No caps: plain BBR.
     Free,
-    /// All to the same rate, in kbit/s, or to that of their stream where that is more: the best that one number can do.
+    /// One rate for all sessions, in kbit/s, or the stream's rate if that is higher: the best that
+    /// a single number can do.
     Constant(u64),
-    /// Algorithm 1 and equation 1 with this policy; everybody is held and everybody teaches.
+    /// Algorithm 1 and equation 1 with this policy. Every session is capped and used for learning.
     Paper(&'static str),
-    /// Ours, with this share of what the group's paths carry.
+    /// Our decision, with this share of the capacity of the group's paths.
     Safe(f64),
-    /// To this many times what each stream needs, and nothing learned.
+    /// A fixed multiple of each stream's demand. Learns nothing.
     Demand(f64),
-    /// Each to its own bottleneck's rate, which nobody can know.
+    /// Each session's own bottleneck rate, unknown in practice.
     Oracle,
 }
 
-impl Way {
+impl CapPolicy {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let number = |kind: &str| text.strip_prefix(kind)?.parse::<f64>().ok();
         if let Some(share) = number("safe-").filter(|share| (0.05..=5.0).contains(share)) {
@@ -64,7 +65,7 @@ impl Way {
                 Ok(Self::Constant((mbps * 1e3) as u64))
             }
             _ => Err(format!(
-                "`{text}` is no way to hold sessions; there are bbr, constant-MBPS, demand-TIMES, \
+                "`{text}` is not a policy; use bbr, constant-MBPS, demand-TIMES, \
                  paper-retransmission, paper-goodput, safe, safe-SHARE and oracle"
             )),
         }
@@ -79,7 +80,7 @@ impl Way {
     }
 }
 
-/// How ours decides.
+/// Parameters of our decision.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Tuning {
     pub rules: Rules,
@@ -89,42 +90,42 @@ pub(super) struct Tuning {
 
 impl Default for Tuning {
     fn default() -> Self {
-        // Groups of forty have a handful of explorers in a period. Turns are for real operators, who cannot have the same
-        // sessions twice.
+        // Groups of forty have a handful of explorers per period. Alternation is for real
+        // operators, who cannot repeat the same sessions.
         let rules = Rules { min_sessions: 10, parent_weight: 10.0, ..Rules::default() };
         let shares = Shares { control: 0.0, holdout: 0.0, ..Shares::default() };
         Self { rules, limits: Limits::default(), shares }
     }
 }
 
-/// What a way has learned by the end of a period.
+/// Learned state of a policy at the end of a period.
 pub(super) struct Learner {
-    way: Way,
+    policy: CapPolicy,
     tuning: Tuning,
     table: Option<Table>,
     parameters: HashMap<String, Parameters>,
-    /// The names of groups by their numbers.
+    /// Group names by number.
     names: HashMap<i64, String>,
-    /// Of each period, newest last.
+    /// Samples of each period, newest last.
     samples: Vec<Vec<Sample>>,
     periods: u64,
 }
 
 impl Learner {
-    pub(super) fn new(way: Way, tuning: Tuning) -> Self {
+    pub(super) fn new(policy: CapPolicy, tuning: Tuning) -> Self {
         let (table, parameters, names) = (None, HashMap::new(), HashMap::new());
-        Self { way, tuning, table, parameters, names, samples: vec![Vec::new()], periods: 0 }
+        Self { policy, tuning, table, parameters, names, samples: vec![Vec::new()], periods: 0 }
     }
 
     fn is_safe(&self) -> bool {
-        matches!(self.way, Way::Safe(_))
+        matches!(self.policy, CapPolicy::Safe(_))
     }
 
-    /// The part that a session has.
+    /// Returns the session's arm.
     pub(super) fn arm(&self, session: &Session) -> Arm {
-        match self.way {
-            Way::Free => Arm::Holdout,
-            Way::Safe(_) => {
+        match self.policy {
+            CapPolicy::Free => Arm::Holdout,
+            CapPolicy::Safe(_) => {
                 let group = session.viewer.group_name();
                 self.tuning.shares.arm("lab", session.viewer.unit, &group, self.periods)
             }
@@ -132,34 +133,34 @@ impl Learner {
         }
     }
 
-    /// What holds it.
+    /// Returns the session's cap.
     pub(super) fn capping(&self, session: &Session, arm: Arm) -> Option<Held> {
         let known = |rate, in_flight| Parameters { rate, in_flight, sessions: 1, decided: 0 };
         let group = || self.parameters.get(&session.viewer.group_name()).copied();
         let limits = self.tuning.limits;
-        let (mode, limits, parameters) = match self.way {
+        let (mode, limits, parameters) = match self.policy {
             _ if arm != Arm::Treated => return None,
-            Way::Free => return None,
-            Way::Constant(kbps) => {
+            CapPolicy::Free => return None,
+            CapPolicy::Constant(kbps) => {
                 let limits = Limits { floor: 1.0, ceiling: f64::INFINITY, behind: 1.0 };
-                (Mode::Safe, limits, Some(known(Rate::from_kbps(kbps), WIDE)))
+                (Mode::Safe, limits, Some(known(Rate::from_kbps(kbps), UNLIMITED_WINDOW)))
             }
-            Way::Paper(_) => (Mode::Paper, limits, group()),
-            Way::Safe(_) => (Mode::Safe, limits, group()),
-            Way::Demand(floor) => {
+            CapPolicy::Paper(_) => (Mode::Paper, limits, group()),
+            CapPolicy::Safe(_) => (Mode::Safe, limits, group()),
+            CapPolicy::Demand(floor) => {
                 let limits = Limits { ceiling: floor, ..limits };
                 (Mode::Demand, limits, Some(known(Rate::ZERO, 0)))
             }
-            Way::Oracle => {
-                let rate = Rate::from_kbps((session.rate_mbps * ORACLES_SHARE * 1e3) as u64);
+            CapPolicy::Oracle => {
+                let rate = Rate::from_kbps((session.rate_mbps * ORACLE_SHARE * 1e3) as u64);
                 let limits = Limits { ceiling: f64::INFINITY, ..limits };
-                (Mode::Safe, limits, Some(known(rate, WIDE)))
+                (Mode::Safe, limits, Some(known(rate, UNLIMITED_WINDOW)))
             }
         };
         Some((Capping::new(mode, limits), parameters?))
     }
 
-    /// The session is over.
+    /// Records the end of a session.
     pub(super) fn learn(&mut self, session: &Session, arm: Arm, record: &Record) {
         if let (Some(last), Some(sample)) = (self.samples.last_mut(), sample(session, arm, record))
         {
@@ -168,10 +169,10 @@ impl Learner {
         }
     }
 
-    /// The period is over: what holds the sessions of the next one.
+    /// Ends the period and computes the caps for the next one.
     pub(super) fn decide(&mut self) {
         self.periods += 1;
-        if let Some(policy) = self.way.policy() {
+        if let Some(policy) = self.policy.policy() {
             self.renew(&policy);
         }
         let back = if self.is_safe() { LOOK_BACK } else { 1 };
@@ -189,10 +190,10 @@ impl Learner {
             issued: MIDNIGHT + self.periods * PERIOD_S,
             lifetime: Duration::from_secs(7_200),
         };
-        // The paper takes each group's own sessions, however few, and whatever the last decision was.
+        // The paper uses each group's own sessions, however few, independent of the last decision.
         let literal =
             Rules { min_sessions: 1, parent_weight: 0.0, share: 1.0, steps: 0.0..=f64::INFINITY };
-        let share = if let Way::Safe(share) = self.way { share } else { 1.0 };
+        let share = if let CapPolicy::Safe(share) = self.policy { share } else { 1.0 };
         let rules = if self.is_safe() { &self.tuning.rules } else { &literal };
         let rules = Rules { share, ..rules.clone() };
         let last = self.table.as_ref().filter(|_| self.is_safe());
@@ -206,7 +207,7 @@ impl Learner {
     }
 }
 
-/// A session as decisions see it; `None` if it was too short to say anything.
+/// Converts a session to a sample for decisions; `None` if it was too short.
 fn sample(session: &Session, arm: Arm, record: &Record) -> Option<Sample> {
     let kbps = |mbps: f64| (mbps * 1e3) as i64;
     let sample = Sample {
@@ -223,5 +224,5 @@ fn sample(session: &Session, arm: Arm, record: &Record) -> Option<Sample> {
         window: record.max_window?,
         open_kbps: record.open_rate_mbps.map_or(0, kbps),
     };
-    Some(sample).filter(|sample| sample.packets >= LEAST_PACKETS)
+    Some(sample).filter(|sample| sample.packets >= MIN_PACKETS)
 }
