@@ -30,7 +30,7 @@ pub enum Value {
     Number(f64),
     /// A boolean.
     Boolean(bool),
-    /// A string, of either length. What is not UTF-8 was replaced.
+    /// A short or long string. Invalid UTF-8 was replaced.
     String(String),
     /// An object: its members in their order.
     Object(Vec<(String, Value)>),

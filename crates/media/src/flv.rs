@@ -1,8 +1,8 @@
 //! FLV tags as one shared buffer each, and a reader of FLV bodies.
 //!
-//! A [`Tag`] holds what goes on the wire: 11 bytes of header, the payload, and the size that
+//! A [`Tag`] holds the bytes on the wire: an 11-byte header, the payload, and the size that
 //! follows each tag in a file (Adobe's Flash Video File Format Specification 10.1, annex E). It is
-//! made once, where a tag is received, and then only shared.
+//! built once, on reception, and shared from then on.
 
 use core::fmt;
 use std::collections::VecDeque;
@@ -15,9 +15,9 @@ use crate::deviation::{Deviation, Deviations};
 
 /// Bytes before a tag's payload.
 pub const HEADER_LEN: usize = 11;
-/// Bytes behind it.
+/// Length of the trailer: the tag's size.
 pub const TRAILER_LEN: usize = 4;
-/// The largest payload, whose size is a 24-bit number.
+/// Largest payload: sizes have 24 bits.
 pub const MAX_PAYLOAD: usize = 0xff_ffff;
 /// The file header, and the size of the tag before the first, which is 0.
 const FILE_HEADER_LEN: usize = 13;
@@ -67,7 +67,7 @@ pub struct Tag {
 }
 
 impl Tag {
-    /// A buffer for a payload of `size` bytes, with room around it for what a tag needs: for
+    /// A buffer for a payload of `size` bytes with room for the header and trailer, for
     /// [`Tag::assemble`].
     pub fn buffer(size: usize) -> BytesMut {
         let mut buffer = BytesMut::with_capacity(HEADER_LEN + size + TRAILER_LEN);
@@ -95,7 +95,7 @@ impl Tag {
         Self::assemble(buffer, kind, timestamp)
     }
 
-    /// The tag as it stands in a file, with the size behind it.
+    /// The tag as in a file, including the trailing size.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
@@ -110,7 +110,7 @@ impl Tag {
         self.kind
     }
 
-    /// What the tag is to somebody who joins.
+    /// Role of the tag for a viewer who joins.
     pub fn role(&self) -> Role {
         self.role
     }
@@ -121,7 +121,7 @@ impl Tag {
         u32::from_be_bytes([b[7], b[4], b[5], b[6]])
     }
 
-    /// The tag at another time: its header, and all that is behind it, shared.
+    /// The tag at another time: a new header, and the shared rest.
     pub fn at(&self, timestamp: u32) -> ([u8; HEADER_LEN], Bytes) {
         let (header, rest) = self.bytes.split_at(HEADER_LEN);
         let mut head = [0; HEADER_LEN];
@@ -143,7 +143,7 @@ impl Tag {
         Self { bytes: bytes.freeze(), ..self }
     }
 
-    /// What the payload's first bytes say.
+    /// Codec and role, from the payload's first bytes.
     pub fn class(&self) -> Class {
         class(self.kind, payload(&self.bytes))
     }
@@ -195,7 +195,7 @@ pub fn time_base(tag: &Tag) -> Option<u32> {
     let rest = payload.strip_prefix(TIME_BASE).filter(|_| tag.kind == Kind::Script)?;
     let values = amf0::read(rest).ok()?;
     let base = values.first()?.get("time").and_then(Value::number)?;
-    // What is no time of 32 bits is nobody's time.
+    // Times that do not fit 32 bits are invalid.
     (0.0..=f64::from(u32::MAX)).contains(&base).then_some(base as u32)
 }
 

@@ -5,8 +5,8 @@
 //! fragment is one moof, with a traf per track that has samples, and one mdat. Payload bytes are
 //! copied once, into the fragment.
 //!
-//! The writers are our own, because a dozen boxes of the more than a hundred that general crates
-//! know is all there is to write; [`read`] is too, because its input is what a stranger sends.
+//! The writers are our own: we write about a dozen boxes, and general crates know over a hundred.
+//! [`read`] is our own because its input is untrusted.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -25,7 +25,7 @@ pub const VIDEO_TRACK: u32 = 1;
 /// The audio track's ID.
 pub const AUDIO_TRACK: u32 = 2;
 
-/// An access unit of a track: what a container carries.
+/// An access unit of a track.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sample {
     /// The codec's data as FLV and MP4 have it: NAL units behind their lengths, a raw AAC frame.

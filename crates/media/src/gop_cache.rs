@@ -1,5 +1,4 @@
-//! The newest groups of pictures of a stream: what a viewer who joins gets at once, and what a slow
-//! one still finds.
+//! The newest groups of pictures of a stream, for joining viewers and slow ones.
 //!
 //! Tags are numbered from the stream's start. The cache holds a run of them that begins at a group
 //! of pictures and ends with the newest tag, bounded by a number of groups and, hard, by bytes.
@@ -14,7 +13,7 @@
 //! audio for [`SOUND_EXPECTED_MS`]: players wait without end for a track that is announced and does not
 //! come. Audio that begins later, or again, begins with its header.
 //!
-//! Tags are those of the default tracks ([`crate::tracks`]), one of each kind.
+//! Only the default audio and video tracks are kept ([`crate::tracks`]).
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -33,21 +32,21 @@ pub const VIDEO_GONE_MS: u32 = 5_000;
 /// Audio that stops for longer than this, in milliseconds of video, is not announced to new viewers.
 pub const SOUND_GONE_MS: u32 = VIDEO_GONE_MS;
 
-/// Audio of which only the header came is expected for this long, in milliseconds of video. Kinds of tracks
-/// are unknown meanwhile.
+/// Wait for the first audio frame after an audio header, in milliseconds of video. The kinds of
+/// tracks are unknown meanwhile.
 pub const SOUND_EXPECTED_MS: u32 = 1_000;
 
-/// How often the last key frame of such video is repeated, in milliseconds of audio: as often as players
-/// of Low-Latency HLS need a picture, which is once in a part.
+/// Interval at which the last key frame of such video is repeated, in milliseconds of audio.
+/// Players of Low-Latency HLS need a picture once per part.
 pub const STILL_MS: u32 = 300;
 
 /// Bytes of repeated key frames for each byte of sound, at most: a publisher's little must not become
 /// much by itself. AAC of 128 kbit/s pays for a key frame of 300 KB each 300 ms.
 const STILL_PER_SOUND: usize = 64;
-/// What a tag costs beside its bytes: its place in the cache, and the bookkeeping of its buffer.
+/// Memory per tag beside its bytes: its entry in the cache and its buffer's bookkeeping.
 const TAG_COST: usize = size_of::<Tag>() + 64;
 
-/// What the cache may hold.
+/// Limits of the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Groups of pictures, the one that is still growing included; at least 1.
@@ -62,7 +61,7 @@ impl Default for Limits {
     }
 }
 
-/// What a player needs before the first frame.
+/// Headers that a player needs before the first frame.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Headers {
     /// `onMetaData`.
@@ -74,7 +73,7 @@ pub struct Headers {
 }
 
 impl Headers {
-    /// The headers in the order in which a player gets them.
+    /// The headers, in the order in which a player gets them.
     pub fn tags(&self) -> impl Iterator<Item = &Tag> {
         [&self.metadata, &self.video, &self.audio].into_iter().flatten()
     }
@@ -162,9 +161,9 @@ impl GopCache {
         Self { limits, ..Self::default() }
     }
 
-    /// The tags that follow are a new publisher's: the headers and tracks of the last one tell
-    /// nothing of them, and its video begins with its first key frame. If the last one gave no frame,
-    /// what came before it goes: headers alone begin no group, and would pile up.
+    /// Announces a new publisher. The headers and tracks of the last publisher do not apply to its
+    /// tags, and its video starts with its first key frame. If the last publisher sent no frame,
+    /// its tags are dropped: headers alone start no group, and would pile up.
     pub fn on_publisher(&mut self) {
         if !self.has_frames {
             self.drop_before(self.publisher);
@@ -185,9 +184,8 @@ impl GopCache {
         self.awaits_key = false;
     }
 
-    /// Appends the newest tag. A header that only repeats what is in force is left out, and so is
-    /// video that cannot be decoded because its key frame is missing. Returns whether the tag was
-    /// appended.
+    /// Appends a tag. Repeated headers are dropped, and so is video that cannot be decoded because
+    /// its key frame is missing. Returns whether the tag was appended.
     pub fn push(&mut self, tag: Tag) -> bool {
         let idle = self.idle_video.iter().chain(&self.idle_audio);
         let repeated = self.headers.tags().chain(idle).any(|header| {
@@ -206,7 +204,7 @@ impl GopCache {
             (Kind::Video, Role::KeyFrame) => {
                 self.awaits_key = false;
                 self.key = Some(tag.clone());
-                // Those who came while there was no video do not have it.
+                // Viewers who joined while there was no video lack the header.
                 if let Some(header) = self.idle_video.take() {
                     self.append(header.with_timestamp(tag.timestamp()));
                 }
@@ -214,7 +212,7 @@ impl GopCache {
             (Kind::Video, Role::InterFrame) if self.awaits_key => return false,
             (Kind::Audio, Role::AudioFrame) => {
                 self.look_for_video(&tag);
-                // Those who came while there was no audio do not have it.
+                // Viewers who joined while there was no audio lack the header.
                 if let Some(header) = self.idle_audio.take() {
                     self.append(header.with_timestamp(tag.timestamp()));
                 }
@@ -287,7 +285,7 @@ impl GopCache {
         match (tag.kind(), tag.role()) {
             (Kind::Video, Role::SequenceHeader) => self.video = Video::Newest,
             (Kind::Video, Role::KeyFrame | Role::InterFrame) => {
-                // Stills are in the time of the sound, which is not quite that of the video.
+                // Stills have audio timestamps, which differ slightly from video's.
                 if self.video_ms.wrapping_sub(tag.timestamp()) < VIDEO_GONE_MS && self.key.is_some()
                 {
                     tag = tag.with_timestamp(self.video_ms);
@@ -320,8 +318,8 @@ impl GopCache {
             let next = self.groups[1].start;
             self.drop_before(next);
         }
-        // A group that alone is too large loses its start: nobody can join there any more, and
-        // those who are within it go on.
+        // A single group above the limit loses its oldest tags: new viewers cannot join there any
+        // more, present viewers continue.
         while self.bytes > self.limits.bytes && self.tags.len() > 1 {
             self.drop_first();
         }
@@ -422,15 +420,15 @@ impl GopCache {
         self.bytes
     }
 
-    /// The time that the kept tags span. A clock that jumped makes it what it is not: callers bound it.
+    /// Time span of the kept tags. Wrong if the publisher's clock jumped: callers bound it.
     pub fn span(&self) -> Duration {
         let ends = self.tags.front().zip(self.tags.back());
         let ms = ends.map_or(0, |(first, last)| last.timestamp().wrapping_sub(first.timestamp()));
         Duration::from_millis(ms.into())
     }
 
-    /// What all that is kept takes in memory, in bytes: tags with what they cost beside their content, and
-    /// the headers of the oldest group, whose tags may be gone.
+    /// Memory in bytes: all kept tags with their overhead, and the headers of the oldest group,
+    /// even if their tags are gone.
     pub fn held(&self) -> usize {
         let headers = self.groups.front().map_or(&self.headers, |group| &group.headers);
         let headers = headers

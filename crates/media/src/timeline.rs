@@ -6,10 +6,10 @@
 //! on it, or where [`Timeline::begin_at`] says. A publisher that jumps, or a new one, continues where
 //! the stream was. The adjustment is made once, where a tag comes in, never per viewer.
 //!
-//! Audio and video are followed each by itself: they may be seconds apart for as long as they like,
-//! since a cheap encoder's two clocks drift, and a burst brings one kind first. A kind whose time
-//! jumps goes on at its own last time; the other kind, when it jumps to the same place, takes the same
-//! adjustment, so that both stay together as the publisher has them. Script tags follow the others.
+//! Audio and video are tracked separately. They may be seconds apart for any time: the two clocks
+//! of a cheap encoder drift, and a burst delivers one kind first. A kind whose time jumps
+//! continues at its own last time. If the other kind jumps to the same place, it gets the same
+//! adjustment, which keeps both in sync. Script tags follow the other kinds.
 
 use crate::flv::Kind;
 
@@ -24,7 +24,7 @@ const MAX_REWIND_MS: i64 = 60_000;
 /// Distance of the two sides of a jump: about a frame.
 const GAP_MS: i64 = 40;
 
-/// A kind's place in the publisher's time and, with what is added to it, in the stream's.
+/// Position of a kind in the publisher's time, and its offset to the stream's time.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     /// Without wraps.
@@ -55,7 +55,7 @@ pub struct Timeline {
     clocks: [Option<Clock>; 2],
     /// The latest times of audio, video and script tags in the stream, without wraps.
     latest: [Option<i64>; 3],
-    /// Whether audio and video may be what the stream has already.
+    /// Whether audio and video may repeat tags that the stream already has.
     rewound: [bool; 2],
     /// Whether a new publisher's time may be the stream's.
     returns: bool,
@@ -63,8 +63,8 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// The stream begins at this time, and what its publishers say is no time of the stream: for
-    /// publishers whose clocks begin anywhere.
+    /// Starts the stream at this time. For publishers with arbitrary clocks: their own times are
+    /// ignored.
     pub fn begin_at(&mut self, start: u32) {
         self.start = Some(start);
     }
@@ -84,8 +84,9 @@ impl Timeline {
         self.returns = self.start.is_none();
     }
 
-    /// The publisher says that its time 0 is this time of the stream: it relays the same stream, with
-    /// times of its own. What it sends again, because it begins with what it has kept, is left out.
+    /// Maps the publisher's time 0 to this time of the stream: the publisher relays the same
+    /// stream with its own times. Tags that it repeats, because it starts with its cache, are
+    /// dropped.
     pub fn on_base(&mut self, base: u32) {
         self.clocks = [None; 2];
         self.base = Some(base);
@@ -165,7 +166,7 @@ impl Timeline {
         newest + step.filter(|step| (-back..=forward).contains(step)).unwrap_or(GAP_MS)
     }
 
-    /// Script tags often carry 0, or what the encoder began with: then they belong here.
+    /// Time of a script tag. Often it carries 0 or the encoder's start time; then it belongs here.
     fn script_time(&self, timestamp: u32) -> i64 {
         let near = self.clocks.into_iter().flatten().map(|clock| clock.at(timestamp));
         let near =

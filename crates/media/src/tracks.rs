@@ -1,10 +1,9 @@
 //! The default track of multitrack packets (Veovera's Enhanced RTMP v2, "Multitrack Streaming via
 //! Enhanced RTMP").
 //!
-//! A stream has one video and one audio track: players of FLV, RTMP and HLS play one, and take the
-//! header or the frame of another for the one that they play. So the default track, whose ID is 0, is
-//! what a server keeps: written as a packet of its own, as it would be without other tracks. What
-//! belongs to other tracks is left out.
+//! A stream has one video and one audio track: players of FLV, RTMP and HLS play one of each, and
+//! mistake headers and frames of other tracks for theirs. The server therefore keeps the default
+//! track (ID 0), rewritten as a single-track packet, and drops the others.
 //!
 //! What FLV can say by itself is written so: a codec's FourCC of Enhanced RTMP stands only where FLV has
 //! no number for the codec. Players know `hvc1`, `av01` and `Opus`, but few know `avc1` or `mp4a`.
@@ -17,7 +16,7 @@ use crate::codec::{
 };
 use crate::flv::{Kind, Tag};
 
-/// AvMultitrackType: one track, whose data reaches to the end.
+/// AvMultitrackType: one track, with data up to the end.
 const ONE_TRACK: u8 = 0;
 /// The track that has the ID 0.
 const DEFAULT_TRACK: u8 = 0;
@@ -61,8 +60,8 @@ pub fn default_track(tag: Tag) -> Option<Tag> {
     Tag::assemble(buffer, tag.kind(), tag.timestamp())
 }
 
-/// What stands before the data of an H.264 packet in FLV's own form (VIDEODATA, AVCVIDEOPACKET): frame
-/// type and codec, packet type, and the composition time where that is not in the data.
+/// The bytes before the data of an H.264 packet in FLV's own form (VIDEODATA, AVCVIDEOPACKET):
+/// frame type and codec, packet type, and the composition time unless the data has it.
 fn avc_head(first: u8, packet: u8) -> Option<Vec<u8>> {
     let frame = first & 0x70 | 7;
     Some(match packet {
@@ -74,8 +73,8 @@ fn avc_head(first: u8, packet: u8) -> Option<Vec<u8>> {
     })
 }
 
-/// Packet type, FourCC and data of the default track in a packet whose multitrack header starts at
-/// `at`; `None` if the track is not in it, or the packet is cut off.
+/// Packet type, FourCC and data of the default track in a packet with a multitrack header at `at`.
+/// `None` if the track is missing or the packet is truncated.
 fn track(payload: &[u8], mut at: usize) -> Option<(u8, &[u8], &[u8])> {
     let mut take = |count: usize| {
         let taken = payload.get(at..at.checked_add(count)?)?;

@@ -1,4 +1,4 @@
-//! AAC frames: raw, behind an AudioSpecificConfig.
+//! AAC frames: raw, preceded by an AudioSpecificConfig.
 
 use bytes::{BufMut, Bytes};
 

@@ -63,7 +63,7 @@ pub(super) struct Silence {
     track: Option<Track>,
     /// Time of the last video frame.
     video_ms: Option<u32>,
-    /// End of the audio so far; before any, the time of the first video frame.
+    /// End of the audio so far; before any audio, the time of the first video frame.
     end: End,
     /// Whether an audio frame or header came.
     has_audio: bool,

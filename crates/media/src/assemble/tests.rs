@@ -1,4 +1,4 @@
-//! What players need leaves, whatever an encoder does; well-formed tags leave as they came.
+//! Output is what players need for any encoder; well-formed tags pass unchanged.
 
 mod hostile;
 mod silence;
@@ -125,7 +125,7 @@ fn start_codes(units: &[Bytes]) -> Vec<u8> {
     units.iter().enumerate().flat_map(|(at, unit)| [code(at), unit].concat()).collect()
 }
 
-/// What leaves of these tags, and the corrections.
+/// Returns the output for these tags, and the corrections.
 fn assemble(tags: &[Tag]) -> (Vec<Tag>, Vec<Repair>) {
     let (mut assembler, mut out) = (Assembler::default(), Vec::new());
     tags.iter().for_each(|tag| assembler.push(tag.clone(), &mut out));
@@ -195,7 +195,7 @@ fn units_without_content_and_cut_ones_are_dropped() {
 #[test]
 fn start_codes_become_lengths() {
     for form in FORMS {
-        // 300 bytes, whose length looks like a start code.
+        // 300 bytes: this length looks like a start code.
         let long = form.unit((1, 1), &[0x9a; 299]);
         let long = long.slice(..300);
         let units = [form.sei(), form.idr()];
@@ -212,7 +212,7 @@ fn start_codes_become_lengths() {
         let long = form.frame(80, false, &[long]);
         assert_eq!(out, [form.start(), form.key_frame(0), form.inter_frame(40), long.clone()]);
         assert_eq!(repairs, [Repair::AnnexB]);
-        // A stream of lengths whose frame is cut stays one of lengths.
+        // A cut frame does not change the detected form: it stays length-prefixed.
         let cut = tag(Kind::Video, 80, &[&long.payload()[..], &[0, 0, 0, 9]].concat());
         let (out, repairs) = assemble(&[form.start(), form.key_frame(0), cut]);
         assert_eq!(out, [form.start(), form.key_frame(0), long]);
@@ -365,7 +365,7 @@ fn headers_without_content_are_no_headers() {
             let video = Video::new(form.codec, record).expect("a good record");
             assert_eq!((video.parameter_sets, out.len()), (sets.clone(), 3));
         }
-        // One that only others can read stays, and so do frames behind it.
+        // An unreadable frame passes unchanged, and so do later frames.
         let strange = tag(Kind::Video, 0, &[form.header, &[9, 9]].concat());
         let frame = tag(Kind::Video, 0, &[form.key, &[9]].concat());
         assert_eq!(assemble(&[strange.clone(), frame.clone()]).0, [strange, frame]);

@@ -1,4 +1,4 @@
-//! Pictures of H.264 and H.265: one per tag, behind a sequence header that fits them.
+//! Pictures of H.264 and H.265: one per tag, preceded by a sequence header that fits them.
 
 use bytes::{BufMut, Bytes};
 
@@ -9,9 +9,9 @@ use crate::codec::{Class, Codec, Role};
 use crate::flv::{Kind, MAX_PAYLOAD, Tag};
 use crate::fmp4::config::Video;
 
-/// Slices of one picture are at most so far apart, in milliseconds: less than pictures at 60 Hz are.
+/// Largest time between slices of one picture, in milliseconds: less than a frame at 60 Hz.
 const SLICE_SPREAD_MS: u32 = 10;
-/// A picture waits for further slices until a sound is so much later, in milliseconds.
+/// Longest wait of a picture for further slices, in milliseconds of audio.
 const MAX_WAIT_MS: u32 = 500;
 /// Bytes of units that wait for the next picture, and their number.
 const MAX_BEFORE_BYTES: usize = 1 << 18;
@@ -255,8 +255,8 @@ impl Pictures {
 
     fn on_slices(&mut self, units: Vec<Bytes>, out: &mut Vec<Tag>, counts: &mut Counts) {
         self.splits = true;
-        // A key frame whose first slices have left leaves once more, with all of them. Of another
-        // picture they are lost, once.
+        // If the first slices of a key frame were already emitted, the key frame is emitted again,
+        // complete. Late slices of another picture are dropped and counted once.
         if self.open.is_none() {
             self.open = self.left.take();
         }

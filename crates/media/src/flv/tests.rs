@@ -89,7 +89,7 @@ fn broken_bodies_are_named() {
     assert_eq!(read(&noise, 1_000), Err(Error::Lost));
 }
 
-/// The tags that are read from a body, whatever the pieces, and what was tolerated.
+/// The tags and deviations read from a body, for any split into pieces.
 fn tolerant(body: &[u8]) -> (Vec<Tag>, Vec<(Deviation, u32)>) {
     let read = |piece: usize| {
         let mut reader = Reader::new(100_000);
@@ -183,7 +183,7 @@ fn a_body_may_begin_otherwise_and_begin_again() {
     assert!(split.abs_diff(half) < 50);
     let again = [&header[..], &tags[..split], &header, &tags[split..]].concat();
     assert_eq!(tolerant(&again), (media.clone(), vec![(Deviation::FlvHeader, 1)]));
-    // A tag that says a byte less than it has: it is damaged, and those behind it are found.
+    // A tag with a size one byte too small is damaged; later tags are found.
     let mut shorter = [&header[..], &tags].concat();
     shorter[16] -= 1;
     let (read, met) = tolerant(&shorter);

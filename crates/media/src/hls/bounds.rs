@@ -1,4 +1,4 @@
-//! What a [`Segmenter`] keeps, and what it gives up when that is too much.
+//! Memory limits of a [`Segmenter`], and eviction.
 
 use super::segmenter::Segmenter;
 

@@ -23,16 +23,16 @@ const WRAP: i64 = 1 << 32;
 pub(super) enum Place {
     /// At this time, in milliseconds since the era's start.
     At(i64),
-    /// At this time, which does not continue what was before.
+    /// At this time, after a discontinuity.
     Jumped(i64),
-    /// Nowhere: its time has left that of all others.
+    /// Outside the stream: far from the time of all other tags.
     Stray,
 }
 
 /// Follows audio and video, each by itself.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clock {
-    /// The multiple of 2^32 from which times are counted; `None` before the first tag.
+    /// The multiple of 2^32 to which timestamps are added; `None` before the first tag.
     era: Option<i64>,
     /// The newest times of audio and video, by `Kind as usize`.
     newest: [Option<i64>; 2],
@@ -102,8 +102,8 @@ impl Clock {
         }
     }
 
-    /// The stream's time, of which that of the era is a part: milliseconds since 1970 began, if the
-    /// stream keeps the wall clock's time.
+    /// The stream's time, of which the era's time is a part: milliseconds since 1970, if the
+    /// stream follows the wall clock.
     pub(super) fn stream_ms(&self, time: i64) -> i64 {
         self.era.unwrap_or(0) + time
     }

@@ -1,4 +1,4 @@
-//! How a stream is cut into segments, and what is kept of it.
+//! Segmentation and retention of a stream.
 
 use core::time::Duration;
 
@@ -25,7 +25,7 @@ pub struct Config {
     pub part: Duration,
     /// Complete segments in the playlist; at least 1.
     pub window: usize,
-    /// The hard limit of what is kept, in bytes; up to 1 GiB.
+    /// Hard limit of kept data, in bytes. At most 1 GiB.
     pub bytes: usize,
     /// Whether media stands one folder above the playlist, so that playlists in folders of their own, one
     /// for each viewer, name the same files.

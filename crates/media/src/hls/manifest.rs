@@ -1,9 +1,9 @@
 //! Parses playlists of origins.
 //!
-//! RFC 8216, section 4. Only what a client without rendition groups and trick play needs is looked
-//! at. Memory is bounded by the text, and that by [`MAX_PLAYLIST`]. What players understand is understood:
-//! numbers with decimals, tags and attributes in lower case, spaces, other line ends, and playlists that do
-//! not say how long their segments are.
+//! RFC 8216, section 4, limited to clients without rendition groups and trick play. Memory is
+//! bounded by the text, and the text by [`MAX_PLAYLIST`]. The parser is as tolerant as players:
+//! decimal numbers, lower-case tags and attributes, spaces, other line ends, and missing
+//! durations.
 
 use core::mem::take;
 use core::time::Duration;
@@ -49,7 +49,7 @@ pub(super) struct Media {
     pub(super) entries: Vec<Entry>,
 }
 
-/// What a request asks for: a resource or a range of it.
+/// Target of a request: a resource or a range within it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Resource {
     pub(super) uri: String,
@@ -93,12 +93,12 @@ pub(super) fn parse(text: &[u8], deviations: &mut Deviations) -> Result<Manifest
     parser.finish(deviations)
 }
 
-/// The playlist so far, and what its tags say of the URIs that follow.
+/// The playlist so far, and the tags that apply to the next URI.
 #[derive(Default)]
 struct Parser {
     media: Media,
     variants: Vec<(Variant, Option<String>)>,
-    /// The variant whose URI is next, and its group of sound.
+    /// The variant that the next URI belongs to, and its audio group.
     variant: Option<(Variant, Option<String>)>,
     /// Groups of sound: whether all of their renditions have playlists of their own.
     audio: HashMap<String, bool>,

@@ -88,7 +88,8 @@ impl Pace {
         i64::try_from(slot).unwrap_or(i64::MAX).saturating_mul(self.slot_ms)
     }
 
-    /// What the cuts of a segment into parts follow from, with the frames of the latest groups.
+    /// Parameters that decide, with the frames of the latest groups, how segments are cut into
+    /// parts.
     pub(super) fn cuts(&self, group_frames: i64) -> [i64; 3] {
         [self.slot_ms, self.part_ms, group_frames]
     }

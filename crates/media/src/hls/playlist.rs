@@ -91,7 +91,7 @@ impl Segmenter {
         text
     }
 
-    /// The lines behind the newest part: what comes next, as far as it is known.
+    /// The lines after the newest part: hints at the next part.
     fn outlook(&self, base: &str) -> String {
         if self.ended {
             return "#EXT-X-ENDLIST\n".to_owned();

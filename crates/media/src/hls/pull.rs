@@ -41,12 +41,12 @@ const RETRY: Duration = Duration::from_millis(250);
 const MAX_DOUBLINGS: u32 = 4;
 /// Wait after a playlist that cannot be read.
 const RELOAD: Duration = Duration::from_secs(1);
-/// An origin whose playlist ends this many segments before what was seen has started again.
+/// An origin has restarted if its playlist ends this many segments before the newest one seen.
 const RESTART_SEGMENTS: u64 = 3;
 /// Names of unsupported codecs that are remembered.
 const MAX_CODECS: usize = 16;
 
-/// What a request is for.
+/// Purpose of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subject {
     /// A playlist.
@@ -76,11 +76,11 @@ pub struct Request {
     pub range: Option<(u64, u64)>,
     /// A response with more bytes is refused, so there is no need to read on.
     pub max_bytes: usize,
-    /// What it is.
+    /// Purpose of the request.
     pub kind: Subject,
 }
 
-/// What follows from a request that failed.
+/// Consequence of a failed request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failed {
     /// It will be given again, after a wait.
@@ -131,7 +131,7 @@ pub struct Pull {
     url: Url,
     choice: Choice,
     has_variant: bool,
-    /// What is being fetched.
+    /// The request under way.
     current: Option<Request>,
     /// Where the answer to it comes from, if it was redirected.
     redirected: Option<Url>,
@@ -238,8 +238,8 @@ impl Pull {
         Action::Fetch(request)
     }
 
-    /// The request was redirected, and its answer comes from this URL: what a playlist names starts
-    /// there. It is loaded again from where it was first.
+    /// Handles a redirect: URIs in the response are relative to `url`. Reloads still use the
+    /// original URL.
     pub fn on_redirect(&mut self, url: Url) {
         self.redirected = Some(url);
     }
@@ -332,7 +332,7 @@ impl Pull {
         let next = match self.next {
             Some(next) if !restarted => {
                 if next < sequence {
-                    // What is missing has left the playlist: times go on with a gap.
+                    // Missing segments have left the playlist: times continue after a gap.
                     self.discontinuity |= entries.iter().take(start).any(|e| e.discontinuity);
                     sequence + start as u64
                 } else {
@@ -363,8 +363,8 @@ impl Pull {
         Ok(())
     }
 
-    /// The number of the first segment of a playlist that does not say it: it goes on behind the newest one
-    /// that is known.
+    /// Number of the first segment of a playlist without one: it continues after the newest known
+    /// one.
     fn sequence_of(&self, base: &Url, media: &Media) -> u64 {
         let Some((next, newest)) = self.next.zip(self.newest.as_ref()) else { return 0 };
         let is_newest = |entry: &Entry| follow(base, &entry.resource.uri).as_ref() == Some(newest);

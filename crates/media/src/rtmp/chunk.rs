@@ -1,9 +1,8 @@
 //! RTMP's chunk stream (specification 1.0, section 5.3): messages out of chunks, and into chunks.
 //!
-//! The reader puts each message into a buffer that can become a [`Tag`] without another copy. Its
-//! memory is bounded by the number of chunk streams, the size of a message, and the sum of the
-//! sizes of all unfinished messages. The writer's output is a queue of small headers and of slices
-//! of what it was given.
+//! The reader puts each message into a buffer that becomes a [`Tag`] without a copy. Its memory is
+//! bounded by the number of chunk streams, the size of a message, and the total size of unfinished
+//! messages. The writer queues small headers and slices of its input.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -412,7 +411,7 @@ mod tests {
             }
             bytes
         };
-        // The last is payload that starts as the timestamp does, and ends behind it.
+        // The last payload starts like the timestamp, and continues past it.
         let mut tricky = payload.clone();
         tricky[128..131].copy_from_slice(&time[..3]);
         for (bytes, payload) in [

@@ -23,7 +23,7 @@ const FC_PUBLISH: f64 = 3.0;
 const CREATE_STREAM: f64 = 4.0;
 const FINAL: f64 = 5.0;
 
-/// What a client is for.
+/// Purpose of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Intent {
     /// To get a stream.
@@ -78,7 +78,7 @@ impl Client {
         Self { link, url, intent, state: State::Connecting, events: VecDeque::new() }
     }
 
-    /// Takes bytes of the server. Events and output are to be drained after each call.
+    /// Takes bytes from the server. Drain events and output after each call.
     ///
     /// # Errors
     /// The server broke the protocol or a limit: the connection is over. Events that are there
@@ -154,7 +154,7 @@ impl Client {
                 member("flashVer", "FMLE/3.0 (compatible; Mendcast)".into()),
                 member("type", "nonprivate".into()),
             ]),
-            // What players say they know: every legacy codec.
+            // Players announce every legacy codec.
             Intent::Play => properties.extend([
                 member("flashVer", "LNX 9,0,124,2".into()),
                 member("fpad", false.into()),

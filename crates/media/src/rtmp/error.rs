@@ -45,6 +45,6 @@ pub enum Error {
     #[error("too many RTMP messages without media")]
     Idle,
     /// The peer sends what demands answers and does not read them.
-    #[error("RTMP peer does not read the answers to what it sends")]
+    #[error("RTMP peer does not read our responses")]
     Unread,
 }

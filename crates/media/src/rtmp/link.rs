@@ -49,7 +49,7 @@ const CAPS_EX: f64 = 4.0;
 
 /// The marker of an AMF0 string.
 const AMF0_STRING: u8 = 2;
-/// The AMF0 string that orders a server to keep what follows for those who come later.
+/// The AMF0 string that makes a server keep the metadata for later viewers.
 const SET_DATA_FRAME: &[u8] = b"\x02\x00\x0d@setDataFrame";
 
 #[derive(Debug)]
@@ -124,7 +124,7 @@ impl Link {
         self.received = self.received.wrapping_add(bytes as u32);
     }
 
-    /// What comes next in the input, or `None` when it is used up.
+    /// The next item of the input, or `None` at its end.
     pub(super) fn read(&mut self, input: &mut &[u8]) -> Result<Option<Incoming>, Error> {
         if !self.is_open {
             self.handshake.read(input, |bytes| self.writer.raw(bytes))?;
@@ -154,7 +154,7 @@ impl Link {
 
     fn message(&mut self, message: Message) -> Result<Option<Incoming>, Error> {
         match message.kind {
-            // What waits is bounded by the caller who drains the output and sees the socket.
+            // The caller, who drains the output and sees the socket, bounds waiting data.
             ACKNOWLEDGEMENT => {}
             USER_CONTROL => return self.user_control(message.payload()),
             WINDOW_ACK_SIZE => {
@@ -167,7 +167,7 @@ impl Link {
                 self.reply()?;
                 self.announce_window();
             }
-            // Messages of the AMF3 types hold AMF0 behind a byte that is 0, or without it.
+            // Messages of the AMF3 types hold AMF0, with or without a leading zero byte.
             COMMAND | COMMAND_AMF3 => {
                 let payload = message.payload();
                 let payload = payload.strip_prefix(&[0]).unwrap_or(payload);
@@ -210,12 +210,12 @@ impl Link {
         Ok(())
     }
 
-    /// Sets what messages without media may cost from here on: one each, and one more per KiB.
+    /// Sets the allowance for messages without media. Each costs one, and one more per KiB.
     pub(super) fn allow(&mut self, allowance: u32) {
         self.allowance = Some(allowance);
     }
 
-    /// What they may still cost.
+    /// Remaining allowance for messages without media.
     pub(super) fn allowance(&self) -> Option<u32> {
         self.allowance
     }
@@ -275,12 +275,12 @@ impl Link {
         Ok(())
     }
 
-    /// What the peer did against the rules since the last call.
+    /// Protocol deviations of the peer since the last call.
     pub(super) fn deviations(&mut self) -> &mut Deviations {
         &mut self.reader.deviations
     }
 
-    /// To be called before an answer is queued: bounds what a peer can make us queue.
+    /// Bounds the responses a peer can make us queue. Call before queueing one.
     pub(super) fn reply(&mut self) -> Result<(), Error> {
         self.replies = if self.writer.queued() == 0 { 1 } else { self.replies + 1 };
         if self.replies > MAX_REPLIES { Err(Error::Unread) } else { Ok(()) }
@@ -295,7 +295,7 @@ impl Link {
         self.writer.control(WINDOW_ACK_SIZE, &self.config.window_ack.to_be_bytes());
     }
 
-    /// Asks the peer to bound what it has sent and we have not acknowledged: "dynamic" (2).
+    /// Asks the peer to bound its unacknowledged bytes: "dynamic" (2).
     pub(super) fn set_peer_bandwidth(&mut self) {
         let [a, b, c, d] = self.config.window_ack.to_be_bytes();
         self.writer.control(SET_PEER_BANDWIDTH, &[a, b, c, d, 2]);
@@ -341,8 +341,8 @@ impl Link {
         self.writer.message(id, tag.kind().number(), stream, timestamp, tag.payload());
     }
 
-    /// As [`Link::send_tag`], for the side that publishes: servers keep metadata for those who
-    /// come later if they are told to.
+    /// As [`Link::send_tag`], for publishers: marks metadata for servers to keep for later
+    /// viewers.
     pub(super) fn publish_tag(&mut self, stream: u32, tag: &Tag) {
         if tag.role() != Role::Metadata {
             return self.send_tag(stream, tag, tag.timestamp());

@@ -176,7 +176,7 @@ fn a_payload_is_not_copied_on_its_way_out() {
     assert_eq!(chunks[1].as_ptr(), tag.payload()[65_536..].as_ptr());
 }
 
-// What follows writes its own chunks.
+// The rest of the test writes its own chunks.
 
 const STREAM: u32 = 1;
 
@@ -207,14 +207,14 @@ fn publish() -> Vec<u8> {
     command("publish", 0.0, &[Value::Null, "demo?b=2".into(), "live".into()])
 }
 
-/// A server, and somebody who reads what it sends.
+/// A server, and a reader of its output.
 struct Served {
     server: Server,
     reader: Reader,
 }
 
 impl Served {
-    /// What the server has sent since the last call.
+    /// Messages of the server since the last call.
     fn sent(&mut self) -> Vec<Message> {
         let output = output(|| self.server.poll_output());
         let mut input = &output[..];
@@ -242,7 +242,7 @@ fn after(parts: &[Vec<u8>]) -> (Served, Result<(), Error>) {
     (Served { server, reader: Reader::new(1 << 20) }, result)
 }
 
-/// A server that does what it was asked for.
+/// A server that accepts the request.
 fn active(request: Vec<u8>) -> Served {
     let (mut served, result) = after(&[connect(), request]);
     assert_eq!(result, Ok(()));
@@ -301,7 +301,7 @@ fn messages_without_media_have_an_allowance_and_media_of_a_publisher_has_none() 
     let (mut served, _) = after(&[connect()]);
     served.server.allow(0, 100);
     assert!(!(0..200).all(|_| served.server.handle(&frame).is_ok()));
-    // What a second gives back is no more than the most.
+    // The refill of a second does not exceed the maximum.
     let mut server = publishing();
     server.allow(0, 100);
     (0..3).for_each(|_| server.allow(80, 100));
@@ -404,7 +404,7 @@ fn other_commands_get_the_answers_that_clients_wait_for() {
         assert_eq!(commands[0][1], transaction.into(), "{name}");
     }
     assert!(answer(command("somethingElse", 0.0, &[])).is_empty());
-    // The same behind the zero byte of an AMF3 command.
+    // The same after the zero byte of an AMF3 command.
     let payload = b"\x00\x02\x00\x0ccreateStream\x00\x3f\xf0\0\0\0\0\0\0\x05";
     assert_eq!(answer(message(17, 0, payload)).len(), 1);
 }
@@ -474,7 +474,7 @@ fn hostile_chunks_end_the_connection() {
     assert_eq!(end(&[control(1, 0)]), Err(Error::ChunkSize(0)));
     assert_eq!(end(&[control(1, 1 << 31)]), Err(Error::ChunkSize(1 << 31)));
     assert_eq!(end(&[control(1, 0x7fff_ffff)]), Ok(()));
-    assert_eq!(end(&[control(2, 9_999)]), Ok(()), "abort of what is not there");
+    assert_eq!(end(&[control(2, 9_999)]), Ok(()), "abort of an unknown message");
     assert_eq!(
         end(&[vec![2, 0, 0, 0, 0, 0, 3, 1, 0, 0, 0, 0, 1, 1, 1]]),
         Err(Error::Malformed("chunk control"))
@@ -576,7 +576,7 @@ fn a_message_goes_on_behind_a_header_of_its_own_or_begins_again() {
                 let events = server_events(&mut server);
                 assert!(matches!(&events[..], [Event::Tag(tag)] if tag.timestamp() == 80));
             }
-            // What was given up costs nothing.
+            // Abandoned messages cost nothing.
             server.handle(&message(9, 0, &[0x17; 100_000])).expect("within the limits");
         }
     }

@@ -20,13 +20,13 @@ pub struct Url {
     pub host: String,
     /// TCP port.
     pub port: u16,
-    /// Application, and instance behind a slash if there is one.
+    /// Application, followed by a slash and the instance if there is one.
     pub app: String,
     /// Stream name, with its query if it has one.
     pub stream: String,
 }
 
-/// What is wrong with a URL.
+/// Errors of an RTMP URL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("RTMP URL {0}")]
 pub struct UrlError(&'static str);

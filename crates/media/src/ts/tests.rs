@@ -1,4 +1,4 @@
-//! Transport streams: the form of packets, and what is written read again.
+//! Transport streams: packet format and round trips.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -115,8 +115,8 @@ fn audio_frames_may_lie_across_packets_of_the_elementary_stream() {
     let program = Program { video: None, audio: Some((&audio, &sounds)) };
     let whole = Writer::default().write(program);
     let mut expected = Reader::default().read(&whole).expect("readable");
-    // The frames as one byte stream, cut anew: 150 bytes, then the rest, 10 ms late. The second
-    // frame starts before the cut.
+    // The frames as one byte stream, split differently: 150 bytes, then the rest, 10 ms late. The
+    // second frame starts before the split.
     for item in &mut expected[3..] {
         if let Item::Audio(sample) = item {
             sample.dts += 900;
@@ -239,7 +239,7 @@ fn codecs_of_sound_and_pictures_that_are_left_out_are_named() {
     let (video, audio, frames, sounds) = (video(), audio(), [frame(0, 0, true, 9)], [sound(0, 10)]);
     let program = Program { video: Some((&video, &frames)), audio: Some((&audio, &sounds)) };
     let mut segment = Writer::default().write(program).to_vec();
-    // The program's table is in the second packet, behind an adaptation field and a pointer field.
+    // The program's table is in the second packet, after an adaptation field and a pointer field.
     let adaptation = match segment[PACKET_LEN + 3] & 0x20 {
         0 => 0,
         _ => 1 + usize::from(segment[PACKET_LEN + 4]),
@@ -335,7 +335,7 @@ fn program(seconds: i64) -> Vec<u8> {
     Writer::default().write(program).to_vec()
 }
 
-/// How many pictures and sounds a reader finds, and what it tolerates.
+/// The pictures and audio frames that a reader finds, and the deviations it tolerates.
 fn count(reader: &mut Reader, segment: &[u8]) -> ([usize; 2], Vec<(Deviation, u32)>) {
     let items = reader.read(segment).expect("tolerated");
     let videos = items.iter().filter(|item| matches!(item, Item::Video(_))).count();
@@ -362,7 +362,7 @@ fn a_reader_finds_packets_behind_damage() {
         for packet in 0..lost {
             bad[(number + packet) * PACKET_LEN] = 0;
         }
-        // One that knows the program: a damaged packet may be that of a table.
+        // The reader knows the program: a damaged packet may be part of a table.
         let mut reader = Reader::default();
         count(&mut reader, &good);
         let (got, met) = count(&mut reader, &bad);
@@ -463,7 +463,7 @@ fn repeated_packets_are_left_out_and_missing_ones_are_counted() {
 
 #[test]
 fn all_parameter_sets_that_pictures_may_name_are_kept() {
-    // The same sets under the IDs 1: the first bit behind the level, and behind the header, says 0.
+    // The same sets with ID 1: the first bit after the level, and after the header, is 0.
     let sets = video().parameter_sets;
     let [sps, pps] = &sets[..] else { panic!("two sets") };
     let with_id_1 = |set: &Bytes, at: usize| {

@@ -90,7 +90,7 @@ fn whatever_comes_valid_units_leave_and_little_is_kept() {
             }
             let data = tag.payload().slice(class.data_at..);
             if class.role == Role::SequenceHeader {
-                // A damaged one that cannot be read passes, and frames behind it do.
+                // A damaged, unreadable header passes, and so do later frames.
                 has_header = Video::new(form.codec, data).is_some();
             } else if has_header {
                 let read = Units::read(&data, 4, Some(units::Form::Lengths(4)));

@@ -111,7 +111,7 @@ fn audio_that_is_announced_and_never_comes_is_silence() {
         (metadata("audiocodecid", 2.0.into(), 44_100.0), None),
         (metadata("audiocodecid", 0.0.into(), 44_100.0), None),
         (metadata("videocodecid", 10.0.into(), 48_000.0), None),
-        // HE-AAC, whose core is AAC LC; AAC Main, whose silence is unknown.
+        // HE-AAC has an AAC LC core; silence of AAC Main is unknown.
         (tag(Kind::Audio, 0, HE_AAC), Some(HE_AAC)),
         (tag(Kind::Audio, 0, &[0xaf, 0, 0x0a, 0x10]), None),
     ] {
@@ -145,7 +145,7 @@ fn pauses_and_jumps_of_the_clock_are_not_filled() {
             assert_eq!(made(&publisher.assembler), [], "{jump} {is_back}");
         }
     }
-    // Audio whose clock has nothing to do with video's.
+    // Audio with a clock unrelated to that of video.
     let mut publisher = Publisher::new(&[tag(Kind::Audio, 0, HEADER), sound(7)]);
     for number in 0..100 {
         publisher.push(AVC.inter_frame(1_000_000_000 + number * 40));

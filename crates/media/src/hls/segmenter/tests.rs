@@ -11,7 +11,7 @@ use super::super::fixture::*;
 use super::*;
 use crate::fmp4::read::Movie;
 
-/// The number of the slot of 2 s in which the time 0 of the tests is: a multiple of 2^32 ms.
+/// Number of the 2 s slot with the tests' time 0, a multiple of 2^32 ms.
 const FIRST: u64 = (419 << 32) / 2_000;
 
 /// The initialisation segment of the tracks that came as the `number`-th, from 1.
@@ -230,7 +230,7 @@ fn other_headers_and_jumps_are_discontinuities() {
     assert!(init(&segmenter, 1).is_none(), "gone with its segments");
     let text = self::text(&segmenter, false);
     assert!(text.contains("#EXT-X-DISCONTINUITY-SEQUENCE:2\n"), "{text}");
-    // After so long a time without media, the window begins anew where the time is.
+    // After so long without media, the window restarts at the current time.
     let first = segments(&segmenter)[0];
     assert_eq!((first.0, first.2), (FIRST + 36, true));
 }
@@ -334,7 +334,7 @@ fn audio_stands_on_its_grid_and_follows_a_drift() {
         }
     }
     let [_, audio] = times(&segmenter, 1);
-    // Each segment has a grid of its own, and those of the two are less than a millisecond apart.
+    // Each segment has its own grid; the two grids differ by less than a millisecond.
     let odd: Vec<i64> =
         audio.windows(2).map(|two| two[1] - two[0] - 1_024).filter(|d| *d != 0).collect();
     assert!(odd.len() <= 1 && odd.iter().all(|step| step.abs() < 48), "{odd:?}");
@@ -424,8 +424,8 @@ fn memory_is_bounded_whatever_is_sent() {
     assert_eq!(playlist.segments.len(), 2);
 }
 
-/// Media of 25 frames per second with a key frame each `gop` frames, from one time to another of a
-/// stream that began at 0: what a server gets that begins there, at whichever frame.
+/// A range of a stream that started at 0, with 25 frames per second and a key frame each `gop`
+/// frames: input of a server that starts at any frame.
 fn stream(range: core::ops::Range<u32>, frame_us: u64, gop: u64) -> Vec<Tag> {
     let mut tags = vec![video_header(12), audio_header()];
     let (mut number, mut sounds) = (0_u64, 0_u64);

@@ -7,7 +7,7 @@ const RATES: [u64; 6] = [24_024, 25_025, 30_000, 30_030, 50_050, 60_060];
 /// Distances of key frames, in milliseconds.
 const GROUPS: [u64; 10] = [500, 1_000, 1_920, 2_000, 2_002, 3_000, 4_000, 5_000, 7_000, 10_000];
 
-/// A video frame whose picture is shown `composition` frames later.
+/// A video frame displayed `composition_ms` after its decoding time.
 fn picture(at: u64, key: bool, composition_ms: u64) -> Tag {
     let (head, nal) = if key { (0x17, 0x65) } else { (0x27, 0x41) };
     let [.., c1, c2, c3] = (composition_ms as u32).to_be_bytes();
