@@ -46,7 +46,7 @@ mod tests {
             (0..burst).for_each(|number| assert!(!add(1_000), "{number}"));
             assert!(add(1_000) && add(1_099));
             assert!(!add(1_100) && add(1_100));
-            // What is left of an interval counts for the next one.
+            // The rest of an interval carries over to the next one.
             assert!(!add(1_250) && !add(1_300) && add(1_300));
             // A month without any is one burst.
             let later = 30 * 86_400_000;

@@ -1,5 +1,5 @@
-//! Error codes (RFC 9114, section 8.1; RFC 9204, section 6) and the ways in which reading a
-//! stream or writing a response can fail.
+//! Error codes (RFC 9114, section 8.1; RFC 9204, section 6), and errors of reading a stream and of
+//! writing a response.
 
 use quic::streams::WriteError;
 

@@ -1,4 +1,4 @@
-//! What a connection tells its application.
+//! Events of a connection for the application.
 
 use bytes::Bytes;
 use units::StreamId;

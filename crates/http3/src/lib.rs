@@ -3,10 +3,10 @@
 //! is told by [`Server::poll_event`], and no clock, socket or randomness is used: the transport says
 //! what time it is.
 //!
-//! What it leaves out on purpose: server push, the dynamic QPACK table (its capacity is announced
-//! as 0, so that no request ever waits for another stream), interim responses, trailers of responses,
-//! and tunnels (CONNECT is answered with status 501). A peer that uses one of them all the same gets
-//! the error code that the RFCs name for it.
+//! Left out on purpose: server push, the dynamic QPACK table (its capacity is announced as 0, so
+//! that no request waits for another stream), interim responses, trailers of responses, and
+//! tunnels (CONNECT gets status 501). A peer that uses one of them gets the error code of the
+//! RFCs.
 //!
 //! Bodies are pulled: DATA is read from the transport only in [`Server::read_body`], so a body
 //! that nobody reads stays under the stream's flow control, but for one chunk of a few kilobytes.

@@ -27,8 +27,8 @@ pub struct RequestHead {
     pub content_length: Option<u64>,
     /// The client's wish for the response (RFC 9218); the transport has been told.
     pub priority: Priority,
-    /// Whether the request came in 0-RTT data and may be a replay (RFC 8470): answer only what is
-    /// safe to repeat, or with status 425.
+    /// Whether the request arrived in 0-RTT data and may be a replay (RFC 8470). Answer only safe
+    /// requests; reject others with status 425.
     pub early: bool,
 }
 

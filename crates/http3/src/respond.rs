@@ -84,7 +84,7 @@ impl Server {
         Ok(write_frame(t, id, frame::DATA, head, data)?)
     }
 
-    /// Ends the response. What the client has not sent of its request by now is declined.
+    /// Ends the response, and declines the rest of the request.
     ///
     /// # Errors
     /// [`SendError::Gone`], and [`SendError::OutOfOrder`] before the head.

@@ -1,5 +1,5 @@
-//! One HTTP/3 connection of the server (RFC 9114, sections 4 and 5): what the transport reports goes
-//! in, events come out.
+//! The server side of an HTTP/3 connection (RFC 9114, sections 4 and 5): transport events in, HTTP
+//! events out.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -44,8 +44,8 @@ pub struct Config {
     /// head on, with a second more for each KiB that the application has read. What takes longer is
     /// reset with H3_REQUEST_INCOMPLETE.
     pub request_timeout: Duration,
-    /// A connection that had neither a request nor a response on its way for so long gets a GOAWAY,
-    /// and is closed with H3_NO_ERROR a second later.
+    /// Idle time without requests and responses after which a connection gets a GOAWAY. It is
+    /// closed with H3_NO_ERROR one second later.
     pub unused_timeout: Duration,
 }
 
@@ -63,9 +63,9 @@ impl Default for Config {
 
 /// The server's end of an HTTP/3 connection.
 ///
-/// The caller reports what the transport says (`on_…`), then takes all events, then acts on them.
-/// It calls [`Server::on_timeout`] when [`Server::deadline`] has come. When [`Transport::close`] has
-/// been called, everything is ignored from then on.
+/// The caller reports the transport's events (`on_…`), then takes all events of the server, then
+/// acts on them. It calls [`Server::on_timeout`] at [`Server::deadline`]. After
+/// [`Transport::close`], all input is ignored.
 #[derive(Debug, Default)]
 pub struct Server {
     pub(crate) config: Config,
@@ -97,7 +97,7 @@ pub struct Server {
     pub(crate) is_closed: bool,
 }
 
-/// What is left to do for a request stream.
+/// Outstanding work of a request stream.
 #[derive(Debug)]
 pub(crate) enum Request {
     /// The response is not complete.
@@ -228,7 +228,7 @@ impl Server {
         true
     }
 
-    /// Lets a request read on, and handles what goes wrong.
+    /// Continues reading a request, and handles errors.
     fn advance(&mut self, t: &mut impl Transport, id: StreamId) -> Option<Stop> {
         let Some(Request::Open(request)) = self.requests.get_mut(&id) else { return None };
         let before = self.events.len();
@@ -247,7 +247,7 @@ impl Server {
                 Some(stop)
             }
             Err(failure) => {
-                // What a wrong request said before it went wrong is not handed over.
+                // Events of a malformed request are discarded.
                 self.events.truncate(before);
                 self.fail(t, id, failure);
                 None
@@ -255,7 +255,7 @@ impl Server {
         }
     }
 
-    /// Ends a request, or the connection, for what the client did.
+    /// Ends the request or the connection after an error of the client.
     fn fail(&mut self, t: &mut impl Transport, id: StreamId, failure: Failure) {
         match failure {
             Failure::Connection(error) => self.close(t, error),
@@ -318,7 +318,7 @@ impl Server {
             self.close(t, control::closed_critical());
         } else if id.direction() == Direction::Bidirectional {
             self.give_up(t, id, code);
-            // The transport has reset what was still on its way.
+            // The transport has reset the data in flight.
             self.on_delivered(t, id);
         }
     }
@@ -437,7 +437,7 @@ impl Server {
         Some(request)
     }
 
-    /// Bytes on the heap, as far as this crate decides about them.
+    /// Heap memory under this crate's control, in bytes.
     #[cfg(test)]
     pub(crate) fn heap(&self) -> usize {
         let open_heap = |request: &Request| match request {

@@ -69,7 +69,7 @@ impl Server {
         Some(since + timeout)
     }
 
-    /// Ends what has taken too long by now; nothing before [`Server::deadline`].
+    /// Handles expired timeouts. Does nothing before [`Server::deadline`].
     pub fn on_timeout(&mut self, t: &mut impl Transport) {
         let now = t.now();
         if self.is_closed {

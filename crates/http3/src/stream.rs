@@ -1,5 +1,5 @@
-//! The receiving part of a request stream (RFC 9114, section 4.1): HEADERS, then DATA, then
-//! perhaps trailers, with unknown frames anywhere between, and what each wrong order means.
+//! The receiving part of a request stream (RFC 9114, section 4.1): HEADERS, DATA, optional
+//! trailers, with unknown frames in between; and the errors for other orders.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ const UNWANTED: u64 = 16 * 1024;
 /// Content in bytes per second below which a request takes too long.
 const MIN_RATE: u64 = 1024;
 
-/// A request whose response is not finished.
+/// A request with an unfinished response.
 #[derive(Debug, Default)]
 pub(crate) struct RequestStream {
     input: Input,
@@ -119,8 +119,8 @@ impl RequestStream {
         self.unwanted_from.get_or_insert(self.input.taken());
     }
 
-    /// Reads up to the next content that is wanted, the end, or until nothing is left to read, and
-    /// appends what it found to `events`.
+    /// Reads up to the next requested content, the end, or the end of available data. Appends the
+    /// results to `events`.
     pub(crate) fn advance(
         &mut self,
         t: &mut impl Transport,
@@ -209,8 +209,7 @@ impl RequestStream {
         }
     }
 
-    /// Whether the application is to be told that content waits: once, until it has read all there
-    /// was.
+    /// Whether to tell the application about readable content: once, until it has read all of it.
     pub(crate) fn notify(&mut self) -> bool {
         !core::mem::replace(&mut self.is_notified, true)
     }
@@ -325,7 +324,7 @@ impl RequestStream {
     }
 }
 
-/// What a pause means that is not the end of the stream between two frames.
+/// Interprets a pause other than the stream's end between two frames.
 fn paused(pause: Pause) -> Result<Stop, Failure> {
     match pause {
         Pause::Blocked => Ok(Stop::Blocked),

@@ -46,7 +46,7 @@ const CONTROL: StreamId = StreamId(2);
 const ENCODER: StreamId = StreamId(6);
 const DECODER: StreamId = StreamId(10);
 
-/// What a client sends that is honest otherwise.
+/// The offence of an otherwise correct client.
 enum Deed {
     /// A request stream with these bytes and its end.
     Request(&'static [u8]),
@@ -61,7 +61,7 @@ enum Deed {
 
 use Deed::*;
 
-/// What the client is told: the connection is closed, or the request stream is reset.
+/// The signal to the client: a closed connection or a reset request stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Told {
     Closed(u64),
@@ -71,7 +71,7 @@ enum Told {
 
 use Told::{Closed, Reset};
 
-/// A case: its name, what is sent, the error, and the section that prescribes it.
+/// A case: name, offence, error, and the section that prescribes it.
 type Case = (&'static str, Deed, Told, &'static str);
 
 #[rustfmt::skip]
@@ -120,8 +120,8 @@ const CASES: [Case; 16] = [
         Decoder(b"\x00"), Closed(QPACK_DECODER_STREAM_ERROR), "9204, 4.4.3"),
 ];
 
-/// HEADERS with `:method: GET`, `:scheme: https`, `:authority: 127.0.0.1` and `:path: /` by the
-/// static table: what the cases above break.
+/// HEADERS with `:method: GET`, `:scheme: https`, `:authority: 127.0.0.1` and `:path: /` from the
+/// static table: a correct request, which the cases above break.
 const GOOD: &[u8] = b"\x01\x10\x00\x00\xd1\xd7\x50\x09127.0.0.1\xc1";
 
 /// A client, and HTTP/3 on the server's side of its connection.
@@ -173,7 +173,7 @@ impl Pair {
         self.raw.collect();
     }
 
-    /// What the client was told; the end of the connection goes before that of a stream.
+    /// The signal to the client; a closed connection takes precedence.
     fn told(&self) -> Told {
         let mut told = Told::Nothing;
         for payload in &self.raw.received {
@@ -189,7 +189,7 @@ impl Pair {
     }
 }
 
-/// A client of empty SETTINGS with its QPACK streams, then what the case has it do.
+/// Runs a client with empty SETTINGS and QPACK streams, then the case's offence.
 fn run(deed: &Deed) -> Pair {
     const SETTINGS: &[u8] = b"\x00\x04\x00";
     let mut pair = Pair::new();

@@ -87,8 +87,8 @@ pub(crate) fn encode(input: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the decoded form of `input` (at most 8/5 of its length); `None` if it is no valid
-/// encoding, in which case a part may have been appended.
+/// Appends the decoded form of `input`, at most 8/5 of its length. `None` for an invalid encoding;
+/// `out` may then hold a part of the output.
 pub(crate) fn decode(input: &[u8], out: &mut BytesMut) -> Option<()> {
     let mut input = input.iter();
     let (mut bits, mut count) = (0u64, 0usize);
@@ -104,7 +104,7 @@ pub(crate) fn decode(input: &[u8], out: &mut BytesMut) -> Option<()> {
         } else {
             (bits << (32 - count)) as u32 | u32::MAX >> count
         };
-        // RFC 7541, section 5.2: padding of more than 7 bits, or of other bits than those of EOS,
+        // RFC 7541, section 5.2: padding longer than 7 bits, or different from the EOS prefix,
         // "MUST be treated as a decoding error".
         if count < 8 && window == u32::MAX {
             return Some(());

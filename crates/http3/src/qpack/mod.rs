@@ -14,7 +14,7 @@ use bytes::Bytes;
 pub(crate) use decode::{DecodeError, DecoderStream, check_encoder_stream, decode};
 pub(crate) use encode::encode;
 
-/// What each field line counts besides its name and value, in bytes (RFC 9114, section 4.2.2).
+/// Size of a field line beside its name and value, in bytes (RFC 9114, section 4.2.2).
 const FIELD_OVERHEAD: u64 = 32;
 
 /// One field line: name and value, uninterpreted.

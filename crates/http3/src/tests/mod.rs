@@ -99,7 +99,7 @@ impl MockStream {
     }
 }
 
-/// A transport that delivers what the test puts into it.
+/// A transport that delivers the test's input.
 #[derive(Debug)]
 struct Mock {
     streams: BTreeMap<StreamId, MockStream>,
@@ -225,7 +225,7 @@ impl Pair {
         pair
     }
 
-    /// A server whose client has opened its three streams and sent empty SETTINGS.
+    /// A server with a client that has opened its three streams and sent empty SETTINGS.
     fn new() -> Self {
         Self::with(Config::default())
     }
@@ -270,7 +270,7 @@ impl Pair {
         self.server.on_stopped(&mut self.t, id, code);
     }
 
-    /// The client gets and acknowledges everything: the transport tells what is over by that.
+    /// The client receives and acknowledges everything; the transport reports finished streams.
     fn acknowledge(&mut self) {
         let over: Vec<StreamId> = self
             .t
@@ -286,7 +286,7 @@ impl Pair {
         }
     }
 
-    /// Time passes, and the server does what is due meanwhile.
+    /// Advances the time, and runs the timeouts on the way.
     fn wait(&mut self, time: Duration) {
         let end = self.t.now + time;
         while let Some(at) = self.server.deadline().filter(|&at| at <= end) {
@@ -318,7 +318,7 @@ impl Pair {
         self.t.closed.map(|(code, _)| code)
     }
 
-    /// What the server sent on a request stream: the field sections and the content.
+    /// The server's field sections and content on a request stream.
     fn response(&mut self, id: StreamId) -> (Vec<Vec<(String, String)>>, Vec<u8>) {
         let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
         let (mut sections, mut content) = (Vec::new(), BytesMut::new());

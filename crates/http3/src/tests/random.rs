@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::frame::{GOAWAY, MAX_PUSH_ID, PRIORITY_UPDATE_REQUEST};
 
-/// What the application has seen of one request in the end, whatever the events were.
+/// The application's final view of a request, independent of how it was split into events.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Seen {
     head: Option<Box<crate::RequestHead>>,

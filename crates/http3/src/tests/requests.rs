@@ -116,7 +116,7 @@ fn an_early_response_declines_the_rest_of_the_request() {
     server.respond(t, request(0), 404, &[], true).expect("in order");
     let stream = t.stream(request(0));
     assert_eq!((stream.finished, stream.stopped), (true, Some(H3_NO_ERROR)));
-    // What is in flight already is not looked at.
+    // Content in flight already is ignored.
     pair.send_fin(request(0), &data(b""));
     assert_eq!(pair.close_code(), None);
 }
@@ -135,7 +135,7 @@ fn a_response_has_an_order() {
         assert_eq!(server.respond(t, id, 200, &[(name, "")], false), Err(SendError::Malformed));
     }
     assert_eq!(server.respond(t, id, 200, &[("a", "b\r\n")], false), Err(SendError::Malformed));
-    assert_eq!(t.stream(id).sent, [], "nothing of what was refused has left");
+    assert_eq!(t.stream(id).sent, [], "nothing of the rejected response was sent");
     assert_eq!(server.respond(t, id, 200, &[], false), Ok(()));
     assert_eq!(server.respond(t, id, 200, &[], false), Err(SendError::OutOfOrder));
     assert_eq!(server.send_data(t, id, some()), Ok(()));

@@ -1,4 +1,4 @@
-//! What HTTP/3 keeps of streams that are over: nothing. And what it does with those that never end.
+//! HTTP/3 keeps no state of finished streams, and bounds that of endless ones.
 
 use mendcast_quic::wire::{put_reset_stream, put_stop_sending};
 
@@ -83,7 +83,7 @@ fn unknown_unidirectional_streams_at_the_same_time_are_bounded() {
     for n in 1..200 {
         pair.send(&stream(StreamId(CONTROL.0 + 4 * n), 0, &[0x21], false));
         if let Some(code) = pair.raw.close_by_server() {
-            // The transport's limit comes before that of HTTP/3: STREAM_LIMIT_ERROR.
+            // The transport's limit applies before that of HTTP/3: STREAM_LIMIT_ERROR.
             assert!(matches!(code, 0x04 | H3_EXCESSIVE_LOAD), "{code:#x}");
             assert!(n < 40);
             return;

@@ -79,7 +79,7 @@ impl Pair {
         act(&mut self.server, &mut OverQuic::new(connection, now))
     }
 
-    /// Hands the transport's events to HTTP/3, and takes what the server sends.
+    /// Passes the transport's events to HTTP/3, and takes the server's output.
     fn serve(&mut self) {
         let handle = self.raw.handle.expect("a connection");
         while let Some(event) = self.raw.server.poll_event(handle) {
