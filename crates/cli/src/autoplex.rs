@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Say what the sessions of an address may send, and what that comes from.
+    /// Show the cap of an address and its source.
     Explain(Explain),
     /// Handed to mendcast-autoplex.
     #[command(external_subcommand)]
@@ -82,7 +82,7 @@ impl Explain {
     }
 }
 
-/// What a table says of an address.
+/// A table's entry for an address.
 #[derive(Debug)]
 struct Told<'a> {
     address: IpAddr,

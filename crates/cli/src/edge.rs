@@ -110,7 +110,7 @@ impl Keygen {
 
 #[derive(Debug, Args)]
 struct Sign {
-    /// The configuration file, whose `[[play]]` rules have the keys.
+    /// Configuration file with the keys in its `[[play]]` rules.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
     /// The stream, such as live/demo.
@@ -171,7 +171,7 @@ fn weight(text: &str) -> Result<(String, u32), &'static str> {
         .ok_or("expected a cohort and its weight, such as control=50")
 }
 
-/// Prints what a start with this configuration would find. Nothing is changed.
+/// Prints the problems that a start with this configuration would meet. Changes nothing.
 ///
 /// # Errors
 /// One line: what keeps the server from starting, or from serving anybody.

@@ -1,6 +1,6 @@
-//! The `mendcast` command: one subcommand per module. What goes wrong is one line on stderr,
-//! `mendcast: …`, and exit code 1; wrong arguments are clap's, with exit code 2; who reads standard output and goes away
-//! ends it with 141.
+//! The `mendcast` command: one subcommand per module. Errors are one line on stderr, `mendcast:
+//! …`, with exit code 1. Wrong arguments exit with clap's code 2, and a closed standard output
+//! with 141.
 
 #![forbid(unsafe_code)]
 

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::io::{ErrorKind, Write, stdout};
 use std::process::exit;
 
-/// What a shell reports of a command that wrote to a closed pipe: 128 and the number of SIGPIPE.
+/// Shell's exit code of a command that wrote to a closed pipe: 128 + SIGPIPE.
 const CLOSED_PIPE: i32 = 141;
 
 /// Says it, and at once.

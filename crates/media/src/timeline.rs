@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn time_goes_on_over_the_wrap() {
+    fn time_continues_across_the_wrap() {
         let mut timeline = Timeline::default();
         assert_eq!(timeline.map(Kind::Video, u32::MAX - 9), u32::MAX - 9);
         assert_eq!(timeline.map(Kind::Audio, u32::MAX), u32::MAX);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn audio_far_ahead_of_video_leaves_the_clock_alone() {
+    fn audio_far_ahead_of_video_does_not_change_the_clock() {
         for ahead in [-4_000_i64, -1_500, 1_500, 4_000] {
             let mut timeline = Timeline::default();
             for at in (0..15_000).step_by(20) {
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn an_encoder_that_restarts_keeps_audio_and_video_as_far_apart_as_they_were() {
+    fn an_encoder_restart_keeps_the_offset_of_audio_and_video() {
         let mut timeline = Timeline::default();
         for at in (0..2_000).step_by(40) {
             timeline.map(Kind::Video, 500_000 + at);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn video_that_pauses_for_a_minute_comes_back_where_audio_is() {
+    fn video_resumes_at_the_time_of_audio_after_a_minute() {
         let mut timeline = Timeline::default();
         timeline.map(Kind::Video, 0);
         for at in (0..60_000).step_by(20) {
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_that_is_pulled_again_goes_on_with_its_own_time() {
+    fn a_repeated_pull_continues_with_the_upstreams_time() {
         let mut timeline = Timeline::default();
         timeline.map(Kind::Video, 10_000);
         timeline.on_upstream();
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_relay_of_the_same_stream_sends_again_is_left_out() {
+    fn tags_repeated_by_a_relay_are_dropped() {
         let mut timeline = Timeline::default();
         timeline.on_base(5_000_000);
         assert_eq!(timeline.map_new(Kind::Video, 0), Some(5_000_000));

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_multitrack_packet_stays_as_it_is() {
+    fn single_track_packets_pass_unchanged() {
         for payload in
             [&b"\x17\0\0\0\0\x01"[..], b"\x91hvc1\0\0\0x", b"", b"\x97\0a\x01av01x", b"\xd6"]
         {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_track_becomes_a_packet_of_its_own() {
+    fn the_default_track_becomes_a_single_track_packet() {
         let tag = default_of(Kind::Audio, b"\x95\x00mp4a\x00\x12\x10").expect("track 0");
         assert_eq!((&tag.payload()[..], tag.timestamp()), (&b"\xaf\x00\x12\x10"[..], 7));
         assert_eq!((tag.role(), tag.class().codec), (Role::SequenceHeader, Some(Codec::Aac)));

@@ -197,7 +197,7 @@ fn a_pulled_folder_has_the_access_units_of_the_flv() {
 }
 
 #[test]
-fn what_we_segment_we_pull_again() {
+fn our_segments_can_be_pulled() {
     let Some(folder) = folder() else { return };
     let folder = folder.path();
     let clip = encode(folder, 5, &format!("{H264} -c:a aac"), "clip.flv");

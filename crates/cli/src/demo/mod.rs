@@ -1,7 +1,7 @@
-//! `mendcast demo`: everything in one process. The server, a publisher that sends the built-in clip
-//! over real RTMP, and for each cohort a lossy link and an unmodified viewer behind it. A table
-//! tells each second how they do, and the end how much the difference is; dashboard and players side by side are at
-//! the URLs that it prints.
+//! `mendcast demo`: everything in one process. The server, a publisher of the built-in clip over
+//! real RTMP, and one lossy link with an unmodified viewer per cohort. A table shows the viewers
+//! each second, and the differences at the end. Dashboard and side-by-side players are at the
+//! printed URLs.
 //!
 //! The links have the same settings and the same seed, so the n-th packet of each has the same
 //! fate. Each viewer comes from a network of its own, because that is what divides viewers who
@@ -37,8 +37,9 @@ use table::Table;
 
 /// The stream's name.
 const STREAM: &str = "live/demo";
-/// What players in Chromium keep beyond those of the table. Chromium itself needs some 250 ms: with 220 it freezes on a
-/// link without loss, with 300 it does not. The page's players catch up only when they are half as much again behind.
+/// Additional buffer of the page's players in Chromium. Chromium itself needs some 250 ms: without
+/// loss, 220 ms freezes and 300 ms does not. The page's players only catch up when their delay is
+/// 1.5 times the target.
 const CHROMIUM_AHEAD: Duration = Duration::from_millis(100);
 /// The most that the page takes.
 const MOST_BUFFER: Duration = Duration::from_secs(10);
@@ -63,7 +64,7 @@ pub(crate) struct Arguments {
     /// Rate of the bottleneck.
     #[arg(long, default_value = choice::RATE, value_parser = parse_rate)]
     rate: Rate,
-    /// What waits for the bottleneck.
+    /// Queue of the bottleneck.
     #[arg(long, default_value = "128kB", value_name = "SIZE")]
     queue: String,
     /// The viewers' player: low-latency, mobile, cautious, or one that aims at a buffer of 100 ms to 10 s.
@@ -74,7 +75,7 @@ pub(crate) struct Arguments {
     seed: u64,
 }
 
-/// The cohorts, and the schemes that they are to have: plain retransmission, the default, and the papers'.
+/// The cohorts and their schemes: plain retransmission, the default, and the papers' schemes.
 const COHORTS: [(&str, &str); 4] =
     [(PLAIN, "arq"), (DEFAULT, "deadline"), ("autorec", "autorec"), ("art", "art-paper")];
 const PLAIN: &str = "arq";
@@ -88,7 +89,7 @@ struct Viewer {
     link: SocketAddr,
     /// Another such link, for the player in the browser: on one link they would be in each other's way.
     page: SocketAddr,
-    /// What it has seen so far.
+    /// The viewer's report so far.
     seen: Arc<Mutex<Option<watch::Report>>>,
 }
 
@@ -290,7 +291,7 @@ fn serve(edge: Edge) -> Result<JoinHandle<()>, String> {
     std::thread::Builder::new().name("edge".into()).spawn(run).map_err(|e| e.to_string())
 }
 
-/// An address of this machine whose viewers are in the cohort.
+/// An address of this machine in the cohort's network.
 fn network_of(shared: &Shared, cohort: &str) -> Result<IpAddr, String> {
     let state = shared.state();
     NETWORKS

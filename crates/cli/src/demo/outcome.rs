@@ -11,7 +11,7 @@ use crate::watch;
 /// How a viewer does, as it sees it and as the server sees it.
 pub(super) struct Outcome {
     pub(super) cohort: &'static str,
-    /// Whose view is reported.
+    /// The player in the report.
     pub(super) policy: Policy,
     pub(super) seen: Option<watch::Report>,
     pub(super) record: Option<Record>,
@@ -22,7 +22,7 @@ fn round(value: f64) -> f64 {
 }
 
 impl Outcome {
-    /// What the player saw.
+    /// The report of the player.
     pub(super) fn player(&self) -> Option<&Report> {
         self.seen.as_ref()?.player(self.policy)
     }
@@ -54,7 +54,7 @@ impl Outcome {
 const LEAST_SAVED: i64 = 3;
 const LEAST_SHARE: f64 = 1.0 / 3.0;
 
-/// What one cohort's viewer had less of than another's.
+/// Reductions of one cohort's viewer against another cohort's.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Difference {
     /// Seconds since the viewers began.

@@ -1,5 +1,5 @@
-//! The demo's table: drawn over itself on a terminal, line after line elsewhere. What viewers notice comes first,
-//! and stands out on a terminal.
+//! The demo's table: redrawn in place on a terminal, appended elsewhere. Columns that viewers
+//! notice come first, highlighted on a terminal.
 
 use std::io::{IsTerminal as _, stdout};
 use std::time::Duration;
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_viewers_notice_comes_first_and_stands_out_on_a_terminal() {
+    fn viewer_metrics_come_first_and_are_highlighted_on_a_terminal() {
         let outcome =
             Outcome { cohort: "arq", policy: qoe::Policy::MOBILE, seen: None, record: None };
         let plain = lines(Duration::from_secs(7), core::slice::from_ref(&outcome), false);

@@ -1,4 +1,5 @@
-//! `mendcast lab ab` and `mendcast lab viewers`: what viewers of a population have under each scheme.
+//! `mendcast lab ab` and `mendcast lab viewers`: experience of a viewer population under each
+//! scheme.
 
 use std::path::PathBuf;
 
@@ -12,9 +13,9 @@ pub(super) struct Ab {
     /// each run keeps half a kilobyte of memory for the report.
     #[arg(long, default_value_t = 2_000, value_name = "N")]
     sessions: u32,
-    /// Who watches: a specification (*.toml, see experiments/populations/), or a directory of your own session
-    /// records, whose round-trip times, loss, bit rates and durations are then served again: what would my viewers
-    /// gain? The papers' fleets by default.
+    /// Population: a specification (*.toml, see experiments/populations/), or a directory of your
+    /// own session records, to replay their round-trip times, loss, bit rates and durations.
+    /// Default: the papers' fleets.
     #[arg(long, value_name = "FILE|RECORDS")]
     population: Option<PathBuf>,
     /// Schemes to compare: names of the catalogue, with parameters as in autorec+alpha_ms=50+when_idle=true, or

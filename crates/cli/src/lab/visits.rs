@@ -1,4 +1,4 @@
-//! `mendcast lab visits`: what the first frames of viewers take who come back.
+//! `mendcast lab visits`: first-frame time of returning viewers.
 
 use std::path::PathBuf;
 
@@ -12,8 +12,8 @@ pub(super) struct Visits {
     /// Visits to run, 1 to 1000000, each under seven ways to start and on two worlds of paths.
     #[arg(long, default_value_t = 2_000, value_name = "N")]
     visits: u32,
-    /// Who comes back, over which paths: a specification (see experiments/populations/). Without it the paths of Wira's
-    /// production as far as the paper tells.
+    /// Returning viewers and their paths: a specification (see experiments/populations/). Default:
+    /// the published paths of Wira's production.
     #[arg(long, value_name = "FILE")]
     population: Option<PathBuf>,
     /// Of everything that is drawn.

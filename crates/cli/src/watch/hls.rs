@@ -12,7 +12,7 @@ use super::target::Target;
 /// Pulls until the stream ends. `first` is the response to the playlist's first request.
 ///
 /// # Errors
-/// One line: the connection is lost, or what comes is no HLS.
+/// One line: the connection is lost, or the response is not HLS.
 pub(super) async fn follow(
     http: &Http,
     target: &Target,

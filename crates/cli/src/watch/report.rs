@@ -14,11 +14,11 @@ pub(crate) enum End {
     Complete,
     /// The viewer had enough.
     Time,
-    /// In one line: the server or the path cut it off, or it is not what it should be.
+    /// One line: the server or the path cut the stream off, or it is malformed.
     Broken(String),
 }
 
-/// What a player would have shown.
+/// Playback of one player.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Seen {
     /// Which one.
@@ -31,7 +31,7 @@ pub(crate) struct Seen {
 /// first packet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
-    /// What was watched.
+    /// URL of the stream.
     pub url: String,
     /// Of the first response, if it came.
     pub status: Option<http::StatusCode>,
@@ -92,7 +92,7 @@ impl Report {
         }
     }
 
-    /// What the player with this policy saw.
+    /// Playback of the player with this policy.
     pub(crate) fn player(&self, policy: Policy) -> Option<&qoe::Report> {
         self.players.iter().find(|player| player.policy == policy).map(|player| &player.seen)
     }

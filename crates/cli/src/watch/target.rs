@@ -1,4 +1,4 @@
-//! What a URL asks for, and where it leads.
+//! Parsing of a URL to watch, and address resolution.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! From a publisher to players: what goes in comes out.
+//! From a publisher to players: output equals input.
 
 use crate::common::publisher::Publisher;
 use crate::support::edge::Edge;

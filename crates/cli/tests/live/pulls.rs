@@ -15,12 +15,12 @@ use crate::support::{
     PATIENCE, assert_is_clip, assert_time_goes_on, assert_tracks_are_of_clip, http, tls, until,
 };
 
-/// A rule for `live/*`, keys of which are the last in a configuration.
+/// A pull rule for `live/*`, placed last in the configuration so that keys can be appended.
 fn rule(upstreams: &[&str], more: &str) -> String {
     format!("[[pull]]\nstream = \"live/*\"\nupstream = {upstreams:?}\n{more}\n")
 }
 
-/// A viewer by each protocol; what each has seen so far passes `check`.
+/// One viewer per protocol; the tags of each pass `check`.
 fn viewers(edge: &Edge, check: fn(&[media::Tag])) -> [Viewer; 3] {
     let viewers = [
         Viewer::h1(edge.address, "/live/demo.flv"),
@@ -49,7 +49,7 @@ fn one_upstream_connection_serves_all_viewers_and_ends_after_the_last() {
     until("the pull ends", || origin.open() == 0);
     edge.says("live/demo: nobody watches, pulled no more");
     assert_eq!(origin.requests().len(), 1);
-    // It begins again for whoever comes next.
+    // The pull restarts for the next viewer.
     Viewer::h1(edge.address, "/live/demo.flv").wait_for_frames(10);
     assert_eq!(origin.requests().len(), 2);
 }

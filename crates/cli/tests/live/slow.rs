@@ -53,7 +53,7 @@ fn jumps(viewer: &Viewer) -> (u64, u64) {
 }
 
 #[test]
-fn slow_viewers_skip_and_stay_and_others_see_nothing_of_it() {
+fn slow_viewers_skip_without_effect_on_others() {
     let mut edge = Edge::start(
         "live.max_lag = \"1s\"\ndrain.timeout = \"0s\"\nrecords.directory = \"records\"\n",
     );

@@ -125,7 +125,7 @@ fn pings_and_dripping_heads_hold_no_connection() {
 }
 
 #[test]
-fn a_response_that_goes_on_holds_the_connection() {
+fn an_unfinished_response_keeps_the_connection() {
     let mut pair = Pair::new();
     pair.send(&stream(StreamId(0), 0, &GET, true));
     pair.with_server(|server, t| server.respond(t, StreamId(0), 200, &[], false)).expect("open");

@@ -380,7 +380,7 @@ fn adts(frame: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn aac_frames_are_raw_and_stand_behind_a_header() {
+fn aac_frames_are_raw_and_follow_a_header() {
     let sound = |time, data: &[u8]| tag(Kind::Audio, time, &[&[0xaf, 1], data].concat());
     let header = tag(Kind::Audio, 0, AAC);
     let one = sound(0, &[0x21, 1, 2]);

@@ -49,7 +49,7 @@ fn a_tag_is_laid_out_as_in_a_file() {
 }
 
 #[test]
-fn tags_come_out_as_they_went_in_whatever_the_pieces() {
+fn tags_round_trip_for_any_split_into_pieces() {
     for piece in [1, 2, 7, 4_096, 1 << 20] {
         assert_eq!(read(&body(&tags()), piece), Ok(tags()), "{piece}");
     }
@@ -64,7 +64,7 @@ fn a_longer_file_header_is_skipped() {
 }
 
 #[test]
-fn the_file_header_announces_what_comes() {
+fn the_file_header_announces_the_tracks() {
     for kinds in [(true, false), (false, true), (true, true)] {
         let header = file_header(kinds.0, kinds.1);
         let mut reader = Reader::new(1_000);
@@ -116,7 +116,7 @@ fn media() -> Vec<Tag> {
 type Size = fn(&Tag) -> [u8; 4];
 
 #[test]
-fn sizes_behind_tags_may_be_wrong() {
+fn wrong_trailing_sizes_are_tolerated() {
     fn size(tag: &Tag) -> u32 {
         tag.payload().len() as u32
     }

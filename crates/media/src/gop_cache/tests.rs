@@ -45,7 +45,7 @@ fn the_newest_groups_stay() {
 }
 
 #[test]
-fn publishers_who_give_no_frame_leave_nothing_behind() {
+fn publishers_without_frames_leave_no_tags() {
     let mut cache = cache(2, 1 << 20);
     cache.push(key(0));
     cache.push(inter(40));
@@ -76,7 +76,7 @@ fn bytes_are_a_hard_limit() {
 }
 
 #[test]
-fn what_is_shed_ends_before_the_newest_group() {
+fn eviction_stops_before_the_newest_group() {
     let mut cache = cache(4, 1 << 20);
     for gop in 0..4 {
         cache.push(key(gop * 100));
@@ -257,7 +257,7 @@ fn a_repeated_header_of_video_that_is_gone_does_not_bring_it_back() {
 }
 
 #[test]
-fn a_key_frame_is_not_repeated_behind_another_header_or_by_another_publisher() {
+fn a_key_frame_is_not_repeated_after_a_new_header_or_publisher() {
     let mut cache = cache(2, 1 << 20);
     cache.push(key(0));
     assert!(cache.push(tag(Kind::Video, 40, &[0x17, 0, 0, 0, 0, 3])));
@@ -273,7 +273,7 @@ fn a_key_frame_is_not_repeated_behind_another_header_or_by_another_publisher() {
 }
 
 #[test]
-fn audio_that_is_far_from_its_video_does_not_end_it() {
+fn distant_audio_does_not_end_video() {
     for ahead in [0, 20_000] {
         let mut cache = cache(2, 1 << 20);
         for at in (0..20_000).step_by(40) {
@@ -321,7 +321,7 @@ fn announces_audio(cache: &GopCache) -> bool {
 }
 
 #[test]
-fn audio_that_never_comes_is_not_announced() {
+fn audio_that_never_arrives_is_not_announced() {
     let mut cache = cache(2, 1 << 20);
     cache.push(key(0));
     (1..=25).for_each(|frame| assert!(cache.push(inter(frame * 40))));

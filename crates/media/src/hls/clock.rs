@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_before_the_wrap_but_comes_behind_it_is_left_out() {
+    fn late_tags_from_before_the_wrap_are_dropped() {
         let mut clock = Clock::default();
         assert_eq!(clock.at(Kind::Video, u32::MAX - 39, 0), At(WRAP - 40));
         assert_eq!(clock.at(Kind::Audio, u32::MAX - 50, 0), At(WRAP - 51));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn video_that_paused_comes_back_where_audio_is() {
+    fn paused_video_resumes_at_the_time_of_audio() {
         let mut clock = Clock::default();
         clock.at(Kind::Video, 0, WALL);
         (0..500)

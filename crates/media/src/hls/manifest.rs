@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_playlist_or_cannot_be_read_is_refused() {
+    fn malformed_playlists_are_rejected() {
         let refused =
             |text: &str| parse(text.as_bytes(), &mut Deviations::default()).expect_err("refused");
         assert_eq!(refused(""), Error::Playlist);

@@ -257,7 +257,7 @@ fn publishing() -> Server {
 }
 
 #[test]
-fn a_publisher_whose_stream_is_taken_is_told_and_heard_no_more() {
+fn a_replaced_publisher_is_notified_and_ignored() {
     let mut served = active(publish());
     served.server.revoke("taken");
     let [status] = &served.commands()[..] else { panic!("one status") };
@@ -311,7 +311,7 @@ fn messages_without_media_have_an_allowance_and_media_of_a_publisher_has_none() 
 }
 
 #[test]
-fn queries_are_joined_and_enhanced_rtmp_is_announced_to_who_asks() {
+fn queries_are_joined_and_enhanced_rtmp_is_announced_on_request() {
     let (mut served, result) = after(&[connect(), publish()]);
     assert_eq!(result, Ok(()));
     let Some(Event::Publish(request)) = served.server.poll_event() else { panic!("no request") };
@@ -344,7 +344,7 @@ fn media_that_does_not_wait_for_the_answer_is_held_until_it() {
 }
 
 #[test]
-fn a_publisher_who_is_not_let_in_yet_may_send_no_large_messages() {
+fn an_unauthorised_publisher_may_send_no_large_messages() {
     // The start of a message of 1 MiB.
     let large = [6, 0, 0, 0, 0x10, 0, 0, 9, 1, 0, 0, 0, 0x17];
     let mut server = after(&[connect(), publish()]).0.server;
@@ -355,7 +355,7 @@ fn a_publisher_who_is_not_let_in_yet_may_send_no_large_messages() {
 }
 
 #[test]
-fn a_ping_is_answered_by_who_reads_it() {
+fn a_reading_peer_answers_pings() {
     let (mut served, _) = after(&[connect()]);
     while served.server.poll_output().is_some() {}
     served.server.ping();
@@ -410,7 +410,7 @@ fn other_commands_get_the_answers_that_clients_wait_for() {
 }
 
 #[test]
-fn a_player_pauses_and_chooses_what_it_gets() {
+fn a_player_pauses_and_selects_tracks() {
     let mut served = active(command("play", 0.0, &[Value::Null, "demo".into()]));
     let wish = |name, value: bool| command(name, 0.0, &[Value::Null, value.into()]);
     served.server.handle(&wish("pause", true)).expect("allowed");
@@ -531,7 +531,7 @@ fn messages_that_cannot_be_read_are_left_out_and_counted() {
 }
 
 #[test]
-fn a_message_goes_on_behind_a_header_of_its_own_or_begins_again() {
+fn a_message_continues_after_another_header_or_restarts() {
     let payload: Vec<u8> = (0..300_u32).map(|n| if n == 0 { 0x17 } else { n as u8 }).collect();
     let first = [&[4, 0, 0, 40, 0, 1, 44, 9, 1, 0, 0, 0][..], &payload[..128]].concat();
     let by_type_1 =
@@ -650,7 +650,7 @@ fn messages_that_never_end_are_bounded_together() {
 }
 
 #[test]
-fn who_never_reads_answers_gets_no_more_of_them() {
+fn a_peer_that_never_reads_responses_gets_no_more() {
     for request in [
         command("createStream", 1.0, &[Value::Null]),
         message(4, 0, &[0, 6, 1, 2, 3, 4]),

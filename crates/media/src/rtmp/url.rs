@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_stream_is_refused() {
+    fn urls_without_a_stream_are_rejected() {
         for url in [
             "http://h/a/s",
             "rtmp:/h/a/s",

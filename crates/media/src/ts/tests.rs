@@ -188,7 +188,7 @@ fn clock_references_come_before_the_time_of_decoding() {
 }
 
 #[test]
-fn a_packet_of_the_elementary_stream_without_a_time_goes_on_with_the_last() {
+fn a_pes_packet_without_a_time_continues_the_previous_one() {
     let (video, frames) = (video(), [frame(0, 0, true, 300)]);
     let whole = Writer::default().write(Program { video: Some((&video, &frames)), audio: None });
     let mut split = whole.to_vec();
@@ -209,7 +209,7 @@ fn a_packet_of_the_elementary_stream_without_a_time_goes_on_with_the_last() {
 }
 
 #[test]
-fn what_is_no_transport_stream_is_refused() {
+fn other_formats_than_transport_streams_are_rejected() {
     let mut reader = Reader::default();
     assert_eq!(reader.read(&[]), Err(Error::Sync));
     assert_eq!(reader.read(&[0; 1_000]), Err(Error::Sync));
@@ -352,7 +352,7 @@ fn pid(packet: &[u8]) -> u16 {
 }
 
 #[test]
-fn a_reader_finds_packets_behind_damage() {
+fn a_reader_resynchronises_after_damage() {
     let good = program(2);
     let whole = [50, 92];
     assert_eq!(count(&mut Reader::default(), &good), (whole, vec![]));
@@ -388,7 +388,7 @@ fn a_reader_finds_packets_behind_damage() {
 }
 
 #[test]
-fn packets_may_have_a_time_before_or_a_code_behind_them() {
+fn packets_may_have_a_leading_time_or_a_trailing_code() {
     let good = program(2);
     let before: Vec<u8> = good
         .chunks(PACKET_LEN)

@@ -38,7 +38,7 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     eventually(what, || is_so().then_some(()));
 }
 
-/// What a frame of the clip has to be, wherever it arrives.
+/// Content of a frame of the clip, equal at every receiver.
 type Frame = (media::Kind, bytes::Bytes);
 
 fn content(tag: &media::Tag) -> Frame {

@@ -81,7 +81,7 @@ fn silence_fills_audio_that_stops_until_it_is_back() {
 }
 
 #[test]
-fn audio_that_lags_behind_or_comes_in_bursts_is_not_replaced() {
+fn late_or_bursty_audio_is_not_replaced() {
     for audio in [(0, 20), (90, 20), (400, 20), (1_500, 20), (0, 700), (300, 700), (4_000, 100)] {
         let mut publisher = Publisher::new(&[tag(Kind::Audio, 0, HEADER)]);
         publisher.send(0..10_000, Some(audio));
@@ -96,7 +96,7 @@ fn audio_that_lags_behind_or_comes_in_bursts_is_not_replaced() {
 }
 
 #[test]
-fn audio_that_is_announced_and_never_comes_is_silence() {
+fn announced_audio_that_never_arrives_becomes_silence() {
     let metadata = |name: &str, codec: amf0::Value, rate: f64| {
         let mut payload = BytesMut::from(&b"\x02\x00\x0aonMetaData"[..]);
         amf0::object([(name, codec), ("audiosamplerate", rate.into())]).write(&mut payload);
@@ -164,7 +164,7 @@ fn a_stream_without_video_has_no_silence() {
 }
 
 #[test]
-fn whatever_the_times_are_one_tag_makes_little_silence() {
+fn one_tag_adds_little_silence_for_any_times() {
     for seed in 1..=20 {
         let mut numbers = Numbers(seed);
         let rates = [&[0xaf, 0, 0x10, 0x10][..], HEADER, AAC];

@@ -243,7 +243,7 @@ fn a_discontinuity_continues_the_timeline() {
 }
 
 #[test]
-fn a_pulled_stream_is_what_was_segmented() {
+fn a_pulled_stream_equals_the_segmented_one() {
     for container in [Container::Ts, Container::Fmp4] {
         let (init, segments) = whole(container, 0..6_000);
         let mut list = String::from("#EXTM3U\n#EXT-X-TARGETDURATION:2\n");
@@ -340,7 +340,7 @@ proptest! {
 }
 
 #[test]
-fn a_playlist_that_slides_without_a_number_goes_on_behind_what_is_known() {
+fn a_sliding_playlist_without_numbers_continues_after_the_known_segments() {
     let body = Bytes::from(whole(Container::Ts, 0..2_000).1[0].clone());
     let mut pull = pull();
     let list = |first: u32| {

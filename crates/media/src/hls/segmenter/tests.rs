@@ -95,7 +95,7 @@ fn a_segment_is_its_parts_and_every_part_is_short() {
 }
 
 #[test]
-fn the_playlist_names_what_is_there() {
+fn the_playlist_lists_existing_parts() {
     let mut segmenter = segmenter(Config::default());
     assert!(segmenter.playlist(false).is_none() && segmenter.master().is_none());
     push(&mut segmenter, 0..2_401, 50, true);
@@ -134,7 +134,7 @@ fn the_playlist_names_what_is_there() {
 }
 
 #[test]
-fn a_delta_update_and_what_was_known_make_the_full_playlist() {
+fn a_delta_update_completes_the_previous_playlist() {
     let mut segmenter = segmenter(Config { window: 20, ..Config::default() });
     push(&mut segmenter, 0..50_000, 50, false);
     let (full, delta) = (text(&segmenter, false), text(&segmenter, true));
@@ -151,7 +151,7 @@ fn a_delta_update_and_what_was_known_make_the_full_playlist() {
 }
 
 #[test]
-fn requests_are_told_from_the_past_to_the_too_far() {
+fn requests_are_past_present_soon_or_too_far() {
     let mut segmenter = segmenter(Config { window: 2, ..Config::default() });
     push(&mut segmenter, 0..20_401, 50, true);
     assert_eq!(segmenter.position(), (FIRST + 10, 1));
@@ -182,7 +182,7 @@ fn requests_are_told_from_the_past_to_the_too_far() {
 }
 
 #[test]
-fn a_player_can_do_without_what_is_nearer_to_the_end_than_it_plays() {
+fn segments_near_the_end_have_slack() {
     let mut segmenter = segmenter(Config::default());
     push(&mut segmenter, 0..20_401, 50, true);
     let name = |back: usize| {
@@ -236,7 +236,7 @@ fn other_headers_and_jumps_are_discontinuities() {
 }
 
 #[test]
-fn a_discontinuity_is_told_before_the_segment_behind_it_has_a_part() {
+fn a_discontinuity_is_announced_before_the_first_part_after_it() {
     let count = |text: &str| text.matches("#EXT-X-DISCONTINUITY\n").count();
     let mut segmenter = segmenter(Config { window: 20, ..Config::default() });
     push(&mut segmenter, 0..4_600, 50, true);
@@ -258,7 +258,7 @@ fn a_discontinuity_is_told_before_the_segment_behind_it_has_a_part() {
 }
 
 #[test]
-fn a_header_that_comes_a_little_late_is_no_discontinuity() {
+fn a_slightly_late_header_is_no_discontinuity() {
     let mut segmenter = Segmenter::new(Config::default());
     segmenter.push(&audio_header(), WALL);
     segmenter.push(&sound(0), WALL);
@@ -390,7 +390,7 @@ fn audio_waits_for_a_key_frame_but_not_for_ever() {
 }
 
 #[test]
-fn dates_follow_media_time_and_wall_time_that_is_far_from_it_slowly() {
+fn dates_follow_media_time_and_drift_slowly_to_wall_time() {
     let mut segmenter = segmenter(Config::default());
     for (number, late) in [0, 700, 300, 0, 3_000, 3_000].into_iter().enumerate() {
         let at = number as u32 * 2_000;
@@ -402,7 +402,7 @@ fn dates_follow_media_time_and_wall_time_that_is_far_from_it_slowly() {
 }
 
 #[test]
-fn memory_is_bounded_whatever_is_sent() {
+fn memory_is_bounded_for_any_input() {
     let bytes = 40_000;
     let mut flood = segmenter(Config { bytes, ..Config::default() });
     for number in 0..5_000 {
@@ -602,7 +602,7 @@ fn another_encoder_is_a_discontinuity_with_an_initialisation_segment_of_its_own(
 }
 
 #[test]
-fn what_is_shed_leaves_a_player_three_segments_to_begin_with() {
+fn eviction_leaves_three_segments_for_startup() {
     let mut segmenter = segmenter(Config::default());
     push(&mut segmenter, 0..30_000, 50, true);
     let all = segments(&segmenter);

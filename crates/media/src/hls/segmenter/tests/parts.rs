@@ -175,7 +175,7 @@ fn sound_alone_is_divided_evenly() {
 }
 
 #[test]
-fn key_frames_that_nobody_foresees_break_no_rule() {
+fn unexpected_key_frames_break_no_rule() {
     let mut short = 0;
     let mut segments = 0;
     for (seed, rate) in RATES.into_iter().enumerate() {
@@ -206,7 +206,7 @@ fn key_frames_that_nobody_foresees_break_no_rule() {
 }
 
 #[test]
-fn a_stream_that_changes_its_rate_and_groups_goes_on_evenly() {
+fn a_change_of_rate_and_groups_keeps_segments_even() {
     let mut segmenter = segmenter(Config { window: 1_000, ..Config::default() });
     let mut at = 0;
     // Frame durations, frames to a group, groups.
