@@ -1,5 +1,6 @@
-//! `mendcast autoplex`: user groups and what their sessions may send. What decides is a program of its own
-//! (`autoplex/` in the repository), because its query engine is larger than all of this; what explains is here.
+//! `mendcast autoplex`: user groups and what their sessions may send. What decides is a program of
+//! its own (`autoplex/` in the repository), because its query engine is larger than all of this;
+//! what explains is here.
 
 use std::env;
 use std::ffi::OsString;

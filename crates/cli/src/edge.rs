@@ -34,9 +34,9 @@ enum Command {
     Ab(Ab),
     /// Make a key file for `[server] key_file`, or add a key to one.
     ///
-    /// Nodes with the same file take each other's TLS tickets, address tokens and passes. To rotate: add
-    /// a key with --rotate and --after, copy the file to every node and reload them before it is due,
-    /// and delete the line of the oldest key a month later.
+    /// Nodes with the same file take each other's TLS tickets, address tokens and passes. To
+    /// rotate: add a key with --rotate and --after, copy the file to every node and reload them
+    /// before it is due, and delete the line of the oldest key a month later.
     Keygen(Keygen),
     /// Print the query that lets somebody play a stream for a while.
     Sign(Sign),
@@ -44,7 +44,8 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct Ab {
-    /// Session records (.jsonl, .parquet), or directories of them; both forms of one file count once.
+    /// Session records (.jsonl, .parquet), or directories of them; both forms of one file count
+    /// once.
     #[arg(required = true, value_name = "FILES")]
     files: Vec<PathBuf>,
     /// What to compare, instead of the usual metrics: their names or any numeric column.

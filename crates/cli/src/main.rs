@@ -26,8 +26,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Connections come and go by the thousand: under this allocator the server's memory stays flat meanwhile, and is
-/// given back afterwards (docs/dependencies.md).
+/// Connections come and go by the thousand: under this allocator the server's memory stays flat
+/// meanwhile, and is given back afterwards (docs/dependencies.md).
 #[cfg(feature = "edge")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -58,7 +58,8 @@ enum Command {
     /// Relay UDP over an emulated path.
     #[cfg(feature = "tools")]
     Link(Box<link::Arguments>),
-    /// Show what session records say about networks and viewers: loss, recovery, freezes, first frames.
+    /// Show what session records say about networks and viewers: loss, recovery, freezes, first
+    /// frames.
     #[cfg(any(feature = "edge", feature = "lab"))]
     Study(study::Arguments),
     /// Watch a URL over HTTP/3 without a screen.

@@ -1,5 +1,5 @@
-//! What commands say on standard output. A reader that goes away (`mendcast demo | head`) ends the command: nobody would
-//! see the rest.
+//! What commands say on standard output. A reader that goes away (`mendcast demo | head`) ends the
+//! command: nobody would see the rest.
 
 use std::fmt::Display;
 use std::io::{ErrorKind, Write, stdout};

@@ -157,8 +157,8 @@ fn a_port_in_use_is_one_line_and_exit_code_1() {
     assert_eq!(text.lines().count(), 1);
 }
 
-/// Equal ones leave the relay in one call, and so does a shorter one after them; a longer one, an empty
-/// one and another client's do not belong to such a run.
+/// Equal ones leave the relay in one call, and so does a shorter one after them; a longer one, an
+/// empty one and another client's do not belong to such a run.
 #[test]
 fn a_burst_of_several_sizes_and_clients_arrives_as_it_was_sent() {
     let (server, clients) = (bound(), [bound(), bound()]);

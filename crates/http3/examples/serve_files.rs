@@ -1,4 +1,5 @@
-//! A file server over HTTP/3 in one file: one UDP socket, one thread, the crates `quic` and `http3`.
+//! A file server over HTTP/3 in one file: one UDP socket, one thread, the crates `quic` and
+//! `http3`.
 //!
 //! Run it: `cargo run -p mendcast-http3 --example serve_files -- DIRECTORY 127.0.0.1:4433`, then
 //! `mendcast watch https://127.0.0.1:4433/FILE --insecure`, or `curl --http3-only -k` with the same URL.

@@ -1,15 +1,16 @@
-//! Requests that come to nothing, at a rate that no player needs: each may have begun work that is thrown away
-//! (CVE-2023-44487, for HTTP/3; RFC 9114, section 10.5).
+//! Requests that come to nothing, at a rate that no player needs: each may have begun work that is
+//! thrown away (CVE-2023-44487, for HTTP/3; RFC 9114, section 10.5).
 
 use units::Timestamp;
 
-/// Requests that may end so at once, for each that may be open: a page with all of them may be left, twice.
+/// Requests that may end so at once, for each that may be open: a page with all of them may be
+/// left, twice.
 const BURST: u64 = 2;
 /// What else may end so, each second.
 const PER_SECOND: u64 = 10;
 
-/// A token bucket over requests that were given up before their response was complete: twice as many at once as
-/// may be open, and 10 more each second.
+/// A token bucket over requests that were given up before their response was complete: twice as
+/// many at once as may be open, and 10 more each second.
 #[derive(Debug, Default)]
 pub struct Cancels {
     /// Tokens that are taken.
@@ -19,8 +20,8 @@ pub struct Cancels {
 }
 
 impl Cancels {
-    /// Another one, where `open` requests may be open. Returns whether that is too many, and the connection should
-    /// end.
+    /// Another one, where `open` requests may be open. Returns whether that is too many, and the
+    /// connection should end.
     pub fn add(&mut self, now: Timestamp, open: usize) -> bool {
         let interval = 1_000_000_000 / PER_SECOND;
         let due = now.as_nanos().saturating_sub(self.at.as_nanos()) / interval;

@@ -20,7 +20,8 @@ pub enum Event {
         /// comes, or calls [`crate::Server::discard_body`].
         end: bool,
     },
-    /// Content may be read with [`crate::Server::read_body`], until that says [`BodyRead::Blocked`].
+    /// Content may be read with [`crate::Server::read_body`], until that says
+    /// [`BodyRead::Blocked`].
     BodyReadable(StreamId),
     /// The trailer section of a request; all of its content has been read.
     Trailers {

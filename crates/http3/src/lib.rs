@@ -1,6 +1,6 @@
 //! The server side of HTTP/3 (RFC 9114) with static-table QPACK (RFC 9204) and extensible
-//! priorities (RFC 9218), sans-IO: the transport is reached through [`Transport`], what happened
-//! is told by [`Server::poll_event`], and no clock, socket or randomness is used: the transport says
+//! priorities (RFC 9218), sans-IO: the transport is reached through [`Transport`], what happened is
+//! told by [`Server::poll_event`], and no clock, socket or randomness is used: the transport says
 //! what time it is.
 //!
 //! Left out on purpose: server push, the dynamic QPACK table (its capacity is announced as 0, so

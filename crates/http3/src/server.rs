@@ -20,9 +20,9 @@ use crate::transport::Transport;
 /// The event queue gives its memory back when it is empty and has room for more than this.
 const IDLE_EVENTS: usize = 4;
 
-/// How much is kept of field sections that have not arrived whole, of all requests together: half as
-/// much again as the largest section. Clients send heads whole, so that only lost packets leave parts
-/// of them; and one datagram may complete all, which is then decoded at once.
+/// How much is kept of field sections that have not arrived whole, of all requests together: half
+/// as much again as the largest section. Clients send heads whole, so that only lost packets leave
+/// parts of them; and one datagram may complete all, which is then decoded at once.
 const fn max_partial(largest: u64) -> u64 {
     largest.saturating_add(largest / 2)
 }
@@ -345,8 +345,8 @@ impl Server {
         }
     }
 
-    /// The client has made a request come to nothing. One who does so all the time has us begin work only
-    /// to throw it away.
+    /// The client has made a request come to nothing. One who does so all the time has us begin
+    /// work only to throw it away.
     fn count_cancel(&mut self, t: &mut impl Transport) {
         let open = self.config.max_concurrent_requests;
         if self.cancels.add(t.now(), open) && !self.is_closed {
@@ -356,8 +356,8 @@ impl Server {
         }
     }
 
-    /// Whether the connection was closed because its client cancelled more requests than players do: twice as many
-    /// at once as may be open, and 10 each second.
+    /// Whether the connection was closed because its client cancelled more requests than players
+    /// do: twice as many at once as may be open, and 10 each second.
     pub fn is_flooding(&self) -> bool {
         self.is_flooding
     }

@@ -83,7 +83,8 @@ impl Server {
                 let reason = "there was no request for too long";
                 self.close(t, ConnectionError::new(code::H3_NO_ERROR, reason));
             } else {
-                // RFC 9114, section 3.3: "the terminating endpoint SHOULD first send a GOAWAY frame".
+                // RFC 9114, section 3.3: "the terminating endpoint SHOULD first send a GOAWAY
+                // frame".
                 self.announce_last(t, self.next_request);
             }
         }

@@ -179,9 +179,9 @@ fn class(kind: Kind, payload: &[u8]) -> Class {
 /// The name of the script tag that says where a viewer's time 0 stands in the stream.
 const TIME_BASE: &[u8] = b"\x02\x00\x0aonMendcast";
 
-/// A script tag that says that times of 0 in this FLV or RTMP stream are the time `base` of the stream
-/// that it relays, in milliseconds: `onMendcast {time: base}`. Viewers' times begin at 0 each for
-/// itself; a server that pulls goes on with the stream's by this.
+/// A script tag that says that times of 0 in this FLV or RTMP stream are the time `base` of the
+/// stream that it relays, in milliseconds: `onMendcast {time: base}`. Viewers' times begin at 0
+/// each for itself; a server that pulls goes on with the stream's by this.
 pub fn time_base_tag(base: u32) -> Tag {
     let mut buffer = Tag::buffer(40);
     buffer.put_slice(TIME_BASE);
@@ -225,8 +225,8 @@ pub enum Error {
 
 /// Reads the tags of an FLV body that arrives in pieces. Each payload is copied once, into its tag.
 ///
-/// The reader is as tolerant as players: it accepts wrong tag sizes, skips tags of unknown types, and searches
-/// for the next tag after stray bytes.
+/// The reader is as tolerant as players: it accepts wrong tag sizes, skips tags of unknown types,
+/// and searches for the next tag after stray bytes.
 #[derive(Debug)]
 pub struct Reader {
     max_tag: usize,

@@ -5,13 +5,13 @@
 //! With each group it remembers the headers in force, so that playing can start at any of them. A
 //! stream without video has a group each second: any audio frame is a start.
 //!
-//! Where video has not come for [`VIDEO_GONE_MS`] of audio, its last key frame is repeated until it is
-//! back with a new one: a browser stops the sound as well when it has no picture, and few players bear
-//! that a track goes or comes. Video that never had a key frame is gone.
+//! Where video has not come for [`VIDEO_GONE_MS`] of audio, its last key frame is repeated until it
+//! is back with a new one: a browser stops the sound as well when it has no picture, and few
+//! players bear that a track goes or comes. Video that never had a key frame is gone.
 //!
-//! Audio plays if a frame of it came within the last [`SOUND_GONE_MS`] of video. A header alone announces
-//! audio for [`SOUND_EXPECTED_MS`]: players wait without end for a track that is announced and does not
-//! come. Audio that begins later, or again, begins with its header.
+//! Audio plays if a frame of it came within the last [`SOUND_GONE_MS`] of video. A header alone
+//! announces audio for [`SOUND_EXPECTED_MS`]: players wait without end for a track that is
+//! announced and does not come. Audio that begins later, or again, begins with its header.
 //!
 //! Only the default audio and video tracks are kept ([`crate::tracks`]).
 
@@ -29,7 +29,8 @@ const AUDIO_GROUP_MS: u32 = 1_000;
 /// would otherwise begin at its last key frame, however old.
 pub const VIDEO_GONE_MS: u32 = 5_000;
 
-/// Audio that stops for longer than this, in milliseconds of video, is not announced to new viewers.
+/// Audio that stops for longer than this, in milliseconds of video, is not announced to new
+/// viewers.
 pub const SOUND_GONE_MS: u32 = VIDEO_GONE_MS;
 
 /// Wait for the first audio frame after an audio header, in milliseconds of video. The kinds of
@@ -40,8 +41,8 @@ pub const SOUND_EXPECTED_MS: u32 = 1_000;
 /// Players of Low-Latency HLS need a picture once per part.
 pub const STILL_MS: u32 = 300;
 
-/// Bytes of repeated key frames for each byte of sound, at most: a publisher's little must not become
-/// much by itself. AAC of 128 kbit/s pays for a key frame of 300 KB each 300 ms.
+/// Bytes of repeated key frames for each byte of sound, at most: a publisher's little must not
+/// become much by itself. AAC of 128 kbit/s pays for a key frame of 300 KB each 300 ms.
 const STILL_PER_SOUND: usize = 64;
 /// Memory per tag beside its bytes: its entry in the cache and its buffer's bookkeeping.
 const TAG_COST: usize = size_of::<Tag>() + 64;
@@ -107,8 +108,8 @@ enum Video {
     None,
     /// The newest tag that is not script is video.
     Newest,
-    /// Since this time of its audio, none came. Audio alone is the measure: it may be seconds before
-    /// or behind its video.
+    /// Since this time of its audio, none came. Audio alone is the measure: it may be seconds
+    /// before or behind its video.
     MissingSince(u32),
 }
 
@@ -179,7 +180,8 @@ impl GopCache {
         self.has_frames = false;
     }
 
-    /// The new publisher sends the very stream that the last one did: its video goes on at any frame.
+    /// The new publisher sends the very stream that the last one did: its video goes on at any
+    /// frame.
     pub fn resume(&mut self) {
         self.awaits_key = false;
     }
@@ -337,8 +339,8 @@ impl GopCache {
         self.give_room_back();
     }
 
-    /// Gives up the oldest tags until no more than `most` bytes are [held](GopCache::held), or the newest
-    /// tag alone is. A group that is larger loses its start, as with the limit of bytes.
+    /// Gives up the oldest tags until no more than `most` bytes are [held](GopCache::held), or the
+    /// newest tag alone is. A group that is larger loses its start, as with the limit of bytes.
     pub fn cut(&mut self, most: usize) {
         while self.held() > most && self.tags.len() > 1 {
             self.drop_first();
@@ -439,9 +441,9 @@ impl GopCache {
         self.bytes + self.tags.len() * TAG_COST + headers.sum::<usize>()
     }
 
-    /// Whether audio plays, and whether there is video, for the FLV file header. Nobody knows before a
-    /// publisher's first frame; the headers of all tracks come before it. Nor does anybody know while
-    /// audio is expected.
+    /// Whether audio plays, and whether there is video, for the FLV file header. Nobody knows
+    /// before a publisher's first frame; the headers of all tracks come before it. Nor does anybody
+    /// know while audio is expected.
     pub fn kinds(&self) -> Option<(bool, bool)> {
         let is_known = self.has_frames && !matches!(self.sound, Sound::Expected(_));
         is_known.then_some((self.sound != Sound::None, self.video != Video::None))

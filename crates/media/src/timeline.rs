@@ -1,10 +1,11 @@
 //! One timeline per stream, whatever its publishers send.
 //!
 //! FLV and RTMP timestamps are 32 bits of milliseconds that wrap, start anywhere, and start again
-//! when a publisher comes back. The stream's time wraps as they do and never goes back within a kind
-//! of tag. It begins at the first publisher's own time, so that servers that pull one upstream agree
-//! on it, or where [`Timeline::begin_at`] says. A publisher that jumps, or a new one, continues where
-//! the stream was. The adjustment is made once, where a tag comes in, never per viewer.
+//! when a publisher comes back. The stream's time wraps as they do and never goes back within a
+//! kind of tag. It begins at the first publisher's own time, so that servers that pull one upstream
+//! agree on it, or where [`Timeline::begin_at`] says. A publisher that jumps, or a new one,
+//! continues where the stream was. The adjustment is made once, where a tag comes in, never per
+//! viewer.
 //!
 //! Audio and video are tracked separately. They may be seconds apart for any time: the two clocks
 //! of a cheap encoder drift, and a burst delivers one kind first. A kind whose time jumps
@@ -77,8 +78,8 @@ impl Timeline {
         self.returns = false;
     }
 
-    /// A new publisher that may be the same upstream, pulled again: if its time is a little later than
-    /// the stream's, it is the stream's, so that all who pull it stay in agreement.
+    /// A new publisher that may be the same upstream, pulled again: if its time is a little later
+    /// than the stream's, it is the stream's, so that all who pull it stay in agreement.
     pub fn on_upstream(&mut self) {
         self.on_publisher();
         self.returns = self.start.is_none();

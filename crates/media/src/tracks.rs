@@ -5,8 +5,9 @@
 //! mistake headers and frames of other tracks for theirs. The server therefore keeps the default
 //! track (ID 0), rewritten as a single-track packet, and drops the others.
 //!
-//! What FLV can say by itself is written so: a codec's FourCC of Enhanced RTMP stands only where FLV has
-//! no number for the codec. Players know `hvc1`, `av01` and `Opus`, but few know `avc1` or `mp4a`.
+//! What FLV can say by itself is written so: a codec's FourCC of Enhanced RTMP stands only where
+//! FLV has no number for the codec. Players know `hvc1`, `av01` and `Opus`, but few know `avc1` or
+//! `mp4a`.
 
 use bytes::BufMut;
 
@@ -21,8 +22,8 @@ const ONE_TRACK: u8 = 0;
 /// The track that has the ID 0.
 const DEFAULT_TRACK: u8 = 0;
 
-/// The tag, without other tracks than the default one, and in FLV's own form if there is one; `None`
-/// if it has nothing else, or nothing that this form can say.
+/// The tag, without other tracks than the default one, and in FLV's own form if there is one;
+/// `None` if it has nothing else, or nothing that this form can say.
 ///
 /// Tags that are no multitrack packets belong to the default track.
 pub fn default_track(tag: Tag) -> Option<Tag> {

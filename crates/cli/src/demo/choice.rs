@@ -1,5 +1,5 @@
-//! The link and the player that the demo shows unless it is told otherwise, and the measurement that chose them:
-//! experiments/demo.toml compares them with all other candidates.
+//! The link and the player that the demo shows unless it is told otherwise, and the measurement
+//! that chose them: experiments/demo.toml compares them with all other candidates.
 
 use core::time::Duration;
 

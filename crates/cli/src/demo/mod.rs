@@ -54,8 +54,8 @@ pub(crate) struct Arguments {
     /// Print the outcome as one JSON object at the end, and no table.
     #[arg(long)]
     json: bool,
-    /// Loss on the way to each viewer, e.g. calls:rate=5%, outages:rate=5%,length=20ms, or independent: 5 % of the packets,
-    /// each by itself.
+    /// Loss on the way to each viewer, e.g. calls:rate=5%, outages:rate=5%,length=20ms, or
+    /// independent: 5 % of the packets, each by itself.
     #[arg(long, default_value = choice::LOSS, value_name = "LOSS", value_parser = choice::loss)]
     loss: String,
     /// Round-trip propagation time.
@@ -67,7 +67,8 @@ pub(crate) struct Arguments {
     /// Queue of the bottleneck.
     #[arg(long, default_value = "128kB", value_name = "SIZE")]
     queue: String,
-    /// The viewers' player: low-latency, mobile, cautious, or one that aims at a buffer of 100 ms to 10 s.
+    /// The viewers' player: low-latency, mobile, cautious, or one that aims at a buffer of 100 ms
+    /// to 10 s.
     #[arg(long, default_value = choice::PLAYER, value_name = "PLAYER")]
     player: Policy,
     /// Same seed, same fate of the n-th packet of each link, or of its n-th slot of time.
@@ -87,7 +88,8 @@ struct Viewer {
     id: ViewerId,
     pass: String,
     link: SocketAddr,
-    /// Another such link, for the player in the browser: on one link they would be in each other's way.
+    /// Another such link, for the player in the browser: on one link they would be in each other's
+    /// way.
     page: SocketAddr,
     /// The viewer's report so far.
     seen: Arc<Mutex<Option<watch::Report>>>,

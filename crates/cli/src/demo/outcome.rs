@@ -49,8 +49,8 @@ impl Outcome {
     }
 }
 
-/// The fewest freezes that have to be saved, and the smallest share of them, before a difference is called one:
-/// below, another minute of the same link may well have it the other way.
+/// The fewest freezes that have to be saved, and the smallest share of them, before a difference is
+/// called one: below, another minute of the same link may well have it the other way.
 const LEAST_SAVED: i64 = 3;
 const LEAST_SHARE: f64 = 1.0 / 3.0;
 

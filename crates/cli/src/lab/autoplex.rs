@@ -18,8 +18,8 @@ pub(super) struct AutoPlex {
     /// Sessions of a day, 100 to 1000000, under each way.
     #[arg(long, default_value_t = 12_000, value_name = "N")]
     sessions: u32,
-    /// Ways to hold sessions, with `bbr` among them: bbr, constant-MBPS, demand-TIMES, paper-retransmission,
-    /// paper-goodput, safe, safe-SHARE, oracle.
+    /// Ways to hold sessions, with `bbr` among them: bbr, constant-MBPS, demand-TIMES,
+    /// paper-retransmission, paper-goodput, safe, safe-SHARE, oracle.
     #[arg(long, default_value = WAYS, value_delimiter = ',')]
     ways: Vec<String>,
     /// Run pairs of sessions of a group behind one bottleneck, with neither, one and both capped:
@@ -32,7 +32,8 @@ pub(super) struct AutoPlex {
     /// Threads; 0 for one per core. Results are the same for any number.
     #[arg(long, default_value_t = 0)]
     jobs: usize,
-    /// Where results go: autoplex.md with tables beside the paper's, plots, and a row for each session.
+    /// Where results go: autoplex.md with tables beside the paper's, plots, and a row for each
+    /// session.
     #[arg(long, default_value = "out/autoplex", value_name = "DIR")]
     out: PathBuf,
 }

@@ -78,7 +78,8 @@ struct Train {
     /// γ: cost of a lost round relative to the gain of an arrived one.
     #[arg(long, default_value_t = Training::default().gamma)]
     gamma: f64,
-    /// The penalty grows with rounds and copies, as in ART's code, and does not shrink, as in its paper.
+    /// The penalty grows with rounds and copies, as in ART's code, and does not shrink, as in its
+    /// paper.
     #[arg(long)]
     product: bool,
     /// R counts the retransmission too.

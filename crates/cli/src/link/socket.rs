@@ -16,7 +16,8 @@ use units::Ecn;
 
 /// Largest UDP payload, and the most that one call coalesces.
 pub(super) const MAX_PAYLOAD: usize = 65_535;
-/// The most that one call sends as several datagrams: an IP packet's 65,535 bytes without the longest headers.
+/// The most that one call sends as several datagrams: an IP packet's 65,535 bytes without the
+/// longest headers.
 const MAX_RUN: usize = 65_000;
 /// The most datagrams that one call sends; kernels before 6.9 take no more (UDP_MAX_SEGMENTS).
 const MAX_SEGMENTS: usize = 64;

@@ -58,8 +58,8 @@ impl Client {
         Ok(Self { config, checked })
     }
 
-    /// Tries the addresses one after the other; sends the first request as early as may be. `reached`
-    /// is told how far it is.
+    /// Tries the addresses one after the other; sends the first request as early as may be.
+    /// `reached` is told how far it is.
     ///
     /// # Errors
     /// One line: nobody answers, the certificate is not trusted, the server does not speak HTTP/3.

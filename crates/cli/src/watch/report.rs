@@ -27,8 +27,8 @@ pub(crate) struct Seen {
     pub seen: qoe::Report,
 }
 
-/// The result of a view, also of one that is still running. Times count from just before the client's
-/// first packet.
+/// The result of a view, also of one that is still running. Times count from just before the
+/// client's first packet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
     /// URL of the stream.
@@ -57,7 +57,8 @@ pub(crate) struct Report {
     pub key_frames: u64,
     /// Reports of the player that the server took.
     pub beacons: u64,
-    /// Players, if it is media: [`Policy::PRESETS`] in their order, and the view's own if it is none of them.
+    /// Players, if it is media: [`Policy::PRESETS`] in their order, and the view's own if it is
+    /// none of them.
     pub players: Vec<Seen>,
     /// What quinn counts. Packets are this end's own, except those received.
     pub transport: quinn::ConnectionStats,

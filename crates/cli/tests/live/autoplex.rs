@@ -81,7 +81,8 @@ fn a_table_caps_sessions_to_their_streams_until_it_is_deleted() {
     assert_eq!((number(&rows[1], "cap_mbps"), number(&rows[0], "skips")), (None, Some(0.0)));
 }
 
-/// The program that decides: beside this one, where `MENDCAST_AUTOPLEX` says, or where `make test-autoplex` puts it.
+/// The program that decides: beside this one, where `MENDCAST_AUTOPLEX` says, or where `make
+/// test-autoplex` puts it.
 fn decider() -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_BIN_EXE_mendcast")).with_file_name("mendcast-autoplex");
     let built =
@@ -182,8 +183,8 @@ fn retransmitted<'a>(rows: impl Iterator<Item = &'a Value>) -> f64 {
     again / packets
 }
 
-/// Two edges write records, one `decide` reads both every minute, its table travels to both, the next viewers from behind
-/// slow links are held, and lose less.
+/// Two edges write records, one `decide` reads both every minute, its table travels to both, the
+/// next viewers from behind slow links are held, and lose less.
 #[test]
 fn a_groups_cap_applies_to_new_viewers_until_the_table_is_deleted() {
     let Some(decider) = decider() else { return };

@@ -120,7 +120,8 @@ fn a_kicked_viewer_is_disconnected_on_every_front_and_may_return() {
     }
     until("its session is over", || viewers(&edge, "live/demo").len() == 1);
     assert_eq!(call(edge.admin(), "DELETE", &format!("/api/viewers/{id}"), "").0, 404);
-    // A pass says when it was given out to the second: one that holds is there from the next second on.
+    // A pass says when it was given out to the second: one that holds is there from the next second
+    // on.
     let master = format!("/live/demo/index.m3u8?viewer={page}");
     until("it may come back", || match http::get(edge.address, &master) {
         answer if answer.status == 200 => true,

@@ -1,4 +1,5 @@
-//! Publishers that are killed: their viewers are kept for a while, and told of the end in good form.
+//! Publishers that are killed: their viewers are kept for a while, and told of the end in good
+//! form.
 
 use std::time::Duration;
 

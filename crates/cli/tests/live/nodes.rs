@@ -179,7 +179,8 @@ fn another_encoder_takes_over_and_ffmpeg_decodes_both_without_an_error() {
     }
 }
 
-/// What ffmpeg warns of where nothing is wrong: it opens playlists by their extension, and skips none.
+/// What ffmpeg warns of where nothing is wrong: it opens playlists by their extension, and skips
+/// none.
 fn is_hls_chatter(line: &str) -> bool {
     line.contains("[hls @") && line.contains("Skip (")
 }

@@ -1,5 +1,5 @@
-//! What an operator does to a server that has viewers: reload, change certificates, end it, and read
-//! its records.
+//! What an operator does to a server that has viewers: reload, change certificates, end it, and
+//! read its records.
 
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -224,7 +224,8 @@ fn a_drain_lets_viewers_go_on_until_its_end_and_writes_their_records() {
     let rtt = rtt.as_array().and_then(|all| all.iter().find(|column| column[0] == "rtt_min_ms"));
     assert!(rtt.and_then(|column| column[1].as_u64()) >= Some(2), "{rtt:?}");
     let sizes = section("first_frames")["tables"][0]["lines"][0]["cells"][0].clone();
-    // HTTP-FLV over both versions; the mean size of a first frame of the clip is a few thousand bytes.
+    // HTTP-FLV over both versions; the mean size of a first frame of the clip is a few thousand
+    // bytes.
     assert!(sizes["n"].as_u64() >= Some(2) && sizes["value"].as_f64() > Some(0.1), "{sizes}");
 }
 

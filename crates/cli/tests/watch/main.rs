@@ -126,8 +126,8 @@ fn a_view_over_a_lossy_path_leaves_a_qlog_that_agrees_with_the_counters() {
     assert!(bytes > 1_000_000, "content, frame headers of HTTP/3 and retransmissions: {bytes}");
 }
 
-/// AutoRec, journal version, section VIII-C: lost data P1 goes out again as P2, and its replicas as P3 and
-/// on, each under a number of its own; the qlog says so, and why there are as many.
+/// AutoRec, journal version, section VIII-C: lost data P1 goes out again as P2, and its replicas as
+/// P3 and on, each under a number of its own; the qlog says so, and why there are as many.
 #[test]
 fn the_qlog_of_a_view_shows_renumbered_copies_and_why_there_are_as_many() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -261,7 +261,8 @@ impl Pair {
         self.server.on_reset(&mut self.t, id, code);
     }
 
-    /// The client wants nothing more of stream `id`; the transport resets it (RFC 9000, section 3.5).
+    /// The client wants nothing more of stream `id`; the transport resets it (RFC 9000, section
+    /// 3.5).
     fn stop(&mut self, id: StreamId, code: u64) {
         let stream = self.t.stream(id);
         if !stream.finished {

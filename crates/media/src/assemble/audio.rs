@@ -116,8 +116,8 @@ struct Adts {
 }
 
 impl Adts {
-    /// Reads the header at the start of `data`. A raw AAC frame never begins with its sync word: that
-    /// would be an element that ends the frame.
+    /// Reads the header at the start of `data`. A raw AAC frame never begins with its sync word:
+    /// that would be an element that ends the frame.
     fn read(data: &[u8]) -> Option<Self> {
         let b: [u8; 7] = data.get(..7)?.try_into().ok()?;
         if b[0] != 0xff || b[1] & 0xf6 != 0xf0 {

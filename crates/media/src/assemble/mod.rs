@@ -7,8 +7,8 @@
 //! without delay.
 //!
 //! Sources: ISO/IEC 14496-15 (length-prefixed NAL units, avcC, hvcC), Rec. ITU-T H.264 and H.265
-//! (annex B, section 7.4.1.2.4 and 7.4.2.4.4: order of NAL units in an access unit), ISO/IEC 14496-3,
-//! section 1.A.2.2 (ADTS).
+//! (annex B, section 7.4.1.2.4 and 7.4.2.4.4: order of NAL units in an access unit), ISO/IEC
+//! 14496-3, section 1.A.2.2 (ADTS).
 
 mod audio;
 mod repair;

@@ -270,7 +270,8 @@ fn pictures_in_several_tags_are_joined() {
         push(&form.start());
         let first = form.frame(0, true, &[form.idr()]);
         assert_eq!(push(&first), [first]);
-        // The key frame has left before the stream was known to come so; it leaves once more, whole.
+        // The key frame has left before the stream was known to come so; it leaves once more,
+        // whole.
         assert_eq!(push(&form.frame(0, true, &[form.slice(true)])), []);
         assert_eq!(push(&form.frame(5, true, &[form.slice(true)])), []);
         let key = [form.idr(), form.slice(true), form.slice(true)];
@@ -322,7 +323,8 @@ fn parameter_sets_in_band_make_a_header() {
             (out[1..].to_vec(), repairs),
             (tags[2..].to_vec(), vec![Repair::Sets, Repair::VideoHeader])
         );
-        // Another PPS with an ID of its own is kept beside the first; one with the same ID replaces it.
+        // Another PPS with an ID of its own is kept beside the first; one with the same ID replaces
+        // it.
         let pps = sets.last().expect("a PPS").clone();
         let (mut second, mut third) = (BytesMut::from(&pps[..]), BytesMut::from(&pps[..]));
         let at = if form.codec == Codec::Hevc { 2 } else { 1 };

@@ -97,8 +97,8 @@ impl Units {
         if !read.is_cut {
             return read;
         }
-        // A first unit of one byte is no more than a delimiter without content, a start code of three
-        // bytes may be the length of 256 to 511 bytes.
+        // A first unit of one byte is no more than a delimiter without content, a start code of
+        // three bytes may be the length of 256 to 511 bytes.
         let is_length = zeros != 3 && !read.units.is_empty() && last.is_some();
         if starts_with_code && !is_length {
             return Self::by_start_codes(data);

@@ -2,13 +2,13 @@
 
 use super::segmenter::Segmenter;
 
-/// Segments that are kept whatever else has to go, the one that is growing included: RFC 8216, section
-/// 6.2.2 wants a playlist to have three target durations at least.
+/// Segments that are kept whatever else has to go, the one that is growing included: RFC 8216,
+/// section 6.2.2 wants a playlist to have three target durations at least.
 const LEAST_SEGMENTS: usize = 4;
 
 impl Segmenter {
-    /// Gives up the oldest segments until `excess` bytes are free or only those are left that a player
-    /// needs to begin.
+    /// Gives up the oldest segments until `excess` bytes are free or only those are left that a
+    /// player needs to begin.
     pub fn shed(&mut self, excess: usize) {
         let enough = self.bytes().saturating_sub(excess);
         while self.bytes() > enough && self.kept.segments.len() > LEAST_SEGMENTS {
@@ -17,8 +17,8 @@ impl Segmenter {
         self.render();
     }
 
-    /// Gives up the oldest segments until no more than `most` bytes are kept; at last the one that is
-    /// growing, which is an [overflow](Segmenter::overflows).
+    /// Gives up the oldest segments until no more than `most` bytes are kept; at last the one that
+    /// is growing, which is an [overflow](Segmenter::overflows).
     pub fn shrink_to(&mut self, most: usize) {
         self.cut(most);
         self.render();

@@ -2,9 +2,9 @@
 //!
 //! Tags bring 32 bits of milliseconds. Of all times with these bits the stream's is the one that is
 //! nearest to the wall clock at its first tag: servers that begin to pack one stream at different
-//! times, before and after a wrap, so have the same. Media times inside segments are counted from the
-//! last multiple of 2^32 ms, because players keep them in doubles; there, once in 49.7 days, the
-//! stream has a discontinuity.
+//! times, before and after a wrap, so have the same. Media times inside segments are counted from
+//! the last multiple of 2^32 ms, because players keep them in doubles; there, once in 49.7 days,
+//! the stream has a discontinuity.
 
 use crate::codec::Role;
 use crate::flv::{Kind, Tag};
@@ -41,8 +41,8 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Where the tag is that arrived `wall_ms` milliseconds after 1970 began. A key frame is believed
-    /// at once: an encoder that begins again begins with one.
+    /// Where the tag is that arrived `wall_ms` milliseconds after 1970 began. A key frame is
+    /// believed at once: an encoder that begins again begins with one.
     pub(super) fn place(&mut self, tag: &Tag, wall_ms: i64) -> Place {
         let timestamp = tag.timestamp();
         let (kind, other) = match tag.kind() {

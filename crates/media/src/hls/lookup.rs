@@ -100,8 +100,8 @@ impl Segmenter {
         (self.msn, growing.map_or(0, |segment| segment.parts.len()))
     }
 
-    /// Where a segment (without `part`, whole) or a part is: for `_HLS_msn` and `_HLS_part`, and for
-    /// requests of media.
+    /// Where a segment (without `part`, whole) or a part is: for `_HLS_msn` and `_HLS_part`, and
+    /// for requests of media.
     pub fn when(&self, msn: u64, part: Option<usize>) -> When {
         if self.pace.is_none() && !self.ended {
             // Nobody knows yet what number is the next.

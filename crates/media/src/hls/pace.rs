@@ -1,19 +1,20 @@
 //! Where segments and parts are cut, and what playlists promise of their lengths.
 //!
-//! The stream's time is divided into slots, counted from 1970. A segment begins at the first key frame
-//! of a slot and has the slot's number, so that servers that pack the same stream cut alike and give
-//! the same numbers, whenever they begin. That needs a key frame in each slot. A slot is therefore as
-//! long as the first segment, which ends at the first key frame after the wanted time, in whole tenths
-//! of a second: for key frames at equal distances it is the same wherever a server begins.
+//! The stream's time is divided into slots, counted from 1970. A segment begins at the first key
+//! frame of a slot and has the slot's number, so that servers that pack the same stream cut alike
+//! and give the same numbers, whenever they begin. That needs a key frame in each slot. A slot is
+//! therefore as long as the first segment, which ends at the first key frame after the wanted time,
+//! in whole tenths of a second: for key frames at equal distances it is the same wherever a server
+//! begins.
 //!
-//! What that rounding leaves over adds up to a slot without a key frame, now and then: the part before
-//! the next key frame is the segment of that slot. A segment that would be longer than
-//! EXT-X-TARGETDURATION allows is cut at any frame. Other tracks end a segment at once, and time that
-//! nobody sent has no segments: numbers then run ahead of the slots, or catch up with one slot more per
-//! segment.
+//! What that rounding leaves over adds up to a slot without a key frame, now and then: the part
+//! before the next key frame is the segment of that slot. A segment that would be longer than
+//! EXT-X-TARGETDURATION allows is cut at any frame. Other tracks end a segment at once, and time
+//! that nobody sent has no segments: numbers then run ahead of the slots, or catch up with one slot
+//! more per segment.
 //!
-//! Lengths are settled with the first segment and stay: EXT-X-TARGETDURATION and PART-TARGET must not
-//! change (draft-pantos-hls-rfc8216bis, sections 4.4.3.1 and 4.4.3.7).
+//! Lengths are settled with the first segment and stay: EXT-X-TARGETDURATION and PART-TARGET must
+//! not change (draft-pantos-hls-rfc8216bis, sections 4.4.3.1 and 4.4.3.7).
 
 use super::config::Config;
 use super::parts::part_target_ms;

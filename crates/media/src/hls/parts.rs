@@ -1,26 +1,30 @@
-//! Where parts end within a segment: at equal distances, so that the last one is as long as the others.
+//! Where parts end within a segment: at equal distances, so that the last one is as long as the
+//! others.
 //!
-//! A part other than the last of its segment must last at least 85 % of PART-TARGET, and none may last
-//! longer than PART-TARGET (draft-pantos-hls-rfc8216bis, section 4.4.4.9; Apple's authoring rules). A last
-//! part that is much shorter than the others is allowed, but hls.js leaves it out when its playlist
-//! arrives together with the next part, and then stalls at the hole.
+//! A part other than the last of its segment must last at least 85 % of PART-TARGET, and none may
+//! last longer than PART-TARGET (draft-pantos-hls-rfc8216bis, section 4.4.4.9; Apple's authoring
+//! rules). A last part that is much shorter than the others is allowed, but hls.js leaves it out
+//! when its playlist arrives together with the next part, and then stalls at the hole.
 //!
-//! The segmenter predicts the end of the growing segment from the key frame interval, and divides the rest of
-//! the segment evenly at each part. An unexpected key frame may still leave a short last part: the part before
-//! it is already published.
+//! The segmenter predicts the end of the growing segment from the key frame interval, and divides
+//! the rest of the segment evenly at each part. An unexpected key frame may still leave a short
+//! last part: the part before it is already published.
 
 /// How long a picture may stand still for the next one to be expected as late.
 pub(super) const MAX_FRAME_MS: i64 = 500;
-/// Key frame distances that are remembered. A group cut short by a scene change is followed by a whole one.
+/// Key frame distances that are remembered. A group cut short by a scene change is followed by a
+/// whole one.
 const GROUPS: usize = 4;
 /// The least share of PART-TARGET that a part other than the last may last, in percent.
 const MIN_PART_PERCENT: i64 = 85;
-/// Maximum length of a part, in percent of the configured length. A longer frame is a part of its own.
+/// Maximum length of a part, in percent of the configured length. A longer frame is a part of its
+/// own.
 const MAX_PART_PERCENT: i64 = 115;
-/// Granularity of PART-TARGET. Servers that measure the same frames, in rounded milliseconds, agree on it.
+/// Granularity of PART-TARGET. Servers that measure the same frames, in rounded milliseconds, agree
+/// on it.
 const TARGET_STEP_MS: i64 = 5;
-/// Rounding of a part's length to whole frames, in hundredths of a frame. Not 50: a length halfway between
-/// two frames is frequent, and rounded milliseconds would decide on it.
+/// Rounding of a part's length to whole frames, in hundredths of a frame. Not 50: a length halfway
+/// between two frames is frequent, and rounded milliseconds would decide on it.
 const ROUNDING_PERCENT: i64 = 47;
 
 /// A group of pictures.
@@ -93,8 +97,8 @@ impl Groups {
 /// How much a group's end may be early by the rounding of times, in milliseconds.
 const ROUNDED_MS: i64 = 2;
 
-/// The mean frame duration of a segment with these decoding times up to `end_ms`, in microseconds. A picture
-/// that stood still does not count.
+/// The mean frame duration of a segment with these decoding times up to `end_ms`, in microseconds.
+/// A picture that stood still does not count.
 pub(super) fn mean_frame_us(
     times_ms: impl Iterator<Item = i64> + Clone,
     end_ms: i64,

@@ -33,15 +33,15 @@ use crate::ts;
 
 /// Video counts as gone after this long without a frame, in audio's time.
 const VIDEO_GONE_MS: i64 = MAX_FORWARD_MS;
-/// Time of video without audio after which segments leave the audio track out. Publishers of AAC LC have
-/// silence instead ([`crate::assemble`]).
+/// Time of video without audio after which segments leave the audio track out. Publishers of AAC LC
+/// have silence instead ([`crate::assemble`]).
 const AUDIO_GONE_MS: i64 = VIDEO_GONE_MS;
 /// Slots without media for which a window is kept: numbers catch up with one slot per segment.
 const MAX_BEHIND: u64 = 8;
 /// Wall time may differ this much from media time before dates follow it,
 const MAX_WALL_DRIFT_MS: i64 = 1_000;
-/// which they do by this much from segment to segment: players take dates for exact, and a step without
-/// a discontinuity makes them ask for media at places where there is none.
+/// which they do by this much from segment to segment: players take dates for exact, and a step
+/// without a discontinuity makes them ask for media at places where there is none.
 const MAX_WALL_STEP_MS: i64 = 10;
 /// Segments kept after they leave the playlist, for downloads under way. RFC 8216, section 6.2.2,
 /// requires another whole window, which live players do not need.
@@ -70,8 +70,8 @@ pub struct Segmenter {
     idle_video: Option<Video>,
     /// An audio header that is out of use because no frames come.
     idle_audio: Option<Audio>,
-    /// The codec of the last frame that cannot be packed, with the times of the first such frame and of
-    /// the last.
+    /// The codec of the last frame that cannot be packed, with the times of the first such frame
+    /// and of the last.
     pub(super) unpacked: Option<(Codec, u32, u32)>,
     /// Whether the headers differ from those of the growing segment.
     pub(super) changed: bool,

@@ -5,7 +5,8 @@ use super::kept::Tracks;
 use super::segmenter::Segmenter;
 use crate::codec::{Class, Codec, Role};
 
-/// A stream of codecs that HLS cannot carry is called so after this time of it: others may begin later.
+/// A stream of codecs that HLS cannot carry is called so after this time of it: others may begin
+/// later.
 const UNPACKED_MS: u32 = 1_000;
 
 impl Segmenter {

@@ -189,8 +189,8 @@ impl Reader {
                 at += 4;
             }
         }
-        // Some encoders put a header before each chunk of a message. FFmpeg and SRS take it for the same message if
-        // it is as long; only a message that begins can have all fields.
+        // Some encoders put a header before each chunk of a message. FFmpeg and SRS take it for the
+        // same message if it is as long; only a message that begins can have all fields.
         let same = format == 2
             || format == 1 && (header.length, header.kind) == (before.length, before.kind);
         if unfinished && format < 3 {
@@ -209,8 +209,8 @@ impl Reader {
         Ok(Some((id, at)))
     }
 
-    /// Begins a message of this header, or goes on with the one that is not complete. Returns how many of its
-    /// bytes are there.
+    /// Begins a message of this header, or goes on with the one that is not complete. Returns how
+    /// many of its bytes are there.
     fn begin(&mut self, id: u32, format: u8, header: &mut Header) -> Result<usize, Error> {
         let mut have = 0;
         let stream =

@@ -43,8 +43,8 @@ const VIDEO: u8 = 6;
 
 /// Enhanced RTMP v2, FourCcInfoMask: we forward, and neither decode nor encode.
 const CAN_FORWARD: f64 = 4.0;
-/// Enhanced RTMP v2, CapsExMask: ModEx passes through. Of several tracks we keep the default one, and
-/// do not ask for more.
+/// Enhanced RTMP v2, CapsExMask: ModEx passes through. Of several tracks we keep the default one,
+/// and do not ask for more.
 const CAPS_EX: f64 = 4.0;
 
 /// The marker of an AMF0 string.

@@ -126,8 +126,9 @@ impl Server {
         Ok(())
     }
 
-    /// Gives the peer `more` for messages without media, up to `most` in all. Each such message costs one, and one more
-    /// per KiB; a peer that exceeds its allowance breaks a limit. Without a call there is no limit.
+    /// Gives the peer `more` for messages without media, up to `most` in all. Each such message
+    /// costs one, and one more per KiB; a peer that exceeds its allowance breaks a limit. Without a
+    /// call there is no limit.
     pub fn allow(&mut self, more: u32, most: u32) {
         let left = self.link.allowance().map_or(most, |left| left.saturating_add(more).min(most));
         self.link.allow(left);

@@ -1,5 +1,5 @@
-//! Packed audio: a segment that is a run of AAC or MP3 frames, its time in an ID3 tag before them (RFC 8216,
-//! section 3.4).
+//! Packed audio: a segment that is a run of AAC or MP3 frames, its time in an ID3 tag before them
+//! (RFC 8216, section 3.4).
 
 use crate::codec::Codec;
 

@@ -55,7 +55,8 @@ pub enum Item {
 pub struct Reader {
     video: Option<Video>,
     audio: Option<Config>,
-    /// Parameter sets of H.264, by kind and ID: a stream may have several that its pictures choose from.
+    /// Parameter sets of H.264, by kind and ID: a stream may have several that its pictures choose
+    /// from.
     sets: ParameterSets,
     /// The program that the tables told last: some packagers send them once.
     program: Option<Program>,

@@ -318,7 +318,8 @@ fn a_program_with_other_tracks_has_another_version() {
         };
         let tables = Writer::default().write(program);
         let pmt = &tables[PACKET_LEN..2 * PACKET_LEN];
-        // Behind the packet's header, its adaptation field and the pointer; current_next_indicator is set.
+        // Behind the packet's header, its adaptation field and the pointer; current_next_indicator
+        // is set.
         let byte = pmt[4 + 2 + 1 + 5];
         assert_eq!((pmt[7], byte & 0xc1), (2, 0xc1));
         assert!(versions.insert(byte >> 1 & 0x1f), "{video:?} {audio:?}");

@@ -64,7 +64,8 @@ pub fn ffmpeg_sends(format: &[&str], place: &str) -> Program {
     Program::start(command.args(format).arg(place))
 }
 
-/// What ffmpeg says of decoding this many seconds of a URL: errors on stderr, its progress on stdout.
+/// What ffmpeg says of decoding this many seconds of a URL: errors on stderr, its progress on
+/// stdout.
 pub fn ffmpeg_plays(url: &str, seconds: u32) -> Output {
     let mut command = Command::new("timeout");
     command.args(["20", "ffmpeg", "-v", "warning", "-nostats", "-progress", "pipe:1"]);

@@ -471,8 +471,8 @@ fn files(segmenter: &Segmenter) -> Vec<(String, Vec<u8>)> {
 #[test]
 fn servers_that_begin_at_different_times_give_the_same_names_to_the_same_bytes() {
     for container in [Container::Fmp4, Container::Ts] {
-        // 25, 29.97, 30 and 24 frames per second; groups of 1 s, 1.92 s, 2 s, 2.002 s, 2.4 s, 4 s and
-        // 10 s. Those of 1.92 s leave a slot of 1.9 s out now and then.
+        // 25, 29.97, 30 and 24 frames per second; groups of 1 s, 1.92 s, 2 s, 2.002 s, 2.4 s, 4 s
+        // and 10 s. Those of 1.92 s leave a slot of 1.9 s out now and then.
         for (frame_us, gop) in [
             (40_000, 25),
             (40_000, 48),

@@ -41,8 +41,8 @@ fn complete(segmenter: &Segmenter) -> impl Iterator<Item = (usize, &Segment)> {
     segmenter.kept.segments.iter().filter(|segment| segment.complete).enumerate()
 }
 
-/// A playlist's PART-TARGET, and EXTINF and parts of each complete segment. A part has its duration and
-/// whether it says INDEPENDENT=YES.
+/// A playlist's PART-TARGET, and EXTINF and parts of each complete segment. A part has its duration
+/// and whether it says INDEPENDENT=YES.
 struct Told {
     part_target: i64,
     segments: Vec<(i64, Vec<(i64, bool)>)>,
