@@ -38,7 +38,7 @@ enum Command {
     /// rotate: add a key with --rotate and --after, copy the file to every node and reload them
     /// before it is due, and delete the line of the oldest key a month later.
     Keygen(Keygen),
-    /// Print the query that lets somebody play a stream for a while.
+    /// Print the signed query that permits playing a stream for a limited time.
     Sign(Sign),
 }
 
@@ -79,7 +79,7 @@ struct Ab {
 
 #[derive(Debug, Args)]
 struct Keygen {
-    /// Where to write the new file, with mode 0600; one that is there is not overwritten [default:
+    /// Path of the new file, created with mode 0600. Existing files are not overwritten [default:
     /// stdout].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,

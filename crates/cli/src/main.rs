@@ -42,7 +42,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Learn from session records what user groups' paths carry, and say what an address may send.
+    /// Learn the capacity of user groups' paths from session records, and cap addresses.
     #[cfg(feature = "edge")]
     #[command(name = "autoplex")]
     AutoPlex(autoplex::Arguments),
@@ -58,8 +58,7 @@ enum Command {
     /// Relay UDP over an emulated path.
     #[cfg(feature = "tools")]
     Link(Box<link::Arguments>),
-    /// Show what session records say about networks and viewers: loss, recovery, freezes, first
-    /// frames.
+    /// Summarise session records by network and viewer: loss, recovery, freezes, first frames.
     #[cfg(any(feature = "edge", feature = "lab"))]
     Study(study::Arguments),
     /// Watch a URL over HTTP/3 without a screen.

@@ -1,4 +1,4 @@
-//! `mendcast study`: what session records say about networks and viewers.
+//! `mendcast study`: statistics of networks and viewers from session records.
 
 use std::path::PathBuf;
 

@@ -25,7 +25,7 @@ pub mod code {
     pub const H3_ID_ERROR: u64 = 0x0108;
     /// The payload of SETTINGS is wrong.
     pub const H3_SETTINGS_ERROR: u64 = 0x0109;
-    /// The control stream did not begin with SETTINGS.
+    /// The first frame of the control stream was not SETTINGS.
     pub const H3_MISSING_SETTINGS: u64 = 0x010a;
     /// The request was rejected without any processing and may be retried.
     pub const H3_REQUEST_REJECTED: u64 = 0x010b;

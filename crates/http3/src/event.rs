@@ -20,7 +20,7 @@ pub enum Event {
         /// comes, or calls [`crate::Server::discard_body`].
         end: bool,
     },
-    /// Content may be read with [`crate::Server::read_body`], until that says
+    /// Content is readable with [`crate::Server::read_body`], until it returns
     /// [`BodyRead::Blocked`].
     BodyReadable(StreamId),
     /// The trailer section of a request; all of its content has been read.
@@ -40,7 +40,7 @@ pub enum Event {
         /// The client's error code, or ours.
         code: u64,
     },
-    /// The client sent GOAWAY. As the server never pushes, nothing has to be done.
+    /// The client sent GOAWAY. No action is needed, because the server never pushes.
     GoAway,
 }
 

@@ -19,7 +19,7 @@ pub(crate) const CANCEL_PUSH: u64 = 0x03;
 pub(crate) const SETTINGS: u64 = 0x04;
 /// Announces a push; only servers send it.
 pub(crate) const PUSH_PROMISE: u64 = 0x05;
-/// Begins a graceful shutdown.
+/// Starts a graceful shutdown.
 pub(crate) const GOAWAY: u64 = 0x07;
 /// Allows pushes.
 pub(crate) const MAX_PUSH_ID: u64 = 0x0d;
@@ -185,7 +185,7 @@ impl<const N: usize> Varints<N> {
                 input.consume(length);
                 return Ok(values);
             }
-            // They come in pieces: at most 16 bytes, and any of them may be the last.
+            // Chunks may be split anywhere; an integer has at most 16 bytes.
             self.bytes[usize::from(self.length)] = chunk[0];
             self.length += 1;
             input.consume(1);

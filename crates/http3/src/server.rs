@@ -30,9 +30,9 @@ const fn max_partial(largest: u64) -> u64 {
 /// Limits of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// The largest header or trailer section that is accepted, in bytes, both as it is encoded and
-    /// as RFC 9114, section 4.2.2 counts its fields. Requests above it are answered with status
-    /// 431. Keep it the same for all servers that accept each other's 0-RTT data (section 7.2.4.2).
+    /// Largest header or trailer section, in bytes, both encoded and by RFC 9114, section 4.2.2.
+    /// Larger requests get status 431. Use the same value on all servers that accept each other's
+    /// 0-RTT data (section 7.2.4.2).
     pub max_field_section_size: u64,
     /// Requests that may be unanswered at a time; those above it are rejected. The transport's
     /// stream limit should not be higher.
@@ -102,7 +102,7 @@ pub struct Server {
 pub(crate) enum Request {
     /// The response is not complete.
     Open(Box<RequestStream>),
-    /// The response is complete, and on its way.
+    /// The response is complete but not yet acknowledged.
     Answered,
     /// Nothing.
     Over,
@@ -209,7 +209,7 @@ impl Server {
         }
     }
 
-    /// Begins with a new request stream, or rejects it.
+    /// Accepts or rejects a new request stream.
     fn admit(&mut self, t: &mut impl Transport, id: StreamId) -> bool {
         // RFC 9114, section 5.2: requests at or above the identifier of our GOAWAY are rejected,
         // as they arrive.
@@ -274,8 +274,8 @@ impl Server {
         }
     }
 
-    /// Ends both parts of a request stream with `code`, and tells the application if it knows of
-    /// the request, with `reason`.
+    /// Resets both parts of a request stream with `code`. If the application knows the request, it
+    /// gets an event with `reason`.
     pub(crate) fn abort(&mut self, t: &mut impl Transport, id: StreamId, code: u64, reason: u64) {
         if let Some(request) = self.retire(t, id, Request::Over) {
             t.reset(id, code);
@@ -345,8 +345,7 @@ impl Server {
         }
     }
 
-    /// The client has made a request come to nothing. One who does so all the time has us begin
-    /// work only to throw it away.
+    /// Counts a request that the client cancelled. Frequent cancellations waste the server's work.
     fn count_cancel(&mut self, t: &mut impl Transport) {
         let open = self.config.max_concurrent_requests;
         if self.cancels.add(t.now(), open) && !self.is_closed {

@@ -11,8 +11,8 @@ use crate::frame::{self, write_frame};
 use crate::server::{Request, Server};
 use crate::transport::Transport;
 
-/// The least time between two looks at all requests.
-const LOOKS: Duration = Duration::from_secs(1);
+/// Minimum interval between checks of all requests.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// From the GOAWAY on an unused connection to its close: more than most round trips, so that the
 /// client learns that a request which crosses it was not processed.
 const GRACE: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ impl Server {
             return;
         }
         self.goaway = Some(limit);
-        // The time that the client has to take note.
+        // Gives the client time to react.
         self.last_use = Some(t.now());
         let mut payload = Vec::with_capacity(8);
         put_varint(&mut payload, limit);
@@ -110,7 +110,7 @@ impl Server {
                 None => {}
             }
         }
-        self.look_at = next.map(|at| at.max(now + LOOKS));
+        self.look_at = next.map(|at| at.max(now + CHECK_INTERVAL));
         for id in slow {
             let code = code::H3_REQUEST_INCOMPLETE;
             self.abort(t, id, code, code);

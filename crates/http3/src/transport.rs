@@ -49,6 +49,6 @@ pub trait Transport {
     /// Closes the connection with an application error.
     fn close(&mut self, code: u64, reason: &'static str);
 
-    /// Whether data that is read now may have come in 0-RTT packets and be a replay (RFC 8470).
+    /// Whether readable data may come from 0-RTT packets and be a replay (RFC 8470).
     fn is_early(&self) -> bool;
 }

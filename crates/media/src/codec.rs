@@ -33,7 +33,7 @@ pub enum Codec {
     Eac3,
     /// One of the legacy codecs, by its ID (4 bits).
     Legacy(u8),
-    /// A FourCC that is not known here.
+    /// An unsupported FourCC.
     FourCc([u8; 4]),
 }
 
@@ -84,7 +84,7 @@ impl Role {
 /// Codec and role, as the tag's payload declares them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Class {
-    /// The codec, if the payload is long enough to say it.
+    /// The codec; `None` if the payload is too short.
     pub codec: Option<Codec>,
     /// The role.
     pub role: Role,

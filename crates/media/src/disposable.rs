@@ -76,7 +76,7 @@ impl Marks {
             };
             let length = length.iter().fold(0, |all, &byte| all << 8 | usize::from(byte));
             let Some((unit, behind)) = behind.split_at_checked(length) else { return false };
-            match self.says(unit) {
+            match self.importance(unit) {
                 Importance::Disposable => said = true,
                 Importance::Nothing => {}
                 Importance::Needed => return false,
@@ -86,7 +86,7 @@ impl Marks {
         said
     }
 
-    fn says(&self, unit: &[u8]) -> Importance {
+    fn importance(&self, unit: &[u8]) -> Importance {
         match (self.codec, unit) {
             (Marked::Avc, [head, ..]) => match head & 0x1f {
                 // Slices and their partitions.

@@ -22,7 +22,7 @@ pub const MAX_PAYLOAD: usize = 0xff_ffff;
 /// The file header, and the size of the tag before the first, which is 0.
 const FILE_HEADER_LEN: usize = 13;
 /// Bytes that identify a tag in a search: its header and the first payload byte.
-const SEARCHED: usize = HEADER_LEN + 1;
+const SEARCH_WINDOW: usize = HEADER_LEN + 1;
 /// Bytes that are searched for a tag at most.
 const MAX_SEARCH: usize = 1 << 20;
 
@@ -131,7 +131,7 @@ impl Tag {
         (head, self.bytes.slice_ref(rest))
     }
 
-    /// The same tag at another time. The bytes are changed in place where nobody else has them.
+    /// The same tag at another time. Changes the bytes in place if they are not shared.
     #[must_use]
     pub fn with_timestamp(self, timestamp: u32) -> Self {
         if timestamp == self.timestamp() {
@@ -165,7 +165,7 @@ fn class(kind: Kind, payload: &[u8]) -> Class {
         Kind::Audio => codec::audio(payload),
         Kind::Video => codec::video(payload),
         Kind::Script => {
-            // An AMF0 string, the command's name, stands first.
+            // The payload starts with an AMF0 string, the command's name.
             let is_metadata = payload.starts_with(b"\x02\x00\x0aonMetaData");
             let role = match is_metadata || payload.starts_with(TIME_BASE) {
                 true => Role::Metadata,
@@ -176,12 +176,12 @@ fn class(kind: Kind, payload: &[u8]) -> Class {
     }
 }
 
-/// The name of the script tag that says where a viewer's time 0 stands in the stream.
+/// Name of the script tag that maps a viewer's time 0 to the stream's time.
 const TIME_BASE: &[u8] = b"\x02\x00\x0aonMendcast";
 
-/// A script tag that says that times of 0 in this FLV or RTMP stream are the time `base` of the
-/// stream that it relays, in milliseconds: `onMendcast {time: base}`. Viewers' times begin at 0
-/// each for itself; a server that pulls goes on with the stream's by this.
+/// A script tag that maps time 0 of this FLV or RTMP stream to the time `base` of the relayed
+/// stream, in milliseconds: `onMendcast {time: base}`. Each viewer's times start at 0; a pulling
+/// server uses the tag to continue in the stream's time.
 pub fn time_base_tag(base: u32) -> Tag {
     let mut buffer = Tag::buffer(40);
     buffer.put_slice(TIME_BASE);
@@ -189,7 +189,7 @@ pub fn time_base_tag(base: u32) -> Tag {
     Tag::assemble(buffer, Kind::Script, 0).expect("some ten bytes are short enough")
 }
 
-/// The base that a [`time_base_tag`] says; `None` for all other tags.
+/// The base in a [`time_base_tag`]; `None` for all other tags.
 pub fn time_base(tag: &Tag) -> Option<u32> {
     let payload = payload(&tag.bytes);
     let rest = payload.strip_prefix(TIME_BASE).filter(|_| tag.kind == Kind::Script)?;
@@ -199,8 +199,8 @@ pub fn time_base(tag: &Tag) -> Option<u32> {
     (0.0..=f64::from(u32::MAX)).contains(&base).then_some(base as u32)
 }
 
-/// What an FLV body starts with: the file header, which says what kinds of tags to expect, and the
-/// size of the tag before the first.
+/// Start of an FLV body: the file header with the kinds of tags to expect, and the size of the tag
+/// before the first.
 pub fn file_header(audio: bool, video: bool) -> Bytes {
     let flags = u8::from(audio) << 2 | u8::from(video);
     Bytes::copy_from_slice(&[b'F', b'L', b'V', 1, flags, 0, 0, 0, 9, 0, 0, 0, 0])
@@ -242,7 +242,7 @@ pub struct Reader {
 
 #[derive(Debug)]
 enum State {
-    /// The bytes of a header of this length that are there.
+    /// Received bytes of a header of this length.
     FileHeader(BytesMut),
     /// The rest of a longer file header.
     Skip(usize),
@@ -345,7 +345,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether the file header announces audio, and video; `None` before it is there.
+    /// Whether the file header announces audio, and video; `None` before it arrived.
     pub fn kinds(&self) -> Option<(bool, bool)> {
         self.kinds
     }
@@ -424,14 +424,14 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether a tag begins [`SEARCHED`] bytes ago.
+    /// Whether a tag starts [`SEARCH_WINDOW`] bytes ago.
     fn search(&mut self) -> Result<(), Error> {
         let State::Search(bytes) = &mut self.state else { return Ok(()) };
         self.searched += 1;
         if self.searched > MAX_SEARCH {
             return Err(Error::Lost);
         }
-        if bytes.len() < SEARCHED {
+        if bytes.len() < SEARCH_WINDOW {
             return Ok(());
         }
         let size = u32::from_be_bytes([0, bytes[1], bytes[2], bytes[3]]) as usize;

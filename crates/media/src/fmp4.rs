@@ -262,7 +262,7 @@ fn audio_entry(out: &mut BytesMut, audio: &Audio) {
         out.put_u16(u16::from(audio.channels));
         out.put_u16(16);
         out.put_u32(0);
-        // 16.16; rates that do not fit stand in the codec's own record.
+        // 16.16 format; larger rates are in the codec's own record only.
         out.put_u32(u16::try_from(audio.sample_rate).map_or(0, |rate| u32::from(rate) << 16));
         match audio.codec {
             Codec::Opus => atom(out, b"dOps", |out| put_opus(out, &audio.record)),

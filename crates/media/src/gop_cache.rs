@@ -9,9 +9,9 @@
 //! is back with a new one: a browser stops the sound as well when it has no picture, and few
 //! players bear that a track goes or comes. Video that never had a key frame is gone.
 //!
-//! Audio plays if a frame of it came within the last [`SOUND_GONE_MS`] of video. A header alone
-//! announces audio for [`SOUND_EXPECTED_MS`]: players wait without end for a track that is
-//! announced and does not come. Audio that begins later, or again, begins with its header.
+//! Audio is active if a frame arrived within the last [`SOUND_GONE_MS`] of video. A header alone
+//! announces audio for [`SOUND_EXPECTED_MS`]: players wait forever for an announced track without
+//! data. Audio that starts late, or restarts, starts with its header.
 //!
 //! Only the default audio and video tracks are kept ([`crate::tracks`]).
 
@@ -25,8 +25,8 @@ use crate::flv::{Kind, Tag};
 /// Length of a group in a stream without video, in milliseconds.
 const AUDIO_GROUP_MS: u32 = 1_000;
 
-/// Video that stops for longer than this, in milliseconds of audio, is taken for gone: new viewers
-/// would otherwise begin at its last key frame, however old.
+/// Video counts as stopped after this long without a frame, in milliseconds of audio. Otherwise
+/// new viewers would start at its last key frame, however old.
 pub const VIDEO_GONE_MS: u32 = 5_000;
 
 /// Audio that stops for longer than this, in milliseconds of video, is not announced to new
@@ -180,8 +180,7 @@ impl GopCache {
         self.has_frames = false;
     }
 
-    /// The new publisher sends the very stream that the last one did: its video goes on at any
-    /// frame.
+    /// The new publisher continues the same stream: its video may resume at any frame.
     pub fn resume(&mut self) {
         self.awaits_key = false;
     }
@@ -327,8 +326,8 @@ impl GopCache {
         }
     }
 
-    /// Gives up what nobody needs to begin: the tags before the newest group, oldest group first, until
-    /// `excess` bytes of [`GopCache::held`] are free.
+    /// Evicts groups before the newest one, oldest first, until `excess` bytes of
+    /// [`GopCache::held`] are free. New viewers do not need them.
     pub fn shed(&mut self, excess: usize) {
         let enough = self.held().saturating_sub(excess);
         while self.held() > enough
@@ -339,8 +338,8 @@ impl GopCache {
         self.give_room_back();
     }
 
-    /// Gives up the oldest tags until no more than `most` bytes are [held](GopCache::held), or the
-    /// newest tag alone is. A group that is larger loses its start, as with the limit of bytes.
+    /// Evicts the oldest tags until at most `most` bytes are [held](GopCache::held), or only the
+    /// newest tag is left. A larger group loses its start, as with the byte limit.
     pub fn cut(&mut self, most: usize) {
         while self.held() > most && self.tags.len() > 1 {
             self.drop_first();
@@ -441,9 +440,9 @@ impl GopCache {
         self.bytes + self.tags.len() * TAG_COST + headers.sum::<usize>()
     }
 
-    /// Whether audio plays, and whether there is video, for the FLV file header. Nobody knows
-    /// before a publisher's first frame; the headers of all tracks come before it. Nor does anybody
-    /// know while audio is expected.
+    /// Whether audio is active, and whether there is video, for the FLV file header. `None` before
+    /// a publisher's first frame, which the headers of all tracks precede, and while audio is
+    /// expected.
     pub fn kinds(&self) -> Option<(bool, bool)> {
         let is_known = self.has_frames && !matches!(self.sound, Sound::Expected(_));
         is_known.then_some((self.sound != Sound::None, self.video != Video::None))

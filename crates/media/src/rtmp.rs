@@ -5,8 +5,7 @@
 //! A [`Server`] handles one publisher or player per connection; a [`Client`] plays from or
 //! publishes to another server. The caller adds TLS (`rtmps`). RTMPE and RTMPT are not supported.
 //!
-//! A tag's payload is copied once, from the input into the buffer that all viewers share, and is
-//! never copied on its way out.
+//! A tag's payload is copied once, from the input into the buffer that all viewers share.
 
 mod chunk;
 mod client;

@@ -20,7 +20,7 @@ const MAX_BACK_MS: i64 = 1_000;
 const MAX_FORWARD_MS: i64 = 30_000;
 /// Audio and video of one clock are not further apart.
 const MAX_APART_MS: i64 = 10_000;
-/// An upstream that sends its cache again begins this far back at most.
+/// Largest overlap with an upstream that sends its cache again.
 const MAX_REWIND_MS: i64 = 60_000;
 /// Distance of the two sides of a jump: about a frame.
 const GAP_MS: i64 = 40;
@@ -50,7 +50,7 @@ impl Clock {
 pub struct Timeline {
     /// Where the stream begins, if not at its first publisher's own time.
     start: Option<u32>,
-    /// The stream's time at the publisher's time 0, if the publisher says so.
+    /// The stream's time at the publisher's time 0, if announced.
     base: Option<u32>,
     /// The publisher's audio and video, by `Kind as usize`.
     clocks: [Option<Clock>; 2],
@@ -333,7 +333,7 @@ mod tests {
         timeline.map(Kind::Video, 10_000);
         timeline.on_upstream();
         assert_eq!(timeline.map(Kind::Video, 17_000), 17_000);
-        // One that begins again.
+        // A restarted upstream.
         timeline.on_upstream();
         assert_eq!(timeline.map(Kind::Video, 3), 17_040);
     }
@@ -345,7 +345,7 @@ mod tests {
         assert_eq!(timeline.map_new(Kind::Video, 0), Some(5_000_000));
         assert_eq!(timeline.map_new(Kind::Audio, 10), Some(5_000_010));
         assert_eq!(timeline.map_new(Kind::Video, 4_000), Some(5_004_000));
-        // The connection was lost; the next one begins with the last key frame.
+        // The connection was lost; the next one starts with the last key frame.
         timeline.on_publisher();
         timeline.on_base(5_002_000);
         assert_eq!(timeline.map_new(Kind::Video, 0), None);

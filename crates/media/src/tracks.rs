@@ -5,9 +5,8 @@
 //! mistake headers and frames of other tracks for theirs. The server therefore keeps the default
 //! track (ID 0), rewritten as a single-track packet, and drops the others.
 //!
-//! What FLV can say by itself is written so: a codec's FourCC of Enhanced RTMP stands only where
-//! FLV has no number for the codec. Players know `hvc1`, `av01` and `Opus`, but few know `avc1` or
-//! `mp4a`.
+//! Codecs with a number in FLV are written with it, and others with their FourCC of Enhanced RTMP.
+//! Players know `hvc1`, `av01` and `Opus`, but few know `avc1` or `mp4a`.
 
 use bytes::BufMut;
 
@@ -22,8 +21,8 @@ const ONE_TRACK: u8 = 0;
 /// The track that has the ID 0.
 const DEFAULT_TRACK: u8 = 0;
 
-/// The tag, without other tracks than the default one, and in FLV's own form if there is one;
-/// `None` if it has nothing else, or nothing that this form can say.
+/// The tag with the default track only, in FLV's own form if there is one. `None` if the tag lacks
+/// the default track, or the form cannot express it.
 ///
 /// Tags that are no multitrack packets belong to the default track.
 pub fn default_track(tag: Tag) -> Option<Tag> {
@@ -136,7 +135,7 @@ mod tests {
         let tag = default_of(Kind::Audio, b"\x95\x00mp4a\x00\x12\x10").expect("track 0");
         assert_eq!((&tag.payload()[..], tag.timestamp()), (&b"\xaf\x00\x12\x10"[..], 7));
         assert_eq!((tag.role(), tag.class().codec), (Role::SequenceHeader, Some(Codec::Aac)));
-        // One codec for all tracks, each behind its ID and size; the default one stands second.
+        // One codec for all tracks, each preceded by its ID and size; the default track is second.
         let packet = b"\x96\x11hvc1\x02\0\0\x04\0\0\0a\x00\0\0\x05\0\0\x50bc";
         let tag = default_of(Kind::Video, packet).expect("track 0");
         assert_eq!(&tag.payload()[..], b"\x91hvc1\0\0\x50bc");

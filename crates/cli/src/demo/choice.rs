@@ -31,11 +31,11 @@ pub(super) fn explain(loss: &str, rtt: Duration, rate: Rate, player: Policy) -> 
         let own = format!("{RATE}, {RTT}, {LOSS} and {PLAYER}");
         return format!("That is your choice; the demo's own is {own}.");
     }
-    WHY.to_owned()
+    RATIONALE.to_owned()
 }
 
 /// With half the 95 % interval of each mean, of freezes in 100 s.
-const WHY: &str = "\
+const RATIONALE: &str = "\
 Why these: losses often come together, paths are long, and low delay means a small buffer. There, in 100 s of virtual
 time, retransmission alone froze 8.6 ± 1.5 times for 200 ms or more (2.6 s), the default 3.0 ± 1.4 (0.9 s), AutoRec 4.2,
 ART 5.4. With losses as in calls (--loss calls:rate=5%) it was 8.0 and 4.9; if all of a slot has one fate (add
@@ -56,7 +56,7 @@ mod tests {
         assert!(candidates.contains(&claim), "{claim}");
         let (rtt, rate) = (parse_duration(RTT).expect("a time"), parse_rate(RATE).expect("a rate"));
         let player = PLAYER.parse().expect("a player");
-        assert_eq!(explain(LOSS, rtt, rate, player), WHY);
+        assert_eq!(explain(LOSS, rtt, rate, player), RATIONALE);
         for own in [explain("5%", rtt, rate, player), explain(LOSS, rtt, rate, Policy::MOBILE)] {
             assert!(
                 own.starts_with("That is your choice; the demo's own is 4mbps, 300ms, "),

@@ -40,9 +40,9 @@ const STREAM: &str = "live/demo";
 /// Additional buffer of the page's players in Chromium. Chromium itself needs some 250 ms: without
 /// loss, 220 ms freezes and 300 ms does not. The page's players only catch up when their delay is
 /// 1.5 times the target.
-const CHROMIUM_AHEAD: Duration = Duration::from_millis(100);
-/// The most that the page takes.
-const MOST_BUFFER: Duration = Duration::from_secs(10);
+const CHROMIUM_EXTRA_BUFFER: Duration = Duration::from_millis(100);
+/// Largest buffer that the page accepts.
+const MAX_BUFFER: Duration = Duration::from_secs(10);
 /// Networks that are tried for a viewer of each cohort: 127.0.N.0/24.
 const NETWORKS: core::ops::Range<u8> = 1..255;
 
@@ -243,7 +243,7 @@ impl Arguments {
 
     /// The page with a player for each viewer.
     fn side_by_side(&self, admin: SocketAddr, viewers: &[Viewer]) -> String {
-        let buffer = (self.player.buffer() + CHROMIUM_AHEAD).min(MOST_BUFFER).as_millis();
+        let buffer = (self.player.buffer() + CHROMIUM_EXTRA_BUFFER).min(MAX_BUFFER).as_millis();
         let mut url =
             format!("http://{admin}/side-by-side.html?stream={STREAM}&buffer_ms={buffer}");
         for viewer in viewers {
@@ -362,7 +362,7 @@ async fn wait_for_stream(
 }
 
 impl Viewer {
-    /// Watches until the process ends; connects again whenever it has to.
+    /// Watches until the process ends, and reconnects when needed.
     fn start(&self, server: SocketAddr, player: Policy) -> Result<(), String> {
         let mut viewer = watch::Viewer::new(watch::Options {
             url: format!("https://{server}/{STREAM}.flv"),

@@ -49,10 +49,10 @@ impl Outcome {
     }
 }
 
-/// The fewest freezes that have to be saved, and the smallest share of them, before a difference is
-/// called one: below, another minute of the same link may well have it the other way.
-const LEAST_SAVED: i64 = 3;
-const LEAST_SHARE: f64 = 1.0 / 3.0;
+/// Thresholds of a notable difference: fewer freezes by this number and share. Smaller ones may be
+/// reversed in another minute of the same link.
+const MIN_SAVED_FREEZES: i64 = 3;
+const MIN_SAVED_SHARE: f64 = 1.0 / 3.0;
 
 /// Reductions of one cohort's viewer against another cohort's.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -87,7 +87,8 @@ impl Difference {
 
     /// Whether chance alone may have made it.
     fn is_small(&self) -> bool {
-        self.saved() < LEAST_SAVED || (self.saved() as f64) < self.plain.0 as f64 * LEAST_SHARE
+        self.saved() < MIN_SAVED_FREEZES
+            || (self.saved() as f64) < self.plain.0 as f64 * MIN_SAVED_SHARE
     }
 
     pub(super) fn json(&self) -> Value {
@@ -123,7 +124,7 @@ impl fmt::Display for Difference {
             saved if saved < 0 => write!(f, "The default did not help: {} freezes more.", -saved),
             _ => write!(
                 f,
-                "The difference is small: fewer than {LEAST_SAVED} freezes less, or less than a third of them, may be chance."
+                "The difference is small: fewer than {MIN_SAVED_FREEZES} freezes less, or less than a third of them, may be chance."
             ),
         }
     }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use ::lab::platform::{self, VisitOptions};
 use clap::Args;
 
-/// Run visits of viewers who come back, in virtual time, under every way to start a connection,
-/// with the cookie that the visit before has left.
+/// Run visits of returning viewers, in virtual time, under every start mode, with the cookie of
+/// the previous visit.
 #[derive(Debug, Args)]
 pub(super) struct Visits {
     /// Visits to run, 1 to 1000000, each under seven ways to start and on two worlds of paths.

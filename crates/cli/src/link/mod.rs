@@ -28,8 +28,8 @@ use units::{Ecn, Timestamp};
 const UDP_IPV6_HEADERS: u32 = UDP_IPV4_HEADERS + 20;
 /// Calls that take from one socket before the others have their turn.
 const BATCH: usize = 64;
-/// Clients' sockets that are heard of at a time.
-const HEARD: usize = 256;
+/// Maximum number of socket events per poll.
+const MAX_EVENTS: usize = 256;
 /// Exits of a client with two addresses.
 const EXITS: usize = 2;
 /// Clients at most; datagrams of further ones are dropped.
@@ -66,8 +66,7 @@ impl Access {
     }
 }
 
-/// A datagram on its way, the client that it belongs to, and the exit towards the server that it
-/// takes.
+/// A datagram in transit, its client, and its exit towards the server.
 #[derive(Clone, Debug)]
 struct Datagram {
     client: usize,
@@ -230,7 +229,7 @@ impl Relay {
     }
 
     fn take_from_server(&mut self, buffer: &mut [u8]) -> io::Result<()> {
-        let mut events = [EpollEvent::empty(); HEARD];
+        let mut events = [EpollEvent::empty(); MAX_EVENTS];
         let heard = match self.watched.wait(&mut events, EpollTimeout::ZERO) {
             Err(Errno::EINTR) => 0,
             other => other?,

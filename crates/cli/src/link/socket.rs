@@ -14,12 +14,11 @@ use nix::sys::socket::{
 };
 use units::Ecn;
 
-/// Largest UDP payload, and the most that one call coalesces.
+/// Largest UDP payload, and limit of a coalesced read.
 pub(super) const MAX_PAYLOAD: usize = 65_535;
-/// The most that one call sends as several datagrams: an IP packet's 65,535 bytes without the
-/// longest headers.
+/// Largest segmented send: an IP packet's 65,535 bytes without the longest headers.
 const MAX_RUN: usize = 65_000;
-/// The most datagrams that one call sends; kernels before 6.9 take no more (UDP_MAX_SEGMENTS).
+/// Maximum number of datagrams per call; the limit of kernels before 6.9 (UDP_MAX_SEGMENTS).
 const MAX_SEGMENTS: usize = 64;
 /// Sizes of the buffers that are asked for, in bytes. The kernel may grant less.
 const BUFFERS: usize = 4 << 20;
@@ -222,7 +221,7 @@ fn passed(sent: Result<(), Errno>) -> io::Result<()> {
     sent.map_err(io::Error::from).or_else(|e| if is_passing(&e) { Ok(()) } else { Err(e) })
 }
 
-/// Errors that say something about one datagram, or nothing: the relay goes on.
+/// Errors that concern a single datagram, or none: the relay continues.
 fn is_passing(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! Follows an HLS playlist on one connection, as RFC 8216, section 6.3 tells clients to.
+//! Follows an HLS playlist on one connection (RFC 8216, section 6.3).
 
 use std::sync::Mutex;
 
@@ -19,7 +19,7 @@ pub(super) async fn follow(
     first: Stream,
     meter: &Mutex<Meter>,
 ) -> Result<(), String> {
-    // A player begins with the variant that the author put first.
+    // Players start with the first variant of the playlist.
     let url = Url::parse(&target.uri.to_string()).map_err(|e| format!("{}: {e}", target.uri))?;
     let mut pull = Pull::new(url, Choice::First);
     let mut first = Some(first);

@@ -27,7 +27,7 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// A view of `url` by players with the presets, and one with `own` if that is none of them.
+    /// A view of `url` by the preset players, and by `own` if it is not a preset.
     pub(super) fn new(url: &str, own: Policy) -> Self {
         let mut policies = Policy::PRESETS.map(|(_, policy)| policy).to_vec();
         if !policies.contains(&own) {
@@ -155,7 +155,7 @@ impl Meter {
     }
 }
 
-/// The meter. Nobody panics while holding it, and nobody waits.
+/// Locks the meter. No holder panics or waits.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

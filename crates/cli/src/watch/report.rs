@@ -62,7 +62,7 @@ pub(crate) struct Report {
     pub players: Vec<Seen>,
     /// What quinn counts. Packets are this end's own, except those received.
     pub transport: quinn::ConnectionStats,
-    /// How it ended; `None` while it goes on.
+    /// End of the view; `None` while it runs.
     pub end: Option<End>,
 }
 

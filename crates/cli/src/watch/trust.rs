@@ -86,7 +86,8 @@ fn system() -> Result<Arc<RootCertStore>, String> {
     Ok(Arc::new(roots))
 }
 
-/// Tells that it was asked; without authorities it trusts any certificate, but not any signature.
+/// Records that it was called. Without authorities it accepts any certificate, but still verifies
+/// signatures.
 #[derive(Debug)]
 struct Verifier {
     authorities: Option<Arc<WebPkiServerVerifier>>,

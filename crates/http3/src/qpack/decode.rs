@@ -46,13 +46,13 @@ pub(crate) fn decode(section: &[u8], limit: u64) -> Result<Vec<Field>, DecodeErr
     let mut size = 0;
     while let Some(&first) = input.first() {
         let field = match first {
-            // Indexed Field Line (section 4.5.2); bit 0x40 says: static.
+            // Indexed Field Line (section 4.5.2); bit 0x40: static.
             0x80.. => {
                 let (flags, index) = take_integer(&mut input, 6)?;
                 let (name, value) = static_entry(flags & 0x40 != 0, index)?;
                 Field { name, value: Bytes::from_static(value.as_bytes()) }
             }
-            // Literal Field Line with Name Reference (section 4.5.4); bit 0x10 says: static.
+            // Literal Field Line with Name Reference (section 4.5.4); bit 0x10: static.
             0x40..0x80 => {
                 let (flags, index) = take_integer(&mut input, 4)?;
                 let (name, _) = static_entry(flags & 0x10 != 0, index)?;

@@ -1,8 +1,8 @@
 //! The Huffman code of RFC 7541, appendix B, which QPACK shares (RFC 9204, section 4.1.2).
 //!
-//! The code is canonical: codes of one length are consecutive numbers in the order of their
-//! symbols, and shorter codes come first. The 257 lengths below therefore say everything; the
-//! codes themselves are computed from them when this crate is compiled.
+//! The code is canonical: codes of one length are consecutive in the order of their symbols, and
+//! shorter codes come first. The 257 lengths below therefore define the code, which is computed at
+//! compile time.
 
 use bytes::{BufMut, BytesMut};
 

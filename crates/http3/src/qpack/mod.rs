@@ -1,6 +1,5 @@
-//! QPACK (RFC 9204) with a dynamic table of capacity 0: field sections refer to the static table
-//! or spell their fields out, so decoding one never waits for, nor tells anything to, another
-//! stream.
+//! QPACK (RFC 9204) with a dynamic table of capacity 0: field sections only use the static table
+//! and literals, so decoding never blocks on another stream.
 
 mod decode;
 mod encode;

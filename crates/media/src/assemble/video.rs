@@ -16,7 +16,7 @@ const MAX_WAIT_MS: u32 = 500;
 /// Bytes of units that wait for the next picture, and their number.
 const MAX_BEFORE_BYTES: usize = 1 << 18;
 const MAX_BEFORE: usize = 256;
-/// Bytes of a header that is kept to tell its repetition.
+/// Largest header kept to detect repetitions, in bytes.
 const MAX_GIVEN_BYTES: usize = 1 << 16;
 /// Bytes of a picture that is put together.
 const MAX_PICTURE_BYTES: usize = MAX_PAYLOAD / 2;
@@ -72,7 +72,7 @@ pub(super) struct Pictures {
     sets: Sets,
     /// Units of tags without a slice.
     before: Vec<Bytes>,
-    /// The picture that may go on, where pictures come in several tags.
+    /// The picture that may continue in the next tag, if pictures are split over tags.
     open: Option<Picture>,
     splits: bool,
     /// The last picture, if it was a key frame that has left without waiting for more slices.
@@ -237,7 +237,7 @@ impl Pictures {
         counts.count(Repair::NoSlice);
         let is_before = |unit: &Bytes| place(codec, unit) != Place::Behind;
         if units.iter().any(is_before) {
-            // They begin another picture.
+            // They start another picture.
             self.flush(out);
         }
         self.before.extend(units.into_iter().filter(is_before));
@@ -247,7 +247,7 @@ impl Pictures {
         }
     }
 
-    /// Whether slices at this time that do not begin a picture belong to the last one.
+    /// Whether slices at this time belong to the last picture, unless they start one.
     fn is_same_picture(&self, timestamp: u32) -> bool {
         self.before.is_empty()
             && self.last_ms.is_some_and(|last| timestamp.abs_diff(last) <= SLICE_SPREAD_MS)

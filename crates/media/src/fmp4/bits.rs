@@ -4,7 +4,7 @@
 //! Process Specification, section 5.5. Only the path to the fields that a container needs is read.
 //! Every function answers `None` where the bits end early or make no sense.
 
-/// Reads bits from the most significant on.
+/// Reads bits, most significant first.
 #[derive(Clone, Debug)]
 pub(crate) struct Bits<'a> {
     bytes: &'a [u8],
@@ -53,8 +53,8 @@ impl<'a> Bits<'a> {
     }
 }
 
-/// The payload of a NAL unit without its emulation prevention bytes (H.264, section 7.4.1.1). What
-/// is read here stands within the first 1,024 bytes of any sane parameter set.
+/// The payload of a NAL unit without its emulation prevention bytes (H.264, section 7.4.1.1).
+/// Limited to 1,024 bytes, which hold all fields we read from any sane parameter set.
 fn rbsp(nal: &[u8]) -> Vec<u8> {
     let mut out: Vec<u8> = Vec::with_capacity(nal.len().min(1_024));
     let mut zeros = 0;

@@ -24,9 +24,9 @@ pub struct Video {
     pub codec: Codec,
     /// The record: the content of avcC, hvcC or av1C.
     pub record: Bytes,
-    /// Width in pixels; 0 if the record does not say it.
+    /// Width in pixels; 0 if unknown.
     pub width: u16,
-    /// Height in pixels; 0 if the record does not say it.
+    /// Height in pixels; 0 if unknown.
     pub height: u16,
     /// The RFC 6381 string.
     pub codecs: String,
@@ -267,7 +267,7 @@ pub struct Audio {
     pub sample_rate: u32,
     /// Channels.
     pub channels: u8,
-    /// Samples of a frame, at [`Audio::sample_rate`]; Opus frames say it themselves.
+    /// Samples per frame, at [`Audio::sample_rate`]. Opus frames carry their own number.
     pub frame_samples: u32,
     /// The RFC 6381 string.
     pub codecs: String,
@@ -357,7 +357,7 @@ impl Audio {
     }
 
     /// The first bytes of an ADTS header for this AudioSpecificConfig: profile, rate and channels
-    /// (ISO/IEC 14496-3, section 1.A.2.2). `None` for what ADTS cannot say.
+    /// (ISO/IEC 14496-3, section 1.A.2.2). `None` if ADTS cannot express it.
     pub(crate) fn adts(&self) -> Option<[u8; 2]> {
         let mut bits = Bits::new(&self.record);
         let mut object_type = aac_object_type(&mut bits)?;
@@ -388,7 +388,7 @@ fn aac_rate(bits: &mut Bits<'_>) -> Option<u32> {
     }
 }
 
-/// An AudioSpecificConfig for what an ADTS header says.
+/// The AudioSpecificConfig of an ADTS header.
 pub(crate) fn audio_specific_config(profile: u8, rate_index: u8, channels: u8) -> Bytes {
     let bits = u16::from(profile + 1) << 11 | u16::from(rate_index) << 7 | u16::from(channels) << 3;
     Bytes::copy_from_slice(&bits.to_be_bytes())

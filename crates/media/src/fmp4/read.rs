@@ -56,7 +56,7 @@ pub enum Config {
 }
 
 impl Config {
-    /// What its frames are.
+    /// Kind of the track's frames.
     pub(crate) const fn kind(&self) -> Kind {
         match self {
             Self::Video(_) => Kind::Video,
@@ -74,7 +74,7 @@ pub struct Track {
     pub timescale: u32,
     /// Its codec.
     pub config: Config,
-    /// What its edit list (section 8.6.6) adds to times.
+    /// Offset of the edit list (section 8.6.6).
     shift: i64,
     defaults: Defaults,
 }
@@ -86,7 +86,7 @@ struct Defaults {
     flags: u32,
 }
 
-/// What an initialisation segment says.
+/// Content of an initialisation segment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Movie {
     /// Tracks with a codec that FLV can carry.

@@ -1,10 +1,10 @@
 //! The time of the tags that are packed.
 //!
-//! Tags bring 32 bits of milliseconds. Of all times with these bits the stream's is the one that is
-//! nearest to the wall clock at its first tag: servers that begin to pack one stream at different
-//! times, before and after a wrap, so have the same. Media times inside segments are counted from
-//! the last multiple of 2^32 ms, because players keep them in doubles; there, once in 49.7 days,
-//! the stream has a discontinuity.
+//! Tags carry 32-bit milliseconds. The stream's time has these low bits and is the nearest such
+//! time to the wall clock at the first tag, so that servers which start packing at different
+//! times, before and after a wrap, agree. Media times inside segments count from the last multiple
+//! of 2^32 ms, because players keep them in doubles. At each multiple, every 49.7 days, the stream
+//! has a discontinuity.
 
 use crate::codec::Role;
 use crate::flv::{Kind, Tag};
@@ -13,7 +13,7 @@ use crate::flv::{Kind, Tag};
 const MAX_BACK_MS: i64 = 1_000;
 /// So is a step further forward.
 pub(super) const MAX_FORWARD_MS: i64 = 5_000;
-/// A kind that jumps while the other one goes on is left out for this many tags, then believed.
+/// Tags of a kind that jumps alone are dropped up to this number; then the jump is accepted.
 const MAX_STRAY: u32 = 50;
 /// Times wrap here.
 const WRAP: i64 = 1 << 32;
@@ -41,8 +41,8 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Where the tag is that arrived `wall_ms` milliseconds after 1970 began. A key frame is
-    /// believed at once: an encoder that begins again begins with one.
+    /// Position of a tag that arrived `wall_ms` milliseconds after 1970. A jump at a key frame is
+    /// accepted at once: restarted encoders start with one.
     pub(super) fn place(&mut self, tag: &Tag, wall_ms: i64) -> Place {
         let timestamp = tag.timestamp();
         let (kind, other) = match tag.kind() {

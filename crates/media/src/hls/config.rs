@@ -27,8 +27,8 @@ pub struct Config {
     pub window: usize,
     /// Hard limit of kept data, in bytes. At most 1 GiB.
     pub bytes: usize,
-    /// Whether media stands one folder above the playlist, so that playlists in folders of their
-    /// own, one for each viewer, name the same files.
+    /// Whether media files are one directory above the playlist, so that per-viewer playlist
+    /// directories share them.
     pub shared: bool,
 }
 

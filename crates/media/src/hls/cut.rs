@@ -1,7 +1,7 @@
 //! Decides before each frame whether a segment or a part ends there, by the [`Pace`].
 //!
-//! The first segment waits as a whole: playlists begin when it is complete, and its length settles
-//! how it and all others are divided.
+//! The first segment is buffered as a whole: playlists start when it is complete, and its length
+//! decides how all segments are divided.
 
 use bytes::Bytes;
 
@@ -27,7 +27,7 @@ impl Segmenter {
             return sync && (length >= target || self.changed) || is_long;
         };
         let begins_slot = pace.slot(self.clock.stream_ms(at)) > self.msn || pace.is_whole(length);
-        // A picture that stood still says nothing of those that follow.
+        // A still picture does not predict the duration of later ones.
         let frame_ms = self.frame_ms.min(MAX_FRAME_MS);
         sync && (begins_slot || self.changed) || length + frame_ms > pace.max_segment_ms()
     }
@@ -124,8 +124,8 @@ impl Segmenter {
         }
     }
 
-    /// Ends the segment at `cut_ms`, before the waiting frame of this number, which begins the next
-    /// one.
+    /// Ends the segment at `cut_ms`, before the waiting frame with this number, which starts the
+    /// next one.
     fn end_segment_before(&mut self, number: usize, cut_ms: i64, wall_ms: i64) {
         let Some(first) = self.frames.get(number).map(|frame| frame.data.clone()) else { return };
         let later = self.take_from(number);

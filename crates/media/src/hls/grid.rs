@@ -1,4 +1,4 @@
-//! Where audio frames stand: end to end, on the grid of their sample rate.
+//! Times of audio frames: contiguous, on the grid of their sample rate.
 //!
 //! FLV rounds times to milliseconds, which is audible. Each segment has its own grid, fitted to
 //! the frame times of its first part: its content does not depend on how long the stream has been

@@ -15,7 +15,7 @@ use super::segmenter::Segmenter;
 pub enum When {
     /// It is gone, or the stream has ended before it. A playlist request is answered at once.
     Past,
-    /// It is there.
+    /// Available.
     Present,
     /// It is not there yet: block until it is, or until [`When::Past`].
     Next,
@@ -104,7 +104,7 @@ impl Segmenter {
     /// for requests of media.
     pub fn when(&self, msn: u64, part: Option<usize>) -> When {
         if self.pace.is_none() && !self.ended {
-            // Nobody knows yet what number is the next.
+            // The next number is not known yet.
             return When::Next;
         }
         let (next, next_part) = self.position();

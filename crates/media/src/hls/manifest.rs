@@ -17,7 +17,7 @@ use crate::deviation::{Deviation, Deviations};
 pub(super) const MAX_PLAYLIST: usize = 1 << 20;
 /// Durations above a day are no durations.
 const MAX_DURATION: Duration = Duration::from_secs(86_400);
-/// The target duration of a playlist that says nothing of durations.
+/// Target duration of a playlist without durations.
 const DEFAULT_TARGET: Duration = Duration::from_secs(2);
 /// Media sequence numbers are below.
 const MAX_SEQUENCE: f64 = (1_u64 << 62) as f64;
@@ -34,7 +34,7 @@ pub(super) enum Manifest {
 pub(super) struct Variant {
     pub(super) uri: String,
     pub(super) bandwidth: u64,
-    /// CODECS, one by one; none if it does not say.
+    /// The entries of CODECS; empty without the attribute.
     pub(super) codecs: Vec<String>,
     /// Its sound is in playlists of its own: EXT-X-MEDIA with a URI (section 4.3.4.2.1).
     pub(super) separate_audio: bool,
@@ -43,7 +43,7 @@ pub(super) struct Variant {
 #[derive(Clone, PartialEq, Default, Debug)]
 pub(super) struct Media {
     pub(super) target: Duration,
-    /// The number of the first of `entries`; `None` if it does not say.
+    /// Number of the first of `entries`; `None` without EXT-X-MEDIA-SEQUENCE.
     pub(super) sequence: Option<u64>,
     pub(super) ended: bool,
     pub(super) entries: Vec<Entry>,
@@ -62,7 +62,7 @@ pub(super) struct Resource {
 pub(super) struct Entry {
     pub(super) resource: Resource,
     pub(super) discontinuity: bool,
-    /// EXT-X-GAP: nothing is there.
+    /// EXT-X-GAP: the segment is missing.
     pub(super) gap: bool,
     /// EXT-X-MAP.
     pub(super) map: Option<Arc<Resource>>,
@@ -106,7 +106,7 @@ struct Parser {
     timed: bool,
     /// The longest segment.
     longest: Duration,
-    /// What EXT-X-TARGETDURATION says.
+    /// Value of EXT-X-TARGETDURATION.
     target: Option<f64>,
     discontinuity: bool,
     gap: bool,
@@ -119,7 +119,7 @@ struct Parser {
 }
 
 impl Parser {
-    /// Takes a line that begins with `#EXT`, without that.
+    /// Parses a line after its prefix `#EXT`.
     fn on_tag(&mut self, tag: &str, deviations: &mut Deviations) -> Result<(), Error> {
         let (name, value) = tag.split_once(':').unwrap_or((tag, ""));
         match name.trim_end().to_ascii_uppercase().as_str() {
@@ -205,7 +205,7 @@ impl Parser {
     }
 }
 
-/// What EXT-X-STREAM-INF says, and the group of sound that it names.
+/// Parses EXT-X-STREAM-INF into the variant and its audio group.
 fn variant(value: &str) -> (Variant, Option<String>) {
     let codecs = attribute(value, "CODECS").unwrap_or_default().split(',').map(str::trim);
     let variant = Variant {
@@ -234,7 +234,7 @@ fn number(text: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
 
-/// The whole number that stands first.
+/// The leading integer.
 fn number_of(text: &str) -> Option<u64> {
     let text = text.trim();
     number(&text[..text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len())])
@@ -246,7 +246,7 @@ fn decimal(text: &str) -> Option<f64> {
     let (whole, rest) = text.split_at(text.find(['.', ',']).unwrap_or(text.len()));
     let digits = rest.get(1..).unwrap_or_default();
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
-    // A title may begin with digits, but not end with them before another comma.
+    // A title may start with digits, but not end with them before another comma.
     let is_fraction =
         rest.starts_with('.') || digits[end..].is_empty() || digits[end..].starts_with(',');
     let fraction = if is_fraction { &digits[..end] } else { "" };

@@ -7,11 +7,10 @@
 //! in whole tenths of a second: for key frames at equal distances it is the same wherever a server
 //! begins.
 //!
-//! What that rounding leaves over adds up to a slot without a key frame, now and then: the part
-//! before the next key frame is the segment of that slot. A segment that would be longer than
-//! EXT-X-TARGETDURATION allows is cut at any frame. Other tracks end a segment at once, and time
-//! that nobody sent has no segments: numbers then run ahead of the slots, or catch up with one slot
-//! more per segment.
+//! Rounding errors add up, now and then, to a slot without a key frame: its segment is then the
+//! part before the next key frame. A segment longer than EXT-X-TARGETDURATION is cut at any frame.
+//! A change of tracks ends a segment at once, and times without media have no segments: numbers
+//! then run ahead of the slots, or catch up by one extra slot per segment.
 //!
 //! Lengths are settled with the first segment and stay: EXT-X-TARGETDURATION and PART-TARGET must
 //! not change (draft-pantos-hls-rfc8216bis, sections 4.4.3.1 and 4.4.3.7).
@@ -46,7 +45,7 @@ pub(super) struct First {
 impl Pace {
     pub(super) fn new(config: &Config, first: &First) -> Self {
         let wanted = config.segment.as_millis() as i64;
-        // One that other tracks cut short tells nothing of key frames.
+        // A segment cut short by a change of tracks says nothing about key frames.
         let is_whole = first.length_ms >= wanted * 9 / 10;
         let length_ms = if is_whole { first.length_ms } else { wanted };
         let slot_ms = (length_ms + ROUNDING_MS) / STEP_MS * STEP_MS;
@@ -69,7 +68,7 @@ impl Pace {
         self.target_s * 1_000 + 499
     }
 
-    /// PART-HOLD-BACK: the least that the draft allows (section 4.4.3.8).
+    /// PART-HOLD-BACK: the minimum of the draft (section 4.4.3.8).
     pub(super) fn part_hold_back_ms(&self) -> i64 {
         3 * self.part_ms
     }
@@ -79,7 +78,7 @@ impl Pace {
         length_ms >= self.whole_ms()
     }
 
-    /// The least length of a segment that may end although its number is ahead of the slots.
+    /// Minimum length of a segment that ends while its number is ahead of the slots.
     pub(super) fn whole_ms(&self) -> i64 {
         self.slot_ms * 9 / 10
     }

@@ -10,12 +10,12 @@
 //! the rest of the segment evenly at each part. An unexpected key frame may still leave a short
 //! last part: the part before it is already published.
 
-/// How long a picture may stand still for the next one to be expected as late.
+/// Cap on the expected duration of a frame, in milliseconds.
 pub(super) const MAX_FRAME_MS: i64 = 500;
 /// Key frame distances that are remembered. A group cut short by a scene change is followed by a
 /// whole one.
 const GROUPS: usize = 4;
-/// The least share of PART-TARGET that a part other than the last may last, in percent.
+/// Minimum duration of all parts but the last, in percent of PART-TARGET.
 const MIN_PART_PERCENT: i64 = 85;
 /// Maximum length of a part, in percent of the configured length. A longer frame is a part of its
 /// own.
@@ -141,7 +141,7 @@ fn is_long_enough(part_us: i64, target_ms: i64) -> bool {
     part_us >= target_ms * 10 * MIN_PART_PERCENT
 }
 
-/// Where a part would end: the segment's end as it is known, and the frames' duration.
+/// Possible end of a part: the expected end of the segment, and the frames' duration.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outlook {
     /// The predicted or known end of the segment.

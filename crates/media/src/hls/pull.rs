@@ -1,9 +1,9 @@
 //! The client of an HLS origin: which resource next, and FLV tags out of segments.
 //!
-//! RFC 8216, section 6.3. A master playlist leads to one variant; alternative renditions
-//! (EXT-X-MEDIA) are not pulled, so that audio has to be in the variant. Live streams start three
-//! segments from the end (section 6.3.3: "SHOULD NOT choose a segment that starts less than three
-//! target durations from the end"), others at their start. The caller fetches, this decides.
+//! RFC 8216, section 6.3. One variant of a master playlist is pulled, without alternative
+//! renditions (EXT-X-MEDIA): audio must be in the variant. Live streams start three segments from
+//! the end (section 6.3.3: "SHOULD NOT choose a segment that starts less than three target
+//! durations from the end"), others at their start. The caller does the requests.
 
 mod items;
 
@@ -74,7 +74,7 @@ pub struct Request {
     pub url: Url,
     /// First byte, and number of bytes, of the part wanted.
     pub range: Option<(u64, u64)>,
-    /// A response with more bytes is refused, so there is no need to read on.
+    /// Limit of the response: larger ones are rejected, and need not be read to the end.
     pub max_bytes: usize,
     /// Purpose of the request.
     pub kind: Subject,
@@ -85,7 +85,7 @@ pub struct Request {
 pub enum Failed {
     /// It will be given again, after a wait.
     Again,
-    /// The stream goes on without the segment.
+    /// The segment is skipped.
     LeftOut,
 }
 
@@ -244,8 +244,8 @@ impl Pull {
         self.redirected = Some(url);
     }
 
-    /// Takes the body that was fetched; gives the tags that it holds, sequence headers included,
-    /// their times going on from those before.
+    /// Takes the body of a response. Returns its tags, including sequence headers, with times that
+    /// continue the previous ones.
     ///
     /// # Errors
     /// The body is of no use. A segment is then left out; the caller decides whether to go on.
@@ -294,7 +294,7 @@ impl Pull {
         Ok(Failed::LeftOut)
     }
 
-    /// Goes on without the next segment; a discontinuity before it is one before the segment after.
+    /// Skips the next segment; its discontinuity moves to the segment after it.
     fn leave_out(&mut self) {
         self.discontinuity |= self.queue.pop_front().is_some_and(|segment| segment.discontinuity);
     }

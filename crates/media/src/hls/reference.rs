@@ -1,11 +1,11 @@
-//! URLs that playlists and redirections give relative to where they stand.
+//! Relative URLs in playlists and redirects.
 
 use url::Url;
 
-/// Where `reference` leads that stands in what `base` gave (RFC 3986, section 5.2).
+/// Resolves `reference` against `base` (RFC 3986, section 5.2).
 ///
-/// `None` if that is no `http` or `https` URL, or leads from `https` down to `http`: what TLS
-/// protects is not to be continued in the clear because somebody in between says so.
+/// `None` if the result is no `http` or `https` URL, or would downgrade from `https` to `http`: an
+/// attacker could otherwise remove TLS.
 pub fn follow(base: &Url, reference: &str) -> Option<Url> {
     let url = base.join(reference).ok()?;
     match (base.scheme(), url.scheme()) {

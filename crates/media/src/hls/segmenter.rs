@@ -124,8 +124,8 @@ impl Segmenter {
         Self { config, frame_ms: 40, ..Self::default() }
     }
 
-    /// Takes the stream's next tag, which arrived `wall_ms` milliseconds after 1970 began. Returns
-    /// whether there is a new part, that is whether somebody who waits should look again.
+    /// Takes the stream's next tag, which arrived `wall_ms` milliseconds after 1970. Returns
+    /// whether there is a new part, so that waiting requests can check again.
     pub fn push(&mut self, tag: &Tag, wall_ms: u64) -> bool {
         if self.ended {
             return false;
@@ -423,7 +423,7 @@ impl Segmenter {
                     Run { track: fmp4::VIDEO_TRACK, samples: &self.frames, end: at },
                     Run { track: fmp4::AUDIO_TRACK, samples: &self.sounds, end: audio_end },
                 ];
-                // What counts fragments only has to grow.
+                // The sequence number only has to increase.
                 fmp4::fragment(part_start_ms as u32, &runs)
             }
             Container::Ts => self.ts.write(ts::write::Program {

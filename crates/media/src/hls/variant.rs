@@ -28,7 +28,7 @@ fn is_in(list: &[&str], codec: &str) -> bool {
 }
 
 impl Variant {
-    /// Without CODECS nobody knows, so that it has one.
+    /// Unknown without CODECS: then a picture is assumed.
     fn has_picture(&self) -> bool {
         self.codecs.is_empty() || self.codecs.iter().any(|codec| is_in(&PICTURES, codec))
     }

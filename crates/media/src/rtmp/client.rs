@@ -13,7 +13,7 @@ use super::{Config, Error, Url};
 use crate::amf0::Value;
 use crate::flv::{Kind, Tag};
 
-/// How much of a stream we say we buffer, in milliseconds: what ffmpeg says.
+/// Announced buffer length in milliseconds, as sent by ffmpeg.
 const BUFFER_MS: u32 = 3_000;
 
 // Transactions of ours. Answers to the other commands are of no interest.
@@ -187,7 +187,7 @@ impl Client {
                     None => self.end(Event::Refused("no stream was created".to_owned())),
                 }
             }
-            // Servers that know no releaseStream or FCPublish say so; it does not matter.
+            // Servers without releaseStream or FCPublish report an error, which is harmless.
             ("_error", State::Connecting | State::Creating | State::Asked(_))
                 if matches!(command.transaction, CONNECT | CREATE_STREAM | FINAL) =>
             {
@@ -252,7 +252,7 @@ impl Client {
             return;
         }
         match self.state {
-            // Some servers start to send before they say so, some never say so.
+            // Some servers send media before the status message, or never send one.
             State::Asked(stream) => {
                 self.state = State::Active(stream);
                 self.events.extend([Event::Playing, Event::Tag(tag)]);

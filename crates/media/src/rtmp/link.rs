@@ -90,7 +90,7 @@ pub(super) struct Link {
     /// Bytes from the peer, and how many of them are acknowledged; both wrap (section 5.4.3).
     received: u32,
     acknowledged: u32,
-    /// How many bytes the peer wants to send between acknowledgements; 0 before it says so.
+    /// Acknowledgement window of the peer, in bytes; 0 before it announces one.
     window: u32,
     /// Answers since nothing waited.
     replies: usize,
@@ -186,7 +186,7 @@ impl Link {
                 _ => self.reader.deviations.note(Deviation::RtmpMessage),
             },
             kind => match Kind::from_number(kind) {
-                // An empty message says nothing.
+                // Empty messages are ignored.
                 _ if message.payload().is_empty() => {}
                 Some(Kind::Script) if message.payload().starts_with(SET_DATA_FRAME) => {
                     self.tags.extend(script(message.timestamp, message.payload()));
@@ -236,8 +236,8 @@ impl Link {
         Ok(None)
     }
 
-    /// Tags out of an aggregate message (section 7.1.6): the first one's time stands for the
-    /// message's.
+    /// Splits an aggregate message into tags (section 7.1.6): the first tag's time maps to that of
+    /// the message.
     fn split(&mut self, message: &Message) -> Result<(), Error> {
         let mut rest = message.payload();
         let mut first = None;
@@ -262,7 +262,7 @@ impl Link {
     /// Section 5.4.3: "The client or the server MUST send an acknowledgment to the peer after
     /// receiving bytes equal to the window size."
     fn acknowledge(&mut self) -> Result<(), Error> {
-        // Many encoders say no window and wait for acknowledgements, or measure by them.
+        // Many encoders announce no window but wait for acknowledgements, or measure with them.
         let window = match self.window {
             0 => self.config.window_ack,
             window => window.min(self.config.window_ack),
@@ -374,7 +374,7 @@ fn script(timestamp: u32, payload: &[u8]) -> Option<Tag> {
     (!payload.is_empty()).then(|| Tag::new(Kind::Script, timestamp, payload))?
 }
 
-/// What we say of Enhanced RTMP, as members of an object: every codec passes through.
+/// Our Enhanced RTMP capabilities, as members of an object: every codec passes through.
 pub(super) fn enhanced_properties() -> [(String, Value); 4] {
     let any = || object([("*", CAN_FORWARD.into())]);
     [

@@ -33,7 +33,7 @@ pub struct Request {
     pub stream: String,
     /// The queries of application and stream name, joined with `&`, without `?`.
     pub query: String,
-    /// The URL that the client says it connected to; may be empty.
+    /// URL of the connection, as the client reports it; may be empty.
     pub tc_url: String,
     /// Name and version of the client, as it reports them; may be empty.
     pub flash_ver: String,
@@ -50,7 +50,7 @@ pub enum Event {
     Tag(Tag),
     /// The publisher is done, or withdraws its request.
     Unpublish,
-    /// The player pauses, or goes on.
+    /// The player pauses or resumes.
     Paused(bool),
     /// The player is done, or withdraws its request.
     StopPlay,
@@ -200,7 +200,7 @@ impl Server {
         }
     }
 
-    /// Tells a publisher that another one took over its stream; its further tags are ignored.
+    /// Notifies a publisher that another one took over its stream; further tags are ignored.
     pub fn revoke(&mut self, description: &str) {
         if let State::Active { purpose: Purpose::Publish, stream } = self.state {
             self.state = State::Idle;
@@ -226,7 +226,7 @@ impl Server {
         }
     }
 
-    /// Tells a player that its stream is over. It may then ask for another one.
+    /// Notifies a player that its stream has ended. It may then request another.
     pub fn end_of_stream(&mut self) {
         if let State::Active { purpose: Purpose::Play, stream } = self.state {
             self.state = State::Idle;

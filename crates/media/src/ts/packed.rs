@@ -11,7 +11,7 @@ const ID3_HEADER: usize = 10;
 /// A segment of packed audio.
 pub(super) struct Packed<'a> {
     pub(super) codec: Codec,
-    /// `None` if it does not say.
+    /// `None` if the segment has no timestamp.
     pub(super) time: Option<u64>,
     pub(super) frames: &'a [u8],
 }

@@ -1,10 +1,9 @@
 //! Reads segments of transport streams: the first video and the first audio stream of the first
 //! program, as access units in the form that FLV and MP4 have.
 //!
-//! A segment is complete in itself (RFC 8216, section 3), so that only what describes the streams
-//! lasts from one to the next. Memory is bounded by the segment's size. A PES packet of video is
-//! taken for one access unit, as section 3.2 there recommends; one without a time goes on with the
-//! access unit before it.
+//! Segments are self-contained (RFC 8216, section 3): only the description of streams carries
+//! over. Memory is bounded by the segment's size. A PES packet of video counts as one access unit,
+//! as section 3.2 there recommends; one without a time continues the previous access unit.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -60,7 +59,7 @@ pub struct Reader {
     sets: ParameterSets,
     /// The program that the tables told last: some packagers send them once.
     program: Option<Program>,
-    /// Where packed audio goes on if it does not say.
+    /// Time at which packed audio without a timestamp continues.
     packed_end: Option<u64>,
     /// The latest time seen, without wraps.
     time: Option<i64>,
@@ -250,14 +249,14 @@ impl Reader {
             items.push(Item::Audio(Sample { data, dts, composition: 0, sync: true }));
             at += frame.size;
         }
-        // No frame is longer than 13 bits can say.
+        // Frame lengths have 13 bits.
         if bytes.len() - at < 1 << 13 {
             carry.bytes = bytes[at..].to_vec();
         }
     }
 }
 
-/// The start of an audio frame that goes on in the next PES packet.
+/// The start of an audio frame that continues in the next PES packet.
 #[derive(Default)]
 struct Carry {
     bytes: Vec<u8>,

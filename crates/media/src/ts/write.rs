@@ -265,7 +265,7 @@ fn pes_header(stream: u8, size: usize, pts: i64, dts: Option<i64>) -> Vec<u8> {
     let length = if size == 0 { 0 } else { u16::try_from(3 + times + size).unwrap_or(0) };
     let mut out = vec![0, 0, 1, stream];
     out.put_u16(length);
-    // Aligned data; which times are there; their bytes.
+    // Aligned data; flags of the timestamps present; their length in bytes.
     out.extend([0x84, if dts.is_some() { 0xc0 } else { 0x80 }, times as u8]);
     put_time(&mut out, if dts.is_some() { 3 } else { 2 }, pts);
     if let Some(dts) = dts {
