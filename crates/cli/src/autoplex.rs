@@ -202,7 +202,7 @@ mod tests {
     use units::Rate;
 
     #[test]
-    fn an_address_is_explained_with_its_group_and_the_wider_ones() {
+    fn an_address_is_explained_with_its_group_and_its_parents() {
         let times = Times { issued: 1_000_000, lifetime: Duration::from_secs(7_200) };
         let mut building = TableBuilder::new(times);
         let of = |mbps, sessions| Parameters {

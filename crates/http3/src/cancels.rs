@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_is_free_and_then_each_tenth_of_a_second_one() {
+    fn a_burst_is_free_and_then_ten_per_second() {
         for (open, burst) in [(1, 2), (128, 256), (1_000, 2_000)] {
             let mut cancels = Cancels::default();
             let mut add = |ms| cancels.add(Timestamp::from_millis(ms), open);

@@ -185,7 +185,7 @@ impl<const N: usize> Varints<N> {
                 input.consume(length);
                 return Ok(values);
             }
-            // Chunks may be split anywhere; an integer has at most 16 bytes.
+            // Chunks may be split anywhere: collect single bytes, at most 16.
             self.bytes[usize::from(self.length)] = chunk[0];
             self.length += 1;
             input.consume(1);

@@ -1,7 +1,6 @@
-//! The HTTP/3 and QPACK cases of h3spec, a conformance tester for servers, by their names, over the
-//! real transport: the client writes STREAM frames by hand (RFC 9114 is "HTTP/3" in the names, RFC
-//! 9204 "QPACK"). h3spec lets a server answer with a generic code instead; here it has to be the
-//! specific one.
+//! The HTTP/3 and QPACK cases of h3spec, a conformance tester for servers, by their names
+//! ("HTTP/3" is RFC 9114, "QPACK" RFC 9204), over the real transport: the client writes STREAM
+//! frames by hand. h3spec accepts generic error codes; these tests require the specific one.
 
 extern crate quic as mendcast_quic;
 
@@ -99,7 +98,7 @@ const CASES: [Case; 16] = [
         Control(b"\x04\x00\x01\x00"), Closed(H3_FRAME_UNEXPECTED), "9114, 7.2.2"),
     ("MUST send H3_FRAME_UNEXPECTED if a second SETTINGS frame is received [HTTP/3 7.2.4]",
         Control(b"\x04\x00\x04\x00"), Closed(H3_FRAME_UNEXPECTED), "9114, 7.2.4"),
-    // In the source of h3spec, but left out there: the RFC says MAY.
+    // Present but disabled in h3spec's source: the RFC says MAY.
     ("MUST send H3_SETTINGS_ERROR if duplicate setting identifiers exist [HTTP/3 7.2.4]",
         Control(b"\x04\x0e\x07\x40\x64\x01\x50\x00\x06\x80\x00\x80\x00\x07\x40\x64"),
         Closed(H3_SETTINGS_ERROR), "9114, 7.2.4"),

@@ -346,7 +346,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(values in proptest::collection::vec(any_value(), 0..4)) {
+        fn values_round_trip(values in proptest::collection::vec(any_value(), 0..4)) {
             prop_assert_eq!(read(&written(&values)), Ok(values));
         }
 

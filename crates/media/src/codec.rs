@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn modifiers_and_tracks_stand_before_the_type() {
+    fn modifiers_and_tracks_precede_the_type() {
         // Two bytes of modifier data, then packet type 1.
         let key = video(b"\x97\x01ab\x01av01data");
         assert_eq!((key.codec, key.role, key.data_at), (Some(Codec::Av1), Role::KeyFrame, 9));
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_that_are_too_short_are_nothing() {
+    fn short_tags_have_no_role() {
         for payload in [&b""[..], b"\x17", b"\x17\x00\x00", b"\x97\xff", b"\x91hvc1\x00", b"\x90av"]
         {
             assert_eq!(video(payload).role, Role::Other, "{payload:?}");

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_disposable_and_no_input_breaks_it() {
+    fn other_pictures_are_kept_and_no_input_panics() {
         let others: [&[u8]; 6] = [
             &[0x90, b'a', b'v', b'0', b'1', 0x81, 0, 12, 0],
             &[0x90, b'v', b'p', b'0', b'9', 0, 0, 0, 0],

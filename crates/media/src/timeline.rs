@@ -191,7 +191,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_stream_begins_at_its_publishers_own_time_and_keeps_distances() {
+    fn a_stream_starts_at_its_publishers_time_and_keeps_intervals() {
         let mut timeline = Timeline::default();
         assert_eq!(timeline.map(Kind::Video, 5_000), 5_000);
         assert_eq!(timeline.map(Kind::Audio, 4_980), 4_980);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_of_different_clocks_go_on_together() {
+    fn kinds_with_different_clocks_continue_together() {
         let mut timeline = Timeline::default();
         for at in (0..5_000).step_by(20) {
             assert_eq!(timeline.map(Kind::Video, 1_000 + at), 1_000 + at);
@@ -361,7 +361,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_kind_ever_goes_back(times in proptest::collection::vec((any::<u32>(), 0..3u8), 1..60)) {
+        fn times_never_decrease(times in proptest::collection::vec((any::<u32>(), 0..3u8), 1..60)) {
             let mut timeline = Timeline::default();
             timeline.begin_at(0);
             let mut latest = [0; 3];

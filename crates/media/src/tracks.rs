@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_codec_that_flv_has_a_number_for_is_written_with_it() {
+    fn codecs_with_an_flv_number_use_it() {
         for (kind, enhanced, own) in [
             (Kind::Video, &b"\x90avc1\x01\x64"[..], &b"\x17\0\0\0\0\x01\x64"[..]),
             (Kind::Video, b"\x91avc1\0\0\x50ab", b"\x17\x01\0\0\x50ab"),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn other_tracks_are_left_out() {
+    fn other_tracks_are_dropped() {
         assert_eq!(default_of(Kind::Audio, b"\x95\x00mp4a\x01\x12\x10"), None);
         assert_eq!(default_of(Kind::Video, b"\x96\x11hvc1\x01\0\0\x04\0\0\0a"), None);
         for cut in [&b"\x96"[..], b"\x96\x11hv", b"\x96\x11hvc1\x00\0\0\x04\0\0", b"\x97\xff"] {
@@ -179,7 +179,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_comes_is_a_tag_or_nothing(payload in proptest::collection::vec(any::<u8>(), 0..60),
+        fn any_input_gives_a_tag_or_nothing(payload in proptest::collection::vec(any::<u8>(), 0..60),
             forms in 0..4usize) {
             let head: [&[u8]; 4] = [b"\x96\x01av01", b"\x96\x21", b"\x95\x11Opus", b"\x97"];
             let payload = [head[forms], &payload].concat();

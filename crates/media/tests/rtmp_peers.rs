@@ -1,8 +1,7 @@
 //! RTMP against ffmpeg, which publishes and plays, as client and as server; and against librtmp,
 //! the origin of OBS's RTMP, as a client through curl.
 //!
-//! Loopback only, on ports of the kernel's choice. Where there is no such program the tests say so
-//! in their output and pass.
+//! Loopback only, on ports chosen by the kernel. Tests without their program report so and pass.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -186,7 +185,7 @@ fn connect(url: &Url) -> TcpStream {
     }
 }
 
-/// What somebody publishes to our server at this socket.
+/// Tags that a peer publishes to our server at this socket.
 fn received(socket: TcpStream) -> (Request, Vec<Tag>) {
     let mut server = Server::new(Config::default(), &[7; 1_528]);
     let (mut request, mut tags, mut has_ended) = (None, Vec::new(), false);
@@ -217,7 +216,7 @@ fn published() -> Option<Vec<Tag>> {
     Some(tags)
 }
 
-/// Our server plays these tags to somebody at this socket.
+/// Plays these tags from our server to a peer at this socket.
 fn play(socket: TcpStream, tags: &[Tag]) {
     let mut server = Server::new(small_chunks(), &[7; 1_528]);
     let is_done = drive(socket, &mut server, |server| match server.poll_event() {
@@ -252,7 +251,7 @@ fn roles(tags: &[Tag], role: Role) -> Vec<&Tag> {
     tags.iter().filter(|tag| tag.role() == role).collect()
 }
 
-/// Coded data, which nobody on the way may change, and its time since the first.
+/// Coded data, which must arrive unchanged, and its time since the first frame.
 fn frames(tags: &[Tag], kind: Kind) -> Vec<(u32, Bytes)> {
     let is_frame = |tag: &&Tag| {
         let roles = [Role::KeyFrame, Role::InterFrame, Role::AudioFrame];

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_that_freezes_more_often_is_said_to() {
+    fn a_default_that_freezes_more_often_is_reported() {
         let (text, json) = told(1, 5);
         assert!(text.contains("froze once (0.4 s)"), "{text}");
         assert!(text.ends_with("The default did not help: 4 freezes more."), "{text}");

@@ -70,7 +70,7 @@ mod tests {
     use qoe::player::Freezes;
 
     #[test]
-    fn sums_go_on_from_view_to_view_and_short_freezes_count_as_playing() {
+    fn sums_span_views_and_short_freezes_count_as_playback() {
         let ms = Duration::from_millis;
         let policy = Policy::LOW_LATENCY;
         let mut player = qoe::Player::new(policy, units::Timestamp::ZERO);

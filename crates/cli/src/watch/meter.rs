@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_player_that_is_no_preset_plays_beside_these() {
+    fn a_custom_player_plays_beside_the_presets() {
         let own = "buffer:300ms".parse().expect("a player");
         let policies = |own| {
             let report = seen(&mut Meter::new("u", own));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn sound_alone_starts_a_player_unless_pictures_are_to_come() {
+    fn audio_alone_starts_a_player_unless_video_is_announced() {
         let sound = tag(Kind::Audio, 0, &[0xaf, 1, 0]);
         let mut body = flv::file_header(true, false).to_vec();
         body.extend_from_slice(sound.bytes());

@@ -34,7 +34,7 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Returns when the first key frame is on its way.
+    /// Returns once the first key frame is sent.
     pub fn start(server: SocketAddr, stream: &str, pause: Option<Pause>) -> Self {
         let url = Url::parse(&format!("rtmp://{server}/{stream}")).expect("a URL");
         let stop = Arc::new(AtomicBool::new(false));
@@ -99,7 +99,7 @@ impl Connection {
                 self.client.send_tag(&tag.clone().with_timestamp(time));
                 self.write()?;
                 if tag.role() == Role::KeyFrame {
-                    // Nobody may wait any more.
+                    // Fails if the starting thread has given up.
                     let _ = started.send(());
                 }
             }

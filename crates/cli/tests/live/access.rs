@@ -85,7 +85,7 @@ fn the_hook_learns_of_sessions_that_end_with_the_process() {
 
 #[test]
 fn a_dead_hook_follows_the_configured_policy() {
-    // A port that nobody gets by chance.
+    // A port without a listener.
     let dead = "http://127.0.0.1:1/";
     let edge = |on_failure: &str| {
         Edge::start(&format!(
@@ -243,7 +243,7 @@ fn a_report_counts_only_for_the_viewer_of_its_pass() {
         http::post(edge.address, "/beacon", body.to_string().as_bytes()).status
     };
     let unmatched = || edge.metric("mendcast_beacons_unmatched_total");
-    // A name that the client has chosen is nobody's, nor is a pass that nobody watches with.
+    // Neither a name chosen by the client nor an unused pass identifies a viewer.
     let stranger = http::get(edge.address, "/viewer").text();
     for name in ["me", "", "0000000000000000", &stranger] {
         assert_eq!(report(name), 204);

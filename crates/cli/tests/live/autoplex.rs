@@ -74,15 +74,15 @@ fn a_table_caps_sessions_to_their_streams_until_it_is_deleted() {
     assert_eq!(rows.len(), 2, "{lines}");
     assert!(rows.iter().all(|row| row["autoplex"] == "treated"), "{lines}");
     let number = |row: &Value, column: &str| row[column].as_f64();
-    // The group's 64 kbit/s starve nobody: one and a half times the stream's rate remain.
+    // The group's 64 kbit/s do not starve viewers: 1.5 times the stream's rate remains.
     let (cap, stream) = (number(&rows[0], "cap_mbps"), number(&rows[0], "stream_mbps"));
     let times = cap.expect("held") / stream.expect("known");
     assert!((1.2..1.9).contains(&times), "{times}: {lines}");
     assert_eq!((number(&rows[1], "cap_mbps"), number(&rows[0], "skips")), (None, Some(0.0)));
 }
 
-/// The program that decides: beside this one, where `MENDCAST_AUTOPLEX` says, or where `make
-/// test-autoplex` puts it.
+/// The AutoPlex program: next to this binary, at `MENDCAST_AUTOPLEX`, or as built by `make
+/// test-autoplex`.
 fn decider() -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_BIN_EXE_mendcast")).with_file_name("mendcast-autoplex");
     let built =
@@ -237,7 +237,7 @@ fn a_groups_cap_applies_to_new_viewers_until_the_table_is_deleted() {
         }
         panic!("{part}: too few of {:?}", new());
     };
-    // Nobody is held yet.
+    // No session is capped yet.
     let before = watch(&[], "explorer", 4);
     assert!(before.iter().all(|row| row["cap_mbps"].is_null()), "{before:?}");
     for edge in &edges {

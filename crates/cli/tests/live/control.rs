@@ -15,7 +15,7 @@ use crate::support::publishing::Publishing;
 use crate::support::viewer::{End, Viewer};
 use crate::support::{PATIENCE, eventually, http, until};
 
-/// Status and content of the answer to a call with the header that tells it from a page's.
+/// Status and content of the answer to a call with the header that web pages cannot send.
 fn call(admin: SocketAddr, method: &str, path: &str, body: &str) -> (u16, Value) {
     let mut socket = TcpStream::connect(admin).expect("connected");
     socket.set_read_timeout(Some(PATIENCE)).expect("set");
@@ -120,8 +120,7 @@ fn a_kicked_viewer_is_disconnected_on_every_front_and_may_return() {
     }
     until("its session is over", || viewers(&edge, "live/demo").len() == 1);
     assert_eq!(call(edge.admin(), "DELETE", &format!("/api/viewers/{id}"), "").0, 404);
-    // A pass says when it was given out to the second: one that holds is there from the next second
-    // on.
+    // Passes carry their issue time in seconds: a valid one exists from the next second on.
     let master = format!("/live/demo/index.m3u8?viewer={page}");
     until("it may come back", || match http::get(edge.address, &master) {
         answer if answer.status == 200 => true,

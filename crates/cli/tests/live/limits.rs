@@ -45,7 +45,7 @@ fn drip(address: SocketAddr, first: &[u8], again: &[u8]) -> Duration {
     start.elapsed()
 }
 
-/// All that a client says up to the answer to `connect`.
+/// Output of a client up to the answer to `connect`.
 fn introduction(address: SocketAddr) -> (TcpStream, Client) {
     let url = Url::parse(&format!("rtmp://{address}/live/a")).expect("a URL");
     let client = Client::new(url, Intent::Publish, Config::default(), &[7; 1_528]);
@@ -82,7 +82,7 @@ fn bytes_that_drip_extend_neither_the_handshake_nor_the_wait_for_a_request() {
 fn publishers_get_in_while_others_are_at_their_limit() {
     let edge = Edge::start("rtmp.max_connections = 12\nrtmp.timeout = \"10m\"\n");
     let _first = Publisher::start(edge.rtmp, "live/a", None);
-    // Half of the places is for players: they are there to stay.
+    // Half of the connections are reserved for players, which stay.
     let play = |_| {
         let player = Viewer::rtmp(edge.rtmp, "live/a");
         player.wait_for_frames(1);

@@ -100,7 +100,7 @@ fn shared_media_has_the_same_urls_for_all_viewers_and_stays_closed_where_play_ha
     let answer = http::get(edge.address, &format!("/live/demo/{name}"));
     assert_eq!(answer.status, 200);
     assert!(answer.field("cache-control").is_some_and(|value| value.contains("immutable")));
-    // The viewers of playlists are there all the same.
+    // Viewers of playlists count too.
     until("they are seen", || {
         edge.state()["sessions"].as_array().is_some_and(|all| !all.is_empty())
     });

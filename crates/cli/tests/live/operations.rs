@@ -154,7 +154,7 @@ fn a_drain_lets_viewers_go_on_until_its_end_and_writes_their_records() {
     until("new RTMP connections are refused", || TcpStream::connect(edge.rtmp).is_err());
     let refused = http3::status(edge.address, "GET", "/live/demo.flv").expect_err("refused");
     assert!(refused.contains("refused to accept"), "{refused}");
-    // After GOAWAY the client makes no more requests on the connection; the running one goes on.
+    // After GOAWAY the client starts no requests on the connection; the running one continues.
     until("GOAWAY", || client.block_on(request.another("/none")).is_err());
     let data = client.block_on(request.next()).expect("the stream goes on");
     assert!(data.is_some());
@@ -188,7 +188,7 @@ fn a_drain_lets_viewers_go_on_until_its_end_and_writes_their_records() {
     for column in ["first_bytes", "units_finished", "rounds_max", "bursts", "after_200ms_sent"] {
         assert!(record[column].is_i64(), "{column}: {record}");
     }
-    // Of HTTP/1.1 the kernel says how its TCP does.
+    // For HTTP/1.1 the kernel supplies TCP statistics.
     let record = records.iter().find(|record| record["protocol"] == "h1").expect("one");
     assert!(record["rtt_ms"].as_f64() > Some(0.0), "{record}");
     assert!(record["first_bytes"].as_u64() > Some(50_000), "{record}");

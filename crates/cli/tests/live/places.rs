@@ -17,7 +17,7 @@ const KEPT: usize = 600;
 /// Time between two connections of the flood: about 500 a second.
 const INTERVAL: Duration = Duration::from_millis(2);
 
-/// Connections from these addresses, in turn, that never say anything. It ends when it is dropped.
+/// Silent connections from these addresses, in turn, until dropped.
 struct Flood {
     stop: Arc<AtomicBool>,
     opened: Arc<AtomicU32>,

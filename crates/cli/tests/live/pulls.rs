@@ -1,5 +1,5 @@
-//! Streams that are pulled from elsewhere: from nginx over RTMP, from another edge and others over
-//! HTTP-FLV, from HLS; on the first viewer, while somebody watches, once for all.
+//! Pulled streams: from nginx over RTMP, from another edge and others over HTTP-FLV, from HLS.
+//! They are pulled once, from the first viewer to the last.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -169,7 +169,7 @@ fn a_live_hls_folder_is_pulled() {
     let frames = viewer.frames();
     let (first, last) = (frames[0].timestamp(), frames[frames.len() - 1].timestamp());
     let videos = frames.iter().filter(|tag| tag.kind() == media::Kind::Video).count() as u32;
-    // Every picture is there.
+    // No picture is missing.
     assert!(videos.abs_diff((last - first) / 40 + 1) <= 2, "{videos} in {} ms", last - first);
     assert_eq!(frames[0].role(), media::Role::KeyFrame);
     assert_eq!(viewer.kinds(), Some((true, true)));
@@ -245,7 +245,7 @@ fn a_broken_upstream_ends_in_one_line_and_status_502() {
     ];
     let mut rules = String::new();
     for (number, (why, origin)) in cases.iter().enumerate() {
-        // The endless one has a megabyte to say.
+        // The endless resource has a megabyte to send.
         let timeout = if why.starts_with("HLS resource") { 10 } else { 1 };
         rules += &format!(
             "[[pull]]\nstream = \"live/{number}\"\nupstream = [{:?}]\ntimeout = \"{timeout}s\"\n",

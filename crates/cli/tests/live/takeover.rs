@@ -94,7 +94,7 @@ fn the_hook_decides_who_takes_over_unless_it_fails() {
     let _second = Publishing::open(edge.rtmp, "live/demo?user=a").expect("taken over");
     assert_eq!(first.closed().as_deref(), Some(TAKEN));
 
-    // A port that nobody gets by chance.
+    // A port without a listener.
     let keys = "live.take_over = \"same-key\"\n[hooks]\non_publish = \"http://127.0.0.1:1/\"\n\
                 on_failure = \"allow\"\n";
     let edge = Edge::start(keys);

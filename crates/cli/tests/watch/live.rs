@@ -72,7 +72,7 @@ fn a_live_stream_is_played_by_three_players() {
 #[test]
 fn a_pause_of_the_publisher_freezes_the_players_that_buffer_less() {
     let dir = tempfile::tempdir().expect("a directory");
-    // Viewers begin at a key frame to come: their players buffer no more than they want to.
+    // Viewers start at the next key frame, so that their buffers do not exceed the target.
     let edge = live_edge(dir.path(), "[live]\nstart = \"keyframe\"\n");
     let pause = Pause { at: Duration::from_secs(7), length: Duration::from_millis(1_500) };
     let publisher = Publisher::start(edge.rtmp(), "live/demo", Some(pause));
@@ -81,7 +81,7 @@ fn a_pause_of_the_publisher_freezes_the_players_that_buffer_less() {
     drop(publisher);
     assert_eq!(seen["beacons"], 2, "after 5 s and at the end: {seen}");
     let [low_latency, mobile, cautious] = players(&seen);
-    // The one buffers 0.2 s, and after the pause 0.5 s are there at once.
+    // The first player buffers 0.2 s; after the pause 0.5 s arrive at once.
     assert_eq!(low_latency["freezes_from_ms"]["1250"], 1, "{seen}");
     let frozen = number(&low_latency["freeze_s"]);
     assert!((1.25..1.7).contains(&frozen), "{seen}");

@@ -189,7 +189,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(128))]
 
         #[test]
-        fn every_string_survives_and_has_the_length_that_was_announced(
+        fn every_string_round_trips_with_the_announced_length(
             text in proptest::collection::vec(any::<u8>(), 0..200),
         ) {
             let mut out = Vec::new();
@@ -199,7 +199,7 @@ mod tests {
         }
 
         #[test]
-        fn what_decodes_encodes_to_the_same_bytes(
+        fn decoded_strings_encode_to_the_same_bytes(
             input in proptest::collection::vec(any::<u8>(), 0..12),
         ) {
             if let Some(text) = decoded(&input) {

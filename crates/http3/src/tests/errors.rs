@@ -268,7 +268,7 @@ fn wrong_trailers_cancel_a_request_that_was_handed_over() {
 fn a_header_section_that_is_too_large_is_answered_with_431() {
     let config = Config { max_field_section_size: 300, ..Config::default() };
     let long = "x".repeat(400);
-    // Over the limit as it is encoded, and only when it is decoded.
+    // Over the limit when encoded, and only when decoded.
     for extra in [&[("a", long.as_str())][..], &[("accept", "*/*"); 10]] {
         let mut pair = Pair::silent(config);
         pair.send(request(0), &headers(&[&GET, extra].concat()));

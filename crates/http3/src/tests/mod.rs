@@ -106,7 +106,7 @@ struct Mock {
     closed: Option<(u64, &'static str)>,
     max_uni: u64,
     opened: u64,
-    /// The most that one read gives.
+    /// Largest result of a read.
     chunk: usize,
     early: bool,
     /// How often something was read.

@@ -59,7 +59,7 @@ fn deliver(stream: &[u8], pieces: &[usize], chunk: usize, max: usize) -> (Seen, 
     (seen, pair.close_code())
 }
 
-/// A frame that may stand on a request stream, or may not.
+/// A frame, permitted or not on a request stream.
 fn any_frame() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         4 => Just(headers(&POST)),

@@ -180,7 +180,7 @@ fn a_priority_update_overrides_the_priority_field() {
     let Event::Request { head, .. } = &events[2] else { panic!("{events:?}") };
     assert_eq!(head.priority, Priority { urgency: 6, incremental: false });
 
-    // Still while the response is on its way, and not after the stream is gone.
+    // Also while the response is in flight, but not after the stream is closed.
     let Pair { server, t } = &mut pair;
     server.respond(t, request(0), 200, &[], true).expect("in order");
     pair.send(CONTROL, &priority_update(request(0), "u=7"));

@@ -67,7 +67,7 @@ fn steady_content_may_take_long() {
 fn an_answer_may_take_as_long_as_it_takes() {
     let mut pair = Pair::new();
     pair.send_fin(request(0), &headers(&GET));
-    // Not ended by the client, and nobody waits for the end.
+    // Not ended by the client, and its end is not needed.
     pair.send(request(1), &headers(&GET));
     pair.server.discard_body(&mut pair.t, request(1));
     pair.wait(1_000 * SECOND);

@@ -1,5 +1,5 @@
 //! HTTP/3 over the real transport, in virtual time, against a client that writes QUIC frames by
-//! hand: what hangs on when the transport tells what.
+//! hand: behaviour that depends on the timing of transport events.
 
 extern crate quic as mendcast_quic;
 

@@ -65,7 +65,7 @@ impl Form {
         self.unit((1, 1), &[0x9a, 0x24, 0x6c])
     }
 
-    /// A slice that does not begin its picture.
+    /// A slice that continues its picture.
     fn slice(self, is_key: bool) -> Bytes {
         self.unit(if is_key { (5, 19) } else { (1, 1) }, &[0x46, 0x21, 0x6c])
     }
@@ -231,7 +231,7 @@ fn shorter_lengths_become_four_bytes() {
             let (out, repairs) = assemble(&[
                 tag(Kind::Video, 0, &[form.header, &record].concat()),
                 tag(Kind::Video, 0, &[form.key, &lengths(&units, size)].concat()),
-                // One that does not do as the header says.
+                // A frame that contradicts the header.
                 form.inter_frame(40),
             ]);
             assert_eq!(out, [form.start(), form.key_frame(0), form.inter_frame(40)]);
@@ -391,7 +391,7 @@ fn aac_frames_are_raw_and_follow_a_header() {
     let all = vec![header.clone(), one.clone(), other.clone()];
     assert_eq!(assemble(core::slice::from_ref(&both)), (all.clone(), vec![Repair::Adts]));
     assert_eq!(assemble(&[header.clone(), both.clone()]), (all.clone(), vec![Repair::Adts]));
-    // A header that says something else, and comes again; a frame that is cut off.
+    // A contradicting header, repeated; a truncated frame.
     let wrong = tag(Kind::Audio, 0, &[0xaf, 0, 0x11, 0x90]);
     let cut = sound(0, &[adts(&[0x21, 1, 2]), adts(&[0x21, 7])[..8].to_vec()].concat());
     let (out, _) = assemble(&[wrong.clone(), both, wrong.clone(), cut]);
@@ -402,7 +402,7 @@ fn aac_frames_are_raw_and_follow_a_header() {
         assemble(&[&empty[..], &[one.clone(), header.clone(), one.clone()]].concat());
     assert_eq!(out, [header, one]);
     assert_eq!(repairs, [Repair::Empty, Repair::Header, Repair::AudioHeader]);
-    // HE-AAC: the header tells the output's rate as well, ADTS only the core's.
+    // HE-AAC: the header has the output's rate too, ADTS only the core's.
     let he = tag(Kind::Audio, 0, &[0xaf, 0, 0x2b, 0x92, 0x08, 0x00]);
     let record = he.payload().slice(2..);
     let start = Audio::new(Codec::Aac, record).and_then(|audio| audio.adts()).expect("ADTS");

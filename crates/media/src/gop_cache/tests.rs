@@ -297,7 +297,7 @@ fn a_new_publisher_begins_with_headers_and_a_key_frame_of_its_own() {
     let headers = cache.groups().next_back().expect("a group").headers.clone();
     assert_eq!(headers.tags().count(), 1, "no sound so far");
     assert_eq!(cache.kinds(), Some((false, true)));
-    // One that goes on with the stream of the last one.
+    // A publisher that continues the stream of the last one.
     cache.on_publisher();
     cache.resume();
     assert!(cache.push(inter(160)));

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_agree_on_the_time_whenever_they_begin() {
+    fn servers_agree_on_the_time_for_any_start() {
         let mut early = Clock::default();
         let start = WALL as u32;
         let first = early.at(Kind::Video, start, WALL + 300);

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn sound_with_playlists_of_its_own_is_told_from_sound_in_the_variant() {
+    fn separate_audio_playlists_are_told_from_audio_in_the_variant() {
         let text = "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"own\",NAME=\"e\",URI=\"e\"\n\
                     #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"in\",NAME=\"e\",DEFAULT=YES\n\
                     #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"in\",NAME=\"f\",URI=\"f\"\n\
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_read_as_they_are_written() {
+    fn duration_formats_are_accepted() {
         for (target, inf, millis, deviates) in [
             ("#EXT-X-TARGETDURATION:2", "2.0,", 2_000, false),
             ("#EXT-X-TARGETDURATION:2.0", "2.0,", 2_000, false),
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_of_lines_and_attributes_is_the_writers() {
+    fn variants_of_line_and_attribute_syntax_are_accepted() {
         let plain = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:18014398509481985\n\
                      #EXT-X-MAP:URI=\"i.mp4\",BYTERANGE=\"10@5\"\n#EXTINF:2.0,\na.m4s?x=1&y=a:b\n\
                      #EXTINF:2.0,\n//cdn.example/b.m4s\n";

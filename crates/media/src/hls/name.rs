@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_read_as_it_is_written() {
+    fn names_round_trip() {
         for name in [Name { msn: 0, id: 0 }, Name { msn: u64::MAX, id: u64::MAX }] {
             assert_eq!(name.to_string().parse(), Ok(name));
         }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_are_those_of_every_build_and_know_where_their_parts_end() {
+    fn hashes_are_stable_and_delimit_their_parts() {
         assert_eq!(Hash::default().value(), 0xcbf2_9ce4_8422_2325);
         let [one, two] = [[&b"ab"[..], b"c"], [b"a", b"bc"]]
             .map(|parts| parts.iter().fold(Hash::default(), |hash, part| hash.with(part)).value());

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_as_long_as_groups_of_pictures() {
+    fn slots_match_groups_of_pictures() {
         for (length, slot, target) in [
             (2_000, 2_000, 2),
             (1_999, 2_000, 2),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_promised_no_longer_than_they_are() {
+    fn part_target_follows_the_frame_duration() {
         assert_eq!(pace(2_000, 40_000).part_ms, 365);
         assert_eq!(pace(2_000, 1_000_000).part_ms, 1_005, "a frame a second");
     }

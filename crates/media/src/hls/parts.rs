@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_that_stood_still_is_no_measure_of_frames() {
+    fn a_still_picture_does_not_change_the_frame_duration() {
         let times = [0, 33, 67, 100, 1_500, 1_533];
         assert_eq!(mean_frame_us(times.into_iter(), 1_567), Some(33_400));
         assert_eq!(mean_frame_us([7].into_iter(), 7), None);

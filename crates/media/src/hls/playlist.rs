@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn dates_match_the_calendar() {
         assert_eq!(date_time(0), "1970-01-01T00:00:00.000Z");
         assert_eq!(date_time(951_782_400_000), "2000-02-29T00:00:00.000Z");
         assert_eq!(date_time(1_709_251_199_999), "2024-02-29T23:59:59.999Z");

@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_lead_from_where_they_stand() {
+    fn references_are_relative_to_their_document() {
         let base = Url::parse("http://a/b/c/d;p?q").expect("a URL");
         for (reference, expected) in [
             ("https://x/y", "https://x/y"),
@@ -35,7 +35,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_leads_from_https_to_http_or_to_another_scheme() {
+    fn https_is_never_downgraded_nor_left_for_another_scheme() {
         let base = Url::parse("https://a/b").expect("a URL");
         assert!(follow(&base, "c").is_some() && follow(&base, "//x/c").is_some());
         for reference in ["http://a/c", "file:///etc/passwd", "rtmp://a/b/c", "data:,x", "http://"]

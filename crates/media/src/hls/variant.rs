@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn bandwidth_decides_as_asked() {
+    fn bandwidth_decides_as_configured() {
         let all = [("b", 200), ("d", 900), ("c", 500), ("C", 500), ("a", 100)];
         let all = all.map(|(uri, bandwidth)| variant(uri, bandwidth, &[], false));
         for (choice, uri) in [

@@ -49,7 +49,7 @@ fn output(mut poll: impl FnMut() -> Option<Bytes>) -> Vec<u8> {
     core::iter::from_fn(&mut poll).flatten().collect()
 }
 
-/// Carries bytes both ways, in pieces of these sizes, until nobody has any.
+/// Transfers bytes in both directions, in pieces of these sizes, until none are left.
 fn exchange(server: &mut Server, client: &mut Client, pieces: &[usize]) {
     let mut sizes = pieces.iter().cycle();
     loop {

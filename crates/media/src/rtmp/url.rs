@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_fall_into_their_parts() {
+    fn urls_are_parsed() {
         for (url, host, port, app, stream) in [
             ("rtmp://example.org/live/demo", "example.org", 1935, "live", "demo"),
             ("RTMP://127.0.0.1:1936/live/demo?k=a/b", "127.0.0.1", 1936, "live", "demo?k=a/b"),

@@ -260,7 +260,7 @@ impl Reader {
 #[derive(Default)]
 struct Carry {
     bytes: Vec<u8>,
-    /// Time of the PES packet in which frames now start, and samples since.
+    /// Time of the current PES packet, and samples since.
     time: Option<(i64, u64)>,
 }
 

@@ -377,7 +377,7 @@ fn a_reader_resynchronises_after_damage() {
             let bad = [&good[..at], noise, &good[at..]].concat();
             let (got, _) = count(&mut Reader::default(), &bad);
             assert!(got[0] >= 49 && got[1] >= 91, "{at} {noise:?}: {got:?}");
-            // What begins as a packet does is taken for one.
+            // Noise that looks like a packet is read as one.
             assert!(noise[0] == SYNC_BYTE || got == whole, "{at} {noise:?}: {got:?}");
         }
     }
@@ -523,7 +523,7 @@ fn packed_audio_takes_its_time_from_its_tag() {
     let foreign = b"ID3\x03\0\0\0\0\0\x05hello".to_vec();
     let second = times(&mut reader, &[foreign, tag(190_000), frames.clone()].concat());
     assert_eq!((second.len(), second[0]), (10, 190_000));
-    // Without a time it goes on.
+    // Without a time, playback continues.
     assert!(times(&mut reader, &frames)[0].abs_diff(190_000 + 19_200) < 400);
     let mp3 = [&[0xff, 0xfb, 0x90, 0xc0][..], &[0; 413]].concat();
     assert_eq!(times(&mut Reader::default(), &mp3.repeat(3)).len(), 3);

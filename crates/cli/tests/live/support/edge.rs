@@ -93,7 +93,7 @@ impl Edge {
         self.log().into_iter().filter(|line| line.contains(part)).collect()
     }
 
-    /// The first line of its log that contains this, when it is there.
+    /// Waits for a log line that contains this, and returns it.
     pub fn says(&self, part: &str) -> String {
         eventually(&format!("the log says `{part}`: {:?}", self.log()), || {
             self.said(part).into_iter().next()

@@ -25,7 +25,7 @@ pub struct Answer {
 }
 
 enum Body {
-    /// So many bytes are left.
+    /// Remaining bytes.
     Length(u64),
     Chunked,
     Over,

@@ -13,7 +13,7 @@ use media::flv;
 use super::PATIENCE;
 use crate::common::publisher::clip;
 
-/// What somebody asked for.
+/// A request that the origin received.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub path: String,

@@ -1,5 +1,5 @@
-//! Viewers: each takes a stream's tags in a thread of its own, over HTTP/1.1, 2, 3 or RTMP, and can
-//! tell how the stream ended.
+//! Viewers: each receives a stream's tags in its own thread, over HTTP/1.1, 2, 3 or RTMP, and
+//! records how the stream ended.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

@@ -18,7 +18,7 @@ fn is_silence(tag: &Tag) -> bool {
     tag.payload()[..] == [0xaf, 1, 0x21, 0, 0, 0, 0, 0x1c]
 }
 
-/// A publisher: 25 frames of video a second, and audio frames where `audio` says so.
+/// A publisher with 25 video frames a second, and audio frames where `audio` is set.
 #[derive(Default)]
 struct Publisher {
     assembler: Assembler,
@@ -126,7 +126,7 @@ fn announced_audio_that_never_arrives_becomes_silence() {
             assert_eq!(header.map(Tag::payload).as_deref(), Some(expected));
             assert!(times[0] == 0 && times.last() >= Some(&1_900), "{times:?}");
         }
-        // It begins later, with a header of its own.
+        // Audio starts later, with its own header.
         publisher.push(tag(Kind::Audio, 2_000, HEADER));
         publisher.send(2_000..4_000, Some((0, 20)));
         assert!(publisher.times().ends_with(&[3_968]), "{start:?} {:?}", publisher.times());

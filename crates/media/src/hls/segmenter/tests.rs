@@ -248,7 +248,7 @@ fn a_discontinuity_is_announced_before_the_first_part_after_it() {
     let kept = text(&segmenter, false);
     let (_, behind) = kept.split_once("#EXT-X-DISCONTINUITY\n").expect("told again");
     assert!(behind.starts_with("#EXT-X-MAP:") && count(&kept) == 1, "{kept}");
-    // Another sound takes its turn with the next key frame; until then the segment goes on.
+    // A new audio track takes effect at the next key frame; until then the segment continues.
     segmenter.push(&tag(Kind::Audio, 0, &[&[0xaf, 0, 0x12, 0x10]]), WALL);
     assert_eq!(count(&text(&segmenter, false)), 1);
     segmenter.push(&video_header(14), WALL);
@@ -304,7 +304,7 @@ fn audio_alone_is_cut_by_time_and_video_may_go_and_come() {
     assert!(all_independent(&segmenter));
     segmenter.push(&video_header(12), WALL);
     push(&mut segmenter, 9_000..13_000, 50, true);
-    // Video pauses, and comes back without a new header.
+    // Video pauses, and resumes without a new header.
     audio(&mut segmenter, 13_000..22_000);
     push(&mut segmenter, 22_000..26_100, 50, true);
     segmenter.end();
@@ -569,7 +569,7 @@ fn lengths_that_players_are_told_never_change() {
     };
     push(&mut segmenter, 0..6_000, 50, true);
     let before = told(&segmenter);
-    // Groups of 10 s, a picture that stands still for 4 s, ten frames a second.
+    // Groups of 10 s, a still picture of 4 s, ten frames a second.
     push(&mut segmenter, 6_000..36_000, 250, true);
     segmenter.push(&frame(40_000, false), WALL);
     for number in 0..200 {
@@ -578,7 +578,7 @@ fn lengths_that_players_are_told_never_change() {
     assert_eq!(told(&segmenter), before);
     let playlist = parse(&text(&segmenter, false));
     assert!(playlist.segments.iter().all(|segment| segment.duration < 2.5), "{playlist:?}");
-    // Segments that begin within a group say so.
+    // Segments that start within a group are marked.
     let independent = segmenter.kept.segments.iter().filter(|s| s.is_independent()).count();
     assert!(independent < segmenter.kept.segments.len());
     assert!(!playlist.independent_segments);
