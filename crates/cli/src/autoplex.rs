@@ -13,13 +13,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::{Args, Subcommand};
 use groups::{Absent, Parameters, Table};
 
-/// The program that decides.
+/// Program for all other AutoPlex commands.
 const DECIDER: &str = "mendcast-autoplex";
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "All else (decide, measure, histogram, sql) is done by the program mendcast-autoplex, which\n\
-                  `make autoplex` builds: `mendcast autoplex decide --help`."
+    after_help = "Other commands (decide, measure, histogram, sql, sync) run the program mendcast-autoplex,\n\
+                  built by `make autoplex`: `mendcast autoplex decide --help`."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -56,13 +56,13 @@ impl Arguments {
     }
 }
 
-/// Runs the program that decides: the one beside this one, or the first of the path.
+/// Runs the AutoPlex program: next to this binary, or from `PATH`.
 fn hand_over(arguments: &[OsString]) -> Result<(), String> {
     let own = env::current_exe().ok();
     let beside = own.and_then(|own| Some(own.parent()?.join(DECIDER)));
     let program = beside.filter(|path| path.exists()).unwrap_or_else(|| PathBuf::from(DECIDER));
     let status = Process::new(&program).args(arguments).status().map_err(|e| {
-        format!("{DECIDER}: {e}; `make autoplex` builds it, and it belongs beside mendcast or into the PATH")
+        format!("{DECIDER}: {e}; build it with `make autoplex`, and put it next to mendcast or into PATH")
     })?;
     match status.code() {
         Some(0) => Ok(()),
