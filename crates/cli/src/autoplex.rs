@@ -1,5 +1,6 @@
-//! `mendcast autoplex`: user groups and what their sessions may send. What decides is a program of its own
-//! (`autoplex/` in the repository), because its query engine is larger than all of this; what explains is here.
+//! `mendcast autoplex`: user groups and what their sessions may send. What decides is a program of
+//! its own (`autoplex/` in the repository), because its query engine is larger than all of this;
+//! what explains is here.
 
 use std::env;
 use std::ffi::OsString;
@@ -12,13 +13,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::{Args, Subcommand};
 use groups::{Absent, Parameters, Table};
 
-/// The program that decides.
+/// Program for all other AutoPlex commands.
 const DECIDER: &str = "mendcast-autoplex";
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "All else (decide, measure, histogram, sql) is done by the program mendcast-autoplex, which\n\
-                  `make autoplex` builds: `mendcast autoplex decide --help`."
+    after_help = "Other commands (decide, measure, histogram, sql, sync) run the program mendcast-autoplex,\n\
+                  built by `make autoplex`: `mendcast autoplex decide --help`."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -27,7 +28,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Say what the sessions of an address may send, and what that comes from.
+    /// Show the cap of an address and its source.
     Explain(Explain),
     /// Handed to mendcast-autoplex.
     #[command(external_subcommand)]
@@ -55,13 +56,13 @@ impl Arguments {
     }
 }
 
-/// Runs the program that decides: the one beside this one, or the first of the path.
+/// Runs the AutoPlex program: next to this binary, or from `PATH`.
 fn hand_over(arguments: &[OsString]) -> Result<(), String> {
     let own = env::current_exe().ok();
     let beside = own.and_then(|own| Some(own.parent()?.join(DECIDER)));
     let program = beside.filter(|path| path.exists()).unwrap_or_else(|| PathBuf::from(DECIDER));
     let status = Process::new(&program).args(arguments).status().map_err(|e| {
-        format!("{DECIDER}: {e}; `make autoplex` builds it, and it belongs beside mendcast or into the PATH")
+        format!("{DECIDER}: {e}; build it with `make autoplex`, and put it next to mendcast or into PATH")
     })?;
     match status.code() {
         Some(0) => Ok(()),
@@ -82,7 +83,7 @@ impl Explain {
     }
 }
 
-/// What a table says of an address.
+/// A table's entry for an address.
 #[derive(Debug)]
 struct Told<'a> {
     address: IpAddr,
@@ -201,7 +202,7 @@ mod tests {
     use units::Rate;
 
     #[test]
-    fn an_address_is_explained_with_its_group_and_the_wider_ones() {
+    fn an_address_is_explained_with_its_group_and_its_parents() {
         let times = Times { issued: 1_000_000, lifetime: Duration::from_secs(7_200) };
         let mut building = TableBuilder::new(times);
         let of = |mbps, sessions| Parameters {

@@ -34,17 +34,18 @@ enum Command {
     Ab(Ab),
     /// Make a key file for `[server] key_file`, or add a key to one.
     ///
-    /// Nodes with the same file take each other's TLS tickets, address tokens and passes. To rotate: add
-    /// a key with --rotate and --after, copy the file to every node and reload them before it is due,
-    /// and delete the line of the oldest key a month later.
+    /// Nodes with the same file take each other's TLS tickets, address tokens and passes. To
+    /// rotate: add a key with --rotate and --after, copy the file to every node and reload them
+    /// before it is due, and delete the line of the oldest key a month later.
     Keygen(Keygen),
-    /// Print the query that lets somebody play a stream for a while.
+    /// Print the signed query that permits playing a stream for a limited time.
     Sign(Sign),
 }
 
 #[derive(Debug, Args)]
 struct Ab {
-    /// Session records (.jsonl, .parquet), or directories of them; both forms of one file count once.
+    /// Session records (.jsonl, .parquet), or directories of them; both forms of one file count
+    /// once.
     #[arg(required = true, value_name = "FILES")]
     files: Vec<PathBuf>,
     /// What to compare, instead of the usual metrics: their names or any numeric column.
@@ -78,7 +79,7 @@ struct Ab {
 
 #[derive(Debug, Args)]
 struct Keygen {
-    /// Where to write the new file, with mode 0600; one that is there is not overwritten [default:
+    /// Path of the new file, created with mode 0600. Existing files are not overwritten [default:
     /// stdout].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -110,7 +111,7 @@ impl Keygen {
 
 #[derive(Debug, Args)]
 struct Sign {
-    /// The configuration file, whose `[[play]]` rules have the keys.
+    /// Configuration file with the keys in its `[[play]]` rules.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
     /// The stream, such as live/demo.
@@ -171,7 +172,7 @@ fn weight(text: &str) -> Result<(String, u32), &'static str> {
         .ok_or("expected a cohort and its weight, such as control=50")
 }
 
-/// Prints what a start with this configuration would find. Nothing is changed.
+/// Prints the problems that a start with this configuration would meet. Changes nothing.
 ///
 /// # Errors
 /// One line: what keeps the server from starting, or from serving anybody.

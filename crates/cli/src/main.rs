@@ -1,6 +1,6 @@
-//! The `mendcast` command: one subcommand per module. What goes wrong is one line on stderr,
-//! `mendcast: …`, and exit code 1; wrong arguments are clap's, with exit code 2; who reads standard output and goes away
-//! ends it with 141.
+//! The `mendcast` command: one subcommand per module. Errors are one line on stderr, `mendcast:
+//! …`, with exit code 1. Wrong arguments exit with clap's code 2, and a closed standard output
+//! with 141.
 
 #![forbid(unsafe_code)]
 
@@ -26,8 +26,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Connections come and go by the thousand: under this allocator the server's memory stays flat meanwhile, and is
-/// given back afterwards (docs/dependencies.md).
+/// Connections come and go by the thousand: under this allocator the server's memory stays flat
+/// meanwhile, and is given back afterwards (docs/dependencies.md).
 #[cfg(feature = "edge")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -42,7 +42,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Learn from session records what user groups' paths carry, and say what an address may send.
+    /// Learn the capacity of user groups' paths from session records, and cap addresses.
     #[cfg(feature = "edge")]
     #[command(name = "autoplex")]
     AutoPlex(autoplex::Arguments),
@@ -58,7 +58,7 @@ enum Command {
     /// Relay UDP over an emulated path.
     #[cfg(feature = "tools")]
     Link(Box<link::Arguments>),
-    /// Show what session records say about networks and viewers: loss, recovery, freezes, first frames.
+    /// Summarise session records by network and viewer: loss, recovery, freezes, first frames.
     #[cfg(any(feature = "edge", feature = "lab"))]
     Study(study::Arguments),
     /// Watch a URL over HTTP/3 without a screen.

@@ -1,14 +1,15 @@
-//! What commands say on standard output. A reader that goes away (`mendcast demo | head`) ends the command: nobody would
-//! see the rest.
+//! Output on stdout. A closed reader (`mendcast demo
+//!
+//! head`) ends the command.
 
 use std::fmt::Display;
 use std::io::{ErrorKind, Write, stdout};
 use std::process::exit;
 
-/// What a shell reports of a command that wrote to a closed pipe: 128 and the number of SIGPIPE.
+/// Shell's exit code of a command that wrote to a closed pipe: 128 + SIGPIPE.
 const CLOSED_PIPE: i32 = 141;
 
-/// Says it, and at once.
+/// Prints the text and flushes.
 pub(crate) fn text(said: impl Display) {
     let mut out = stdout().lock();
     if let Err(error) = write!(out, "{said}").and_then(|()| out.flush()) {

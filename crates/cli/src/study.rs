@@ -1,4 +1,4 @@
-//! `mendcast study`: what session records say about networks and viewers.
+//! `mendcast study`: statistics of networks and viewers from session records.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,8 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Session records (.jsonl, .parquet), or directories of them; both forms of one file count once.
+    /// Session records (.jsonl, .parquet), or directories of them; both forms of one file count
+    /// once.
     #[arg(required = true, value_name = "DIR")]
     files: Vec<PathBuf>,
     /// Also write a page with tables and plots.

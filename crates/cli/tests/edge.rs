@@ -71,7 +71,7 @@ fn what_keeps_the_server_from_starting_is_one_line_and_exit_code_1() {
 }
 
 #[test]
-fn check_reads_the_file_and_what_it_names() {
+fn check_reads_the_file_and_the_files_it_names() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let config = "[server]\nlisten = \"127.0.0.1:0\"\nroot = \".\"";
     let output = edge(dir.path(), config, &["--check"]).output().expect("run");

@@ -1,5 +1,5 @@
-//! `mendcast lab ab` as an operator sees it: viewers of a population in, records that the tools of production read, a
-//! report and a page out.
+//! `mendcast lab ab` as an operator sees it: viewers of a population in, records that the tools of
+//! production read, a report and a page out.
 
 #![cfg(all(feature = "edge", feature = "lab"))]
 
@@ -18,7 +18,7 @@ fn text(bytes: &[u8]) -> &str {
     core::str::from_utf8(bytes).expect("text")
 }
 
-/// The built-in population, whose viewers stay for six seconds.
+/// The built-in population, with sessions of six seconds.
 fn population(directory: &Path) {
     let stay = FLEET.lines().find(|line| line.starts_with("stay_s = ")).expect("a key");
     let short = FLEET.replace(stay, "stay_s = 6");
@@ -82,7 +82,7 @@ fn paired_results_become_a_page_with_pictures_and_wrong_arguments_one_line() {
 }
 
 #[test]
-fn whose_reader_went_away_ends_and_says_nothing() {
+fn a_closed_pipe_ends_it_silently() {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
     let mut command = Command::new(env!("CARGO_BIN_EXE_mendcast"));

@@ -96,7 +96,7 @@ fn without_options_everything_passes_at_once() {
 }
 
 #[test]
-fn the_round_trip_time_is_what_was_asked_for() {
+fn the_round_trip_time_is_as_configured() {
     let (_, mut times, _link) = ping(&["--rtt", "60ms"], 15, Duration::ZERO);
     assert_eq!(times.len(), 15);
     times.sort();
@@ -133,7 +133,7 @@ fn a_blackhole_ends() {
 }
 
 #[test]
-fn a_wrong_option_says_what_was_expected() {
+fn a_wrong_option_names_the_expected_values() {
     let output = Command::new(env!("CARGO_BIN_EXE_mendcast"))
         .args(["link", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:1", "--rate", "12"])
         .output()
@@ -157,8 +157,8 @@ fn a_port_in_use_is_one_line_and_exit_code_1() {
     assert_eq!(text.lines().count(), 1);
 }
 
-/// Equal ones leave the relay in one call, and so does a shorter one after them; a longer one, an empty
-/// one and another client's do not belong to such a run.
+/// Equal ones leave the relay in one call, and so does a shorter one after them; a longer one, an
+/// empty one and another client's do not belong to such a run.
 #[test]
 fn a_burst_of_several_sizes_and_clients_arrives_as_it_was_sent() {
     let (server, clients) = (bound(), [bound(), bound()]);
@@ -234,7 +234,8 @@ fn receive_ecn(socket: &UdpSocket) -> Option<(u8, u8, SocketAddr)> {
 fn ecn_both_ways(ip: &str, options: &[&str], fields: &[u8]) -> [Vec<u8>; 2] {
     let (server, client) = (hearing_ecn(ip), hearing_ecn(ip));
     let link = Link::start(server.local_addr().expect("bound"), options);
-    // The first datagram opens the way back; what follows is due at once and may leave in one call.
+    // The first datagram opens the return path; the rest is due at once and may be sent in one
+    // call.
     send_ecn(&client, link.address, 0, 255);
     let (_, first, source) = receive_ecn(&server).expect("a datagram");
     assert_eq!(first, 255);
@@ -293,8 +294,8 @@ fn a_client_told_to_acknowledge_rarely_sends_the_newest_of_sixteen() {
     assert!(sent.elapsed() >= Duration::from_millis(250), "{:?}", sent.elapsed());
 }
 
-/// The addresses from which the server has datagrams, once the client's packets have flapped, and
-/// whether an answer to each arrives.
+/// The addresses of the client that the server sees after address changes, and the number of
+/// answers that arrive.
 fn flapping(options: &[&str]) -> (Vec<SocketAddr>, usize) {
     let (server, client) = (bound(), bound());
     let options = [&["--flap-every", "50ms"], options].concat();

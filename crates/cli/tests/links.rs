@@ -154,7 +154,7 @@ fn judge(cell: &Cell, seen: &Result<Seen, String>, control: f64) -> (bool, Strin
         Ok(seen) => seen,
         Err(e) => return (false, format!("{}: {e} FAILED", cell.name)),
     };
-    // Data that is still on its way over a link of this delay is not missing.
+    // Data in flight over a link of this delay does not count as missing.
     let arrived = tags / (control - TAGS_PER_SECOND * (cell.delay - CELLS[0].delay));
     let is_good = *first_frame_ms <= MAX_FIRST_FRAME_MS
         && arrived >= MIN_ARRIVED

@@ -121,7 +121,7 @@ fn a_command_that_only_looks_changes_nothing_beside_a_running_server() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mendcast"));
     command.args(["edge", "--config", "running.toml"]).current_dir(dir.path());
     let _running = Running(command.stderr(Stdio::null()).spawn().expect("started"));
-    // The server removes what is unfinished and makes what is missing; then it is idle.
+    // The server removes unfinished files and creates missing ones; then it is idle.
     let (mut before, end) = (snapshot(dir.path()), Instant::now() + Duration::from_secs(60));
     let is_idle =
         |all: &[String]| all.iter().filter(|line| line.contains(".parquet ")).count() == 4;

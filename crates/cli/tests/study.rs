@@ -58,7 +58,7 @@ fn a_directory_of_records_becomes_tables_json_and_a_page() {
 }
 
 #[test]
-fn what_goes_wrong_is_one_line() {
+fn errors_are_one_line() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     for (arguments, why) in [
         (&["nowhere"][..], "nowhere"),

@@ -1,11 +1,12 @@
-//! A file server over HTTP/3 in one file: one UDP socket, one thread, the crates `quic` and `http3`.
+//! A file server over HTTP/3 in one file: one UDP socket, one thread, the crates `quic` and
+//! `http3`.
 //!
 //! Run it: `cargo run -p mendcast-http3 --example serve_files -- DIRECTORY 127.0.0.1:4433`, then
 //! `mendcast watch https://127.0.0.1:4433/FILE --insecure`, or `curl --http3-only -k` with the same URL.
 //!
-//! The crates do no IO: this loop brings datagrams and the time, and sends what the endpoint writes. The
-//! product's loop (`edge::loops::event_loop`) does the same with batches, many cores and pulled bodies;
-//! here a file is read whole.
+//! The crates do no IO: this loop supplies datagrams and the time, and sends the endpoint's
+//! output. The product's loop (`edge::loops::event_loop`) adds batches, several cores and streamed
+//! bodies; this one reads each file whole.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -83,7 +84,7 @@ fn answer(http: &mut Server, t: &mut OverQuic<'_>, root: &Path, id: StreamId, ta
 /// One connection's HTTP, by the slot of its handle.
 type Connections = Vec<Option<Server>>;
 
-/// Serves what a connection has to say, and sends what it has to send.
+/// Handles a connection's events, and sends its output.
 fn serve(
     endpoint: &mut Endpoint,
     https: &mut Connections,

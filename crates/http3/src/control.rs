@@ -30,7 +30,7 @@ const MAX_STREAMS: usize = 32;
 /// Bytes of a SETTINGS or PRIORITY_UPDATE payload.
 const MAX_PAYLOAD: u64 = 1024;
 
-/// What a control stream says that concerns more than itself.
+/// Content of a control stream that concerns the whole connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Signal {
     /// The largest field section that the client wants to receive, in bytes.
@@ -57,7 +57,7 @@ struct Stream {
     input: Input,
 }
 
-/// What a unidirectional stream is for.
+/// Purpose of a unidirectional stream.
 #[derive(Debug)]
 enum Uni {
     /// Its type is still to be read.
@@ -122,7 +122,7 @@ impl UniStreams {
         }
     }
 
-    /// Decides what becomes of a stream whose type has been read.
+    /// Sets up a stream by its type.
     fn admit(
         &self,
         t: &mut impl Transport,
@@ -179,7 +179,7 @@ enum Outcome {
     Pause(Pause),
 }
 
-/// Reads a QPACK stream as far as it goes.
+/// Reads all available bytes of a QPACK stream.
 fn read_all(
     t: &mut impl Transport,
     id: StreamId,

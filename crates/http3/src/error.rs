@@ -1,5 +1,5 @@
-//! Error codes (RFC 9114, section 8.1; RFC 9204, section 6) and the ways in which reading a
-//! stream or writing a response can fail.
+//! Error codes (RFC 9114, section 8.1; RFC 9204, section 6), and errors of reading a stream and of
+//! writing a response.
 
 use quic::streams::WriteError;
 
@@ -25,7 +25,7 @@ pub mod code {
     pub const H3_ID_ERROR: u64 = 0x0108;
     /// The payload of SETTINGS is wrong.
     pub const H3_SETTINGS_ERROR: u64 = 0x0109;
-    /// The control stream did not begin with SETTINGS.
+    /// The first frame of the control stream was not SETTINGS.
     pub const H3_MISSING_SETTINGS: u64 = 0x010a;
     /// The request was rejected without any processing and may be retried.
     pub const H3_REQUEST_REJECTED: u64 = 0x010b;

@@ -1,4 +1,4 @@
-//! What a connection tells its application.
+//! Events of a connection for the application.
 
 use bytes::Bytes;
 use units::StreamId;
@@ -20,7 +20,8 @@ pub enum Event {
         /// comes, or calls [`crate::Server::discard_body`].
         end: bool,
     },
-    /// Content may be read with [`crate::Server::read_body`], until that says [`BodyRead::Blocked`].
+    /// Content is readable with [`crate::Server::read_body`], until it returns
+    /// [`BodyRead::Blocked`].
     BodyReadable(StreamId),
     /// The trailer section of a request; all of its content has been read.
     Trailers {
@@ -39,7 +40,7 @@ pub enum Event {
         /// The client's error code, or ours.
         code: u64,
     },
-    /// The client sent GOAWAY. As the server never pushes, nothing has to be done.
+    /// The client sent GOAWAY. No action is needed, because the server never pushes.
     GoAway,
 }
 

@@ -19,7 +19,7 @@ pub(crate) const CANCEL_PUSH: u64 = 0x03;
 pub(crate) const SETTINGS: u64 = 0x04;
 /// Announces a push; only servers send it.
 pub(crate) const PUSH_PROMISE: u64 = 0x05;
-/// Begins a graceful shutdown.
+/// Starts a graceful shutdown.
 pub(crate) const GOAWAY: u64 = 0x07;
 /// Allows pushes.
 pub(crate) const MAX_PUSH_ID: u64 = 0x0d;
@@ -37,8 +37,8 @@ pub(crate) const fn is_reserved_by_http2(kind: u64) -> bool {
     matches!(kind, 0x02 | 0x06 | 0x08 | 0x09)
 }
 
-/// Writes a frame whose payload is `head` and `payload`: a small chunk of type, length and `head`, then the
-/// payload itself, not copied.
+/// Writes a frame with the payload `head` followed by `payload`. Type, length and `head` form a
+/// small chunk; `payload` is not copied.
 ///
 /// # Errors
 /// [`WriteError`] if the stream can no longer be written.
@@ -78,16 +78,16 @@ fn read(t: &mut impl Transport, id: StreamId, max: usize) -> Result<Bytes, Pause
     }
 }
 
-/// What has been taken from a stream and is still to be parsed.
+/// Unparsed bytes taken from a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Input {
     chunk: Bytes,
-    /// Bytes taken from the stream so far.
+    /// Total bytes taken from the stream.
     taken: u64,
 }
 
 impl Input {
-    /// Bytes taken from the stream so far, those still to be parsed included.
+    /// Total bytes taken from the stream, including unparsed ones.
     pub(crate) fn taken(&self) -> u64 {
         self.taken
     }
@@ -185,7 +185,7 @@ impl<const N: usize> Varints<N> {
                 input.consume(length);
                 return Ok(values);
             }
-            // They come in pieces: at most 16 bytes, and any of them may be the last.
+            // Chunks may be split anywhere: collect single bytes, at most 16.
             self.bytes[usize::from(self.length)] = chunk[0];
             self.length += 1;
             input.consume(1);
@@ -197,8 +197,8 @@ impl<const N: usize> Varints<N> {
     }
 }
 
-/// Collects a payload whose length was checked against a limit beforehand. Memory grows with what
-/// has arrived, not with what was announced.
+/// Collects a payload after its length passed a limit. Memory grows with received bytes, not with
+/// the announced length.
 #[derive(Debug)]
 pub(crate) struct Collect {
     collected: Vec<u8>,
@@ -228,7 +228,7 @@ impl Collect {
         Ok(Bytes::from(core::mem::take(&mut self.collected)))
     }
 
-    /// Bytes collected so far.
+    /// Bytes collected.
     pub(crate) fn len(&self) -> usize {
         self.collected.len()
     }

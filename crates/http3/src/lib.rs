@@ -1,17 +1,15 @@
 //! The server side of HTTP/3 (RFC 9114) with static-table QPACK (RFC 9204) and extensible
-//! priorities (RFC 9218), sans-IO: the transport is reached through [`Transport`], what happened
-//! is told by [`Server::poll_event`], and no clock, socket or randomness is used: the transport says
-//! what time it is.
+//! priorities (RFC 9218), sans-IO. [`Transport`] abstracts the transport and its clock, and
+//! [`Server::poll_event`] returns events. No clock, socket or randomness is used directly.
 //!
-//! What it leaves out on purpose: server push, the dynamic QPACK table (its capacity is announced
-//! as 0, so that no request ever waits for another stream), interim responses, trailers of responses,
-//! and tunnels (CONNECT is answered with status 501). A peer that uses one of them all the same gets
-//! the error code that the RFCs name for it.
+//! Left out on purpose: server push, the dynamic QPACK table (its capacity is announced as 0, so
+//! that no request waits for another stream), interim responses, trailers of responses, and
+//! tunnels (CONNECT gets status 501). A peer that uses one of them gets the error code of the
+//! RFCs.
 //!
-//! Bodies are pulled: DATA is read from the transport only in [`Server::read_body`], so a body
-//! that nobody reads stays under the stream's flow control, but for one chunk of a few kilobytes.
-//! Memory per connection is bounded by [`Config`] and by the number of streams that
-//! the transport admits.
+//! Bodies are pulled: only [`Server::read_body`] reads DATA from the transport, so an unread body
+//! stays under the stream's flow control, except for a chunk of a few kilobytes. Memory per
+//! connection is bounded by [`Config`] and by the number of streams that the transport admits.
 
 #![forbid(unsafe_code)]
 

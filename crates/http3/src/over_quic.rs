@@ -21,7 +21,7 @@ impl<'a> OverQuic<'a> {
         Self { connection, now, mark: None }
     }
 
-    /// All that is written through this gets a mark, which loss recovery finds at what is lost of it
+    /// Marks all data written through this, for loss recovery to recognise when it is lost
     /// ([`Connection::write_marked`]).
     #[must_use]
     pub fn marked(self, mark: Option<Mark>) -> Self {

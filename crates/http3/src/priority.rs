@@ -26,7 +26,7 @@ pub(crate) fn parse(field_value: &[u8]) -> Priority {
     priority
 }
 
-/// The members of a dictionary: what stands between commas that are in no string.
+/// The members of a dictionary: the parts between commas outside of strings.
 fn members(field_value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let (mut quoted, mut escaped) = (false, false);
     field_value.split(move |&byte| {

@@ -18,7 +18,7 @@ pub struct RequestHead {
     /// The authority, from `:authority` or `Host`; without user information. Not empty for `http`
     /// and `https`.
     pub authority: Bytes,
-    /// Path and query: begins with `/`, or is `*` for OPTIONS.
+    /// Path and query: starts with `/`, or is `*` for OPTIONS.
     pub path: Bytes,
     /// The fields in their order, without pseudo-header fields; several `cookie` lines are one.
     pub headers: Vec<Field>,
@@ -27,8 +27,8 @@ pub struct RequestHead {
     pub content_length: Option<u64>,
     /// The client's wish for the response (RFC 9218); the transport has been told.
     pub priority: Priority,
-    /// Whether the request came in 0-RTT data and may be a replay (RFC 8470): answer only what is
-    /// safe to repeat, or with status 425.
+    /// Whether the request arrived in 0-RTT data and may be a replay (RFC 8470). Answer only safe
+    /// requests; reject others with status 425.
     pub early: bool,
 }
 
@@ -108,8 +108,8 @@ pub(crate) fn check_trailers(fields: &[Field]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether a field may stand in a message of either direction (RFC 9114, section 4.2): a name that
-/// is a token in lower case and not specific to a connection, a value without control characters.
+/// Whether a field is valid in requests and responses (RFC 9114, section 4.2): a lower-case token
+/// as name, not specific to a connection, and a value without control characters.
 pub(crate) fn is_field(name: &[u8], value: &[u8]) -> bool {
     // RFC 9114, section 10.3: a character that is not allowed in a value is malformed.
     is_token(name)

@@ -62,8 +62,8 @@ impl Server {
         self.send_data_behind(t, id, &[], data)
     }
 
-    /// Sends content: one DATA frame around `head`, which is copied, and `data`, which is not. For a few
-    /// bytes of this client's own before many that clients share. Nothing for no bytes.
+    /// Sends content: one DATA frame around `head`, which is copied, and `data`, which is not. For
+    /// a few bytes of this client's own before many that clients share. Nothing for no bytes.
     ///
     /// # Errors
     /// As [`Server::send_data`].
@@ -84,7 +84,7 @@ impl Server {
         Ok(write_frame(t, id, frame::DATA, head, data)?)
     }
 
-    /// Ends the response. What the client has not sent of its request by now is declined.
+    /// Ends the response, and declines the rest of the request.
     ///
     /// # Errors
     /// [`SendError::Gone`], and [`SendError::OutOfOrder`] before the head.

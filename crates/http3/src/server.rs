@@ -1,5 +1,5 @@
-//! One HTTP/3 connection of the server (RFC 9114, sections 4 and 5): what the transport reports goes
-//! in, events come out.
+//! The server side of an HTTP/3 connection (RFC 9114, sections 4 and 5): transport events in, HTTP
+//! events out.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -20,9 +20,9 @@ use crate::transport::Transport;
 /// The event queue gives its memory back when it is empty and has room for more than this.
 const IDLE_EVENTS: usize = 4;
 
-/// How much is kept of field sections that have not arrived whole, of all requests together: half as
-/// much again as the largest section. Clients send heads whole, so that only lost packets leave parts
-/// of them; and one datagram may complete all, which is then decoded at once.
+/// How much is kept of field sections that have not arrived whole, of all requests together: half
+/// as much again as the largest section. Clients send heads whole, so that only lost packets leave
+/// parts of them; and one datagram may complete all, which is then decoded at once.
 const fn max_partial(largest: u64) -> u64 {
     largest.saturating_add(largest / 2)
 }
@@ -30,9 +30,9 @@ const fn max_partial(largest: u64) -> u64 {
 /// Limits of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// The largest header or trailer section that is accepted, in bytes, both as it is encoded and
-    /// as RFC 9114, section 4.2.2 counts its fields. Requests above it are answered with status
-    /// 431. Keep it the same for all servers that accept each other's 0-RTT data (section 7.2.4.2).
+    /// Largest header or trailer section, in bytes, both encoded and by RFC 9114, section 4.2.2.
+    /// Larger requests get status 431. Use the same value on all servers that accept each other's
+    /// 0-RTT data (section 7.2.4.2).
     pub max_field_section_size: u64,
     /// Requests that may be unanswered at a time; those above it are rejected. The transport's
     /// stream limit should not be higher.
@@ -44,8 +44,8 @@ pub struct Config {
     /// head on, with a second more for each KiB that the application has read. What takes longer is
     /// reset with H3_REQUEST_INCOMPLETE.
     pub request_timeout: Duration,
-    /// A connection that had neither a request nor a response on its way for so long gets a GOAWAY,
-    /// and is closed with H3_NO_ERROR a second later.
+    /// Idle time without requests and responses after which a connection gets a GOAWAY. It is
+    /// closed with H3_NO_ERROR one second later.
     pub unused_timeout: Duration,
 }
 
@@ -63,9 +63,9 @@ impl Default for Config {
 
 /// The server's end of an HTTP/3 connection.
 ///
-/// The caller reports what the transport says (`on_…`), then takes all events, then acts on them.
-/// It calls [`Server::on_timeout`] when [`Server::deadline`] has come. When [`Transport::close`] has
-/// been called, everything is ignored from then on.
+/// The caller reports the transport's events (`on_…`), then takes all events of the server, then
+/// acts on them. It calls [`Server::on_timeout`] at [`Server::deadline`]. After
+/// [`Transport::close`], all input is ignored.
 #[derive(Debug, Default)]
 pub struct Server {
     pub(crate) config: Config,
@@ -97,12 +97,12 @@ pub struct Server {
     pub(crate) is_closed: bool,
 }
 
-/// What is left to do for a request stream.
+/// Outstanding work of a request stream.
 #[derive(Debug)]
 pub(crate) enum Request {
     /// The response is not complete.
     Open(Box<RequestStream>),
-    /// The response is complete, and on its way.
+    /// The response is complete but not yet acknowledged.
     Answered,
     /// Nothing.
     Over,
@@ -209,7 +209,7 @@ impl Server {
         }
     }
 
-    /// Begins with a new request stream, or rejects it.
+    /// Accepts or rejects a new request stream.
     fn admit(&mut self, t: &mut impl Transport, id: StreamId) -> bool {
         // RFC 9114, section 5.2: requests at or above the identifier of our GOAWAY are rejected,
         // as they arrive.
@@ -228,7 +228,7 @@ impl Server {
         true
     }
 
-    /// Lets a request read on, and handles what goes wrong.
+    /// Continues reading a request, and handles errors.
     fn advance(&mut self, t: &mut impl Transport, id: StreamId) -> Option<Stop> {
         let Some(Request::Open(request)) = self.requests.get_mut(&id) else { return None };
         let before = self.events.len();
@@ -247,7 +247,7 @@ impl Server {
                 Some(stop)
             }
             Err(failure) => {
-                // What a wrong request said before it went wrong is not handed over.
+                // Events of a malformed request are discarded.
                 self.events.truncate(before);
                 self.fail(t, id, failure);
                 None
@@ -255,7 +255,7 @@ impl Server {
         }
     }
 
-    /// Ends a request, or the connection, for what the client did.
+    /// Ends the request or the connection after an error of the client.
     fn fail(&mut self, t: &mut impl Transport, id: StreamId, failure: Failure) {
         match failure {
             Failure::Connection(error) => self.close(t, error),
@@ -274,8 +274,8 @@ impl Server {
         }
     }
 
-    /// Ends both parts of a request stream with `code`, and tells the application if it knows of
-    /// the request, with `reason`.
+    /// Resets both parts of a request stream with `code`. If the application knows the request, it
+    /// gets an event with `reason`.
     pub(crate) fn abort(&mut self, t: &mut impl Transport, id: StreamId, code: u64, reason: u64) {
         if let Some(request) = self.retire(t, id, Request::Over) {
             t.reset(id, code);
@@ -318,7 +318,7 @@ impl Server {
             self.close(t, control::closed_critical());
         } else if id.direction() == Direction::Bidirectional {
             self.give_up(t, id, code);
-            // The transport has reset what was still on its way.
+            // The transport has reset the data in flight.
             self.on_delivered(t, id);
         }
     }
@@ -345,8 +345,7 @@ impl Server {
         }
     }
 
-    /// The client has made a request come to nothing. One who does so all the time has us begin work only
-    /// to throw it away.
+    /// Counts a request that the client cancelled. Frequent cancellations waste the server's work.
     fn count_cancel(&mut self, t: &mut impl Transport) {
         let open = self.config.max_concurrent_requests;
         if self.cancels.add(t.now(), open) && !self.is_closed {
@@ -356,8 +355,8 @@ impl Server {
         }
     }
 
-    /// Whether the connection was closed because its client cancelled more requests than players do: twice as many
-    /// at once as may be open, and 10 each second.
+    /// Whether the connection was closed because its client cancelled more requests than players
+    /// do: twice as many at once as may be open, and 10 each second.
     pub fn is_flooding(&self) -> bool {
         self.is_flooding
     }
@@ -437,7 +436,7 @@ impl Server {
         Some(request)
     }
 
-    /// Bytes on the heap, as far as this crate decides about them.
+    /// Heap memory under this crate's control, in bytes.
     #[cfg(test)]
     pub(crate) fn heap(&self) -> usize {
         let open_heap = |request: &Request| match request {

@@ -11,8 +11,8 @@ use crate::frame::{self, write_frame};
 use crate::server::{Request, Server};
 use crate::transport::Transport;
 
-/// The least time between two looks at all requests.
-const LOOKS: Duration = Duration::from_secs(1);
+/// Minimum interval between checks of all requests.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// From the GOAWAY on an unused connection to its close: more than most round trips, so that the
 /// client learns that a request which crosses it was not processed.
 const GRACE: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ impl Server {
             return;
         }
         self.goaway = Some(limit);
-        // The time that the client has to take note.
+        // Gives the client time to react.
         self.last_use = Some(t.now());
         let mut payload = Vec::with_capacity(8);
         put_varint(&mut payload, limit);
@@ -69,7 +69,7 @@ impl Server {
         Some(since + timeout)
     }
 
-    /// Ends what has taken too long by now; nothing before [`Server::deadline`].
+    /// Handles expired timeouts. Does nothing before [`Server::deadline`].
     pub fn on_timeout(&mut self, t: &mut impl Transport) {
         let now = t.now();
         if self.is_closed {
@@ -83,7 +83,8 @@ impl Server {
                 let reason = "there was no request for too long";
                 self.close(t, ConnectionError::new(code::H3_NO_ERROR, reason));
             } else {
-                // RFC 9114, section 3.3: "the terminating endpoint SHOULD first send a GOAWAY frame".
+                // RFC 9114, section 3.3: "the terminating endpoint SHOULD first send a GOAWAY
+                // frame".
                 self.announce_last(t, self.next_request);
             }
         }
@@ -109,7 +110,7 @@ impl Server {
                 None => {}
             }
         }
-        self.look_at = next.map(|at| at.max(now + LOOKS));
+        self.look_at = next.map(|at| at.max(now + CHECK_INTERVAL));
         for id in slow {
             let code = code::H3_REQUEST_INCOMPLETE;
             self.abort(t, id, code, code);

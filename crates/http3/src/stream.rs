@@ -1,5 +1,5 @@
-//! The receiving part of a request stream (RFC 9114, section 4.1): HEADERS, then DATA, then
-//! perhaps trailers, with unknown frames anywhere between, and what each wrong order means.
+//! The receiving part of a request stream (RFC 9114, section 4.1): HEADERS, DATA, optional
+//! trailers, with unknown frames in between; and the errors for other orders.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -15,13 +15,12 @@ use crate::qpack::{self, DecodeError, Field};
 use crate::request;
 use crate::transport::Transport;
 
-/// Bytes that are read of a request's content though nobody wants it: most such requests end
-/// within them.
-const UNWANTED: u64 = 16 * 1024;
+/// Bytes of unwanted content that are read and dropped: most requests end within them.
+const MAX_DISCARDED: u64 = 16 * 1024;
 /// Content in bytes per second below which a request takes too long.
 const MIN_RATE: u64 = 1024;
 
-/// A request whose response is not finished.
+/// A request with an unfinished response.
 #[derive(Debug, Default)]
 pub(crate) struct RequestStream {
     input: Input,
@@ -34,7 +33,7 @@ pub(crate) struct RequestStream {
     since: Timestamp,
     /// Bytes of content that the application has read.
     content_read: u64,
-    /// Where in the stream it was decided that nobody wants the content.
+    /// Stream offset from which content is unwanted.
     unwanted_from: Option<u64>,
     /// What PRIORITY_UPDATE said; it goes before the header field (RFC 9218, section 7).
     pub(crate) priority_update: Option<Priority>,
@@ -78,7 +77,7 @@ enum Phase {
 pub(crate) enum Stop {
     /// Nothing to read now.
     Blocked,
-    /// At content that the application has to read.
+    /// Stopped at content for the application.
     Content,
     /// At the end of the request.
     End,
@@ -114,13 +113,13 @@ impl RequestStream {
         if let Frame::Fields(section) = &self.frame { section.len() } else { 0 }
     }
 
-    /// Nobody wants the content.
+    /// Drops all further content.
     pub(crate) fn discard(&mut self) {
         self.unwanted_from.get_or_insert(self.input.taken());
     }
 
-    /// Reads up to the next content that is wanted, the end, or until nothing is left to read, and
-    /// appends what it found to `events`.
+    /// Reads up to the next requested content, the end, or the end of available data. Appends the
+    /// results to `events`.
     pub(crate) fn advance(
         &mut self,
         t: &mut impl Transport,
@@ -129,7 +128,7 @@ impl RequestStream {
         events: &mut VecDeque<Event>,
     ) -> Result<Stop, Failure> {
         let stop = self.read_on(t, id, limit, events)?;
-        let is_enough = |from| self.input.taken() - from > UNWANTED;
+        let is_enough = |from| self.input.taken() - from > MAX_DISCARDED;
         if self.unwanted_from.is_some_and(is_enough) && !self.has_ended() {
             // RFC 9114, section 4.1: "The error code H3_NO_ERROR SHOULD be used when requesting
             // that the client stop sending on the request stream."
@@ -170,7 +169,7 @@ impl RequestStream {
                     Err(pause) => pause,
                 },
                 Frame::Data(_) if self.unwanted_from.is_none() => return Ok(Stop::Content),
-                // Nobody wants it.
+                // The content is unwanted.
                 Frame::Data(remaining) | Frame::Skip(remaining) => {
                     match self.input.skip(t, id, remaining) {
                         Ok(()) => {
@@ -186,8 +185,8 @@ impl RequestStream {
         }
     }
 
-    /// Reads up to `max` bytes of the content that [`RequestStream::advance`] stopped at; `None`
-    /// if it stands at none, or nothing is there to read now.
+    /// Reads up to `max` bytes of the content at which [`RequestStream::advance`] stopped. `None`
+    /// if it did not stop at content, or none is readable now.
     pub(crate) fn read_content(
         &mut self,
         t: &mut impl Transport,
@@ -209,8 +208,7 @@ impl RequestStream {
         }
     }
 
-    /// Whether the application is to be told that content waits: once, until it has read all there
-    /// was.
+    /// Whether to tell the application about readable content: once, until it has read everything.
     pub(crate) fn notify(&mut self) -> bool {
         !core::mem::replace(&mut self.is_notified, true)
     }
@@ -325,7 +323,7 @@ impl RequestStream {
     }
 }
 
-/// What a pause means that is not the end of the stream between two frames.
+/// Interprets a pause other than the stream's end between two frames.
 fn paused(pause: Pause) -> Result<Stop, Failure> {
     match pause {
         Pause::Blocked => Ok(Stop::Blocked),

@@ -11,20 +11,20 @@ pub trait Transport {
     /// The time of the call.
     fn now(&self) -> Timestamp;
 
-    /// How many request streams the client was allowed to open so far.
+    /// Number of request streams the client was allowed to open.
     fn request_limit(&self) -> u64;
 
     /// Opens a unidirectional stream; `None` when the peer allows no more.
     fn open_uni(&mut self) -> Option<StreamId>;
 
-    /// Appends `data` to what is to be sent on the stream. All of it is accepted; how much to hand
-    /// over is the caller's decision, see [`Transport::unsent`].
+    /// Appends `data` to the stream's send buffer. All of it is accepted; the caller decides how
+    /// much to write, see [`Transport::unsent`].
     ///
     /// # Errors
     /// [`WriteError`] if the sending part is closed.
     fn write(&mut self, id: StreamId, data: Bytes) -> Result<(), WriteError>;
 
-    /// Ends the sending part after what has been written.
+    /// Ends the sending part after the written data.
     fn finish(&mut self, id: StreamId);
 
     /// Resets the sending part.
@@ -39,8 +39,8 @@ pub trait Transport {
     /// [`UnknownStream`] if there is no such stream, or its receiving part was stopped here.
     fn read(&mut self, id: StreamId, max: usize) -> Result<ReadOutcome, UnknownStream>;
 
-    /// Bytes written to the stream that have not been sent once: what a responder that pulls looks
-    /// at before it hands over more.
+    /// Bytes of the stream that were never sent. Streamed responses check it before they write
+    /// more.
     fn unsent(&self, id: StreamId) -> u64;
 
     /// Sets the stream's priority (RFC 9218, section 4).
@@ -49,6 +49,6 @@ pub trait Transport {
     /// Closes the connection with an application error.
     fn close(&mut self, code: u64, reason: &'static str);
 
-    /// Whether data that is read now may have come in 0-RTT packets and be a replay (RFC 8470).
+    /// Whether readable data may come from 0-RTT packets and be a replay (RFC 8470).
     fn is_early(&self) -> bool;
 }

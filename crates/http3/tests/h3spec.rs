@@ -1,7 +1,6 @@
-//! The HTTP/3 and QPACK cases of h3spec, a conformance tester for servers, by their names, over the
-//! real transport: the client writes STREAM frames by hand (RFC 9114 is "HTTP/3" in the names, RFC
-//! 9204 "QPACK"). h3spec lets a server answer with a generic code instead; here it has to be the
-//! specific one.
+//! The HTTP/3 and QPACK cases of h3spec, a conformance tester for servers, by their names
+//! ("HTTP/3" is RFC 9114, "QPACK" RFC 9204), over the real transport: the client writes STREAM
+//! frames by hand. h3spec accepts generic error codes; these tests require the specific one.
 
 extern crate quic as mendcast_quic;
 
@@ -46,7 +45,7 @@ const CONTROL: StreamId = StreamId(2);
 const ENCODER: StreamId = StreamId(6);
 const DECODER: StreamId = StreamId(10);
 
-/// What a client sends that is honest otherwise.
+/// The offence of an otherwise correct client.
 enum Deed {
     /// A request stream with these bytes and its end.
     Request(&'static [u8]),
@@ -61,7 +60,7 @@ enum Deed {
 
 use Deed::*;
 
-/// What the client is told: the connection is closed, or the request stream is reset.
+/// The signal to the client: a closed connection or a reset request stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Told {
     Closed(u64),
@@ -71,7 +70,7 @@ enum Told {
 
 use Told::{Closed, Reset};
 
-/// A case: its name, what is sent, the error, and the section that prescribes it.
+/// A case: name, offence, error, and the section that prescribes it.
 type Case = (&'static str, Deed, Told, &'static str);
 
 #[rustfmt::skip]
@@ -99,7 +98,7 @@ const CASES: [Case; 16] = [
         Control(b"\x04\x00\x01\x00"), Closed(H3_FRAME_UNEXPECTED), "9114, 7.2.2"),
     ("MUST send H3_FRAME_UNEXPECTED if a second SETTINGS frame is received [HTTP/3 7.2.4]",
         Control(b"\x04\x00\x04\x00"), Closed(H3_FRAME_UNEXPECTED), "9114, 7.2.4"),
-    // In the source of h3spec, but left out there: the RFC says MAY.
+    // Present but disabled in h3spec's source: the RFC says MAY.
     ("MUST send H3_SETTINGS_ERROR if duplicate setting identifiers exist [HTTP/3 7.2.4]",
         Control(b"\x04\x0e\x07\x40\x64\x01\x50\x00\x06\x80\x00\x80\x00\x07\x40\x64"),
         Closed(H3_SETTINGS_ERROR), "9114, 7.2.4"),
@@ -120,8 +119,8 @@ const CASES: [Case; 16] = [
         Decoder(b"\x00"), Closed(QPACK_DECODER_STREAM_ERROR), "9204, 4.4.3"),
 ];
 
-/// HEADERS with `:method: GET`, `:scheme: https`, `:authority: 127.0.0.1` and `:path: /` by the
-/// static table: what the cases above break.
+/// HEADERS with `:method: GET`, `:scheme: https`, `:authority: 127.0.0.1` and `:path: /` from the
+/// static table: a correct request, which the cases above break.
 const GOOD: &[u8] = b"\x01\x10\x00\x00\xd1\xd7\x50\x09127.0.0.1\xc1";
 
 /// A client, and HTTP/3 on the server's side of its connection.
@@ -173,7 +172,7 @@ impl Pair {
         self.raw.collect();
     }
 
-    /// What the client was told; the end of the connection goes before that of a stream.
+    /// The signal to the client; a closed connection takes precedence.
     fn told(&self) -> Told {
         let mut told = Told::Nothing;
         for payload in &self.raw.received {
@@ -189,7 +188,7 @@ impl Pair {
     }
 }
 
-/// A client of empty SETTINGS with its QPACK streams, then what the case has it do.
+/// Runs a client with empty SETTINGS and QPACK streams, then the case's offence.
 fn run(deed: &Deed) -> Pair {
     const SETTINGS: &[u8] = b"\x00\x04\x00";
     let mut pair = Pair::new();

@@ -30,7 +30,7 @@ pub enum Value {
     Number(f64),
     /// A boolean.
     Boolean(bool),
-    /// A string, of either length. What is not UTF-8 was replaced.
+    /// A short or long string. Invalid UTF-8 was replaced.
     String(String),
     /// An object: its members in their order.
     Object(Vec<(String, Value)>),
@@ -346,7 +346,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(values in proptest::collection::vec(any_value(), 0..4)) {
+        fn values_round_trip(values in proptest::collection::vec(any_value(), 0..4)) {
             prop_assert_eq!(read(&written(&values)), Ok(values));
         }
 

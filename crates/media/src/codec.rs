@@ -1,4 +1,4 @@
-//! What the first bytes of an audio or video tag say: codec, and role in the stream.
+//! The first bytes of audio and video tags: codec, and role in the stream.
 //!
 //! Sources: Adobe's Flash Video File Format Specification 10.1, annex E.4 (AUDIODATA, VIDEODATA)
 //! and Veovera's Enhanced RTMP v2 (ExAudioTagHeader, ExVideoTagHeader, FourCC). Codec ID 12 for
@@ -33,7 +33,7 @@ pub enum Codec {
     Eac3,
     /// One of the legacy codecs, by its ID (4 bits).
     Legacy(u8),
-    /// A FourCC that is not known here.
+    /// An unsupported FourCC.
     FourCc([u8; 4]),
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for Codec {
     }
 }
 
-/// What a tag is to somebody who joins the stream.
+/// Role of a tag for a viewer who joins the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
     /// Codec configuration; needed before the first frame, and valid until the next one.
@@ -81,10 +81,10 @@ impl Role {
     }
 }
 
-/// What the tag's payload says about itself.
+/// Codec and role, as the tag's payload declares them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Class {
-    /// The codec, if the payload is long enough to say it.
+    /// The codec; `None` if the payload is too short.
     pub codec: Option<Codec>,
     /// The role.
     pub role: Role,
@@ -100,7 +100,7 @@ impl Class {
     }
 }
 
-/// Reads the head of a VIDEODATA payload. What is too short or unknown is [`Role::Other`].
+/// Reads the head of a VIDEODATA payload. Short or unknown payloads are [`Role::Other`].
 pub fn video(payload: &[u8]) -> Class {
     let Some(&first) = payload.first() else { return Class::new(None, Role::Other, 0) };
     if first & 0x80 != 0 {
@@ -167,11 +167,11 @@ pub(crate) const MANY_CODECS: u8 = 2;
 struct Enhanced {
     packet: u8,
     codec: Option<Codec>,
-    /// Behind the FourCC; `None` for multitrack packets, whose data has headers per track.
+    /// Position after the FourCC; `None` for multitrack packets, which have headers per track.
     data_at: Option<usize>,
 }
 
-/// The packet type of an enhanced tag behind its ModEx headers, and where what follows it starts.
+/// The packet type of an enhanced tag after its ModEx headers, and the offset of the rest.
 pub(crate) fn packet_type(payload: &[u8]) -> Option<(u8, usize)> {
     let mut packet = payload.first()? & 0x0f;
     let mut at = 1;
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn modifiers_and_tracks_stand_before_the_type() {
+    fn modifiers_and_tracks_precede_the_type() {
         // Two bytes of modifier data, then packet type 1.
         let key = video(b"\x97\x01ab\x01av01data");
         assert_eq!((key.codec, key.role, key.data_at), (Some(Codec::Av1), Role::KeyFrame, 9));
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_that_are_too_short_are_nothing() {
+    fn short_tags_have_no_role() {
         for payload in [&b""[..], b"\x17", b"\x17\x00\x00", b"\x97\xff", b"\x91hvc1\x00", b"\x90av"]
         {
             assert_eq!(video(payload).role, Role::Other, "{payload:?}");

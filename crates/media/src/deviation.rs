@@ -1,6 +1,6 @@
 //! Breaches of format rules that readers tolerate because the meaning is clear.
 
-/// A breach of a format's rules that a reader goes on after.
+/// A tolerated violation of a format's rules.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Deviation {
@@ -28,7 +28,7 @@ pub enum Deviation {
     RtmpMessage,
     /// A chunk within an RTMP message has a header of type 1 or 2.
     RtmpContinuation,
-    /// An RTMP message begins again before it was complete.
+    /// An RTMP message restarts before it was complete.
     RtmpRestart,
     /// An HTTP origin answers a request for a range with the whole.
     HttpRange,

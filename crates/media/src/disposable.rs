@@ -1,15 +1,16 @@
-//! Pictures that no other one needs, by the codecs' own marks: who has to leave something out leaves these out first, and
-//! all that follows can still be decoded.
+//! Pictures that no other picture references, as marked by the codec. Dropping them first keeps
+//! all later pictures decodable.
 //!
-//! H.264 (clause 7.4.1): nal_ref_idc is 0 in all slices of a picture that no other refers to. H.265 (table 7-1): an even
-//! type up to 8 is that of a picture that no other of its own sub-layer refers to, so that it has to be of the highest
-//! one; how many there are is in the configuration (ISO/IEC 14496-15, 8.3.3.1). Of other codecs it is not known here: AV1
-//! and VP9 say it behind fields whose length depends on the sequence header.
+//! H.264 (clause 7.4.1): nal_ref_idc is 0 in all slices of a non-reference picture. H.265 (table
+//! 7-1): even types up to 8 mark pictures that no other picture of the same sub-layer references,
+//! so the picture must also be in the highest sub-layer. The configuration has the number of
+//! sub-layers (ISO/IEC 14496-15, 8.3.3.1). Other codecs are not supported: AV1 and VP9 put the
+//! mark after fields whose length depends on the sequence header.
 
 use crate::codec::Codec;
 use crate::{Role, Tag};
 
-/// What a codec's configuration says about its pictures.
+/// Properties of a codec's configuration that decide whether pictures are disposable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Marks {
     codec: Marked,
@@ -24,19 +25,19 @@ enum Marked {
     Hevc(u8),
 }
 
-/// What a NAL unit says of the picture that it is a part of.
+/// Effect of a NAL unit on whether its picture is disposable.
 #[derive(PartialEq, Eq)]
-enum Says {
-    /// That no other needs it.
+enum Importance {
+    /// No other picture references it.
     Disposable,
-    /// Nothing: it may go with it.
+    /// No slice: it is dropped with its picture.
     Nothing,
-    /// That others need it, or nothing that is known here.
+    /// Referenced by other pictures, or unknown.
     Needed,
 }
 
 impl Marks {
-    /// Of pictures behind this sequence header; `None` where it is not known what they need.
+    /// Rules for the pictures that follow this sequence header; `None` for unsupported codecs.
     pub fn of(header: &Tag) -> Option<Self> {
         let class = header.class();
         if class.role != Role::SequenceHeader {
@@ -75,24 +76,24 @@ impl Marks {
             };
             let length = length.iter().fold(0, |all, &byte| all << 8 | usize::from(byte));
             let Some((unit, behind)) = behind.split_at_checked(length) else { return false };
-            match self.says(unit) {
-                Says::Disposable => said = true,
-                Says::Nothing => {}
-                Says::Needed => return false,
+            match self.importance(unit) {
+                Importance::Disposable => said = true,
+                Importance::Nothing => {}
+                Importance::Needed => return false,
             }
             rest = behind;
         }
         said
     }
 
-    fn says(&self, unit: &[u8]) -> Says {
+    fn importance(&self, unit: &[u8]) -> Importance {
         match (self.codec, unit) {
             (Marked::Avc, [head, ..]) => match head & 0x1f {
                 // Slices and their partitions.
-                1..=4 if head & 0x60 == 0 => Says::Disposable,
+                1..=4 if head & 0x60 == 0 => Importance::Disposable,
                 // SEI, delimiter, filler.
-                6 | 9 | 12 => Says::Nothing,
-                _ => Says::Needed,
+                6 | 9 | 12 => Importance::Nothing,
+                _ => Importance::Needed,
             },
             (Marked::Hevc(highest), [head, layers, ..]) => {
                 let (layer, sub_layer) =
@@ -100,14 +101,14 @@ impl Marks {
                 match head >> 1 & 0x3f {
                     // TRAIL_N, TSA_N, STSA_N, RADL_N, RASL_N.
                     0 | 2 | 4 | 6 | 8 if layer == 0 && sub_layer >= Some(highest) => {
-                        Says::Disposable
+                        Importance::Disposable
                     }
                     // Delimiter, filler, SEI.
-                    35 | 38..=40 => Says::Nothing,
-                    _ => Says::Needed,
+                    35 | 38..=40 => Importance::Nothing,
+                    _ => Importance::Needed,
                 }
             }
-            _ => Says::Needed,
+            _ => Importance::Needed,
         }
     }
 }
@@ -125,7 +126,7 @@ mod tests {
         tag(&[0x17, 0, 0, 0, 0, 1, 0x64, 0, 0x1f, 0xfc | (length_size - 1), 0xe0, 0])
     }
 
-    /// With so many temporal layers.
+    /// An H.265 sequence header with this many temporal layers.
     fn hevc_header(layers: u8) -> Tag {
         let mut config = [0; 23];
         config[21] = layers << 3 | 3;
@@ -154,7 +155,7 @@ mod tests {
         assert!(is(&[&[0x01, 9]]));
         assert!(is(&[&[0x09, 0xf0], &[0x06, 5], &[0x01, 9], &[0x01, 9]]), "delimiter, SEI, slices");
         assert!(!is(&[&[0x21, 9]]) && !is(&[&[0x41, 9]]) && !is(&[&[0x61, 9]]));
-        assert!(!is(&[&[0x01, 9], &[0x41, 9]]), "two fields, one of which is needed");
+        assert!(!is(&[&[0x01, 9], &[0x41, 9]]), "one of the two fields is a reference");
         assert!(!is(&[&[0x68, 1], &[0x01, 9]]), "parameter sets stay");
         assert!(!is(&[&[0x06, 5]]) && !is(&[]), "no slice");
         assert!(!is(&[&[0x0e, 9], &[0x01, 9]]), "of scalable streams nothing is known");
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_disposable_and_no_input_breaks_it() {
+    fn other_pictures_are_kept_and_no_input_panics() {
         let others: [&[u8]; 6] = [
             &[0x90, b'a', b'v', b'0', b'1', 0x81, 0, 12, 0],
             &[0x90, b'v', b'p', b'0', b'9', 0, 0, 0, 0],

@@ -1,8 +1,8 @@
 //! FLV tags as one shared buffer each, and a reader of FLV bodies.
 //!
-//! A [`Tag`] holds what goes on the wire: 11 bytes of header, the payload, and the size that
+//! A [`Tag`] holds the bytes on the wire: an 11-byte header, the payload, and the size that
 //! follows each tag in a file (Adobe's Flash Video File Format Specification 10.1, annex E). It is
-//! made once, where a tag is received, and then only shared.
+//! built once, on reception, and shared from then on.
 
 use core::fmt;
 use std::collections::VecDeque;
@@ -15,14 +15,14 @@ use crate::deviation::{Deviation, Deviations};
 
 /// Bytes before a tag's payload.
 pub const HEADER_LEN: usize = 11;
-/// Bytes behind it.
+/// Length of the trailer: the tag's size.
 pub const TRAILER_LEN: usize = 4;
-/// The largest payload, whose size is a 24-bit number.
+/// Largest payload: sizes have 24 bits.
 pub const MAX_PAYLOAD: usize = 0xff_ffff;
 /// The file header, and the size of the tag before the first, which is 0.
 const FILE_HEADER_LEN: usize = 13;
 /// Bytes that identify a tag in a search: its header and the first payload byte.
-const SEARCHED: usize = HEADER_LEN + 1;
+const SEARCH_WINDOW: usize = HEADER_LEN + 1;
 /// Bytes that are searched for a tag at most.
 const MAX_SEARCH: usize = 1 << 20;
 
@@ -67,7 +67,7 @@ pub struct Tag {
 }
 
 impl Tag {
-    /// A buffer for a payload of `size` bytes, with room around it for what a tag needs: for
+    /// A buffer for a payload of `size` bytes with room for the header and trailer, for
     /// [`Tag::assemble`].
     pub fn buffer(size: usize) -> BytesMut {
         let mut buffer = BytesMut::with_capacity(HEADER_LEN + size + TRAILER_LEN);
@@ -95,7 +95,7 @@ impl Tag {
         Self::assemble(buffer, kind, timestamp)
     }
 
-    /// The tag as it stands in a file, with the size behind it.
+    /// The tag as in a file, including the trailing size.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
@@ -110,7 +110,7 @@ impl Tag {
         self.kind
     }
 
-    /// What the tag is to somebody who joins.
+    /// Role of the tag for a viewer who joins.
     pub fn role(&self) -> Role {
         self.role
     }
@@ -121,7 +121,7 @@ impl Tag {
         u32::from_be_bytes([b[7], b[4], b[5], b[6]])
     }
 
-    /// The tag at another time: its header, and all that is behind it, shared.
+    /// The tag at another time: a new header, and the shared rest.
     pub fn at(&self, timestamp: u32) -> ([u8; HEADER_LEN], Bytes) {
         let (header, rest) = self.bytes.split_at(HEADER_LEN);
         let mut head = [0; HEADER_LEN];
@@ -131,7 +131,7 @@ impl Tag {
         (head, self.bytes.slice_ref(rest))
     }
 
-    /// The same tag at another time. The bytes are changed in place where nobody else has them.
+    /// The same tag at another time. Changes the bytes in place if they are not shared.
     #[must_use]
     pub fn with_timestamp(self, timestamp: u32) -> Self {
         if timestamp == self.timestamp() {
@@ -143,7 +143,7 @@ impl Tag {
         Self { bytes: bytes.freeze(), ..self }
     }
 
-    /// What the payload's first bytes say.
+    /// Codec and role, from the payload's first bytes.
     pub fn class(&self) -> Class {
         class(self.kind, payload(&self.bytes))
     }
@@ -165,7 +165,7 @@ fn class(kind: Kind, payload: &[u8]) -> Class {
         Kind::Audio => codec::audio(payload),
         Kind::Video => codec::video(payload),
         Kind::Script => {
-            // An AMF0 string, the command's name, stands first.
+            // The payload starts with an AMF0 string, the command's name.
             let is_metadata = payload.starts_with(b"\x02\x00\x0aonMetaData");
             let role = match is_metadata || payload.starts_with(TIME_BASE) {
                 true => Role::Metadata,
@@ -176,12 +176,12 @@ fn class(kind: Kind, payload: &[u8]) -> Class {
     }
 }
 
-/// The name of the script tag that says where a viewer's time 0 stands in the stream.
+/// Name of the script tag that maps a viewer's time 0 to the stream's time.
 const TIME_BASE: &[u8] = b"\x02\x00\x0aonMendcast";
 
-/// A script tag that says that times of 0 in this FLV or RTMP stream are the time `base` of the stream
-/// that it relays, in milliseconds: `onMendcast {time: base}`. Viewers' times begin at 0 each for
-/// itself; a server that pulls goes on with the stream's by this.
+/// A script tag that maps time 0 of this FLV or RTMP stream to the time `base` of the relayed
+/// stream, in milliseconds: `onMendcast {time: base}`. Each viewer's times start at 0; a pulling
+/// server uses the tag to continue in the stream's time.
 pub fn time_base_tag(base: u32) -> Tag {
     let mut buffer = Tag::buffer(40);
     buffer.put_slice(TIME_BASE);
@@ -189,18 +189,18 @@ pub fn time_base_tag(base: u32) -> Tag {
     Tag::assemble(buffer, Kind::Script, 0).expect("some ten bytes are short enough")
 }
 
-/// The base that a [`time_base_tag`] says; `None` for all other tags.
+/// The base in a [`time_base_tag`]; `None` for all other tags.
 pub fn time_base(tag: &Tag) -> Option<u32> {
     let payload = payload(&tag.bytes);
     let rest = payload.strip_prefix(TIME_BASE).filter(|_| tag.kind == Kind::Script)?;
     let values = amf0::read(rest).ok()?;
     let base = values.first()?.get("time").and_then(Value::number)?;
-    // What is no time of 32 bits is nobody's time.
+    // Times that do not fit 32 bits are invalid.
     (0.0..=f64::from(u32::MAX)).contains(&base).then_some(base as u32)
 }
 
-/// What an FLV body starts with: the file header, which says what kinds of tags to expect, and the
-/// size of the tag before the first.
+/// Start of an FLV body: the file header with the kinds of tags to expect, and the size of the tag
+/// before the first.
 pub fn file_header(audio: bool, video: bool) -> Bytes {
     let flags = u8::from(audio) << 2 | u8::from(video);
     Bytes::copy_from_slice(&[b'F', b'L', b'V', 1, flags, 0, 0, 0, 9, 0, 0, 0, 0])
@@ -225,8 +225,8 @@ pub enum Error {
 
 /// Reads the tags of an FLV body that arrives in pieces. Each payload is copied once, into its tag.
 ///
-/// The reader is as tolerant as players: it accepts wrong tag sizes, skips tags of unknown types, and searches
-/// for the next tag after stray bytes.
+/// The reader is as tolerant as players: it accepts wrong tag sizes, skips tags of unknown types,
+/// and searches for the next tag after stray bytes.
 #[derive(Debug)]
 pub struct Reader {
     max_tag: usize,
@@ -242,7 +242,7 @@ pub struct Reader {
 
 #[derive(Debug)]
 enum State {
-    /// The bytes of a header of this length that are there.
+    /// Received bytes of a header of this length.
     FileHeader(BytesMut),
     /// The rest of a longer file header.
     Skip(usize),
@@ -345,7 +345,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether the file header announces audio, and video; `None` before it is there.
+    /// Whether the file header announces audio, and video; `None` before it arrived.
     pub fn kinds(&self) -> Option<(bool, bool)> {
         self.kinds
     }
@@ -424,14 +424,14 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether a tag begins [`SEARCHED`] bytes ago.
+    /// Whether a tag starts [`SEARCH_WINDOW`] bytes ago.
     fn search(&mut self) -> Result<(), Error> {
         let State::Search(bytes) = &mut self.state else { return Ok(()) };
         self.searched += 1;
         if self.searched > MAX_SEARCH {
             return Err(Error::Lost);
         }
-        if bytes.len() < SEARCHED {
+        if bytes.len() < SEARCH_WINDOW {
             return Ok(());
         }
         let size = u32::from_be_bytes([0, bytes[1], bytes[2], bytes[3]]) as usize;

@@ -5,8 +5,8 @@
 //! fragment is one moof, with a traf per track that has samples, and one mdat. Payload bytes are
 //! copied once, into the fragment.
 //!
-//! The writers are our own, because a dozen boxes of the more than a hundred that general crates
-//! know is all there is to write; [`read`] is too, because its input is what a stranger sends.
+//! The writers are our own: we write about a dozen boxes, and general crates know over a hundred.
+//! [`read`] is our own because its input is untrusted.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -25,7 +25,7 @@ pub const VIDEO_TRACK: u32 = 1;
 /// The audio track's ID.
 pub const AUDIO_TRACK: u32 = 2;
 
-/// An access unit of a track: what a container carries.
+/// An access unit of a track.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sample {
     /// The codec's data as FLV and MP4 have it: NAL units behind their lengths, a raw AAC frame.
@@ -262,7 +262,7 @@ fn audio_entry(out: &mut BytesMut, audio: &Audio) {
         out.put_u16(u16::from(audio.channels));
         out.put_u16(16);
         out.put_u32(0);
-        // 16.16; rates that do not fit stand in the codec's own record.
+        // 16.16 format; larger rates are in the codec's own record only.
         out.put_u32(u16::try_from(audio.sample_rate).map_or(0, |rate| u32::from(rate) << 16));
         match audio.codec {
             Codec::Opus => atom(out, b"dOps", |out| put_opus(out, &audio.record)),

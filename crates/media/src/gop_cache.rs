@@ -1,20 +1,19 @@
-//! The newest groups of pictures of a stream: what a viewer who joins gets at once, and what a slow
-//! one still finds.
+//! The newest groups of pictures of a stream, for joining viewers and slow ones.
 //!
 //! Tags are numbered from the stream's start. The cache holds a run of them that begins at a group
 //! of pictures and ends with the newest tag, bounded by a number of groups and, hard, by bytes.
 //! With each group it remembers the headers in force, so that playing can start at any of them. A
 //! stream without video has a group each second: any audio frame is a start.
 //!
-//! Where video has not come for [`VIDEO_GONE_MS`] of audio, its last key frame is repeated until it is
-//! back with a new one: a browser stops the sound as well when it has no picture, and few players bear
-//! that a track goes or comes. Video that never had a key frame is gone.
+//! Where video has not come for [`VIDEO_GONE_MS`] of audio, its last key frame is repeated until it
+//! is back with a new one: a browser stops the sound as well when it has no picture, and few
+//! players bear that a track goes or comes. Video that never had a key frame is gone.
 //!
-//! Audio plays if a frame of it came within the last [`SOUND_GONE_MS`] of video. A header alone announces
-//! audio for [`SOUND_EXPECTED_MS`]: players wait without end for a track that is announced and does not
-//! come. Audio that begins later, or again, begins with its header.
+//! Audio is active if a frame arrived within the last [`SOUND_GONE_MS`] of video. A header alone
+//! announces audio for [`SOUND_EXPECTED_MS`]: players wait forever for an announced track without
+//! data. Audio that starts late, or restarts, starts with its header.
 //!
-//! Tags are those of the default tracks ([`crate::tracks`]), one of each kind.
+//! Only the default audio and video tracks are kept ([`crate::tracks`]).
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -26,28 +25,29 @@ use crate::flv::{Kind, Tag};
 /// Length of a group in a stream without video, in milliseconds.
 const AUDIO_GROUP_MS: u32 = 1_000;
 
-/// Video that stops for longer than this, in milliseconds of audio, is taken for gone: new viewers
-/// would otherwise begin at its last key frame, however old.
+/// Video counts as stopped after this long without a frame, in milliseconds of audio. Otherwise
+/// new viewers would start at its last key frame, however old.
 pub const VIDEO_GONE_MS: u32 = 5_000;
 
-/// Audio that stops for longer than this, in milliseconds of video, is not announced to new viewers.
+/// Audio that stops for longer than this, in milliseconds of video, is not announced to new
+/// viewers.
 pub const SOUND_GONE_MS: u32 = VIDEO_GONE_MS;
 
-/// Audio of which only the header came is expected for this long, in milliseconds of video. Kinds of tracks
-/// are unknown meanwhile.
+/// Wait for the first audio frame after an audio header, in milliseconds of video. The kinds of
+/// tracks are unknown meanwhile.
 pub const SOUND_EXPECTED_MS: u32 = 1_000;
 
-/// How often the last key frame of such video is repeated, in milliseconds of audio: as often as players
-/// of Low-Latency HLS need a picture, which is once in a part.
+/// Interval at which the last key frame of such video is repeated, in milliseconds of audio.
+/// Players of Low-Latency HLS need a picture once per part.
 pub const STILL_MS: u32 = 300;
 
-/// Bytes of repeated key frames for each byte of sound, at most: a publisher's little must not become
-/// much by itself. AAC of 128 kbit/s pays for a key frame of 300 KB each 300 ms.
+/// Bytes of repeated key frames for each byte of sound, at most: a publisher's little must not
+/// become much by itself. AAC of 128 kbit/s pays for a key frame of 300 KB each 300 ms.
 const STILL_PER_SOUND: usize = 64;
-/// What a tag costs beside its bytes: its place in the cache, and the bookkeeping of its buffer.
+/// Memory per tag beside its bytes: its entry in the cache and its buffer's bookkeeping.
 const TAG_COST: usize = size_of::<Tag>() + 64;
 
-/// What the cache may hold.
+/// Limits of the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Groups of pictures, the one that is still growing included; at least 1.
@@ -62,7 +62,7 @@ impl Default for Limits {
     }
 }
 
-/// What a player needs before the first frame.
+/// Headers that a player needs before the first frame.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Headers {
     /// `onMetaData`.
@@ -74,7 +74,7 @@ pub struct Headers {
 }
 
 impl Headers {
-    /// The headers in the order in which a player gets them.
+    /// The headers, in the order in which a player gets them.
     pub fn tags(&self) -> impl Iterator<Item = &Tag> {
         [&self.metadata, &self.video, &self.audio].into_iter().flatten()
     }
@@ -108,8 +108,8 @@ enum Video {
     None,
     /// The newest tag that is not script is video.
     Newest,
-    /// Since this time of its audio, none came. Audio alone is the measure: it may be seconds before
-    /// or behind its video.
+    /// Since this time of its audio, none came. Audio alone is the measure: it may be seconds
+    /// before or behind its video.
     MissingSince(u32),
 }
 
@@ -162,9 +162,9 @@ impl GopCache {
         Self { limits, ..Self::default() }
     }
 
-    /// The tags that follow are a new publisher's: the headers and tracks of the last one tell
-    /// nothing of them, and its video begins with its first key frame. If the last one gave no frame,
-    /// what came before it goes: headers alone begin no group, and would pile up.
+    /// Announces a new publisher. The headers and tracks of the last publisher do not apply to its
+    /// tags, and its video starts with its first key frame. If the last publisher sent no frame,
+    /// its tags are dropped: headers alone start no group, and would pile up.
     pub fn on_publisher(&mut self) {
         if !self.has_frames {
             self.drop_before(self.publisher);
@@ -180,14 +180,13 @@ impl GopCache {
         self.has_frames = false;
     }
 
-    /// The new publisher sends the very stream that the last one did: its video goes on at any frame.
+    /// The new publisher continues the same stream: its video may resume at any frame.
     pub fn resume(&mut self) {
         self.awaits_key = false;
     }
 
-    /// Appends the newest tag. A header that only repeats what is in force is left out, and so is
-    /// video that cannot be decoded because its key frame is missing. Returns whether the tag was
-    /// appended.
+    /// Appends a tag. Repeated headers are dropped, and so is video that cannot be decoded because
+    /// its key frame is missing. Returns whether the tag was appended.
     pub fn push(&mut self, tag: Tag) -> bool {
         let idle = self.idle_video.iter().chain(&self.idle_audio);
         let repeated = self.headers.tags().chain(idle).any(|header| {
@@ -206,7 +205,7 @@ impl GopCache {
             (Kind::Video, Role::KeyFrame) => {
                 self.awaits_key = false;
                 self.key = Some(tag.clone());
-                // Those who came while there was no video do not have it.
+                // Viewers who joined while there was no video lack the header.
                 if let Some(header) = self.idle_video.take() {
                     self.append(header.with_timestamp(tag.timestamp()));
                 }
@@ -214,7 +213,7 @@ impl GopCache {
             (Kind::Video, Role::InterFrame) if self.awaits_key => return false,
             (Kind::Audio, Role::AudioFrame) => {
                 self.look_for_video(&tag);
-                // Those who came while there was no audio do not have it.
+                // Viewers who joined while there was no audio lack the header.
                 if let Some(header) = self.idle_audio.take() {
                     self.append(header.with_timestamp(tag.timestamp()));
                 }
@@ -287,7 +286,7 @@ impl GopCache {
         match (tag.kind(), tag.role()) {
             (Kind::Video, Role::SequenceHeader) => self.video = Video::Newest,
             (Kind::Video, Role::KeyFrame | Role::InterFrame) => {
-                // Stills are in the time of the sound, which is not quite that of the video.
+                // Stills have audio timestamps, which differ slightly from video's.
                 if self.video_ms.wrapping_sub(tag.timestamp()) < VIDEO_GONE_MS && self.key.is_some()
                 {
                     tag = tag.with_timestamp(self.video_ms);
@@ -320,15 +319,15 @@ impl GopCache {
             let next = self.groups[1].start;
             self.drop_before(next);
         }
-        // A group that alone is too large loses its start: nobody can join there any more, and
-        // those who are within it go on.
+        // A single group above the limit loses its oldest tags: new viewers cannot join there any
+        // more, present viewers continue.
         while self.bytes > self.limits.bytes && self.tags.len() > 1 {
             self.drop_first();
         }
     }
 
-    /// Gives up what nobody needs to begin: the tags before the newest group, oldest group first, until
-    /// `excess` bytes of [`GopCache::held`] are free.
+    /// Evicts groups before the newest one, oldest first, until `excess` bytes of
+    /// [`GopCache::held`] are free. New viewers do not need them.
     pub fn shed(&mut self, excess: usize) {
         let enough = self.held().saturating_sub(excess);
         while self.held() > enough
@@ -339,8 +338,8 @@ impl GopCache {
         self.give_room_back();
     }
 
-    /// Gives up the oldest tags until no more than `most` bytes are [held](GopCache::held), or the newest
-    /// tag alone is. A group that is larger loses its start, as with the limit of bytes.
+    /// Evicts the oldest tags until at most `most` bytes are [held](GopCache::held), or only the
+    /// newest tag is left. A larger group loses its start, as with the byte limit.
     pub fn cut(&mut self, most: usize) {
         while self.held() > most && self.tags.len() > 1 {
             self.drop_first();
@@ -422,15 +421,15 @@ impl GopCache {
         self.bytes
     }
 
-    /// The time that the kept tags span. A clock that jumped makes it what it is not: callers bound it.
+    /// Time span of the kept tags. Wrong if the publisher's clock jumped: callers bound it.
     pub fn span(&self) -> Duration {
         let ends = self.tags.front().zip(self.tags.back());
         let ms = ends.map_or(0, |(first, last)| last.timestamp().wrapping_sub(first.timestamp()));
         Duration::from_millis(ms.into())
     }
 
-    /// What all that is kept takes in memory, in bytes: tags with what they cost beside their content, and
-    /// the headers of the oldest group, whose tags may be gone.
+    /// Memory in bytes: all kept tags with their overhead, and the headers of the oldest group,
+    /// even if their tags are gone.
     pub fn held(&self) -> usize {
         let headers = self.groups.front().map_or(&self.headers, |group| &group.headers);
         let headers = headers
@@ -441,9 +440,9 @@ impl GopCache {
         self.bytes + self.tags.len() * TAG_COST + headers.sum::<usize>()
     }
 
-    /// Whether audio plays, and whether there is video, for the FLV file header. Nobody knows before a
-    /// publisher's first frame; the headers of all tracks come before it. Nor does anybody know while
-    /// audio is expected.
+    /// Whether audio is active, and whether there is video, for the FLV file header. `None` before
+    /// a publisher's first frame, which the headers of all tracks precede, and while audio is
+    /// expected.
     pub fn kinds(&self) -> Option<(bool, bool)> {
         let is_known = self.has_frames && !matches!(self.sound, Sound::Expected(_));
         is_known.then_some((self.sound != Sound::None, self.video != Video::None))

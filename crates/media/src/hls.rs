@@ -2,9 +2,9 @@
 //! FLV tags.
 //!
 //! RFC 8216 (HLS), and draft-pantos-hls-rfc8216bis for Low-Latency HLS: partial segments, blocking
-//! reload, preload hints, delta updates. A player that knows nothing of the latter plays the same
-//! playlist. Playlists are written and read by our own code: writing is a page, and the reader has
-//! to bound what a stranger's playlist costs.
+//! reload, preload hints, delta updates. Players without Low-Latency HLS play the same playlist.
+//! Our own code reads and writes playlists: the writer is short, and the reader must bound the
+//! cost of untrusted playlists.
 
 mod bounds;
 mod clock;

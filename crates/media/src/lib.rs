@@ -1,8 +1,8 @@
 //! Media without IO: FLV tags, RTMP, HLS, and the cache of the newest groups of pictures.
 //!
-//! Everything is fed with bytes and asked for bytes; no clock, no socket. Codecs pass through: what
-//! is looked at is what a server needs to know about a tag, that is whether playing can start with
-//! it. A tag is one shared buffer from the publisher to every viewer.
+//! Bytes in, bytes out: no clock, no socket. Codecs pass through; the server only needs to know
+//! whether playback can start with a tag. A tag is one shared buffer from the publisher to every
+//! viewer.
 
 #![forbid(unsafe_code)]
 

@@ -1,13 +1,11 @@
 //! RTMP, both sides, without IO: bytes of the peer in, events and bytes for the peer out.
 //!
-//! Adobe's RTMP specification 1.0 (December 2012), as OBS, ffmpeg, librtmp, nginx-rtmp and SRS
-//! speak it, and the connect negotiation of Veovera's Enhanced RTMP v2, whose codecs pass through
-//! untouched. A [`Server`] takes one publisher or one player per connection, a [`Client`] plays
-//! from or publishes to another server. TLS around it (`rtmps`) is the driver's; RTMPE and RTMPT are
-//! not spoken.
+//! Adobe's RTMP specification 1.0 (December 2012), as spoken by OBS, ffmpeg, librtmp, nginx-rtmp
+//! and SRS, and the connect negotiation of Veovera's Enhanced RTMP v2, whose codecs pass through.
+//! A [`Server`] handles one publisher or player per connection; a [`Client`] plays from or
+//! publishes to another server. The caller adds TLS (`rtmps`). RTMPE and RTMPT are not supported.
 //!
-//! A tag's payload is copied once, from the input into the buffer that all viewers share, and is
-//! never copied on its way out.
+//! A tag's payload is copied once, from the input into the buffer that all viewers share.
 
 mod chunk;
 mod client;

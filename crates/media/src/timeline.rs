@@ -1,15 +1,16 @@
 //! One timeline per stream, whatever its publishers send.
 //!
 //! FLV and RTMP timestamps are 32 bits of milliseconds that wrap, start anywhere, and start again
-//! when a publisher comes back. The stream's time wraps as they do and never goes back within a kind
-//! of tag. It begins at the first publisher's own time, so that servers that pull one upstream agree
-//! on it, or where [`Timeline::begin_at`] says. A publisher that jumps, or a new one, continues where
-//! the stream was. The adjustment is made once, where a tag comes in, never per viewer.
+//! when a publisher comes back. The stream's time wraps as they do and never goes back within a
+//! kind of tag. It begins at the first publisher's own time, so that servers that pull one upstream
+//! agree on it, or where [`Timeline::begin_at`] says. A publisher that jumps, or a new one,
+//! continues where the stream was. The adjustment is made once, where a tag comes in, never per
+//! viewer.
 //!
-//! Audio and video are followed each by itself: they may be seconds apart for as long as they like,
-//! since a cheap encoder's two clocks drift, and a burst brings one kind first. A kind whose time
-//! jumps goes on at its own last time; the other kind, when it jumps to the same place, takes the same
-//! adjustment, so that both stay together as the publisher has them. Script tags follow the others.
+//! Audio and video are tracked separately. They may be seconds apart for any time: the two clocks
+//! of a cheap encoder drift, and a burst delivers one kind first. A kind whose time jumps
+//! continues at its own last time. If the other kind jumps to the same place, it gets the same
+//! adjustment, which keeps both in sync. Script tags follow the other kinds.
 
 use crate::flv::Kind;
 
@@ -19,12 +20,12 @@ const MAX_BACK_MS: i64 = 1_000;
 const MAX_FORWARD_MS: i64 = 30_000;
 /// Audio and video of one clock are not further apart.
 const MAX_APART_MS: i64 = 10_000;
-/// An upstream that sends its cache again begins this far back at most.
+/// Largest overlap with an upstream that sends its cache again.
 const MAX_REWIND_MS: i64 = 60_000;
 /// Distance of the two sides of a jump: about a frame.
 const GAP_MS: i64 = 40;
 
-/// A kind's place in the publisher's time and, with what is added to it, in the stream's.
+/// Position of a kind in the publisher's time, and its offset to the stream's time.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     /// Without wraps.
@@ -49,13 +50,13 @@ impl Clock {
 pub struct Timeline {
     /// Where the stream begins, if not at its first publisher's own time.
     start: Option<u32>,
-    /// The stream's time at the publisher's time 0, if the publisher says so.
+    /// The stream's time at the publisher's time 0, if announced.
     base: Option<u32>,
     /// The publisher's audio and video, by `Kind as usize`.
     clocks: [Option<Clock>; 2],
     /// The latest times of audio, video and script tags in the stream, without wraps.
     latest: [Option<i64>; 3],
-    /// Whether audio and video may be what the stream has already.
+    /// Whether audio and video may repeat tags that the stream already has.
     rewound: [bool; 2],
     /// Whether a new publisher's time may be the stream's.
     returns: bool,
@@ -63,8 +64,8 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// The stream begins at this time, and what its publishers say is no time of the stream: for
-    /// publishers whose clocks begin anywhere.
+    /// Starts the stream at this time. For publishers with arbitrary clocks: their own times are
+    /// ignored.
     pub fn begin_at(&mut self, start: u32) {
         self.start = Some(start);
     }
@@ -77,15 +78,16 @@ impl Timeline {
         self.returns = false;
     }
 
-    /// A new publisher that may be the same upstream, pulled again: if its time is a little later than
-    /// the stream's, it is the stream's, so that all who pull it stay in agreement.
+    /// A new publisher that may be the same upstream, pulled again: if its time is a little later
+    /// than the stream's, it is the stream's, so that all who pull it stay in agreement.
     pub fn on_upstream(&mut self) {
         self.on_publisher();
         self.returns = self.start.is_none();
     }
 
-    /// The publisher says that its time 0 is this time of the stream: it relays the same stream, with
-    /// times of its own. What it sends again, because it begins with what it has kept, is left out.
+    /// Maps the publisher's time 0 to this time of the stream: the publisher relays the same
+    /// stream with its own times. Tags that it repeats, because it starts with its cache, are
+    /// dropped.
     pub fn on_base(&mut self, base: u32) {
         self.clocks = [None; 2];
         self.base = Some(base);
@@ -165,7 +167,7 @@ impl Timeline {
         newest + step.filter(|step| (-back..=forward).contains(step)).unwrap_or(GAP_MS)
     }
 
-    /// Script tags often carry 0, or what the encoder began with: then they belong here.
+    /// Time of a script tag. Often it carries 0 or the encoder's start time; then it belongs here.
     fn script_time(&self, timestamp: u32) -> i64 {
         let near = self.clocks.into_iter().flatten().map(|clock| clock.at(timestamp));
         let near =
@@ -189,7 +191,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_stream_begins_at_its_publishers_own_time_and_keeps_distances() {
+    fn a_stream_starts_at_its_publishers_time_and_keeps_intervals() {
         let mut timeline = Timeline::default();
         assert_eq!(timeline.map(Kind::Video, 5_000), 5_000);
         assert_eq!(timeline.map(Kind::Audio, 4_980), 4_980);
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn time_goes_on_over_the_wrap() {
+    fn time_continues_across_the_wrap() {
         let mut timeline = Timeline::default();
         assert_eq!(timeline.map(Kind::Video, u32::MAX - 9), u32::MAX - 9);
         assert_eq!(timeline.map(Kind::Audio, u32::MAX), u32::MAX);
@@ -243,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn audio_far_ahead_of_video_leaves_the_clock_alone() {
+    fn audio_far_ahead_of_video_does_not_change_the_clock() {
         for ahead in [-4_000_i64, -1_500, 1_500, 4_000] {
             let mut timeline = Timeline::default();
             for at in (0..15_000).step_by(20) {
@@ -257,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_of_different_clocks_go_on_together() {
+    fn kinds_with_different_clocks_continue_together() {
         let mut timeline = Timeline::default();
         for at in (0..5_000).step_by(20) {
             assert_eq!(timeline.map(Kind::Video, 1_000 + at), 1_000 + at);
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn an_encoder_that_restarts_keeps_audio_and_video_as_far_apart_as_they_were() {
+    fn an_encoder_restart_keeps_the_offset_of_audio_and_video() {
         let mut timeline = Timeline::default();
         for at in (0..2_000).step_by(40) {
             timeline.map(Kind::Video, 500_000 + at);
@@ -304,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn video_that_pauses_for_a_minute_comes_back_where_audio_is() {
+    fn video_resumes_at_the_time_of_audio_after_a_minute() {
         let mut timeline = Timeline::default();
         timeline.map(Kind::Video, 0);
         for at in (0..60_000).step_by(20) {
@@ -326,24 +328,24 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_that_is_pulled_again_goes_on_with_its_own_time() {
+    fn a_repeated_pull_continues_with_the_upstreams_time() {
         let mut timeline = Timeline::default();
         timeline.map(Kind::Video, 10_000);
         timeline.on_upstream();
         assert_eq!(timeline.map(Kind::Video, 17_000), 17_000);
-        // One that begins again.
+        // A restarted upstream.
         timeline.on_upstream();
         assert_eq!(timeline.map(Kind::Video, 3), 17_040);
     }
 
     #[test]
-    fn what_a_relay_of_the_same_stream_sends_again_is_left_out() {
+    fn tags_repeated_by_a_relay_are_dropped() {
         let mut timeline = Timeline::default();
         timeline.on_base(5_000_000);
         assert_eq!(timeline.map_new(Kind::Video, 0), Some(5_000_000));
         assert_eq!(timeline.map_new(Kind::Audio, 10), Some(5_000_010));
         assert_eq!(timeline.map_new(Kind::Video, 4_000), Some(5_004_000));
-        // The connection was lost; the next one begins with the last key frame.
+        // The connection was lost; the next one starts with the last key frame.
         timeline.on_publisher();
         timeline.on_base(5_002_000);
         assert_eq!(timeline.map_new(Kind::Video, 0), None);
@@ -359,7 +361,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_kind_ever_goes_back(times in proptest::collection::vec((any::<u32>(), 0..3u8), 1..60)) {
+        fn times_never_decrease(times in proptest::collection::vec((any::<u32>(), 0..3u8), 1..60)) {
             let mut timeline = Timeline::default();
             timeline.begin_at(0);
             let mut latest = [0; 3];

@@ -1,13 +1,12 @@
 //! The default track of multitrack packets (Veovera's Enhanced RTMP v2, "Multitrack Streaming via
 //! Enhanced RTMP").
 //!
-//! A stream has one video and one audio track: players of FLV, RTMP and HLS play one, and take the
-//! header or the frame of another for the one that they play. So the default track, whose ID is 0, is
-//! what a server keeps: written as a packet of its own, as it would be without other tracks. What
-//! belongs to other tracks is left out.
+//! A stream has one video and one audio track: players of FLV, RTMP and HLS play one of each, and
+//! mistake headers and frames of other tracks for theirs. The server therefore keeps the default
+//! track (ID 0), rewritten as a single-track packet, and drops the others.
 //!
-//! What FLV can say by itself is written so: a codec's FourCC of Enhanced RTMP stands only where FLV has
-//! no number for the codec. Players know `hvc1`, `av01` and `Opus`, but few know `avc1` or `mp4a`.
+//! Codecs with a number in FLV are written with it, and others with their FourCC of Enhanced RTMP.
+//! Players know `hvc1`, `av01` and `Opus`, but few know `avc1` or `mp4a`.
 
 use bytes::BufMut;
 
@@ -17,13 +16,13 @@ use crate::codec::{
 };
 use crate::flv::{Kind, Tag};
 
-/// AvMultitrackType: one track, whose data reaches to the end.
+/// AvMultitrackType: one track, with data up to the end.
 const ONE_TRACK: u8 = 0;
 /// The track that has the ID 0.
 const DEFAULT_TRACK: u8 = 0;
 
-/// The tag, without other tracks than the default one, and in FLV's own form if there is one; `None`
-/// if it has nothing else, or nothing that this form can say.
+/// The tag with the default track only, in FLV's own form if there is one. `None` if the tag lacks
+/// the default track, or the form cannot express it.
 ///
 /// Tags that are no multitrack packets belong to the default track.
 pub fn default_track(tag: Tag) -> Option<Tag> {
@@ -61,8 +60,8 @@ pub fn default_track(tag: Tag) -> Option<Tag> {
     Tag::assemble(buffer, tag.kind(), tag.timestamp())
 }
 
-/// What stands before the data of an H.264 packet in FLV's own form (VIDEODATA, AVCVIDEOPACKET): frame
-/// type and codec, packet type, and the composition time where that is not in the data.
+/// The bytes before the data of an H.264 packet in FLV's own form (VIDEODATA, AVCVIDEOPACKET):
+/// frame type and codec, packet type, and the composition time unless the data has it.
 fn avc_head(first: u8, packet: u8) -> Option<Vec<u8>> {
     let frame = first & 0x70 | 7;
     Some(match packet {
@@ -74,8 +73,8 @@ fn avc_head(first: u8, packet: u8) -> Option<Vec<u8>> {
     })
 }
 
-/// Packet type, FourCC and data of the default track in a packet whose multitrack header starts at
-/// `at`; `None` if the track is not in it, or the packet is cut off.
+/// Packet type, FourCC and data of the default track in a packet with a multitrack header at `at`.
+/// `None` if the track is missing or the packet is truncated.
 fn track(payload: &[u8], mut at: usize) -> Option<(u8, &[u8], &[u8])> {
     let mut take = |count: usize| {
         let taken = payload.get(at..at.checked_add(count)?)?;
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_multitrack_packet_stays_as_it_is() {
+    fn single_track_packets_pass_unchanged() {
         for payload in
             [&b"\x17\0\0\0\0\x01"[..], b"\x91hvc1\0\0\0x", b"", b"\x97\0a\x01av01x", b"\xd6"]
         {
@@ -132,11 +131,11 @@ mod tests {
     }
 
     #[test]
-    fn the_default_track_becomes_a_packet_of_its_own() {
+    fn the_default_track_becomes_a_single_track_packet() {
         let tag = default_of(Kind::Audio, b"\x95\x00mp4a\x00\x12\x10").expect("track 0");
         assert_eq!((&tag.payload()[..], tag.timestamp()), (&b"\xaf\x00\x12\x10"[..], 7));
         assert_eq!((tag.role(), tag.class().codec), (Role::SequenceHeader, Some(Codec::Aac)));
-        // One codec for all tracks, each behind its ID and size; the default one stands second.
+        // One codec for all tracks, each preceded by its ID and size; the default track is second.
         let packet = b"\x96\x11hvc1\x02\0\0\x04\0\0\0a\x00\0\0\x05\0\0\x50bc";
         let tag = default_of(Kind::Video, packet).expect("track 0");
         assert_eq!(&tag.payload()[..], b"\x91hvc1\0\0\x50bc");
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_codec_that_flv_has_a_number_for_is_written_with_it() {
+    fn codecs_with_an_flv_number_use_it() {
         for (kind, enhanced, own) in [
             (Kind::Video, &b"\x90avc1\x01\x64"[..], &b"\x17\0\0\0\0\x01\x64"[..]),
             (Kind::Video, b"\x91avc1\0\0\x50ab", b"\x17\x01\0\0\x50ab"),
@@ -169,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn other_tracks_are_left_out() {
+    fn other_tracks_are_dropped() {
         assert_eq!(default_of(Kind::Audio, b"\x95\x00mp4a\x01\x12\x10"), None);
         assert_eq!(default_of(Kind::Video, b"\x96\x11hvc1\x01\0\0\x04\0\0\0a"), None);
         for cut in [&b"\x96"[..], b"\x96\x11hv", b"\x96\x11hvc1\x00\0\0\x04\0\0", b"\x97\xff"] {
@@ -180,7 +179,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_comes_is_a_tag_or_nothing(payload in proptest::collection::vec(any::<u8>(), 0..60),
+        fn any_input_gives_a_tag_or_nothing(payload in proptest::collection::vec(any::<u8>(), 0..60),
             forms in 0..4usize) {
             let head: [&[u8]; 4] = [b"\x96\x01av01", b"\x96\x21", b"\x95\x11Opus", b"\x97"];
             let payload = [head[forms], &payload].concat();

@@ -1,5 +1,5 @@
-//! Segments for HLS against ffmpeg: what we write it decodes, with the same packets; what it
-//! writes we read, with the same access units.
+//! HLS segments against ffmpeg: it decodes our segments to the same packets, and we read its
+//! segments to the same access units.
 
 mod support;
 
@@ -154,7 +154,7 @@ fn assert_same_units(got: &[Tag], wanted: &[Tag]) {
         let (got, wanted) = (header(got), header(wanted));
         assert_eq!(got.is_some(), wanted.is_some());
         if let (Some(got), Some(wanted)) = (got, wanted) {
-            // Extensions behind the first two bytes of an AudioSpecificConfig are optional.
+            // Extensions after the first two bytes of an AudioSpecificConfig are optional.
             let used = if kind == Kind::Audio { 4 } else { wanted.len() };
             assert_eq!(got[..used], wanted[..used], "{kind:?}");
         }
@@ -197,7 +197,7 @@ fn a_pulled_folder_has_the_access_units_of_the_flv() {
 }
 
 #[test]
-fn what_we_segment_we_pull_again() {
+fn our_segments_can_be_pulled() {
     let Some(folder) = folder() else { return };
     let folder = folder.path();
     let clip = encode(folder, 5, &format!("{H264} -c:a aac"), "clip.flv");

@@ -1,8 +1,7 @@
-//! RTMP against ffmpeg, in all four combinations: it publishes and plays, as client and as server.
-//! And against librtmp, from which OBS's RTMP comes, as a client: through curl.
+//! RTMP against ffmpeg, which publishes and plays, as client and as server; and against librtmp,
+//! the origin of OBS's RTMP, as a client through curl.
 //!
-//! Loopback only, on ports of the kernel's choice. Where there is no such program the tests say so
-//! in their output and pass.
+//! Loopback only, on ports chosen by the kernel. Tests without their program report so and pass.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -22,7 +21,7 @@ const TIMEOUT: Duration = Duration::from_secs(40);
 const SOURCE: &str = "-f lavfi -i testsrc2=size=320x180:rate=25 -f lavfi -i sine=frequency=440 \
     -t 2 -c:v libx264 -preset ultrafast -g 25 -pix_fmt yuv420p -c:a aac -f flv";
 
-/// Another program, and who reads what it writes.
+/// An external program, and the reader of its output.
 struct Program {
     child: Child,
     output: Option<JoinHandle<Vec<u8>>>,
@@ -60,7 +59,7 @@ impl Program {
                 return None;
             }
         };
-        // What is missing of either shows in the comparison.
+        // Missing data of either side shows in the comparison.
         if let Some(mut stdin) = child.stdin.take() {
             spawn(move || stdin.write_all(&input));
         }
@@ -186,7 +185,7 @@ fn connect(url: &Url) -> TcpStream {
     }
 }
 
-/// What somebody publishes to our server at this socket.
+/// Tags that a peer publishes to our server at this socket.
 fn received(socket: TcpStream) -> (Request, Vec<Tag>) {
     let mut server = Server::new(Config::default(), &[7; 1_528]);
     let (mut request, mut tags, mut has_ended) = (None, Vec::new(), false);
@@ -217,7 +216,7 @@ fn published() -> Option<Vec<Tag>> {
     Some(tags)
 }
 
-/// Our server plays these tags to somebody at this socket.
+/// Plays these tags from our server to a peer at this socket.
 fn play(socket: TcpStream, tags: &[Tag]) {
     let mut server = Server::new(small_chunks(), &[7; 1_528]);
     let is_done = drive(socket, &mut server, |server| match server.poll_event() {
@@ -252,7 +251,7 @@ fn roles(tags: &[Tag], role: Role) -> Vec<&Tag> {
     tags.iter().filter(|tag| tag.role() == role).collect()
 }
 
-/// Coded data, which nobody on the way may change, and its time since the first.
+/// Coded data, which must arrive unchanged, and its time since the first frame.
 fn frames(tags: &[Tag], kind: Kind) -> Vec<(u32, Bytes)> {
     let is_frame = |tag: &&Tag| {
         let roles = [Role::KeyFrame, Role::InterFrame, Role::AudioFrame];
@@ -282,7 +281,7 @@ fn assert_complete(tags: &[Tag]) {
     assert!(headers.contains(&(Role::SequenceHeader, Kind::Video)), "{headers:?}");
     assert!(headers.contains(&(Role::SequenceHeader, Kind::Audio)), "{headers:?}");
     let keys: Vec<u32> = roles(tags, Role::KeyFrame).iter().map(|tag| tag.timestamp()).collect();
-    // The picture starts behind what the AAC encoder puts before the tone.
+    // The picture starts after the AAC encoder's priming samples.
     assert!(keys.len() == 2 && keys[0] < 100 && keys[1] - keys[0] == 1_000, "{keys:?}");
     assert_eq!(roles(tags, Role::InterFrame).len(), 48);
     assert!(roles(tags, Role::AudioFrame).len() > 80);

@@ -1,7 +1,7 @@
-//! `mendcast demo`: everything in one process. The server, a publisher that sends the built-in clip
-//! over real RTMP, and for each cohort a lossy link and an unmodified viewer behind it. A table
-//! tells each second how they do, and the end how much the difference is; dashboard and players side by side are at
-//! the URLs that it prints.
+//! `mendcast demo`: everything in one process. The server, a publisher of the built-in clip over
+//! real RTMP, and one lossy link with an unmodified viewer per cohort. A table shows the viewers
+//! each second, and the differences at the end. Dashboard and side-by-side players are at the
+//! printed URLs.
 //!
 //! The links have the same settings and the same seed, so the n-th packet of each has the same
 //! fate. Each viewer comes from a network of its own, because that is what divides viewers who
@@ -37,11 +37,12 @@ use table::Table;
 
 /// The stream's name.
 const STREAM: &str = "live/demo";
-/// What players in Chromium keep beyond those of the table. Chromium itself needs some 250 ms: with 220 it freezes on a
-/// link without loss, with 300 it does not. The page's players catch up only when they are half as much again behind.
-const CHROMIUM_AHEAD: Duration = Duration::from_millis(100);
-/// The most that the page takes.
-const MOST_BUFFER: Duration = Duration::from_secs(10);
+/// Additional buffer of the page's players in Chromium. Chromium itself needs some 250 ms: without
+/// loss, 220 ms freezes and 300 ms does not. The page's players only catch up when their delay is
+/// 1.5 times the target.
+const CHROMIUM_EXTRA_BUFFER: Duration = Duration::from_millis(100);
+/// Largest buffer that the page accepts.
+const MAX_BUFFER: Duration = Duration::from_secs(10);
 /// Networks that are tried for a viewer of each cohort: 127.0.N.0/24.
 const NETWORKS: core::ops::Range<u8> = 1..255;
 
@@ -53,8 +54,8 @@ pub(crate) struct Arguments {
     /// Print the outcome as one JSON object at the end, and no table.
     #[arg(long)]
     json: bool,
-    /// Loss on the way to each viewer, e.g. calls:rate=5%, outages:rate=5%,length=20ms, or independent: 5 % of the packets,
-    /// each by itself.
+    /// Loss on the way to each viewer, e.g. calls:rate=5%, outages:rate=5%,length=20ms, or
+    /// independent: 5 % of the packets, each by itself.
     #[arg(long, default_value = choice::LOSS, value_name = "LOSS", value_parser = choice::loss)]
     loss: String,
     /// Round-trip propagation time.
@@ -63,10 +64,11 @@ pub(crate) struct Arguments {
     /// Rate of the bottleneck.
     #[arg(long, default_value = choice::RATE, value_parser = parse_rate)]
     rate: Rate,
-    /// What waits for the bottleneck.
+    /// Queue of the bottleneck.
     #[arg(long, default_value = "128kB", value_name = "SIZE")]
     queue: String,
-    /// The viewers' player: low-latency, mobile, cautious, or one that aims at a buffer of 100 ms to 10 s.
+    /// The viewers' player: low-latency, mobile, cautious, or one that aims at a buffer of 100 ms
+    /// to 10 s.
     #[arg(long, default_value = choice::PLAYER, value_name = "PLAYER")]
     player: Policy,
     /// Same seed, same fate of the n-th packet of each link, or of its n-th slot of time.
@@ -74,7 +76,7 @@ pub(crate) struct Arguments {
     seed: u64,
 }
 
-/// The cohorts, and the schemes that they are to have: plain retransmission, the default, and the papers'.
+/// The cohorts and their schemes: plain retransmission, the default, and the papers' schemes.
 const COHORTS: [(&str, &str); 4] =
     [(PLAIN, "arq"), (DEFAULT, "deadline"), ("autorec", "autorec"), ("art", "art-paper")];
 const PLAIN: &str = "arq";
@@ -86,9 +88,10 @@ struct Viewer {
     id: ViewerId,
     pass: String,
     link: SocketAddr,
-    /// Another such link, for the player in the browser: on one link they would be in each other's way.
+    /// Another such link, for the player in the browser: on one link they would be in each other's
+    /// way.
     page: SocketAddr,
-    /// What it has seen so far.
+    /// The viewer's report so far.
     seen: Arc<Mutex<Option<watch::Report>>>,
 }
 
@@ -240,7 +243,7 @@ impl Arguments {
 
     /// The page with a player for each viewer.
     fn side_by_side(&self, admin: SocketAddr, viewers: &[Viewer]) -> String {
-        let buffer = (self.player.buffer() + CHROMIUM_AHEAD).min(MOST_BUFFER).as_millis();
+        let buffer = (self.player.buffer() + CHROMIUM_EXTRA_BUFFER).min(MAX_BUFFER).as_millis();
         let mut url =
             format!("http://{admin}/side-by-side.html?stream={STREAM}&buffer_ms={buffer}");
         for viewer in viewers {
@@ -290,7 +293,7 @@ fn serve(edge: Edge) -> Result<JoinHandle<()>, String> {
     std::thread::Builder::new().name("edge".into()).spawn(run).map_err(|e| e.to_string())
 }
 
-/// An address of this machine whose viewers are in the cohort.
+/// An address of this machine in the cohort's network.
 fn network_of(shared: &Shared, cohort: &str) -> Result<IpAddr, String> {
     let state = shared.state();
     NETWORKS
@@ -359,7 +362,7 @@ async fn wait_for_stream(
 }
 
 impl Viewer {
-    /// Watches until the process ends; connects again whenever it has to.
+    /// Watches until the process ends, and reconnects when needed.
     fn start(&self, server: SocketAddr, player: Policy) -> Result<(), String> {
         let mut viewer = watch::Viewer::new(watch::Options {
             url: format!("https://{server}/{STREAM}.flv"),

@@ -11,7 +11,7 @@ use crate::watch;
 /// How a viewer does, as it sees it and as the server sees it.
 pub(super) struct Outcome {
     pub(super) cohort: &'static str,
-    /// Whose view is reported.
+    /// The player in the report.
     pub(super) policy: Policy,
     pub(super) seen: Option<watch::Report>,
     pub(super) record: Option<Record>,
@@ -22,7 +22,7 @@ fn round(value: f64) -> f64 {
 }
 
 impl Outcome {
-    /// What the player saw.
+    /// The report of the player.
     pub(super) fn player(&self) -> Option<&Report> {
         self.seen.as_ref()?.player(self.policy)
     }
@@ -49,12 +49,12 @@ impl Outcome {
     }
 }
 
-/// The fewest freezes that have to be saved, and the smallest share of them, before a difference is called one:
-/// below, another minute of the same link may well have it the other way.
-const LEAST_SAVED: i64 = 3;
-const LEAST_SHARE: f64 = 1.0 / 3.0;
+/// Thresholds of a notable difference: fewer freezes by this number and share. Smaller ones may be
+/// reversed in another minute of the same link.
+const MIN_SAVED_FREEZES: i64 = 3;
+const MIN_SAVED_SHARE: f64 = 1.0 / 3.0;
 
-/// What one cohort's viewer had less of than another's.
+/// Reductions of one cohort's viewer against another cohort's.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Difference {
     /// Seconds since the viewers began.
@@ -87,7 +87,8 @@ impl Difference {
 
     /// Whether chance alone may have made it.
     fn is_small(&self) -> bool {
-        self.saved() < LEAST_SAVED || (self.saved() as f64) < self.plain.0 as f64 * LEAST_SHARE
+        self.saved() < MIN_SAVED_FREEZES
+            || (self.saved() as f64) < self.plain.0 as f64 * MIN_SAVED_SHARE
     }
 
     pub(super) fn json(&self) -> Value {
@@ -123,7 +124,7 @@ impl fmt::Display for Difference {
             saved if saved < 0 => write!(f, "The default did not help: {} freezes more.", -saved),
             _ => write!(
                 f,
-                "The difference is small: fewer than {LEAST_SAVED} freezes less, or less than a third of them, may be chance."
+                "The difference is small: fewer than {MIN_SAVED_FREEZES} freezes less, or less than a third of them, may be chance."
             ),
         }
     }
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_that_freezes_more_often_is_said_to() {
+    fn a_default_that_freezes_more_often_is_reported() {
         let (text, json) = told(1, 5);
         assert!(text.contains("froze once (0.4 s)"), "{text}");
         assert!(text.ends_with("The default did not help: 4 freezes more."), "{text}");

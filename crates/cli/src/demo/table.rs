@@ -1,5 +1,5 @@
-//! The demo's table: drawn over itself on a terminal, line after line elsewhere. What viewers notice comes first,
-//! and stands out on a terminal.
+//! The demo's table: redrawn in place on a terminal, appended elsewhere. Columns that viewers
+//! notice come first, highlighted on a terminal.
 
 use std::io::{IsTerminal as _, stdout};
 use std::time::Duration;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::outcome::Outcome;
 
 /// Interval of lines where there is no terminal.
-const SELDOM: u64 = 5;
-/// The columns that stand out: freezes and seconds frozen.
-const LARGE: core::ops::Range<usize> = 2..4;
+const LINE_INTERVAL_S: u64 = 5;
+/// Highlighted columns: freezes and seconds frozen.
+const HIGHLIGHTED: core::ops::Range<usize> = 2..4;
 
 const HEADINGS: [&str; 12] = [
     "cohort",
@@ -38,7 +38,7 @@ impl Table {
 
     /// Shows how they do; without a terminal each few seconds only.
     pub(super) fn show(&mut self, elapsed: Duration, outcomes: &[Outcome]) {
-        if self.is_terminal || elapsed.as_secs().is_multiple_of(SELDOM) {
+        if self.is_terminal || elapsed.as_secs().is_multiple_of(LINE_INTERVAL_S) {
             self.end(elapsed, outcomes);
         }
     }
@@ -97,7 +97,7 @@ fn lines(elapsed: Duration, outcomes: &[Outcome], is_terminal: bool) -> Vec<Stri
         let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
             let cell = format!("{cell:<width$}");
             // Bold, and back (ECMA-48: SGR).
-            let is_large = is_terminal && LARGE.contains(&column);
+            let is_large = is_terminal && HIGHLIGHTED.contains(&column);
             if is_large { format!("\x1b[1m{cell}\x1b[0m") } else { cell }
         });
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_viewers_notice_comes_first_and_stands_out_on_a_terminal() {
+    fn viewer_metrics_come_first_and_are_highlighted_on_a_terminal() {
         let outcome =
             Outcome { cohort: "arq", policy: qoe::Policy::MOBILE, seen: None, record: None };
         let plain = lines(Duration::from_secs(7), core::slice::from_ref(&outcome), false);

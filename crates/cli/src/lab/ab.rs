@@ -1,4 +1,5 @@
-//! `mendcast lab ab` and `mendcast lab viewers`: what viewers of a population have under each scheme.
+//! `mendcast lab ab` and `mendcast lab viewers`: experience of a viewer population under each
+//! scheme.
 
 use std::path::PathBuf;
 
@@ -8,24 +9,27 @@ use clap::Args;
 /// Run the sessions of a population of viewers under recovery schemes, in virtual time.
 #[derive(Debug, Args)]
 pub(super) struct Ab {
-    /// Sessions to run, 1 to 1000000; paired, each runs once for every scheme. Records are written as sessions end;
-    /// each run keeps half a kilobyte of memory for the report.
+    /// Sessions to run, 1 to 1000000; paired, each runs once for every scheme. Records are written
+    /// as sessions end; each run keeps half a kilobyte of memory for the report.
     #[arg(long, default_value_t = 2_000, value_name = "N")]
     sessions: u32,
-    /// Who watches: a specification (*.toml, see experiments/populations/), or a directory of your own session
-    /// records, whose round-trip times, loss, bit rates and durations are then served again: what would my viewers
-    /// gain? The papers' fleets by default.
+    /// Population: a specification (*.toml, see experiments/populations/), or a directory of your
+    /// own session records, to replay their round-trip times, loss, bit rates and durations.
+    /// Default: the papers' fleets.
     #[arg(long, value_name = "FILE|RECORDS")]
     population: Option<PathBuf>,
-    /// Schemes to compare: names of the catalogue, with parameters as in autorec+alpha_ms=50+when_idle=true, or
-    /// autorec-fleet, autorec-idle, mm24, art, or3, or3-idle, clairvoyant, clairvoyant-from-start.
+    /// Schemes to compare: names of the catalogue, with parameters as in
+    /// autorec+alpha_ms=50+when_idle=true, or autorec-fleet, autorec-idle, mm24, art, or3,
+    /// or3-idle, clairvoyant, clairvoyant-from-start.
     #[arg(long, value_delimiter = ',', value_name = "SCHEME,…")]
     schemes: Vec<String>,
-    /// A cohort of viewers, its scheme and its share; may be repeated. arq and deadline, half each, by default.
+    /// A cohort of viewers, its scheme and its share; may be repeated. arq and deadline, half each,
+    /// by default.
     #[arg(long, value_name = "NAME=SCHEME:WEIGHT")]
     cohort: Vec<String>,
-    /// Run each session under every scheme, with the same draws of path and stream, which no production can do:
-    /// differences are then far surer, and dominance and the way to a clairvoyant sender are known.
+    /// Run each session under every scheme, with the same draws of path and stream, which no
+    /// production can do: differences are then far surer, and dominance and the way to a
+    /// clairvoyant sender are known.
     #[arg(long)]
     paired: bool,
     /// Of everything that is drawn.
@@ -66,7 +70,8 @@ impl Ab {
 pub(super) struct Viewers {
     /// The results' directory.
     dir: PathBuf,
-    /// Directory that the page's plots are written to; links in the page are relative to its parent.
+    /// Directory that the page's plots are written to; links in the page are relative to its
+    /// parent.
     #[arg(long, default_value = "docs/pictures", value_name = "DIR")]
     pictures: PathBuf,
 }

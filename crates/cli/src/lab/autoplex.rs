@@ -1,12 +1,12 @@
-//! `mendcast lab autoplex`: what user groups learn of their paths in a day, and what it costs whom.
+//! `mendcast lab autoplex`: benefit and cost of path knowledge per user group over a day.
 
 use std::path::PathBuf;
 
 use ::lab::platform::{self, AutoPlexOptions, WAYS};
 use clap::Args;
 
-/// Run days of viewers in forty user groups, in virtual time, and hold them by what their groups have learned: not at all,
-/// to one number, as AutoPlex does, in the edge's safe mode, or by an oracle. Goes on from what is in its folder.
+/// Run days of viewers in forty user groups, in virtual time. Compare caps: none, one for all,
+/// AutoPlex, the edge's safe mode, and an oracle. Resumes from the results in its directory.
 #[derive(Debug, Args)]
 pub(super) struct AutoPlex {
     /// Days of 48 periods, 1 to 1000, each with groups, viewers and paths of its own.
@@ -18,20 +18,22 @@ pub(super) struct AutoPlex {
     /// Sessions of a day, 100 to 1000000, under each way.
     #[arg(long, default_value_t = 12_000, value_name = "N")]
     sessions: u32,
-    /// Ways to hold sessions, with `bbr` among them: bbr, constant-MBPS, demand-TIMES, paper-retransmission,
-    /// paper-goodput, safe, safe-SHARE, oracle.
+    /// Ways to hold sessions, with `bbr` among them: bbr, constant-MBPS, demand-TIMES,
+    /// paper-retransmission, paper-goodput, safe, safe-SHARE, oracle.
     #[arg(long, default_value = WAYS, value_delimiter = ',')]
     ways: Vec<String>,
-    /// Two sessions of a group at a time behind one bottleneck, of which neither, one and both are held: autoplex-shared.md.
+    /// Run pairs of sessions of a group behind one bottleneck, with neither, one and both capped:
+    /// autoplex-shared.md.
     #[arg(long)]
     shared: bool,
-    /// Who comes, over which paths: a specification (see experiments/populations/).
+    /// Population and paths: a specification (see experiments/populations/).
     #[arg(long, value_name = "FILE")]
     population: Option<PathBuf>,
     /// Threads; 0 for one per core. Results are the same for any number.
     #[arg(long, default_value_t = 0)]
     jobs: usize,
-    /// Where results go: autoplex.md with tables beside the paper's, plots, and a row for each session.
+    /// Where results go: autoplex.md with tables beside the paper's, plots, and a row for each
+    /// session.
     #[arg(long, default_value = "out/autoplex", value_name = "DIR")]
     out: PathBuf,
 }

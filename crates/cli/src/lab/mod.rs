@@ -58,7 +58,7 @@ enum Command {
     },
     /// Print results as one page of Markdown: docs/results.md.
     Results {
-        /// The experiments' directories, or that of all of them.
+        /// Directories of experiments, or their parent.
         #[arg(required = true)]
         dirs: Vec<PathBuf>,
     },
@@ -75,10 +75,11 @@ struct Train {
     /// Of paths, first weights and draws.
     #[arg(long, default_value_t = Training::default().seed)]
     seed: u64,
-    /// γ: what a lost round costs against what an arrived one brings.
+    /// γ: cost of a lost round relative to the gain of an arrived one.
     #[arg(long, default_value_t = Training::default().gamma)]
     gamma: f64,
-    /// The penalty grows with rounds and copies, as in ART's code, and does not shrink, as in its paper.
+    /// The penalty grows with rounds and copies, as in ART's code, and does not shrink, as in its
+    /// paper.
     #[arg(long)]
     product: bool,
     /// R counts the retransmission too.

@@ -1,19 +1,19 @@
-//! `mendcast lab visits`: what the first frames of viewers take who come back.
+//! `mendcast lab visits`: first-frame time of returning viewers.
 
 use std::path::PathBuf;
 
 use ::lab::platform::{self, VisitOptions};
 use clap::Args;
 
-/// Run visits of viewers who come back, in virtual time, under every way to start a connection, with the cookie that the
-/// visit before has left.
+/// Run visits of returning viewers, in virtual time, under every start mode, with the cookie of
+/// the previous visit.
 #[derive(Debug, Args)]
 pub(super) struct Visits {
     /// Visits to run, 1 to 1000000, each under seven ways to start and on two worlds of paths.
     #[arg(long, default_value_t = 2_000, value_name = "N")]
     visits: u32,
-    /// Who comes back, over which paths: a specification (see experiments/populations/). Without it the paths of Wira's
-    /// production as far as the paper tells.
+    /// Returning viewers and their paths: a specification (see experiments/populations/). Default:
+    /// the published paths of Wira's production.
     #[arg(long, value_name = "FILE")]
     population: Option<PathBuf>,
     /// Of everything that is drawn.

@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     /// Variation of the delay, e.g. 5ms.
     #[arg(long)]
     jitter: Option<Jitter>,
-    /// What waits for the bottleneck, e.g. 500kB.
+    /// Queue of the bottleneck, e.g. 500kB.
     #[arg(long)]
     queue: Option<Queue>,
     /// Token bucket towards the client, without a queue, e.g. 2mbps,burst=20kB.
@@ -88,7 +88,7 @@ pub(crate) struct Arguments {
     /// Largest packet in bytes, IP header included.
     #[arg(long, value_name = "BYTES")]
     mtu: Option<u32>,
-    /// The clients' addresses change this often, as behind a forgetful NAT.
+    /// Interval of changes of the clients' addresses, as by a NAT with short timeouts.
     #[arg(long, value_parser = parse_duration, value_name = "EVERY")]
     rebind_every: Option<Duration>,
     /// The clients' packets come from two ports (or the two addresses of --from) in turn, each for

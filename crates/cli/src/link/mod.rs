@@ -1,5 +1,5 @@
-//! `mendcast link`: a UDP relay that does to real traffic what a link model says, so that any
-//! client can be tried against any server over a path that has a rate, a delay, a queue and losses.
+//! `mendcast link`: a UDP relay that applies a link model to real traffic. Any client and server
+//! can be tested over a path with a given rate, delay, queue and loss.
 //!
 //! One thread and one clock. The clock starts with the first datagram of a client, which is what
 //! `--blackhole` and traces count from. All clients share the path; each has a socket of its own
@@ -28,8 +28,8 @@ use units::{Ecn, Timestamp};
 const UDP_IPV6_HEADERS: u32 = UDP_IPV4_HEADERS + 20;
 /// Calls that take from one socket before the others have their turn.
 const BATCH: usize = 64;
-/// Clients' sockets that are heard of at a time.
-const HEARD: usize = 256;
+/// Maximum number of socket events per poll.
+const MAX_EVENTS: usize = 256;
 /// Exits of a client with two addresses.
 const EXITS: usize = 2;
 /// Clients at most; datagrams of further ones are dropped.
@@ -44,7 +44,7 @@ pub(crate) struct Access {
     /// Addresses of this machine towards the server, one for each exit; the system chooses if
     /// empty.
     pub from: Vec<IpAddr>,
-    /// Period of changes of a client's ports, as behind a forgetful NAT. Default: none.
+    /// Interval of changes of a client's ports, as by a NAT with short timeouts. Default: never.
     pub rebind_every: Option<Duration>,
     /// Period of changes between a client's two exits. Default: one exit.
     pub flap_every: Option<Duration>,
@@ -66,8 +66,7 @@ impl Access {
     }
 }
 
-/// A datagram on its way, the client that it belongs to, and the exit towards the server that it
-/// takes.
+/// A datagram in transit, its client, and its exit towards the server.
 #[derive(Clone, Debug)]
 struct Datagram {
     client: usize,
@@ -230,7 +229,7 @@ impl Relay {
     }
 
     fn take_from_server(&mut self, buffer: &mut [u8]) -> io::Result<()> {
-        let mut events = [EpollEvent::empty(); HEARD];
+        let mut events = [EpollEvent::empty(); MAX_EVENTS];
         let heard = match self.watched.wait(&mut events, EpollTimeout::ZERO) {
             Err(Errno::EINTR) => 0,
             other => other?,
@@ -250,7 +249,7 @@ impl Relay {
         Ok(())
     }
 
-    /// Sends what has come out of the path. What a full socket does not take is lost.
+    /// Sends the path's output. Datagrams that a full socket rejects are lost.
     fn deliver(&mut self, now: Timestamp) -> io::Result<()> {
         let clients = &self.clients;
         runs(core::iter::from_fn(|| self.path.up.poll(now)), |client, exit, run| {

@@ -1,7 +1,7 @@
-//! A socket of the relay: non-blocking, with large buffers. Datagrams of one size that are due
-//! together to one address leave in one call (UDP GSO), and what the kernel has coalesced is taken
-//! in one (GRO): the relay shares its machine with what it is to test. The ECN field of datagrams
-//! is received and sent with them; the rest of the type of service is 0.
+//! A socket of the relay: non-blocking, with large buffers. Datagrams of one size for one address
+//! and time are sent in one call (UDP GSO), and coalesced ones are received in one (GRO): the
+//! relay shares its machine with the programs under test. The ECN field is forwarded; the rest of
+//! the traffic class is 0.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
@@ -14,11 +14,11 @@ use nix::sys::socket::{
 };
 use units::Ecn;
 
-/// Largest UDP payload, and the most that one call coalesces.
+/// Largest UDP payload, and limit of a coalesced read.
 pub(super) const MAX_PAYLOAD: usize = 65_535;
-/// The most that one call sends as several datagrams: an IP packet's 65,535 bytes without the longest headers.
+/// Largest segmented send: an IP packet's 65,535 bytes without the longest headers.
 const MAX_RUN: usize = 65_000;
-/// The most datagrams that one call sends; kernels before 6.9 take no more (UDP_MAX_SEGMENTS).
+/// Maximum number of datagrams per call; the limit of kernels before 6.9 (UDP_MAX_SEGMENTS).
 const MAX_SEGMENTS: usize = 64;
 /// Sizes of the buffers that are asked for, in bytes. The kernel may grant less.
 const BUFFERS: usize = 4 << 20;
@@ -41,7 +41,7 @@ pub(super) struct Received<'a> {
 }
 
 impl<'a> Received<'a> {
-    /// In the order in which they came. An empty datagram is one as well.
+    /// The datagrams, in order of arrival. They may be empty.
     pub(super) fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> {
         let empty: Option<&[u8]> = self.bytes.is_empty().then_some(&[]);
         empty.into_iter().chain(self.bytes.chunks(self.segment.max(1)))
@@ -104,8 +104,8 @@ impl Socket {
         Ok(Some(Received { from, ecn, bytes: &buffer[..length], segment }))
     }
 
-    /// Sends the datagrams to `to`, or to whom the socket is connected. What finds no room is lost, as
-    /// is what the network refuses.
+    /// Sends the datagrams to `to`, or to the connected address. Datagrams that do not fit the
+    /// socket's buffer, or that the network rejects, are lost.
     ///
     /// # Errors
     /// The socket fails.
@@ -125,7 +125,7 @@ impl Socket {
             let segments = ControlMessage::UdpGsoSegments(&segment);
             let control: Vec<_> = ecn.into_iter().chain([segments]).collect();
             match self.send_message(to, &slices, &control) {
-                // No segmentation here, or datagrams above what the device carries.
+                // No segmentation support, or datagrams larger than the device's MTU.
                 Err(Errno::EIO | Errno::EINVAL | Errno::EMSGSIZE | Errno::EOPNOTSUPP) => {}
                 other => return passed(other),
             }
@@ -221,7 +221,7 @@ fn passed(sent: Result<(), Errno>) -> io::Result<()> {
     sent.map_err(io::Error::from).or_else(|e| if is_passing(&e) { Ok(()) } else { Err(e) })
 }
 
-/// Errors that say something about one datagram, or nothing: the relay goes on.
+/// Errors that concern a single datagram, or none: the relay continues.
 fn is_passing(error: &io::Error) -> bool {
     matches!(
         error.kind(),

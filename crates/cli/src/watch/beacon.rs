@@ -1,5 +1,5 @@
-//! What a player tells the server of itself, as the web player does: sums over all its views, every
-//! few seconds and at the end.
+//! Reports of a player to the server, as by the web player: sums over all its views, every few
+//! seconds and at the end.
 
 use core::time::Duration;
 
@@ -15,7 +15,7 @@ use super::target::Target;
 pub(super) const INTERVAL: Duration = Duration::from_secs(5);
 /// Longest wait for the answer to the last report.
 pub(super) const LAST: Duration = Duration::from_secs(3);
-/// What a player saw.
+/// Sums over a player's views.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Sums {
     /// In its first view.
@@ -26,7 +26,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// These, with what the player with this policy saw in one more view.
+    /// Adds one more view of the player with this policy.
     #[must_use]
     pub(super) fn with(self, report: &Report, policy: Policy) -> Self {
         let Some(seen) = report.player(policy) else { return self };
@@ -70,7 +70,7 @@ mod tests {
     use qoe::player::Freezes;
 
     #[test]
-    fn sums_go_on_from_view_to_view_and_short_freezes_count_as_playing() {
+    fn sums_span_views_and_short_freezes_count_as_playback() {
         let ms = Duration::from_millis;
         let policy = Policy::LOW_LATENCY;
         let mut player = qoe::Player::new(policy, units::Timestamp::ZERO);

@@ -58,8 +58,8 @@ impl Client {
         Ok(Self { config, checked })
     }
 
-    /// Tries the addresses one after the other; sends the first request as early as may be. `reached`
-    /// is told how far it is.
+    /// Tries the addresses one after the other; sends the first request as early as may be.
+    /// `reached` is told how far it is.
     ///
     /// # Errors
     /// One line: nobody answers, the certificate is not trusted, the server does not speak HTTP/3.
@@ -89,9 +89,9 @@ impl Client {
         Err(error)
     }
 
-    /// `None` if 0-RTT data was refused. All streams of the connection are lost with it (RFC 9001,
-    /// section 4.6.2), those of HTTP/3 itself among them, which its client cannot open again: the
-    /// caller makes another connection.
+    /// `None` if the server rejected 0-RTT data. All streams of the connection are then lost (RFC
+    /// 9001, section 4.6.2), including HTTP/3's own, which its client cannot reopen: the caller
+    /// makes another connection.
     async fn attempt(
         &self,
         host: &str,
@@ -190,7 +190,7 @@ impl Http {
         self.connection.close_reason().is_none()
     }
 
-    /// What the transport counts.
+    /// The transport's counters.
     pub(super) fn stats(&self) -> quinn::ConnectionStats {
         self.connection.stats()
     }

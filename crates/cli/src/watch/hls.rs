@@ -1,4 +1,4 @@
-//! Follows an HLS playlist on one connection, as RFC 8216, section 6.3 tells clients to.
+//! Follows an HLS playlist on one connection (RFC 8216, section 6.3).
 
 use std::sync::Mutex;
 
@@ -12,14 +12,14 @@ use super::target::Target;
 /// Pulls until the stream ends. `first` is the response to the playlist's first request.
 ///
 /// # Errors
-/// One line: the connection is lost, or what comes is no HLS.
+/// One line: the connection is lost, or the response is not HLS.
 pub(super) async fn follow(
     http: &Http,
     target: &Target,
     first: Stream,
     meter: &Mutex<Meter>,
 ) -> Result<(), String> {
-    // A player begins with the variant that the author put first.
+    // Players start with the first variant of the playlist.
     let url = Url::parse(&target.uri.to_string()).map_err(|e| format!("{}: {e}", target.uri))?;
     let mut pull = Pull::new(url, Choice::First);
     let mut first = Some(first);

@@ -1,5 +1,4 @@
-//! Measures one view while it goes on: when what arrived, and what players with different buffers would have
-//! made of it.
+//! Measures a view: arrival times, and playback with different buffers.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,7 +11,7 @@ use super::client::Stage;
 use super::report::{End, Report, Seen};
 use super::target::Form;
 
-/// The largest FLV tag that is read: what the format allows.
+/// Largest accepted FLV tag: the format's limit.
 const MAX_TAG: usize = flv::MAX_PAYLOAD;
 
 /// A view under way. Times count from just before the client's first packet.
@@ -28,7 +27,7 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// A view of `url` by players with the presets, and one with `own` if that is none of them.
+    /// A view of `url` by the preset players, and by `own` if it is not a preset.
     pub(super) fn new(url: &str, own: Policy) -> Self {
         let mut policies = Policy::PRESETS.map(|(_, policy)| policy).to_vec();
         if !policies.contains(&own) {
@@ -91,7 +90,7 @@ impl Meter {
         result
     }
 
-    /// The tags of an HLS segment, whose last byte arrived.
+    /// Takes the tags of an HLS segment at the arrival of its last byte.
     pub(super) fn segment(&mut self, tags: &[Tag]) {
         self.has_video |= tags.iter().any(|tag| tag.kind() == Kind::Video);
         for tag in tags {
@@ -120,7 +119,7 @@ impl Meter {
         self.report.beacons += 1;
     }
 
-    /// The view ends. Players still play what they have after the stream's end.
+    /// Ends the view. Players still play their buffer after the stream's end.
     pub(super) fn end(&mut self, end: End) {
         if end == End::Complete {
             let now = self.now();
@@ -132,7 +131,7 @@ impl Meter {
         self.report.duration = self.start.elapsed();
     }
 
-    /// What was seen so far, or all in all.
+    /// The measurements so far, or of the whole view.
     pub(super) fn report(&mut self, form: Form, transport: quinn::ConnectionStats) -> Report {
         let now = self.now();
         if self.report.end.is_none() {
@@ -156,7 +155,7 @@ impl Meter {
     }
 }
 
-/// The meter. Nobody panics while holding it, and nobody waits.
+/// Locks the meter. No holder panics or waits.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_player_that_is_no_preset_plays_beside_these() {
+    fn a_custom_player_plays_beside_the_presets() {
         let own = "buffer:300ms".parse().expect("a player");
         let policies = |own| {
             let report = seen(&mut Meter::new("u", own));
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn sound_alone_starts_a_player_unless_pictures_are_to_come() {
+    fn audio_alone_starts_a_player_unless_video_is_announced() {
         let sound = tag(Kind::Audio, 0, &[0xaf, 1, 0]);
         let mut body = flv::file_header(true, false).to_vec();
         body.extend_from_slice(sound.bytes());
@@ -207,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_is_played_after_a_clean_end_only() {
+    fn the_buffer_is_played_after_a_clean_end_only() {
         let mut meter = fresh();
         let key = tag(Kind::Video, 0, &[0x17, 1, 0, 0, 0]);
         let frames = (1..=100).map(|k| tag(Kind::Video, k * 40, &[0x27, 1, 0, 0, 0]));
@@ -223,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_flv_is_an_error() {
+    fn malformed_flv_is_an_error() {
         assert_eq!(fresh().flv(b"<!doctype html>"), Err(flv::Error::Signature));
     }
 }

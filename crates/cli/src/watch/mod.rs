@@ -1,5 +1,5 @@
-//! `mendcast watch`: a viewer without a screen, on a third-party HTTP/3 stack (`quinn` and `h3`,
-//! unmodified): what the server does for viewers is measured with code that is not its own.
+//! `mendcast watch`: a headless viewer on a third-party HTTP/3 stack (`quinn` and `h3`,
+//! unmodified), for independent measurements of the server.
 
 mod beacon;
 mod client;
@@ -47,11 +47,11 @@ pub(crate) struct Arguments {
     /// Send packets to this address, whatever the URL's host and port are.
     #[arg(long, value_name = "ADDR")]
     connect: Option<SocketAddr>,
-    /// Report to the server what the player saw, as the web player does.
+    /// Report the player's experience to the server, as the web player does.
     #[arg(long)]
     report: bool,
-    /// The player whose view is reported and shown: low-latency, mobile, cautious, or one that aims at a buffer of 100 ms
-    /// to 10 s, such as buffer:300ms.
+    /// Player to report and show: low-latency, mobile, cautious, or one with a target buffer of
+    /// 100 ms to 10 s, such as buffer:300ms.
     #[arg(long, value_name = "PLAYER", default_value = Policy::PRESETS[0].0)]
     player: Policy,
 }

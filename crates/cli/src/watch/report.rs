@@ -14,11 +14,11 @@ pub(crate) enum End {
     Complete,
     /// The viewer had enough.
     Time,
-    /// In one line: the server or the path cut it off, or it is not what it should be.
+    /// One line: the server or the path cut the stream off, or it is malformed.
     Broken(String),
 }
 
-/// What a player would have shown.
+/// Playback of one player.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Seen {
     /// Which one.
@@ -27,11 +27,11 @@ pub(crate) struct Seen {
     pub seen: qoe::Report,
 }
 
-/// The result of a view, also of one that is still running. Times count from just before the client's
-/// first packet.
+/// The result of a view, also of one that is still running. Times count from just before the
+/// client's first packet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
-    /// What was watched.
+    /// URL of the stream.
     pub url: String,
     /// Of the first response, if it came.
     pub status: Option<http::StatusCode>,
@@ -57,11 +57,12 @@ pub(crate) struct Report {
     pub key_frames: u64,
     /// Reports of the player that the server took.
     pub beacons: u64,
-    /// Players, if it is media: [`Policy::PRESETS`] in their order, and the view's own if it is none of them.
+    /// Players, if it is media: [`Policy::PRESETS`] in their order, and the view's own if it is
+    /// none of them.
     pub players: Vec<Seen>,
     /// What quinn counts. Packets are this end's own, except those received.
     pub transport: quinn::ConnectionStats,
-    /// How it ended; `None` while it goes on.
+    /// End of the view; `None` while it runs.
     pub end: Option<End>,
 }
 
@@ -92,7 +93,7 @@ impl Report {
         }
     }
 
-    /// What the player with this policy saw.
+    /// Playback of the player with this policy.
     pub(crate) fn player(&self, policy: Policy) -> Option<&qoe::Report> {
         self.players.iter().find(|player| player.policy == policy).map(|player| &player.seen)
     }

@@ -1,4 +1,4 @@
-//! What a URL asks for, and where it leads.
+//! Parsing of a URL to watch, and address resolution.
 
 use std::net::SocketAddr;
 
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_taken_apart() {
+    fn urls_are_parsed_into_targets() {
         let target = Target::parse("https://[::1]:4433/live/a.flv?x=1").expect("a URL");
         assert_eq!((target.host.as_str(), target.port), ("::1", 4_433));
         assert_eq!(target.uri.path_and_query().map(|p| p.as_str()), Some("/live/a.flv?x=1"));

@@ -1,4 +1,4 @@
-//! Whom the viewer trusts: the system's authorities, those of a file, or everybody.
+//! Trust anchors of the viewer: the system's authorities, those of a file, or none.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-/// Whose certificates are good.
+/// Accepted certificates.
 #[derive(Clone, Debug)]
 pub(crate) enum Trust {
     /// Those of the system's authorities.
@@ -33,7 +33,7 @@ impl Checked {
     }
 }
 
-/// TLS for HTTP/3, with a store for sessions, whose tickets may carry requests in 0-RTT data.
+/// TLS for HTTP/3, with a session store for 0-RTT requests.
 ///
 /// # Errors
 /// One line: the file cannot be read, or the system has no authorities.
@@ -86,7 +86,8 @@ fn system() -> Result<Arc<RootCertStore>, String> {
     Ok(Arc::new(roots))
 }
 
-/// Tells that it was asked; without authorities it trusts any certificate, but not any signature.
+/// Records that it was called. Without authorities it accepts any certificate, but still verifies
+/// signatures.
 #[derive(Debug)]
 struct Verifier {
     authorities: Option<Arc<WebPkiServerVerifier>>,

@@ -1,5 +1,4 @@
-//! One view after the other, as one browser makes them: connects, takes what comes, lets players
-//! play it, and reports.
+//! Successive views, as by one browser: connects, receives, plays, and reports.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -27,19 +26,19 @@ pub(crate) struct Options {
     pub url: String,
     /// Where packets go instead of the URL's host and port.
     pub connect: Option<SocketAddr>,
-    /// Whose certificates are good.
+    /// Accepted certificates.
     pub trust: Trust,
     /// The end of a view, from its connection on, if the stream does not end before.
     pub limit: Option<Duration>,
-    /// Whether the player reports what it saw, as the web player does.
+    /// Whether the player reports to the server, as the web player does.
     pub reports: bool,
     /// The viewer's pass, if the server has given it one already.
     pub pass: Option<String>,
-    /// Whose view is reported.
+    /// The player to report.
     pub player: Policy,
 }
 
-/// A viewer, who keeps what a browser keeps from view to view: TLS sessions, address tokens and its pass.
+/// A viewer with a browser's memory between views: TLS sessions, address tokens and its pass.
 #[derive(Debug)]
 pub(crate) struct Viewer {
     options: Options,
@@ -57,11 +56,11 @@ impl Viewer {
         Ok(Self { options, target, client, sums: Sums::default() })
     }
 
-    /// Watches until the stream or the time is over. `on_progress` gets what was seen so far, some
-    /// times a second.
+    /// Watches until the stream or the time is over. Passes the measurements so far to
+    /// `on_progress` a few times a second.
     ///
     /// # Errors
-    /// One line: there is no connection. What goes wrong later is in the report, see
+    /// One line: the connection failed. Later failures are in the report, see
     /// [`Report::failure`].
     pub(crate) async fn view(
         &mut self,
@@ -114,7 +113,7 @@ impl Viewer {
             }
         };
         lock(&meter).end(end);
-        // The server counts what it does not get in time as unreported.
+        // The server counts reports that it misses as unreported.
         let _ = timeout(beacon::LAST, report()).await;
         let report = snapshot();
         *sums = sums.with(&report, options.player);
@@ -124,7 +123,7 @@ impl Viewer {
     }
 }
 
-/// Takes the response to the first request, and what follows from it, to the end.
+/// Receives the response to the first request and all follow-up requests.
 async fn body(
     http: &Http,
     target: &Target,

@@ -1,4 +1,4 @@
-//! What the tests of live streams have in common: the program, and a publisher without an encoder.
+//! Shared by the tests of live streams: the program, and a publisher without an encoder.
 
 pub mod publisher;
 

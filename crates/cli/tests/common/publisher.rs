@@ -19,8 +19,8 @@ pub fn clip() -> Vec<Tag> {
     std::iter::from_fn(|| reader.next_tag()).collect()
 }
 
-/// A pause: when it begins, from the start of the stream, and how long nothing comes. What waited
-/// comes at its end, at once.
+/// A pause: its start, from the start of the stream, and its duration. Delayed data is sent at its
+/// end, at once.
 #[derive(Clone, Copy)]
 pub struct Pause {
     pub at: Duration,
@@ -34,7 +34,7 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Returns when the first key frame is on its way.
+    /// Returns once the first key frame is sent.
     pub fn start(server: SocketAddr, stream: &str, pause: Option<Pause>) -> Self {
         let url = Url::parse(&format!("rtmp://{server}/{stream}")).expect("a URL");
         let stop = Arc::new(AtomicBool::new(false));
@@ -95,11 +95,11 @@ impl Connection {
                     let left = due.saturating_sub(start.elapsed());
                     std::thread::sleep(left.min(Duration::from_millis(20)));
                 }
-                // What is late goes out at once: nothing is read in between.
+                // Delayed tags are sent at once, without reading in between.
                 self.client.send_tag(&tag.clone().with_timestamp(time));
                 self.write()?;
                 if tag.role() == Role::KeyFrame {
-                    // Nobody may wait any more.
+                    // Fails if the starting thread has given up.
                     let _ = started.send(());
                 }
             }
@@ -114,7 +114,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Writes what is to be written and reads what is there, or comes within a millisecond.
+    /// Writes pending output and reads available input. Returns after at most a millisecond.
     fn exchange(&mut self) -> io::Result<Option<ClientEvent>> {
         self.write()?;
         let mut buffer = [0; 4_096];

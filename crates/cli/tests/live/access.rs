@@ -84,8 +84,8 @@ fn the_hook_learns_of_sessions_that_end_with_the_process() {
 }
 
 #[test]
-fn a_dead_hook_means_what_the_operator_wants() {
-    // A port that nobody gets by chance.
+fn a_dead_hook_follows_the_configured_policy() {
+    // A port without a listener.
     let dead = "http://127.0.0.1:1/";
     let edge = |on_failure: &str| {
         Edge::start(&format!(
@@ -104,7 +104,7 @@ fn a_dead_hook_means_what_the_operator_wants() {
 }
 
 #[test]
-fn a_hook_that_does_not_answer_holds_nobody_else_up() {
+fn a_silent_hook_does_not_delay_others() {
     let silent = Origin::start(|_, _| {
         std::thread::sleep(crate::support::PATIENCE);
         Ok(())
@@ -167,7 +167,7 @@ fn signed_urls_play_flv_hls_and_rtmp_and_others_do_not() {
     assert_eq!(refused.end(), End::Cut("refused: no valid signature".into()));
     Viewer::h1(edge.address, "/live/free.flv").wait_for_frames(1);
 
-    // Who may play gets a pass, and nothing is to be had without one.
+    // Permitted viewers get a pass; without one, nothing is served.
     let file = |name: &str| http::get(edge.address, &format!("/paid/demo/{name}"));
     let master = file(&format!("index.m3u8?{right}")).text();
     let media = uri_of(&master, "/media.m3u8");
@@ -188,7 +188,7 @@ fn uri_of<'a>(playlist: &'a str, end: &str) -> &'a str {
 }
 
 #[test]
-fn what_is_being_played_ends_with_its_signature() {
+fn playback_ends_with_its_signature() {
     let edge = Edge::start("[[play]]\nstream = \"paid/*\"\nkey = \"secret\"\n");
     let _paid = Publisher::start(edge.rtmp, "paid/demo", None);
     let soon = std::time::SystemTime::now() + std::time::Duration::from_secs(4);
@@ -207,7 +207,7 @@ fn what_is_being_played_ends_with_its_signature() {
 }
 
 #[test]
-fn each_viewer_is_asked_for_whoever_else_comes_from_its_address() {
+fn the_hook_is_asked_for_each_viewer_of_an_address() {
     let operator = Origin::start(|request, socket| {
         let what: Value = serde_json::from_slice(&request.body).expect("JSON");
         let granted = what["query"].as_str().is_some_and(|query| query.contains("paid=yes"));
@@ -231,7 +231,7 @@ fn each_viewer_is_asked_for_whoever_else_comes_from_its_address() {
 }
 
 #[test]
-fn a_report_counts_for_the_viewer_whose_pass_it_brings_and_for_nobody_else() {
+fn a_report_counts_only_for_the_viewer_of_its_pass() {
     let edge = Edge::start("");
     let _publisher = Publisher::start(edge.rtmp, "live/demo", None);
     let viewer = Viewer::h1(edge.address, "/live/demo.flv?viewer=me");
@@ -243,7 +243,7 @@ fn a_report_counts_for_the_viewer_whose_pass_it_brings_and_for_nobody_else() {
         http::post(edge.address, "/beacon", body.to_string().as_bytes()).status
     };
     let unmatched = || edge.metric("mendcast_beacons_unmatched_total");
-    // A name that the client has chosen is nobody's, nor is a pass that nobody watches with.
+    // Neither a name chosen by the client nor an unused pass identifies a viewer.
     let stranger = http::get(edge.address, "/viewer").text();
     for name in ["me", "", "0000000000000000", &stranger] {
         assert_eq!(report(name), 204);
@@ -360,7 +360,7 @@ fn without_cors_a_preflight_is_refused_and_for_all_origins_nothing_varies() {
 }
 
 #[test]
-fn who_may_not_play_makes_us_ask_no_upstream() {
+fn rejected_viewers_cause_no_pull() {
     let upstream = Origin::of_clip();
     let hook = Origin::start(|_, socket| respond(socket, 403, "x: y", b""));
     let edge = Edge::start(&format!(
@@ -390,7 +390,7 @@ fn the_first_page_lists_the_streams_that_everybody_may_play() {
         assert_eq!(answer.field("cache-control"), Some("no-store"));
         answer.text()
     };
-    // What a page says in such a binary.
+    // The page of a binary without the web player.
     if http::get(edge.address, "/player.html").status == 503 {
         eprintln!("skipped: this binary was built without its pages (make web)");
         return;

@@ -39,7 +39,7 @@ fn watch(edge: &Edge, frames: usize) {
 }
 
 #[test]
-fn a_table_holds_sessions_to_what_their_streams_need_and_none_when_it_is_gone() {
+fn a_table_caps_sessions_to_their_streams_until_it_is_deleted() {
     let mut edge = Edge::start(
         "records.directory = \"records\"\nautoplex.mode = \"safe\"\nautoplex.table = \"table.groups\"\n\
          autoplex.explorers = 0.0\nautoplex.holdout = 0.0\nautoplex.control = 0.0\n",
@@ -74,14 +74,15 @@ fn a_table_holds_sessions_to_what_their_streams_need_and_none_when_it_is_gone() 
     assert_eq!(rows.len(), 2, "{lines}");
     assert!(rows.iter().all(|row| row["autoplex"] == "treated"), "{lines}");
     let number = |row: &Value, column: &str| row[column].as_f64();
-    // The group's 64 kbit/s starve nobody: one and a half times the stream's rate remain.
+    // The group's 64 kbit/s do not starve viewers: 1.5 times the stream's rate remains.
     let (cap, stream) = (number(&rows[0], "cap_mbps"), number(&rows[0], "stream_mbps"));
     let times = cap.expect("held") / stream.expect("known");
     assert!((1.2..1.9).contains(&times), "{times}: {lines}");
     assert_eq!((number(&rows[1], "cap_mbps"), number(&rows[0], "skips")), (None, Some(0.0)));
 }
 
-/// The program that decides: beside this one, where `MENDCAST_AUTOPLEX` says, or where `make test-autoplex` puts it.
+/// The AutoPlex program: next to this binary, at `MENDCAST_AUTOPLEX`, or as built by `make
+/// test-autoplex`.
 fn decider() -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_BIN_EXE_mendcast")).with_file_name("mendcast-autoplex");
     let built =
@@ -95,7 +96,7 @@ fn decider() -> Option<PathBuf> {
     found
 }
 
-/// What the databases of addresses have of a network.
+/// Entry of a network in an address database.
 #[derive(Serialize)]
 struct Entry {
     country: Country,
@@ -125,13 +126,14 @@ const RATE: &str = "4mbps";
 /// Long enough to teach: ten seconds, and to be young no more.
 const FRAMES: usize = 900;
 
-/// A viewer behind a slow link of its own.
+/// A viewer behind its own slow link.
 struct Behind {
     viewer: Viewer,
     _link: Program,
 }
 
-/// Viewers of these edges, each of whom the server sees at its own address behind a link with a short queue.
+/// Viewers of these edges. The server sees each at its own address, behind a link with a short
+/// queue.
 fn behind_links(edges: &[Edge], begin: u8) -> Vec<Behind> {
     let of = |(n, edge): (usize, &Edge)| {
         let listen = free_udp();
@@ -181,10 +183,10 @@ fn retransmitted<'a>(rows: impl Iterator<Item = &'a Value>) -> f64 {
     again / packets
 }
 
-/// Two edges write records, one `decide` reads both every minute, its table travels to both, the next viewers from behind
-/// slow links are held, and lose less.
+/// Two edges write records, one `decide` reads both every minute, its table travels to both, the
+/// next viewers from behind slow links are held, and lose less.
 #[test]
-fn what_a_group_taught_holds_its_next_viewers_until_the_table_is_deleted() {
+fn a_groups_cap_applies_to_new_viewers_until_the_table_is_deleted() {
     let Some(decider) = decider() else { return };
     let minutes = |n: u32| Duration::from_secs(60) * n;
     let folder = tempfile::tempdir().expect("a folder");
@@ -218,7 +220,7 @@ fn what_a_group_taught_holds_its_next_viewers_until_the_table_is_deleted() {
         .collect();
 
     let is = |part: &'static str| move |row: &&Value| row["autoplex"] == part;
-    // Eight viewers at a time come and go, until so many of what came since `known` have this part.
+    // Eight concurrent viewers, until `wanted` new records since `known` have this `part`.
     let mut network = 0;
     let mut watch = |known: &[Value], part: &'static str, wanted: usize| {
         let new =
@@ -235,7 +237,7 @@ fn what_a_group_taught_holds_its_next_viewers_until_the_table_is_deleted() {
         }
         panic!("{part}: too few of {:?}", new());
     };
-    // Nobody is held yet.
+    // No session is capped yet.
     let before = watch(&[], "explorer", 4);
     assert!(before.iter().all(|row| row["cap_mbps"].is_null()), "{before:?}");
     for edge in &edges {

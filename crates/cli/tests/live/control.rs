@@ -1,4 +1,4 @@
-//! What an operator does by the control API, and what viewers, publishers and upstreams see of it.
+//! Effects of the control API on viewers, publishers and upstreams.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -15,7 +15,7 @@ use crate::support::publishing::Publishing;
 use crate::support::viewer::{End, Viewer};
 use crate::support::{PATIENCE, eventually, http, until};
 
-/// Status and content of the answer to a call with the header that tells it from a page's.
+/// Status and content of the answer to a call with the header that web pages cannot send.
 fn call(admin: SocketAddr, method: &str, path: &str, body: &str) -> (u16, Value) {
     let mut socket = TcpStream::connect(admin).expect("connected");
     socket.set_read_timeout(Some(PATIENCE)).expect("set");
@@ -56,7 +56,8 @@ fn uri_of(playlist: &str, end: &str) -> String {
     line.unwrap_or_else(|| panic!("{playlist}")).to_owned()
 }
 
-/// A viewer of HLS who has had a segment: the paths of its playlist and its segment, and its page pass.
+/// An HLS viewer that has loaded a segment: the paths of its playlist and its segment, and its
+/// page pass.
 fn watch_hls(edge: &Edge, stream: &str, query: &str) -> (String, String, String) {
     let master = http::get(edge.address, &format!("/{stream}/index.m3u8?{query}"));
     assert_eq!(master.status, 200);
@@ -70,7 +71,7 @@ fn watch_hls(edge: &Edge, stream: &str, query: &str) -> (String, String, String)
 }
 
 #[test]
-fn a_viewer_who_is_kicked_is_ended_on_every_front_and_may_come_back() {
+fn a_kicked_viewer_is_disconnected_on_every_front_and_may_return() {
     let edge = Edge::start("");
     let _publisher = Publisher::start(edge.rtmp, "live/demo", None);
     let path = "/live/demo.flv";
@@ -119,7 +120,7 @@ fn a_viewer_who_is_kicked_is_ended_on_every_front_and_may_come_back() {
     }
     until("its session is over", || viewers(&edge, "live/demo").len() == 1);
     assert_eq!(call(edge.admin(), "DELETE", &format!("/api/viewers/{id}"), "").0, 404);
-    // A pass says when it was given out to the second: one that holds is there from the next second on.
+    // Passes carry their issue time in seconds: a valid one exists from the next second on.
     let master = format!("/live/demo/index.m3u8?viewer={page}");
     until("it may come back", || match http::get(edge.address, &master) {
         answer if answer.status == 200 => true,
@@ -137,7 +138,7 @@ fn a_viewer_who_is_kicked_is_ended_on_every_front_and_may_come_back() {
 }
 
 #[test]
-fn a_viewer_who_reads_nothing_is_ended_all_the_same() {
+fn a_viewer_that_reads_nothing_is_disconnected_too() {
     let edge = Edge::start("");
     let _publisher = Publisher::start(edge.rtmp, "live/demo", None);
     let client = http3::runtime();
@@ -170,7 +171,7 @@ fn a_segment_that_a_viewer_does_not_read_is_cut_off_as_well() {
     let mut request = client.block_on(request).expect("an answer");
     assert_eq!(request.status, 200);
     let length: usize = request.field("content-length").expect("a length").parse().expect("digits");
-    assert!(length > 200_000, "{length}: more than its windows and what waits in front of them");
+    assert!(length > 200_000, "{length}: more than its windows and send buffer");
     let id = viewer(&edge, "live/demo", "h1 hls");
     assert_eq!(call(edge.admin(), "DELETE", &format!("/api/viewers/{id}"), "").0, 200);
     until("its session is over", || {
@@ -188,7 +189,7 @@ fn a_segment_that_a_viewer_does_not_read_is_cut_off_as_well() {
 }
 
 #[test]
-fn a_banned_viewer_stays_out_with_its_pass_whatever_it_plays() {
+fn a_ban_covers_the_pass_and_all_streams() {
     let edge = Edge::start("");
     let _publisher = Publisher::start(edge.rtmp, "live/demo", None);
     let (media, _, page) = watch_hls(&edge, "live/demo", "");
@@ -285,7 +286,7 @@ fn an_ended_stream_has_no_publisher_and_no_viewer_and_may_be_kept_out() {
 }
 
 #[test]
-fn an_ended_pull_begins_anew_with_the_next_viewer_unless_it_is_kept_out() {
+fn an_ended_pull_restarts_with_the_next_viewer_unless_blocked() {
     let origin = Origin::of_clip();
     let url = origin.url("/live/demo.flv");
     let edge = Edge::start(&format!("[[pull]]\nstream = \"live/*\"\nupstream = \"{url}\"\n"));
@@ -320,7 +321,7 @@ fn lists_come_in_parts() {
 }
 
 #[test]
-fn a_reload_answers_what_it_logs_and_a_drain_goes_on_over_the_first_signal() {
+fn a_reload_returns_its_log_and_a_drain_survives_the_first_signal() {
     let mut edge = Edge::start("live.linger = \"0s\"\ndrain.timeout = \"1h\"\n");
     let publisher = Publisher::start(edge.rtmp, "live/demo", None);
     let viewer = Viewer::h3(edge.address, "/live/demo.flv");
@@ -365,5 +366,5 @@ fn rates_of_the_state_are_since_it_was_last_asked_for() {
     let rate = |value: &Value| value.as_f64().expect("a number");
     let (taken_in, sent) = (rate(&state["streams"][0]["in_mbps"]), rate(&state["egress_mbps"]));
     assert!(taken_in > 0.01 && sent > 0.01, "{taken_in} {sent}");
-    assert!((0.3..3.0).contains(&(sent / taken_in)), "one viewer takes what comes in: {state}");
+    assert!((0.3..3.0).contains(&(sent / taken_in)), "one viewer receives the input rate: {state}");
 }

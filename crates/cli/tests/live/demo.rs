@@ -11,7 +11,7 @@ fn keys(value: &Value) -> String {
 }
 
 #[test]
-fn the_demo_ends_with_what_its_viewers_saw() {
+fn the_demo_ends_with_its_viewers_reports() {
     let arguments = ["demo", "--seconds", "8", "--json", "--loss", "independent", "--rtt", "60ms"];
     let output = mendcast(&arguments).args(["--player", "low-latency"]).output().expect("run");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -40,7 +40,7 @@ fn the_demo_ends_with_what_its_viewers_saw() {
         assert!(number("late_frames") <= number("frames"), "{viewer}");
         // 1.5 Mbit/s.
         assert!((900_000.0..2_500_000.0).contains(&number("bytes")), "{viewer}");
-        // In a few seconds there may be no data whose first retransmission was lost.
+        // In a few seconds, maybe no first retransmission was lost.
         assert!(viewer["recovery_latency_ms"].as_f64().is_none_or(|ms| ms > 0.0), "{viewer}");
         let cost = number("redundancy_cost");
         match viewer["scheme"].as_str() {

@@ -1,4 +1,4 @@
-//! Publishers and viewers who break the rules, and what the others see of it: nothing.
+//! Misbehaving publishers and viewers do not affect others.
 
 use std::io::Write as _;
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! Those who come often, say little or do not go: what they may hold, and that others do not notice.
+//! Limits for frequent, silent or lingering clients, without effects on others.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -45,7 +45,7 @@ fn drip(address: SocketAddr, first: &[u8], again: &[u8]) -> Duration {
     start.elapsed()
 }
 
-/// All that a client says up to the answer to `connect`.
+/// Output of a client up to the answer to `connect`.
 fn introduction(address: SocketAddr) -> (TcpStream, Client) {
     let url = Url::parse(&format!("rtmp://{address}/live/a")).expect("a URL");
     let client = Client::new(url, Intent::Publish, Config::default(), &[7; 1_528]);
@@ -79,10 +79,10 @@ fn bytes_that_drip_extend_neither_the_handshake_nor_the_wait_for_a_request() {
 }
 
 #[test]
-fn publishers_come_in_though_others_hold_all_that_they_may() {
+fn publishers_get_in_while_others_are_at_their_limit() {
     let edge = Edge::start("rtmp.max_connections = 12\nrtmp.timeout = \"10m\"\n");
     let _first = Publisher::start(edge.rtmp, "live/a", None);
-    // Half of the places is for players: they are there to stay.
+    // Half of the connections are reserved for players, which stay.
     let play = |_| {
         let player = Viewer::rtmp(edge.rtmp, "live/a");
         player.wait_for_frames(1);
@@ -92,7 +92,7 @@ fn publishers_come_in_though_others_hold_all_that_they_may() {
     let seventh = Viewer::rtmp(edge.rtmp, "live/a");
     assert_eq!(seventh.end(), End::Cut("refused: too many players".into()));
     until("it has left", || taken(&edge, "rtmp_newcomer") == 0.0);
-    // A quarter is for those who say nothing.
+    // A quarter is reserved for silent connections.
     let connect = || TcpStream::connect(edge.rtmp).expect("connected");
     let silent = [connect(), connect(), connect()];
     until("they are in", || taken(&edge, "rtmp_newcomer") == 3.0);
@@ -109,7 +109,7 @@ fn publishers_come_in_though_others_hold_all_that_they_may() {
 }
 
 #[test]
-fn one_address_has_its_share_of_rtmp_and_the_log_says_so_once() {
+fn rtmp_connections_per_address_are_limited_and_logged_once() {
     let edge = Edge::start("rtmp.max_connections_per_address = 2\n");
     let _held = [
         Publishing::open(edge.rtmp, "live/a").expect("granted"),
@@ -124,7 +124,7 @@ fn one_address_has_its_share_of_rtmp_and_the_log_says_so_once() {
 }
 
 #[test]
-fn a_player_who_waits_for_a_publisher_can_leave() {
+fn a_player_waiting_for_a_publisher_can_leave() {
     let edge = Edge::start("");
     let _publishing = Publishing::open(edge.rtmp, "live/silent").expect("granted");
     let player = Viewer::rtmp(edge.rtmp, "live/silent");
@@ -134,7 +134,7 @@ fn a_player_who_waits_for_a_publisher_can_leave() {
 }
 
 #[test]
-fn a_player_who_reads_no_more_has_to_go_and_one_who_reads_may_stay() {
+fn a_player_that_stops_reading_is_disconnected() {
     // The default would be a test of half a minute.
     let edge = Edge::start("rtmp.timeout = \"2s\"\nlive.linger = \"0s\"\n");
     let mut publishing = Publishing::open(edge.rtmp, "live/a").expect("granted");
@@ -142,7 +142,7 @@ fn a_player_who_reads_no_more_has_to_go_and_one_who_reads_may_stay() {
     assert!(publishing.send(&picture(KEY, 0, 100)));
     let good = Viewer::rtmp(edge.rtmp, "live/a");
     good.wait_for_frames(1);
-    // A player that never reads what follows its request.
+    // A player that never reads after its request.
     let url = Url::parse(&format!("rtmp://{}/live/a", edge.rtmp)).expect("a URL");
     let mut client = Client::new(url, Intent::Play, Config::default(), &[7; 1_528]);
     let mut socket = TcpStream::connect(edge.rtmp).expect("connected");
@@ -289,7 +289,7 @@ fn the_soft_limit_of_descriptors_is_raised_and_a_low_one_told() {
 }
 
 #[test]
-fn many_connections_of_one_address_keep_nobody_else_from_an_answer() {
+fn many_connections_of_one_address_do_not_block_others() {
     let mut edge = Edge::start("tcp.max_connections = 100\ntcp.max_connections_per_address = 60\n");
     let stop = Arc::new(AtomicBool::new(false));
     let flood = {

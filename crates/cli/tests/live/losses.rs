@@ -1,4 +1,5 @@
-//! Publishers that are killed: their viewers are kept for a while, and told of the end in good form.
+//! Publishers that are killed: their viewers are kept for a while, and told of the end in good
+//! form.
 
 use std::time::Duration;
 
@@ -47,7 +48,7 @@ fn viewers_stay_while_a_killed_publisher_is_replaced() {
 }
 
 #[test]
-fn a_stream_whose_publisher_stays_away_ends_in_good_form() {
+fn a_stream_without_its_publisher_ends_cleanly() {
     let edge = Edge::start("live.linger = \"1s\"\n");
     let mut publisher = Publishing::open(edge.rtmp, "live/demo").expect("granted");
     // All of it at once.
@@ -77,7 +78,7 @@ fn a_stream_whose_publisher_stays_away_ends_in_good_form() {
 }
 
 #[test]
-fn a_publisher_who_falls_silent_is_given_up() {
+fn a_silent_publisher_is_disconnected() {
     let edge = Edge::start("rtmp.timeout = \"1s\"\nlive.linger = \"0s\"\n");
     let pause = Pause { at: Duration::from_secs(1), length: Duration::from_secs(60) };
     let _publisher = Publisher::start(edge.rtmp, "live/demo", Some(pause));
@@ -87,8 +88,8 @@ fn a_publisher_who_falls_silent_is_given_up() {
     edge.says("nothing heard for 1s");
 }
 
-/// Segments are as far apart in their dates as in media time, also those that were there before packing
-/// began: hls.js places what it loads by their dates.
+/// Segment dates differ by their durations, also for segments older than packing: hls.js positions
+/// segments by date.
 fn assert_dates_follow_durations(playlist: &str) {
     let values = |tag: &str| -> Vec<&str> {
         playlist.lines().filter_map(|line| line.strip_prefix(tag)).collect()

@@ -1,7 +1,7 @@
-//! The live edge end to end, on real programs: ffmpeg, nginx and curl where they are installed,
-//! quinn and h3, and our own RTMP client. What is broken, hostile, slow or killed here is on purpose.
+//! The live edge end to end, with real programs: ffmpeg, nginx and curl where installed, quinn and
+//! h3, and our own RTMP client. Broken, hostile, slow and killed peers are intended.
 //!
-//! A test that lacks a program says so on stderr and passes.
+//! A test without its program reports so on stderr and passes.
 
 #![cfg(all(feature = "edge", feature = "tools"))]
 

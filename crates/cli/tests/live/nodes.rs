@@ -1,5 +1,5 @@
-//! Several servers of one stream, and several encoders of one: what players get of it is the same, and
-//! decodes.
+//! Several servers of one stream, and several encoders of one: players get the same bytes from
+//! each, and can decode them.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::support::programs::{Program, ffmpeg_plays, has};
 use crate::support::viewer::Viewer;
 use crate::support::{eventually, http, until};
 
-/// A file of the stream's HLS, for a viewer who has just come.
+/// Fetches a file of the stream's HLS as a new viewer.
 fn file(edge: &Edge, name: &str) -> Option<Vec<u8>> {
     let master = http::get(edge.address, "/live/demo/index.m3u8");
     if master.status != 200 {
@@ -100,7 +100,7 @@ fn shared_media_has_the_same_urls_for_all_viewers_and_stays_closed_where_play_ha
     let answer = http::get(edge.address, &format!("/live/demo/{name}"));
     assert_eq!(answer.status, 200);
     assert!(answer.field("cache-control").is_some_and(|value| value.contains("immutable")));
-    // The viewers of playlists are there all the same.
+    // Viewers of playlists count too.
     until("they are seen", || {
         edge.state()["sessions"].as_array().is_some_and(|all| !all.is_empty())
     });
@@ -144,7 +144,7 @@ fn another_encoder_takes_over_and_ffmpeg_decodes_both_without_an_error() {
     };
     let viewer = Viewer::h1(edge.address, "/live/demo.flv");
     viewer.wait_for_frames(100);
-    // Who is there sees both.
+    // A present viewer sees both.
     let player = plays("demo.flv", 8);
     playlist(&edge);
     viewer.wait_for_more(200);
@@ -179,19 +179,20 @@ fn another_encoder_takes_over_and_ffmpeg_decodes_both_without_an_error() {
     }
 }
 
-/// What ffmpeg warns of where nothing is wrong: it opens playlists by their extension, and skips none.
+/// What ffmpeg warns of where nothing is wrong: it opens playlists by their extension, and skips
+/// none.
 fn is_hls_chatter(line: &str) -> bool {
     line.contains("[hls @") && line.contains("Skip (")
 }
 
 #[test]
-fn a_stream_whose_video_stops_goes_on_with_its_sound_and_a_still_picture() {
+fn a_stream_without_new_video_continues_with_audio_and_a_still() {
     if !has("ffmpeg") {
         return;
     }
     let edge = Edge::start("live.linger = \"20s\"\n");
     let place = format!("rtmp://{}/live/demo", edge.rtmp);
-    // Pictures for two seconds, sound for ever.
+    // Two seconds of video, endless audio.
     let _encoder = encoder("320x180", &["-filter:v", "trim=duration=2"], &place);
     edge.says("live/demo: published by");
     let early = Viewer::h1(edge.address, "/live/demo.flv");

@@ -1,5 +1,5 @@
-//! What an operator does to a server that has viewers: reload, change certificates, end it, and read
-//! its records.
+//! What an operator does to a server that has viewers: reload, change certificates, end it, and
+//! read its records.
 
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::support::viewer::{End, Viewer};
 use crate::support::{assert_is_clip, http, http3, tls, until};
 
 #[test]
-fn a_reload_is_for_new_viewers_and_running_ones_go_on() {
+fn a_reload_applies_to_new_viewers_only() {
     let edge = Edge::start("live.cors = \"https://a.test\"\n");
     let _publisher = Publisher::start(edge.rtmp, "live/demo", None);
     let running = [
@@ -51,7 +51,7 @@ fn a_reload_is_for_new_viewers_and_running_ones_go_on() {
 }
 
 #[test]
-fn a_reload_says_what_holds_and_warns_of_what_waits_for_the_next_start() {
+fn a_reload_warns_of_changes_that_need_a_restart() {
     let edge = Edge::start("hooks.secret = \"first-secret\"\n");
     // Ports of 0 are as they were.
     edge.reload(
@@ -73,7 +73,7 @@ fn a_reload_says_what_holds_and_warns_of_what_waits_for_the_next_start() {
 }
 
 #[test]
-fn the_secret_of_hooks_holds_at_once_also_on_connections_that_are_open() {
+fn a_new_hook_secret_applies_at_once_to_open_connections() {
     let operator = Origin::start(|_, socket| respond(socket, 204, "x: y", b""));
     let keys = format!("hooks.on_play = \"{}\"\n", operator.url("/"));
     let edge = Edge::start(&keys);
@@ -89,7 +89,7 @@ fn the_secret_of_hooks_holds_at_once_also_on_connections_that_are_open() {
 }
 
 #[test]
-fn a_new_certificate_is_for_new_connections() {
+fn a_new_certificate_applies_to_new_connections() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let first = tls::write_certificate(directory.path());
     let keys = "server.certificate = \"chain.pem\"\nserver.key = \"key.pem\"\n";
@@ -154,7 +154,7 @@ fn a_drain_lets_viewers_go_on_until_its_end_and_writes_their_records() {
     until("new RTMP connections are refused", || TcpStream::connect(edge.rtmp).is_err());
     let refused = http3::status(edge.address, "GET", "/live/demo.flv").expect_err("refused");
     assert!(refused.contains("refused to accept"), "{refused}");
-    // After GOAWAY the client makes no more requests on the connection; the running one goes on.
+    // After GOAWAY the client starts no requests on the connection; the running one continues.
     until("GOAWAY", || client.block_on(request.another("/none")).is_err());
     let data = client.block_on(request.next()).expect("the stream goes on");
     assert!(data.is_some());
@@ -188,7 +188,7 @@ fn a_drain_lets_viewers_go_on_until_its_end_and_writes_their_records() {
     for column in ["first_bytes", "units_finished", "rounds_max", "bursts", "after_200ms_sent"] {
         assert!(record[column].is_i64(), "{column}: {record}");
     }
-    // Of HTTP/1.1 the kernel says how its TCP does.
+    // For HTTP/1.1 the kernel supplies TCP statistics.
     let record = records.iter().find(|record| record["protocol"] == "h1").expect("one");
     assert!(record["rtt_ms"].as_f64() > Some(0.0), "{record}");
     assert!(record["first_bytes"].as_u64() > Some(50_000), "{record}");
@@ -224,12 +224,13 @@ fn a_drain_lets_viewers_go_on_until_its_end_and_writes_their_records() {
     let rtt = rtt.as_array().and_then(|all| all.iter().find(|column| column[0] == "rtt_min_ms"));
     assert!(rtt.and_then(|column| column[1].as_u64()) >= Some(2), "{rtt:?}");
     let sizes = section("first_frames")["tables"][0]["lines"][0]["cells"][0].clone();
-    // HTTP-FLV over both versions; the mean size of a first frame of the clip is a few thousand bytes.
+    // HTTP-FLV over both versions; the mean size of a first frame of the clip is a few thousand
+    // bytes.
     assert!(sizes["n"].as_u64() >= Some(2) && sizes["value"].as_f64() > Some(0.1), "{sizes}");
 }
 
 #[test]
-fn a_viewer_who_leaves_a_drain_is_all_it_waits_for() {
+fn a_drain_ends_when_its_last_viewer_leaves() {
     let mut edge = Edge::start("drain.timeout = \"1h\"\nlive.linger = \"0s\"\n");
     let publisher = Publisher::start(edge.rtmp, "live/demo", None);
     let viewers =

@@ -17,7 +17,7 @@ const KEPT: usize = 600;
 /// Time between two connections of the flood: about 500 a second.
 const INTERVAL: Duration = Duration::from_millis(2);
 
-/// Connections from these addresses, in turn, that never say anything. It ends when it is dropped.
+/// Silent connections from these addresses, in turn, until dropped.
 struct Flood {
     stop: Arc<AtomicBool>,
     opened: Arc<AtomicU32>,
@@ -61,7 +61,8 @@ fn connect(server: SocketAddr, own: Ipv4Addr) -> Option<TcpStream> {
     Some(socket.into())
 }
 
-/// How many of 20 encoders, which come at 127.0.0.1 one after the other, may publish beside a flood.
+/// How many of 20 encoders, which come at 127.0.0.1 one after the other, may publish beside a
+/// flood.
 fn encoders_let_in(addresses: Vec<Ipv4Addr>) -> usize {
     let edge = Edge::start("");
     let flood = Flood::start(edge.rtmp, addresses);

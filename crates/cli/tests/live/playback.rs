@@ -1,4 +1,4 @@
-//! From a publisher to players: what goes in comes out.
+//! From a publisher to players: output equals input.
 
 use crate::common::publisher::Publisher;
 use crate::support::edge::Edge;
@@ -62,7 +62,7 @@ fn tags_arrive_bit_identical_over_http_3_http_2_and_rtmp() {
         assert_is_clip(&frames);
         assert_time_goes_on(&frames);
     }
-    // Each has times of its own, which begin near 0; in the stream's time they have the very same tags.
+    // Each viewer has its own times, starting near 0; in the stream's time all have the same tags.
     for viewer in &viewers {
         let first = viewer.frames()[0].timestamp();
         assert!(first < 100, "{first}");

@@ -1,5 +1,5 @@
-//! Streams that are pulled from elsewhere: from nginx over RTMP, from another edge and others over
-//! HTTP-FLV, from HLS; on the first viewer, while somebody watches, once for all.
+//! Pulled streams: from nginx over RTMP, from another edge and others over HTTP-FLV, from HLS.
+//! They are pulled once, from the first viewer to the last.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -15,12 +15,12 @@ use crate::support::{
     PATIENCE, assert_is_clip, assert_time_goes_on, assert_tracks_are_of_clip, http, tls, until,
 };
 
-/// A rule for `live/*`, keys of which are the last in a configuration.
+/// A pull rule for `live/*`, placed last in the configuration so that keys can be appended.
 fn rule(upstreams: &[&str], more: &str) -> String {
     format!("[[pull]]\nstream = \"live/*\"\nupstream = {upstreams:?}\n{more}\n")
 }
 
-/// A viewer by each protocol; what each has seen so far passes `check`.
+/// One viewer per protocol; the tags of each pass `check`.
 fn viewers(edge: &Edge, check: fn(&[media::Tag])) -> [Viewer; 3] {
     let viewers = [
         Viewer::h1(edge.address, "/live/demo.flv"),
@@ -49,7 +49,7 @@ fn one_upstream_connection_serves_all_viewers_and_ends_after_the_last() {
     until("the pull ends", || origin.open() == 0);
     edge.says("live/demo: nobody watches, pulled no more");
     assert_eq!(origin.requests().len(), 1);
-    // It begins again for whoever comes next.
+    // The pull restarts for the next viewer.
     Viewer::h1(edge.address, "/live/demo.flv").wait_for_frames(10);
     assert_eq!(origin.requests().len(), 2);
 }
@@ -169,7 +169,7 @@ fn a_live_hls_folder_is_pulled() {
     let frames = viewer.frames();
     let (first, last) = (frames[0].timestamp(), frames[frames.len() - 1].timestamp());
     let videos = frames.iter().filter(|tag| tag.kind() == media::Kind::Video).count() as u32;
-    // Every picture is there.
+    // No picture is missing.
     assert!(videos.abs_diff((last - first) / 40 + 1) <= 2, "{videos} in {} ms", last - first);
     assert_eq!(frames[0].role(), media::Role::KeyFrame);
     assert_eq!(viewer.kinds(), Some((true, true)));
@@ -245,7 +245,7 @@ fn a_broken_upstream_ends_in_one_line_and_status_502() {
     ];
     let mut rules = String::new();
     for (number, (why, origin)) in cases.iter().enumerate() {
-        // The endless one has a megabyte to say.
+        // The endless resource has a megabyte to send.
         let timeout = if why.starts_with("HLS resource") { 10 } else { 1 };
         rules += &format!(
             "[[pull]]\nstream = \"live/{number}\"\nupstream = [{:?}]\ntimeout = \"{timeout}s\"\n",

@@ -1,4 +1,4 @@
-//! Viewers who read less than the stream has: they skip, stay, and cost nobody anything.
+//! Viewers slower than the stream skip data and stay connected, without effect on others.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -37,7 +37,7 @@ fn publish(mut publishing: Publishing, stop: Arc<AtomicBool>) -> JoinHandle<()> 
     })
 }
 
-/// How often times jump, where each jump has to lead to a key frame, and how far altogether.
+/// Number of jumps in time, each of which must lead to a key frame, and their total length.
 fn jumps(viewer: &Viewer) -> (u64, u64) {
     let frames = viewer.frames();
     let (mut jumps, mut far) = (0, 0);
@@ -53,7 +53,7 @@ fn jumps(viewer: &Viewer) -> (u64, u64) {
 }
 
 #[test]
-fn slow_viewers_skip_and_stay_and_others_see_nothing_of_it() {
+fn slow_viewers_skip_without_effect_on_others() {
     let mut edge = Edge::start(
         "live.max_lag = \"1s\"\ndrain.timeout = \"0s\"\nrecords.directory = \"records\"\n",
     );

@@ -1,4 +1,4 @@
-//! Clients over QUIC that begin and do not go on: what they hold, they lose.
+//! QUIC clients that start and stall lose their resources.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -137,7 +137,8 @@ impl quinn::TokenStore for Tokens {
     }
 }
 
-/// A way to `server` that brings back nothing before it `is_open`, as for those who write another's address.
+/// A path to `server` that returns nothing before `is_open`, as for clients with spoofed
+/// addresses.
 async fn one_way(server: SocketAddr, is_open: Arc<AtomicBool>) -> SocketAddr {
     let bind = || UdpSocket::bind("127.0.0.1:0");
     let (near, far) = (bind().await.expect("bound"), bind().await.expect("bound"));

@@ -1,4 +1,4 @@
-//! A second publisher of a stream whose first one's connection still stands.
+//! A second publisher of a stream, while the first one's connection is still open.
 
 use crate::common::publisher::Publisher;
 use crate::support::edge::Edge;
@@ -29,7 +29,7 @@ fn wait_for_pictures(viewer: &Viewer, size: usize) {
 }
 
 #[test]
-fn an_encoder_that_comes_back_by_another_network_goes_on_at_once() {
+fn an_encoder_on_a_new_network_resumes_at_once() {
     // Longer than the test's patience: nothing here waits for it.
     let more = "rtmp.timeout = \"10m\"\nlive.take_over = \"same-key\"\n";
     let edge = Edge::start(&format!("{more}{KEYS}"));
@@ -94,7 +94,7 @@ fn the_hook_decides_who_takes_over_unless_it_fails() {
     let _second = Publishing::open(edge.rtmp, "live/demo?user=a").expect("taken over");
     assert_eq!(first.closed().as_deref(), Some(TAKEN));
 
-    // A port that nobody gets by chance.
+    // A port without a listener.
     let keys = "live.take_over = \"same-key\"\n[hooks]\non_publish = \"http://127.0.0.1:1/\"\n\
                 on_failure = \"allow\"\n";
     let edge = Edge::start(keys);
@@ -103,7 +103,7 @@ fn the_hook_decides_who_takes_over_unless_it_fails() {
 }
 
 #[test]
-fn nobody_takes_over_without_a_key_or_where_it_is_not_allowed() {
+fn takeovers_need_a_key_and_permission() {
     for (keys, stream) in [
         ("live.take_over = \"same-key\"\n".to_owned(), "live/demo?key=one"),
         (KEYS.to_owned(), "live/demo?key=one"),

@@ -48,7 +48,7 @@ fn a_live_stream_is_played_by_three_players() {
     let seen = seen(&url, &["--seconds", "5"]);
     assert_eq!((&seen["complete"], &seen["error"]), (&false.into(), &Value::Null), "{seen}");
     assert_eq!((&seen["resumed"], &seen["early_data"]), (&false.into(), &false.into()), "{seen}");
-    // 5 s at 25 pictures a second and 47 pieces of sound, of which two or three are key frames.
+    // 5 s at 25 pictures and 47 audio frames a second; two or three pictures are key frames.
     let (tags, keys) = (number(&seen["tags"]), number(&seen["key_frames"]));
     assert!((300.0..600.0).contains(&tags) && (2.0..=4.0).contains(&keys), "{seen}");
     let mut startups = Vec::new();
@@ -59,7 +59,7 @@ fn a_live_stream_is_played_by_three_players() {
         assert!((first - from_request - number(&seen["request_ms"])).abs() < 0.01, "{seen}");
         startups.push(number(&player["startup_ms"]));
         assert_eq!(player["freezes_from_ms"]["1250"], 0, "{seen}");
-        // What is not played is startup.
+        // The rest is startup.
         let played = number(&player["played_s"]) + number(&player["freeze_s"]);
         let until = number(&player["startup_ms"]) / 1e3 + played;
         assert!((until - number(&seen["duration_ms"]) / 1e3).abs() < 0.1, "{seen}");
@@ -72,7 +72,7 @@ fn a_live_stream_is_played_by_three_players() {
 #[test]
 fn a_pause_of_the_publisher_freezes_the_players_that_buffer_less() {
     let dir = tempfile::tempdir().expect("a directory");
-    // Viewers begin at a key frame to come: their players buffer no more than they want to.
+    // Viewers start at the next key frame, so that their buffers do not exceed the target.
     let edge = live_edge(dir.path(), "[live]\nstart = \"keyframe\"\n");
     let pause = Pause { at: Duration::from_secs(7), length: Duration::from_millis(1_500) };
     let publisher = Publisher::start(edge.rtmp(), "live/demo", Some(pause));
@@ -81,7 +81,7 @@ fn a_pause_of_the_publisher_freezes_the_players_that_buffer_less() {
     drop(publisher);
     assert_eq!(seen["beacons"], 2, "after 5 s and at the end: {seen}");
     let [low_latency, mobile, cautious] = players(&seen);
-    // The one buffers 0.2 s, and after the pause 0.5 s are there at once.
+    // The first player buffers 0.2 s; after the pause 0.5 s arrive at once.
     assert_eq!(low_latency["freezes_from_ms"]["1250"], 1, "{seen}");
     let frozen = number(&low_latency["freeze_s"]);
     assert!((1.25..1.7).contains(&frozen), "{seen}");
@@ -124,7 +124,7 @@ fn a_viewer_comes_back_through_a_lossy_link_by_0_rtt_and_reports_each_view() {
             (&record["viewer"], &record["stream"], &record["protocol"]),
             (&records[0]["viewer"], &"live/demo".into(), &"h3".into())
         );
-        // The server takes the difference of sums, in which short freezes are playing.
+        // The server subtracts sums, where short freezes count as playback.
         let [player, ..] = players(run);
         let watched = number(&player["played_s"]) + number(&player["freeze_s"]);
         let reported = number(&record["player_played_s"]) + number(&record["player_freeze_s"]);
@@ -134,7 +134,7 @@ fn a_viewer_comes_back_through_a_lossy_link_by_0_rtt_and_reports_each_view() {
 }
 
 #[test]
-fn an_hls_player_can_do_without_copies_and_one_that_is_not_known_cannot() {
+fn hls_viewers_get_fewer_copies_than_flv_viewers() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut edge = live_edge(dir.path(), "[records]\ndirectory = \"records\"\n");
     let _publisher = Publisher::start(edge.rtmp(), "live/demo", None);
@@ -149,7 +149,7 @@ fn an_hls_player_can_do_without_copies_and_one_that_is_not_known_cannot() {
         scope.spawn(|| watched("demo/index.m3u8"));
         scope.spawn(|| watched("demo.flv"));
     });
-    // Who watches HLS may come back for a while.
+    // The sessions of HLS viewers stay open for a while.
     edge.terminate();
     let records = records(&dir.path().join("records"), 2);
     let copies = |format: &str| {
@@ -163,7 +163,7 @@ fn an_hls_player_can_do_without_copies_and_one_that_is_not_known_cannot() {
 }
 
 #[test]
-fn a_viewer_who_comes_back_starts_with_what_its_last_connection_measured() {
+fn a_returning_viewer_resumes_its_path_state() {
     let dir = tempfile::tempdir().expect("a directory");
     let more = "[startup]\nmode = \"wira\"\nnetworks = 0\n[records]\ndirectory = \"records\"\n";
     let edge = live_edge(dir.path(), more);
@@ -171,7 +171,7 @@ fn a_viewer_who_comes_back_starts_with_what_its_last_connection_measured() {
     let link = ["link", "--listen", "127.0.0.1:0", "--rtt", "80ms", "--rate", "8mbps"];
     let link = Relay::start(mendcast(&link).arg("--to").arg(edge.address.to_string()));
     let url = format!("https://mendcast.test:{}/live/demo.flv", edge.address.port());
-    // quinn returns tokens in the order in which they came, and those of the first visit buy one jump.
+    // quinn uses the oldest tokens first, and the first visit's tokens pay for one jump.
     let seen = seen(&url, &["--seconds", "3", "--repeat", "2", "--connect", &link.address]);
     let runs = seen["runs"].as_array().expect("runs");
     let records = records(&dir.path().join("records"), 2);
@@ -190,7 +190,8 @@ fn a_viewer_who_comes_back_starts_with_what_its_last_connection_measured() {
     for (record, run) in records.iter().zip(runs).skip(1) {
         assert_eq!((&run["resumed"], &run["early_data"]), (&true.into(), &true.into()), "{run}");
         assert_eq!(record["start_cookie"], "token", "{record}");
-        // 8 Mbit/s in 80 ms are 80 kB: the first frame is less. What was measured is a lower bound.
+        // 8 Mbit/s in 80 ms are 80 kB, more than the first frame: the measured rate is a lower
+        // bound.
         assert!(is_first_frame(record), "{record}");
         assert!((3.0..9.0).contains(&number(&record["start_rate_mbps"])), "{record}");
         assert_eq!(record["jump"], "passed", "{record}");
@@ -276,7 +277,7 @@ fn the_end_of_a_stream_is_a_good_end_and_no_stream_is_an_error() {
 }
 
 #[test]
-fn a_server_that_goes_away_is_one_line_and_what_was_seen() {
+fn a_lost_server_gives_one_line_and_the_report() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut edge = live_edge(dir.path(), "[drain]\ntimeout = \"0s\"\n");
     let _publisher = Publisher::start(edge.rtmp(), "live/demo", None);

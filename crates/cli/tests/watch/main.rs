@@ -126,8 +126,9 @@ fn a_view_over_a_lossy_path_leaves_a_qlog_that_agrees_with_the_counters() {
     assert!(bytes > 1_000_000, "content, frame headers of HTTP/3 and retransmissions: {bytes}");
 }
 
-/// AutoRec, journal version, section VIII-C: lost data P1 goes out again as P2, and its replicas as P3 and
-/// on, each under a number of its own; the qlog says so, and why there are as many.
+/// AutoRec, journal version, section VIII-C: lost data P1 is sent again as P2, with replicas P3
+/// and up, each with its own packet number. The qlog records this, and the reason for their
+/// number.
 #[test]
 fn the_qlog_of_a_view_shows_renumbered_copies_and_why_there_are_as_many() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -189,7 +190,7 @@ fn what_goes_wrong_is_one_line_and_exit_code_1() {
     content(dir.path(), 10);
     let edge = edge(dir.path(), "");
     let here = format!("https://{}", edge.address);
-    // A port on which nobody answers, and which nobody else takes meanwhile.
+    // A bound port that does not answer.
     let silent = UdpSocket::bind("127.0.0.1:0").expect("bound");
     let silent = format!("https://{}/", silent.local_addr().expect("bound"));
     let ca = dir.path().join("none.pem");

@@ -19,13 +19,13 @@ pub(crate) enum DecodeError {
 
 impl DecodeError {
     pub(super) const CUT_SHORT: Self = Self::Failed("a field section is cut short");
-    const DYNAMIC: Self = Self::Failed("a reference to the dynamic table, whose capacity is 0");
+    const DYNAMIC: Self = Self::Failed("reference to the dynamic table (capacity 0)");
 }
 
-/// Decodes an encoded field section whose fields may take `limit` bytes (RFC 9114, section 4.2.2).
+/// Decodes a field section of at most `limit` bytes when decoded (RFC 9114, section 4.2.2).
 ///
-/// All literals share one allocation of at most 8/5 of the section's length, so that what is kept
-/// of a request never holds on to the transport's receive buffers.
+/// All literals share one allocation of at most 8/5 of the section's length, so that a stored
+/// request does not keep the transport's receive buffers alive.
 pub(crate) fn decode(section: &[u8], limit: u64) -> Result<Vec<Field>, DecodeError> {
     let mut input = section;
     // RFC 9204, section 4.5.1.1: with a capacity of 0 no encoded Required Insert Count but 0 can
@@ -46,13 +46,13 @@ pub(crate) fn decode(section: &[u8], limit: u64) -> Result<Vec<Field>, DecodeErr
     let mut size = 0;
     while let Some(&first) = input.first() {
         let field = match first {
-            // Indexed Field Line (section 4.5.2); bit 0x40 says: static.
+            // Indexed Field Line (section 4.5.2); bit 0x40: static.
             0x80.. => {
                 let (flags, index) = take_integer(&mut input, 6)?;
                 let (name, value) = static_entry(flags & 0x40 != 0, index)?;
                 Field { name, value: Bytes::from_static(value.as_bytes()) }
             }
-            // Literal Field Line with Name Reference (section 4.5.4); bit 0x10 says: static.
+            // Literal Field Line with Name Reference (section 4.5.4); bit 0x10: static.
             0x40..0x80 => {
                 let (flags, index) = take_integer(&mut input, 4)?;
                 let (name, _) = static_entry(flags & 0x10 != 0, index)?;
@@ -114,8 +114,8 @@ fn take_byte(input: &mut &[u8]) -> Result<u8, DecodeError> {
     Ok(byte)
 }
 
-/// Takes a string literal (RFC 9204, section 4.1.2) whose length has a prefix of `prefix` bits,
-/// with the Huffman flag in the bit above.
+/// Takes a string literal (RFC 9204, section 4.1.2). Its length has a prefix of `prefix` bits,
+/// preceded by the Huffman flag.
 fn take_string(
     input: &mut &[u8],
     prefix: u32,

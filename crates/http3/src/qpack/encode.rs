@@ -42,7 +42,8 @@ fn put_integer(out: &mut Vec<u8>, flags: u8, prefix: u32, value: usize) {
     out.push(rest as u8);
 }
 
-/// Appends a string literal (RFC 9204, section 4.1.2); the Huffman flag stands above the prefix.
+/// Appends a string literal (RFC 9204, section 4.1.2). The Huffman flag is the bit above the
+/// prefix.
 fn put_string(out: &mut Vec<u8>, flags: u8, prefix: u32, text: &str) {
     let coded = huffman::encoded_length(text.as_bytes());
     if coded < text.len() {

@@ -1,8 +1,8 @@
 //! The Huffman code of RFC 7541, appendix B, which QPACK shares (RFC 9204, section 4.1.2).
 //!
-//! The code is canonical: codes of one length are consecutive numbers in the order of their
-//! symbols, and shorter codes come first. The 257 lengths below therefore say everything; the
-//! codes themselves are computed from them when this crate is compiled.
+//! The code is canonical: codes of one length are consecutive in the order of their symbols, and
+//! shorter codes come first. The 257 lengths below therefore define the code, which is computed at
+//! compile time.
 
 use bytes::{BufMut, BytesMut};
 
@@ -87,8 +87,8 @@ pub(crate) fn encode(input: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the decoded form of `input` (at most 8/5 of its length); `None` if it is no valid
-/// encoding, in which case a part may have been appended.
+/// Appends the decoded form of `input`, at most 8/5 of its length. `None` for an invalid encoding;
+/// `out` may then hold a part of the output.
 pub(crate) fn decode(input: &[u8], out: &mut BytesMut) -> Option<()> {
     let mut input = input.iter();
     let (mut bits, mut count) = (0u64, 0usize);
@@ -104,7 +104,7 @@ pub(crate) fn decode(input: &[u8], out: &mut BytesMut) -> Option<()> {
         } else {
             (bits << (32 - count)) as u32 | u32::MAX >> count
         };
-        // RFC 7541, section 5.2: padding of more than 7 bits, or of other bits than those of EOS,
+        // RFC 7541, section 5.2: padding longer than 7 bits, or different from the EOS prefix,
         // "MUST be treated as a decoding error".
         if count < 8 && window == u32::MAX {
             return Some(());
@@ -189,7 +189,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(128))]
 
         #[test]
-        fn every_string_survives_and_has_the_length_that_was_announced(
+        fn every_string_round_trips_with_the_announced_length(
             text in proptest::collection::vec(any::<u8>(), 0..200),
         ) {
             let mut out = Vec::new();
@@ -199,7 +199,7 @@ mod tests {
         }
 
         #[test]
-        fn what_decodes_encodes_to_the_same_bytes(
+        fn decoded_strings_encode_to_the_same_bytes(
             input in proptest::collection::vec(any::<u8>(), 0..12),
         ) {
             if let Some(text) = decoded(&input) {

@@ -1,6 +1,5 @@
-//! QPACK (RFC 9204) with a dynamic table of capacity 0: field sections refer to the static table
-//! or spell their fields out, so decoding one never waits for, nor tells anything to, another
-//! stream.
+//! QPACK (RFC 9204) with a dynamic table of capacity 0: field sections only use the static table
+//! and literals, so decoding never blocks on another stream.
 
 mod decode;
 mod encode;
@@ -14,7 +13,7 @@ use bytes::Bytes;
 pub(crate) use decode::{DecodeError, DecoderStream, check_encoder_stream, decode};
 pub(crate) use encode::encode;
 
-/// What each field line counts besides its name and value, in bytes (RFC 9114, section 4.2.2).
+/// Size of a field line beside its name and value, in bytes (RFC 9114, section 4.2.2).
 const FIELD_OVERHEAD: u64 = 32;
 
 /// One field line: name and value, uninterpreted.

@@ -104,7 +104,7 @@ pub(crate) const STATIC_TABLE: [(&str, &str); 99] = [
     ("x-frame-options", "sameorigin"),
 ];
 
-/// What the static table knows of a field line.
+/// Match of a field line in the static table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Match {
     /// The entry with this index has the same name and value.

@@ -1,4 +1,4 @@
-//! What a client does wrong besides the cases of h3spec, and what it may do although it is odd.
+//! Client errors beyond the cases of h3spec, and unusual but permitted behaviour.
 
 use super::*;
 use crate::code::*;
@@ -268,7 +268,7 @@ fn wrong_trailers_cancel_a_request_that_was_handed_over() {
 fn a_header_section_that_is_too_large_is_answered_with_431() {
     let config = Config { max_field_section_size: 300, ..Config::default() };
     let long = "x".repeat(400);
-    // Over the limit as it is encoded, and only when it is decoded.
+    // Over the limit when encoded, and only when decoded.
     for extra in [&[("a", long.as_str())][..], &[("accept", "*/*"); 10]] {
         let mut pair = Pair::silent(config);
         pair.send(request(0), &headers(&[&GET, extra].concat()));
@@ -316,7 +316,7 @@ fn a_head_that_arrives_byte_by_byte_is_collected_within_the_limit() {
     let mut announced = varint(HEADERS);
     announced.extend(varint(16 * 1024));
     pair.send(request(0), &announced);
-    assert!(pair.server.heap() < 1_024, "what was only announced takes no memory");
+    assert!(pair.server.heap() < 1_024, "announced bytes take no memory");
     for _ in 0..16 * 1024 - 1 {
         pair.send(request(0), &[0]);
     }

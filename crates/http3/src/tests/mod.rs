@@ -99,14 +99,14 @@ impl MockStream {
     }
 }
 
-/// A transport that delivers what the test puts into it.
+/// A transport that delivers the test's input.
 #[derive(Debug)]
 struct Mock {
     streams: BTreeMap<StreamId, MockStream>,
     closed: Option<(u64, &'static str)>,
     max_uni: u64,
     opened: u64,
-    /// The most that one read gives.
+    /// Largest result of a read.
     chunk: usize,
     early: bool,
     /// How often something was read.
@@ -225,7 +225,7 @@ impl Pair {
         pair
     }
 
-    /// A server whose client has opened its three streams and sent empty SETTINGS.
+    /// A server with a client that has opened its three streams and sent empty SETTINGS.
     fn new() -> Self {
         Self::with(Config::default())
     }
@@ -261,7 +261,8 @@ impl Pair {
         self.server.on_reset(&mut self.t, id, code);
     }
 
-    /// The client wants nothing more of stream `id`; the transport resets it (RFC 9000, section 3.5).
+    /// The client wants nothing more of stream `id`; the transport resets it (RFC 9000, section
+    /// 3.5).
     fn stop(&mut self, id: StreamId, code: u64) {
         let stream = self.t.stream(id);
         if !stream.finished {
@@ -270,7 +271,7 @@ impl Pair {
         self.server.on_stopped(&mut self.t, id, code);
     }
 
-    /// The client gets and acknowledges everything: the transport tells what is over by that.
+    /// The client receives and acknowledges everything; the transport reports finished streams.
     fn acknowledge(&mut self) {
         let over: Vec<StreamId> = self
             .t
@@ -286,7 +287,7 @@ impl Pair {
         }
     }
 
-    /// Time passes, and the server does what is due meanwhile.
+    /// Advances the time, and runs the timeouts on the way.
     fn wait(&mut self, time: Duration) {
         let end = self.t.now + time;
         while let Some(at) = self.server.deadline().filter(|&at| at <= end) {
@@ -318,7 +319,7 @@ impl Pair {
         self.t.closed.map(|(code, _)| code)
     }
 
-    /// What the server sent on a request stream: the field sections and the content.
+    /// The server's field sections and content on a request stream.
     fn response(&mut self, id: StreamId) -> (Vec<Vec<(String, String)>>, Vec<u8>) {
         let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
         let (mut sections, mut content) = (Vec::new(), BytesMut::new());

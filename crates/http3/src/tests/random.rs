@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::frame::{GOAWAY, MAX_PUSH_ID, PRIORITY_UPDATE_REQUEST};
 
-/// What the application has seen of one request in the end, whatever the events were.
+/// The application's final view of a request, independent of how it was split into events.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Seen {
     head: Option<Box<crate::RequestHead>>,
@@ -59,7 +59,7 @@ fn deliver(stream: &[u8], pieces: &[usize], chunk: usize, max: usize) -> (Seen, 
     (seen, pair.close_code())
 }
 
-/// A frame that may stand on a request stream, or may not.
+/// A frame, permitted or not on a request stream.
 fn any_frame() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         4 => Just(headers(&POST)),

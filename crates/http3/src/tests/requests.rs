@@ -99,7 +99,7 @@ fn many_small_frames_take_few_reads_of_the_transport() {
 }
 
 #[test]
-fn trailers_wait_behind_content_that_is_not_read() {
+fn trailers_wait_for_unread_content() {
     let mut pair = Pair::new();
     let message = [headers(&POST), data(b"abc"), headers(&[("x-sum", "1")])].concat();
     pair.send_fin(request(0), &message);
@@ -116,7 +116,7 @@ fn an_early_response_declines_the_rest_of_the_request() {
     server.respond(t, request(0), 404, &[], true).expect("in order");
     let stream = t.stream(request(0));
     assert_eq!((stream.finished, stream.stopped), (true, Some(H3_NO_ERROR)));
-    // What is in flight already is not looked at.
+    // Content in flight already is ignored.
     pair.send_fin(request(0), &data(b""));
     assert_eq!(pair.close_code(), None);
 }
@@ -135,7 +135,7 @@ fn a_response_has_an_order() {
         assert_eq!(server.respond(t, id, 200, &[(name, "")], false), Err(SendError::Malformed));
     }
     assert_eq!(server.respond(t, id, 200, &[("a", "b\r\n")], false), Err(SendError::Malformed));
-    assert_eq!(t.stream(id).sent, [], "nothing of what was refused has left");
+    assert_eq!(t.stream(id).sent, [], "nothing of the rejected response was sent");
     assert_eq!(server.respond(t, id, 200, &[], false), Ok(()));
     assert_eq!(server.respond(t, id, 200, &[], false), Err(SendError::OutOfOrder));
     assert_eq!(server.send_data(t, id, some()), Ok(()));
@@ -164,7 +164,7 @@ fn a_request_in_early_data_is_marked() {
 }
 
 #[test]
-fn priorities_come_from_the_field_and_an_update_goes_before_it() {
+fn a_priority_update_overrides_the_priority_field() {
     let mut pair = Pair::new();
     let urgent = [&GET[..], &[("priority", "u=1, i")]].concat();
     pair.send(CONTROL, &priority_update(request(1), "u=6"));
@@ -180,7 +180,7 @@ fn priorities_come_from_the_field_and_an_update_goes_before_it() {
     let Event::Request { head, .. } = &events[2] else { panic!("{events:?}") };
     assert_eq!(head.priority, Priority { urgency: 6, incremental: false });
 
-    // Still while the response is on its way, and not after the stream is gone.
+    // Also while the response is in flight, but not after the stream is closed.
     let Pair { server, t } = &mut pair;
     server.respond(t, request(0), 200, &[], true).expect("in order");
     pair.send(CONTROL, &priority_update(request(0), "u=7"));
@@ -239,7 +239,7 @@ fn a_request_that_is_cancelled_before_it_was_handed_over_is_rejected() {
 }
 
 #[test]
-fn a_reset_that_is_seen_by_reading_counts_like_one_that_is_reported() {
+fn a_reset_found_by_reading_counts_like_a_reported_one() {
     let mut pair = Pair::new();
     pair.send(request(0), &[headers(&POST), data(b"abc")].concat());
     pair.events();
@@ -264,7 +264,7 @@ fn cancellation_by_the_application_is_silent() {
 }
 
 #[test]
-fn requests_above_the_limit_are_rejected_until_others_are_answered() {
+fn requests_above_the_limit_are_rejected_until_others_finish() {
     let mut pair = Pair::silent(Config { max_concurrent_requests: 2, ..Config::default() });
     for index in 0..3 {
         pair.send_fin(request(index), &headers(&GET));
@@ -290,7 +290,7 @@ fn a_connect_request_is_answered_with_501() {
 }
 
 #[test]
-fn an_idle_connection_takes_less_than_a_kilobyte_whatever_it_served() {
+fn an_idle_connection_takes_less_than_a_kilobyte_of_heap() {
     let mut pair = Pair::new();
     assert!(pair.server.heap() < 1_024);
     for index in 0..100 {

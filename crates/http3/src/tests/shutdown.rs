@@ -35,7 +35,7 @@ fn a_shutdown_warns_then_names_the_last_request_then_drains() {
     pair.server.go_away(&mut pair.t);
     assert_eq!(goaways(&mut pair), [(1 << 62) - 4, request(3).0]);
 
-    // Below the limit, only late on its way.
+    // Below the limit, but arriving late.
     pair.send_fin(request(1), &headers(&GET));
     assert_eq!(pair.events().len(), 1);
     pair.send_fin(request(3), &headers(&GET));

@@ -51,7 +51,7 @@ fn content_that_drips_is_given_up_and_the_application_is_told() {
 }
 
 #[test]
-fn content_that_comes_steadily_may_take_long() {
+fn steady_content_may_take_long() {
     let mut pair = Pair::new();
     pair.send(request(0), &headers(&POST));
     for _ in 0..100 {
@@ -67,7 +67,7 @@ fn content_that_comes_steadily_may_take_long() {
 fn an_answer_may_take_as_long_as_it_takes() {
     let mut pair = Pair::new();
     pair.send_fin(request(0), &headers(&GET));
-    // Not ended by the client, and nobody waits for the end.
+    // Not ended by the client, and its end is not needed.
     pair.send(request(1), &headers(&GET));
     pair.server.discard_body(&mut pair.t, request(1));
     pair.wait(1_000 * SECOND);
@@ -184,7 +184,7 @@ fn unfinished_heads_of_all_requests_together_are_bounded() {
 }
 
 #[test]
-fn content_that_nobody_wants_is_declined_after_some_of_it() {
+fn unread_content_is_declined_above_a_limit() {
     let mut pair = Pair::new();
     pair.send(request(0), &headers(&GET));
     pair.server.discard_body(&mut pair.t, request(0));
@@ -201,7 +201,7 @@ fn content_that_nobody_wants_is_declined_after_some_of_it() {
 }
 
 #[test]
-fn little_content_that_nobody_wants_is_read_to_its_end() {
+fn short_unread_content_is_read_to_its_end() {
     let mut pair = Pair::new();
     pair.send(request(0), &[headers(&GET), data(b"abc")].concat());
     pair.server.discard_body(&mut pair.t, request(0));
@@ -242,7 +242,7 @@ fn a_client_that_cancels_all_it_asks_for_is_closed() {
 }
 
 #[test]
-fn a_viewer_who_changes_its_mind_ten_times_a_second_may_go_on() {
+fn ten_cancelled_requests_a_second_are_tolerated() {
     let mut pair = Pair::new();
     for index in 0..2_000 {
         pair.send_fin(request(index), &headers(&GET));
@@ -255,7 +255,7 @@ fn a_viewer_who_changes_its_mind_ten_times_a_second_may_go_on() {
 }
 
 #[test]
-fn requests_that_were_answered_are_none_that_came_to_nothing() {
+fn answered_requests_do_not_count_as_cancelled() {
     let mut pair = Pair::new();
     for index in 0..2_000 {
         pair.send_fin(request(index), &headers(&GET));

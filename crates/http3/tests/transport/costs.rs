@@ -1,5 +1,5 @@
-//! What the dearest datagrams that we know of cost, from their arrival to the last event, with an
-//! application that answers at once. To be run by hand, because only an idle machine gives numbers:
+//! Processing time of the most expensive known datagrams, from arrival to the last event, with an
+//! application that answers at once. Run by hand on an idle machine:
 //!
 //! `cargo test --release -p mendcast-http3 --test transport costs -- --ignored --nocapture`
 
@@ -20,7 +20,7 @@ fn id(n: u64) -> StreamId {
     StreamId(4 * n)
 }
 
-/// `part` as often as fits into a datagram.
+/// Repeats `part` as often as it fits into a datagram.
 fn full(part: &[u8]) -> Vec<u8> {
     part.repeat(ROOM / part.len())
 }
@@ -37,7 +37,7 @@ fn filling(id: StreamId, offset: u64, data: &[u8], fin: bool) -> Vec<u8> {
     [header, data.to_vec()].concat()
 }
 
-/// A HEADERS frame whose last field is `value`, encoded as it is.
+/// A HEADERS frame with `value`, already encoded, as its last field.
 fn head(value: &[u8], huffman: bool) -> Vec<u8> {
     let mut section = GET[2..].to_vec();
     // Literal with a name of the static table: 95, user-agent.
@@ -108,8 +108,8 @@ impl Pair {
     }
 }
 
-/// Prints the median of the times of the datagrams that `datagram` makes of a round's number, each
-/// after those of `before`.
+/// Prints the median processing time of a datagram. `datagram` builds it from the round's number;
+/// those of `before` precede it.
 fn measure(what: &str, before: impl Fn(u64) -> Vec<Vec<u8>>, datagram: impl Fn(u64) -> Vec<u8>) {
     let mut pair = Pair::new();
     let mut times: Vec<Duration> = (0..ROUNDS)

@@ -1,4 +1,4 @@
-//! What HTTP/3 keeps of streams that are over: nothing. And what it does with those that never end.
+//! HTTP/3 keeps no state of finished streams, and bounds that of endless ones.
 
 use mendcast_quic::wire::{put_reset_stream, put_stop_sending};
 
@@ -83,7 +83,7 @@ fn unknown_unidirectional_streams_at_the_same_time_are_bounded() {
     for n in 1..200 {
         pair.send(&stream(StreamId(CONTROL.0 + 4 * n), 0, &[0x21], false));
         if let Some(code) = pair.raw.close_by_server() {
-            // The transport's limit comes before that of HTTP/3: STREAM_LIMIT_ERROR.
+            // The transport's limit applies before that of HTTP/3: STREAM_LIMIT_ERROR.
             assert!(matches!(code, 0x04 | H3_EXCESSIVE_LOAD), "{code:#x}");
             assert!(n < 40);
             return;
@@ -125,7 +125,7 @@ fn pings_and_dripping_heads_hold_no_connection() {
 }
 
 #[test]
-fn a_response_that_goes_on_holds_the_connection() {
+fn an_unfinished_response_keeps_the_connection() {
     let mut pair = Pair::new();
     pair.send(&stream(StreamId(0), 0, &GET, true));
     pair.with_server(|server, t| server.respond(t, StreamId(0), 200, &[], false)).expect("open");

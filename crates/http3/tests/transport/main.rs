@@ -1,5 +1,5 @@
 //! HTTP/3 over the real transport, in virtual time, against a client that writes QUIC frames by
-//! hand: what hangs on when the transport tells what.
+//! hand: behaviour that depends on the timing of transport events.
 
 extern crate quic as mendcast_quic;
 
@@ -79,7 +79,7 @@ impl Pair {
         act(&mut self.server, &mut OverQuic::new(connection, now))
     }
 
-    /// Hands the transport's events to HTTP/3, and takes what the server sends.
+    /// Passes the transport's events to HTTP/3, and takes the server's output.
     fn serve(&mut self) {
         let handle = self.raw.handle.expect("a connection");
         while let Some(event) = self.raw.server.poll_event(handle) {

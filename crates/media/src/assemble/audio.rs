@@ -1,4 +1,4 @@
-//! AAC frames: raw, behind an AudioSpecificConfig.
+//! AAC frames: raw, preceded by an AudioSpecificConfig.
 
 use bytes::{BufMut, Bytes};
 
@@ -84,10 +84,10 @@ impl Frames {
         }
     }
 
-    /// Makes a sequence header of an ADTS header, unless the one in force says the same.
+    /// Emits a sequence header for an ADTS header, unless it matches the current one.
     fn follow(&mut self, adts: &Adts, timestamp: u32, out: &mut Vec<Tag>) {
         let known = self.header.as_ref().and_then(Audio::adts);
-        // Channels of 0 stand in the frames.
+        // With channel configuration 0, the frames define the channels.
         if known.is_some_and(|known| known == adts.start || adts.channels == 0) {
             return;
         }
@@ -108,7 +108,7 @@ struct Adts {
     profile: u8,
     rate_index: u8,
     channels: u8,
-    /// Profile, rate and channels where they stand in the header, the other bits 0.
+    /// Profile, rate and channels at their positions in the header; other bits are 0.
     start: [u8; 2],
     /// Bytes of the frame, the header included.
     length: usize,
@@ -116,7 +116,7 @@ struct Adts {
 }
 
 impl Adts {
-    /// Reads the header at the start of `data`. A raw AAC frame never begins with its sync word: that
+    /// Reads the header at the start of `data`. Raw AAC frames never start with its sync word: it
     /// would be an element that ends the frame.
     fn read(data: &[u8]) -> Option<Self> {
         let b: [u8; 7] = data.get(..7)?.try_into().ok()?;

@@ -1,13 +1,14 @@
 //! Corrects the tags of a publisher or an upstream before a stream takes them.
 //!
-//! Players of FLV and the packers of HLS want one picture per video tag, NAL units with 4-byte lengths
-//! that reach to the tag's end, a sequence header that fits the pictures, and raw AAC frames behind an
-//! AudioSpecificConfig. Encoders break each of these rules. [`Assembler`] restores them, counts each
-//! correction as a [`Repair`], and leaves well-formed tags as they are, byte for byte and without delay.
+//! Players of FLV and HLS packagers expect one picture per video tag, NAL units with 4-byte
+//! lengths that fill the tag, a sequence header that fits the pictures, and raw AAC frames
+//! preceded by an AudioSpecificConfig. Encoders break each of these rules. [`Assembler`] restores
+//! them, counts each correction as a [`Repair`], and passes well-formed tags through unchanged and
+//! without delay.
 //!
 //! Sources: ISO/IEC 14496-15 (length-prefixed NAL units, avcC, hvcC), Rec. ITU-T H.264 and H.265
-//! (annex B, section 7.4.1.2.4 and 7.4.2.4.4: order of NAL units in an access unit), ISO/IEC 14496-3,
-//! section 1.A.2.2 (ADTS).
+//! (annex B, section 7.4.1.2.4 and 7.4.2.4.4: order of NAL units in an access unit), ISO/IEC
+//! 14496-3, section 1.A.2.2 (ADTS).
 
 mod audio;
 mod repair;
@@ -70,7 +71,7 @@ impl Assembler {
         self.video.flush(out);
     }
 
-    /// How often each kind of correction was made so far.
+    /// Number of corrections so far, by kind.
     pub fn repairs(&self) -> impl Iterator<Item = (Repair, u64)> + use<> {
         self.counts.all()
     }

@@ -37,8 +37,8 @@ impl Sets {
         }
     }
 
-    /// The configuration with the new sets, and with those of `header` that they do not replace; `None`
-    /// if there are no new ones, or too few for a decoder.
+    /// The configuration with the new sets; sets that they do not replace come from `header`.
+    /// `None` if there are no new sets, or too few for a decoder.
     pub(super) fn build(&mut self, codec: Codec, header: Option<&Video>) -> Option<Video> {
         if self.new.is_empty() {
             return None;
@@ -94,7 +94,7 @@ fn key(codec: Codec, set: &[u8]) -> Option<(u8, u32)> {
     Some((kind(codec, set), id?))
 }
 
-/// The set without zeros behind it, which some encoders put there.
+/// The set without the trailing zeros that some encoders append.
 fn trimmed(set: &[u8]) -> &[u8] {
     let length = set.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     &set[..length]

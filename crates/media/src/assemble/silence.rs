@@ -1,9 +1,9 @@
 //! Silence in place of announced audio that does not come.
 //!
-//! Encoders stop sending audio when they are muted, or announce a microphone that is off. Most players
-//! in browsers then freeze at the end of the audio, and cannot add an audio track later. So a stream
-//! with video that announces AAC LC, by its metadata or a sequence header, gets silent frames while no
-//! others come.
+//! Encoders stop sending audio when they are muted, or announce a microphone that is off. Most
+//! players in browsers then freeze at the end of the audio, and cannot add an audio track later. So
+//! a stream with video that announces AAC LC, by its metadata or a sequence header, gets silent
+//! frames while no others come.
 
 use bytes::{BufMut, Bytes};
 
@@ -63,13 +63,14 @@ pub(super) struct Silence {
     track: Option<Track>,
     /// Time of the last video frame.
     video_ms: Option<u32>,
-    /// End of the audio so far; before any, the time of the first video frame.
+    /// End of the audio so far; before any audio, the time of the first video frame.
     end: End,
     /// Whether an audio frame or header came.
     has_audio: bool,
     /// Largest lag of an audio frame behind video, in milliseconds.
     lag_ms: i32,
-    /// Gap beyond it that is not filled, in milliseconds: [`START_MS`], 0 while filling, [`GAP_MS`].
+    /// Gap beyond it that is not filled, in milliseconds: [`START_MS`], 0 while filling,
+    /// [`GAP_MS`].
     patience_ms: i32,
 }
 
@@ -115,8 +116,8 @@ impl Silence {
         }
     }
 
-    /// Takes note of an audio tag. Returns whether it is of use: audio that comes after its time was
-    /// filled is not.
+    /// Takes note of an audio tag. Returns whether it is of use: audio that comes after its time
+    /// was filled is not.
     pub(super) fn on_audio(&mut self, tag: &Tag, counts: &mut Counts) -> bool {
         let class = tag.class();
         self.has_audio = true;
@@ -166,8 +167,8 @@ fn tag(kind: u8, data: &[u8], timestamp: u32) -> Option<Tag> {
     Tag::assemble(buffer, Kind::Audio, timestamp)
 }
 
-/// The AudioSpecificConfig that `onMetaData` announces; `None` without AAC. The defaults of encoders that
-/// name neither are 44.1 kHz and two channels.
+/// The AudioSpecificConfig that `onMetaData` announces; `None` without AAC. The defaults of
+/// encoders that name neither are 44.1 kHz and two channels.
 fn announced(metadata: &Tag) -> Option<Bytes> {
     let values = amf0::read(&metadata.payload()).ok()?;
     let object = values.get(1)?;
@@ -192,9 +193,11 @@ fn silent_frame(audio: &Audio) -> Option<Bytes> {
     if audio.codec != Codec::Aac || audio.adts()?[0] >> 6 != 1 || audio.frame_samples != 1_024 {
         return None;
     }
-    // One element without spectral data: global gain and max_sfb are 0. Then ID_END, aligned to bytes.
+    // One element without spectral data: global gain and max_sfb are 0. Then ID_END, aligned to
+    // bytes.
     match audio.channels {
-        // single_channel_element 0, global_gain, ics_info, no pulses, noise shaping and gain control.
+        // single_channel_element 0, global_gain, ics_info, no pulses, noise shaping and gain
+        // control.
         1 => Some(Bytes::from_static(&[0, 0, 0, 7])),
         // channel_pair_element 0 with a common window: ics_info, no M/S stereo, then both channels.
         2 => Some(Bytes::from_static(&[0x21, 0, 0, 0, 0, 0x1c])),

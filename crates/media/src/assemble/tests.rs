@@ -1,4 +1,4 @@
-//! What players need leaves, whatever an encoder does; well-formed tags leave as they came.
+//! Output is what players need for any encoder; well-formed tags pass unchanged.
 
 mod hostile;
 mod silence;
@@ -65,7 +65,7 @@ impl Form {
         self.unit((1, 1), &[0x9a, 0x24, 0x6c])
     }
 
-    /// A slice that does not begin its picture.
+    /// A slice that continues its picture.
     fn slice(self, is_key: bool) -> Bytes {
         self.unit(if is_key { (5, 19) } else { (1, 1) }, &[0x46, 0x21, 0x6c])
     }
@@ -125,7 +125,7 @@ fn start_codes(units: &[Bytes]) -> Vec<u8> {
     units.iter().enumerate().flat_map(|(at, unit)| [code(at), unit].concat()).collect()
 }
 
-/// What leaves of these tags, and the corrections.
+/// Returns the output for these tags, and the corrections.
 fn assemble(tags: &[Tag]) -> (Vec<Tag>, Vec<Repair>) {
     let (mut assembler, mut out) = (Assembler::default(), Vec::new());
     tags.iter().for_each(|tag| assembler.push(tag.clone(), &mut out));
@@ -195,7 +195,7 @@ fn units_without_content_and_cut_ones_are_dropped() {
 #[test]
 fn start_codes_become_lengths() {
     for form in FORMS {
-        // 300 bytes, whose length looks like a start code.
+        // 300 bytes: this length looks like a start code.
         let long = form.unit((1, 1), &[0x9a; 299]);
         let long = long.slice(..300);
         let units = [form.sei(), form.idr()];
@@ -212,7 +212,7 @@ fn start_codes_become_lengths() {
         let long = form.frame(80, false, &[long]);
         assert_eq!(out, [form.start(), form.key_frame(0), form.inter_frame(40), long.clone()]);
         assert_eq!(repairs, [Repair::AnnexB]);
-        // A stream of lengths whose frame is cut stays one of lengths.
+        // A cut frame does not change the detected form: it stays length-prefixed.
         let cut = tag(Kind::Video, 80, &[&long.payload()[..], &[0, 0, 0, 9]].concat());
         let (out, repairs) = assemble(&[form.start(), form.key_frame(0), cut]);
         assert_eq!(out, [form.start(), form.key_frame(0), long]);
@@ -231,7 +231,7 @@ fn shorter_lengths_become_four_bytes() {
             let (out, repairs) = assemble(&[
                 tag(Kind::Video, 0, &[form.header, &record].concat()),
                 tag(Kind::Video, 0, &[form.key, &lengths(&units, size)].concat()),
-                // One that does not do as the header says.
+                // A frame that contradicts the header.
                 form.inter_frame(40),
             ]);
             assert_eq!(out, [form.start(), form.key_frame(0), form.inter_frame(40)]);
@@ -270,7 +270,8 @@ fn pictures_in_several_tags_are_joined() {
         push(&form.start());
         let first = form.frame(0, true, &[form.idr()]);
         assert_eq!(push(&first), [first]);
-        // The key frame has left before the stream was known to come so; it leaves once more, whole.
+        // The key frame has left before the stream was known to come so; it leaves once more,
+        // whole.
         assert_eq!(push(&form.frame(0, true, &[form.slice(true)])), []);
         assert_eq!(push(&form.frame(5, true, &[form.slice(true)])), []);
         let key = [form.idr(), form.slice(true), form.slice(true)];
@@ -322,7 +323,8 @@ fn parameter_sets_in_band_make_a_header() {
             (out[1..].to_vec(), repairs),
             (tags[2..].to_vec(), vec![Repair::Sets, Repair::VideoHeader])
         );
-        // Another PPS with an ID of its own is kept beside the first; one with the same ID replaces it.
+        // Another PPS with an ID of its own is kept beside the first; one with the same ID replaces
+        // it.
         let pps = sets.last().expect("a PPS").clone();
         let (mut second, mut third) = (BytesMut::from(&pps[..]), BytesMut::from(&pps[..]));
         let at = if form.codec == Codec::Hevc { 2 } else { 1 };
@@ -365,7 +367,7 @@ fn headers_without_content_are_no_headers() {
             let video = Video::new(form.codec, record).expect("a good record");
             assert_eq!((video.parameter_sets, out.len()), (sets.clone(), 3));
         }
-        // One that only others can read stays, and so do frames behind it.
+        // An unreadable frame passes unchanged, and so do later frames.
         let strange = tag(Kind::Video, 0, &[form.header, &[9, 9]].concat());
         let frame = tag(Kind::Video, 0, &[form.key, &[9]].concat());
         assert_eq!(assemble(&[strange.clone(), frame.clone()]).0, [strange, frame]);
@@ -380,7 +382,7 @@ fn adts(frame: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn aac_frames_are_raw_and_stand_behind_a_header() {
+fn aac_frames_are_raw_and_follow_a_header() {
     let sound = |time, data: &[u8]| tag(Kind::Audio, time, &[&[0xaf, 1], data].concat());
     let header = tag(Kind::Audio, 0, AAC);
     let one = sound(0, &[0x21, 1, 2]);
@@ -389,7 +391,7 @@ fn aac_frames_are_raw_and_stand_behind_a_header() {
     let all = vec![header.clone(), one.clone(), other.clone()];
     assert_eq!(assemble(core::slice::from_ref(&both)), (all.clone(), vec![Repair::Adts]));
     assert_eq!(assemble(&[header.clone(), both.clone()]), (all.clone(), vec![Repair::Adts]));
-    // A header that says something else, and comes again; a frame that is cut off.
+    // A contradicting header, repeated; a truncated frame.
     let wrong = tag(Kind::Audio, 0, &[0xaf, 0, 0x11, 0x90]);
     let cut = sound(0, &[adts(&[0x21, 1, 2]), adts(&[0x21, 7])[..8].to_vec()].concat());
     let (out, _) = assemble(&[wrong.clone(), both, wrong.clone(), cut]);
@@ -400,7 +402,7 @@ fn aac_frames_are_raw_and_stand_behind_a_header() {
         assemble(&[&empty[..], &[one.clone(), header.clone(), one.clone()]].concat());
     assert_eq!(out, [header, one]);
     assert_eq!(repairs, [Repair::Empty, Repair::Header, Repair::AudioHeader]);
-    // HE-AAC: the header tells the output's rate as well, ADTS only the core's.
+    // HE-AAC: the header has the output's rate too, ADTS only the core's.
     let he = tag(Kind::Audio, 0, &[0xaf, 0, 0x2b, 0x92, 0x08, 0x00]);
     let record = he.payload().slice(2..);
     let start = Audio::new(Codec::Aac, record).and_then(|audio| audio.adts()).expect("ADTS");

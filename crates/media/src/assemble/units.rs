@@ -21,7 +21,7 @@ pub(super) enum Place {
     First { sync: bool },
     /// Any other slice.
     Slice,
-    /// A unit behind the slices: suffix SEI, end of sequence, filler data.
+    /// A unit after the slices: suffix SEI, end of sequence, filler data.
     Behind,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn place(codec: Codec, unit: &[u8]) -> Place {
 /// How NAL units are told apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
-    /// By lengths of so many bytes before them.
+    /// Length-prefixed, with this many bytes per length.
     Lengths(usize),
     /// By start codes.
     StartCodes,
@@ -76,7 +76,7 @@ pub(super) struct Units {
 }
 
 impl Units {
-    /// Tells the units of a tag apart. Lengths have `size` bytes as far as the sequence header says;
+    /// Splits a tag into units. `size` is the bytes per length according to the sequence header;
     /// `last` is the form of the stream so far.
     pub(super) fn read(data: &Bytes, size: usize, last: Option<Form>) -> Self {
         let zeros = data.iter().take_while(|byte| **byte == 0).count();
@@ -97,8 +97,8 @@ impl Units {
         if !read.is_cut {
             return read;
         }
-        // A first unit of one byte is no more than a delimiter without content, a start code of three
-        // bytes may be the length of 256 to 511 bytes.
+        // A first unit of one byte is no more than a delimiter without content, a start code of
+        // three bytes may be the length of 256 to 511 bytes.
         let is_length = zeros != 3 && !read.units.is_empty() && last.is_some();
         if starts_with_code && !is_length {
             return Self::by_start_codes(data);

@@ -1,4 +1,4 @@
-//! Pictures of H.264 and H.265: one per tag, behind a sequence header that fits them.
+//! Pictures of H.264 and H.265: one per tag, preceded by a sequence header that fits them.
 
 use bytes::{BufMut, Bytes};
 
@@ -9,14 +9,14 @@ use crate::codec::{Class, Codec, Role};
 use crate::flv::{Kind, MAX_PAYLOAD, Tag};
 use crate::fmp4::config::Video;
 
-/// Slices of one picture are at most so far apart, in milliseconds: less than pictures at 60 Hz are.
+/// Largest time between slices of one picture, in milliseconds: less than a frame at 60 Hz.
 const SLICE_SPREAD_MS: u32 = 10;
-/// A picture waits for further slices until a sound is so much later, in milliseconds.
+/// Longest wait of a picture for further slices, in milliseconds of audio.
 const MAX_WAIT_MS: u32 = 500;
 /// Bytes of units that wait for the next picture, and their number.
 const MAX_BEFORE_BYTES: usize = 1 << 18;
 const MAX_BEFORE: usize = 256;
-/// Bytes of a header that is kept to tell its repetition.
+/// Largest header kept to detect repetitions, in bytes.
 const MAX_GIVEN_BYTES: usize = 1 << 16;
 /// Bytes of a picture that is put together.
 const MAX_PICTURE_BYTES: usize = MAX_PAYLOAD / 2;
@@ -72,7 +72,7 @@ pub(super) struct Pictures {
     sets: Sets,
     /// Units of tags without a slice.
     before: Vec<Bytes>,
-    /// The picture that may go on, where pictures come in several tags.
+    /// The picture that may continue in the next tag, if pictures are split over tags.
     open: Option<Picture>,
     splits: bool,
     /// The last picture, if it was a key frame that has left without waiting for more slices.
@@ -237,7 +237,7 @@ impl Pictures {
         counts.count(Repair::NoSlice);
         let is_before = |unit: &Bytes| place(codec, unit) != Place::Behind;
         if units.iter().any(is_before) {
-            // They begin another picture.
+            // They start another picture.
             self.flush(out);
         }
         self.before.extend(units.into_iter().filter(is_before));
@@ -247,7 +247,7 @@ impl Pictures {
         }
     }
 
-    /// Whether slices at this time that do not begin a picture belong to the last one.
+    /// Whether slices at this time belong to the last picture, unless they start one.
     fn is_same_picture(&self, timestamp: u32) -> bool {
         self.before.is_empty()
             && self.last_ms.is_some_and(|last| timestamp.abs_diff(last) <= SLICE_SPREAD_MS)
@@ -255,8 +255,8 @@ impl Pictures {
 
     fn on_slices(&mut self, units: Vec<Bytes>, out: &mut Vec<Tag>, counts: &mut Counts) {
         self.splits = true;
-        // A key frame whose first slices have left leaves once more, with all of them. Of another
-        // picture they are lost, once.
+        // If the first slices of a key frame were already emitted, the key frame is emitted again,
+        // complete. Late slices of another picture are dropped and counted once.
         if self.open.is_none() {
             self.open = self.left.take();
         }

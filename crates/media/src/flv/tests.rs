@@ -49,7 +49,7 @@ fn a_tag_is_laid_out_as_in_a_file() {
 }
 
 #[test]
-fn tags_come_out_as_they_went_in_whatever_the_pieces() {
+fn tags_round_trip_for_any_split_into_pieces() {
     for piece in [1, 2, 7, 4_096, 1 << 20] {
         assert_eq!(read(&body(&tags()), piece), Ok(tags()), "{piece}");
     }
@@ -64,7 +64,7 @@ fn a_longer_file_header_is_skipped() {
 }
 
 #[test]
-fn the_file_header_announces_what_comes() {
+fn the_file_header_announces_the_tracks() {
     for kinds in [(true, false), (false, true), (true, true)] {
         let header = file_header(kinds.0, kinds.1);
         let mut reader = Reader::new(1_000);
@@ -89,7 +89,7 @@ fn broken_bodies_are_named() {
     assert_eq!(read(&noise, 1_000), Err(Error::Lost));
 }
 
-/// The tags that are read from a body, whatever the pieces, and what was tolerated.
+/// The tags and deviations read from a body, for any split into pieces.
 fn tolerant(body: &[u8]) -> (Vec<Tag>, Vec<(Deviation, u32)>) {
     let read = |piece: usize| {
         let mut reader = Reader::new(100_000);
@@ -116,7 +116,7 @@ fn media() -> Vec<Tag> {
 type Size = fn(&Tag) -> [u8; 4];
 
 #[test]
-fn sizes_behind_tags_may_be_wrong() {
+fn wrong_trailing_sizes_are_tolerated() {
     fn size(tag: &Tag) -> u32 {
         tag.payload().len() as u32
     }
@@ -183,7 +183,7 @@ fn a_body_may_begin_otherwise_and_begin_again() {
     assert!(split.abs_diff(half) < 50);
     let again = [&header[..], &tags[..split], &header, &tags[split..]].concat();
     assert_eq!(tolerant(&again), (media.clone(), vec![(Deviation::FlvHeader, 1)]));
-    // A tag that says a byte less than it has: it is damaged, and those behind it are found.
+    // A tag with a size one byte too small is damaged; later tags are found.
     let mut shorter = [&header[..], &tags].concat();
     shorter[16] -= 1;
     let (read, met) = tolerant(&shorter);

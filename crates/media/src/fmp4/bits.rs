@@ -1,10 +1,10 @@
-//! Bits of codec headers: what stands before and in the picture size of a sequence parameter set.
+//! Bit-level reading of codec headers, up to the picture size of a sequence parameter set.
 //!
 //! Rec. ITU-T H.264, section 7.3.2.1.1; Rec. ITU-T H.265, section 7.3.2.2; AV1 Bitstream & Decoding
 //! Process Specification, section 5.5. Only the path to the fields that a container needs is read.
 //! Every function answers `None` where the bits end early or make no sense.
 
-/// Reads bits from the most significant on.
+/// Reads bits, most significant first.
 #[derive(Clone, Debug)]
 pub(crate) struct Bits<'a> {
     bytes: &'a [u8],
@@ -53,8 +53,8 @@ impl<'a> Bits<'a> {
     }
 }
 
-/// The payload of a NAL unit without its emulation prevention bytes (H.264, section 7.4.1.1). What
-/// is read here stands within the first 1,024 bytes of any sane parameter set.
+/// The payload of a NAL unit without its emulation prevention bytes (H.264, section 7.4.1.1).
+/// Limited to 1,024 bytes, which hold all fields we read from any sane parameter set.
 fn rbsp(nal: &[u8]) -> Vec<u8> {
     let mut out: Vec<u8> = Vec::with_capacity(nal.len().min(1_024));
     let mut zeros = 0;
@@ -69,7 +69,7 @@ fn rbsp(nal: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What a sequence parameter set says that a container repeats.
+/// Fields of a sequence parameter set that containers repeat.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sps {
     pub(crate) width: u32,
@@ -85,7 +85,7 @@ pub(crate) struct Sps {
     pub(crate) profile_tier_level: [u8; 12],
 }
 
-/// The picture size, from the size coded and what is cropped at the four sides.
+/// The picture size: the coded size without the cropping at the four sides.
 fn cropped(size: u32, first: u32, second: u32, unit: u32) -> Option<u32> {
     let cut = first.checked_add(second)?.checked_mul(unit)?;
     size.checked_sub(cut).filter(|size| (1..=0xffff).contains(size))
@@ -95,7 +95,7 @@ fn cropped(size: u32, first: u32, second: u32, unit: u32) -> Option<u32> {
 pub(crate) fn h264_set_id(nal: &[u8]) -> Option<u32> {
     let rbsp = rbsp(nal);
     let mut bits = Bits::new(&rbsp);
-    // Profile, constraints and level stand before that of a sequence parameter set.
+    // In a sequence parameter set, profile, constraints and level come first.
     let before = if nal.first()? & 0x1f == 7 { 32 } else { 8 };
     bits.skip(before)?;
     bits.ue()

@@ -1,10 +1,9 @@
-//! Codec configuration: what the sequence headers of FLV, the sample entries of MP4 and the
-//! playlists of HLS say about a track.
+//! Codec configuration, as in FLV's sequence headers, MP4's sample entries and HLS playlists.
 //!
-//! The records are those of ISO/IEC 14496-15, sections 5.3.3 (avcC) and 8.3.3 (hvcC), of the AV1
-//! Codec ISO Media File Format Binding, section 2.3 (av1C), of ISO/IEC 14496-3, section 1.6.2
-//! (AudioSpecificConfig), and of RFC 7845, section 5.1 (OpusHead). The `codecs` strings follow
-//! RFC 6381, annex E of ISO/IEC 14496-15 and section 5 of the AV1 binding.
+//! Records: ISO/IEC 14496-15, 5.3.3 (avcC) and 8.3.3 (hvcC); AV1 Codec ISO Media File Format
+//! Binding, 2.3 (av1C); ISO/IEC 14496-3, 1.6.2 (AudioSpecificConfig); RFC 7845, section 5.1
+//! (OpusHead). The `codecs` strings follow RFC 6381, annex E of ISO/IEC 14496-15 and section 5 of
+//! the AV1 binding.
 
 use core::fmt::Write as _;
 
@@ -25,9 +24,9 @@ pub struct Video {
     pub codec: Codec,
     /// The record: the content of avcC, hvcC or av1C.
     pub record: Bytes,
-    /// Width in pixels; 0 if the record does not say it.
+    /// Width in pixels; 0 if unknown.
     pub width: u16,
-    /// Height in pixels; 0 if the record does not say it.
+    /// Height in pixels; 0 if unknown.
     pub height: u16,
     /// The RFC 6381 string.
     pub codecs: String,
@@ -132,7 +131,7 @@ impl Video {
         Self::from_h264_sets(core::slice::from_ref(sps), pps)
     }
 
-    /// The same of several sequence parameter sets, of which the first tells profile and size.
+    /// As above, for several sequence parameter sets; the first one gives profile and size.
     pub fn from_h264_sets(sps: &[Bytes], pps: &[Bytes]) -> Option<Self> {
         let first = sps.first()?;
         let profile = first.get(1..4)?;
@@ -162,7 +161,7 @@ impl Video {
         Self::from_h265_sets(vps, sps, pps)
     }
 
-    /// The same of several sets of each kind, of which the first sequence parameter set tells profile and
+    /// As above, for several sets of each kind; the first sequence parameter set gives profile and
     /// size.
     pub fn from_h265_sets(vps: &[Bytes], sps: &[Bytes], pps: &[Bytes]) -> Option<Self> {
         let parsed = bits::h265_sps(sps.first()?)?;
@@ -268,7 +267,7 @@ pub struct Audio {
     pub sample_rate: u32,
     /// Channels.
     pub channels: u8,
-    /// Samples of a frame, at [`Audio::sample_rate`]; Opus frames say it themselves.
+    /// Samples per frame, at [`Audio::sample_rate`]. Opus frames carry their own number.
     pub frame_samples: u32,
     /// The RFC 6381 string.
     pub codecs: String,
@@ -294,8 +293,8 @@ impl Audio {
     fn aac(record: Bytes) -> Option<Self> {
         let mut bits = Bits::new(&record);
         let object_type = aac_object_type(&mut bits)?;
-        // With explicit signalling of SBR (5) or PS (29), this is the rate of the core, whose
-        // frames are what the track counts.
+        // With explicit signalling of SBR (5) or PS (29), this is the core's rate, which the
+        // track's frames are counted in.
         let sample_rate = aac_rate(&mut bits)?;
         let channels = match bits.u(4)? {
             7 => 8,
@@ -358,7 +357,7 @@ impl Audio {
     }
 
     /// The first bytes of an ADTS header for this AudioSpecificConfig: profile, rate and channels
-    /// (ISO/IEC 14496-3, section 1.A.2.2). `None` for what ADTS cannot say.
+    /// (ISO/IEC 14496-3, section 1.A.2.2). `None` if ADTS cannot express it.
     pub(crate) fn adts(&self) -> Option<[u8; 2]> {
         let mut bits = Bits::new(&self.record);
         let mut object_type = aac_object_type(&mut bits)?;
@@ -389,7 +388,7 @@ fn aac_rate(bits: &mut Bits<'_>) -> Option<u32> {
     }
 }
 
-/// An AudioSpecificConfig for what an ADTS header says.
+/// The AudioSpecificConfig of an ADTS header.
 pub(crate) fn audio_specific_config(profile: u8, rate_index: u8, channels: u8) -> Bytes {
     let bits = u16::from(profile + 1) << 11 | u16::from(rate_index) << 7 | u16::from(channels) << 3;
     Bytes::copy_from_slice(&bits.to_be_bytes())

@@ -1,8 +1,8 @@
 //! Reads fragmented MP4: tracks of an initialisation segment, samples of fragments.
 //!
-//! ISO/IEC 14496-12, sections 8.4 to 8.8. Nothing is searched for: the path from a moov or moof to
-//! what is needed is fixed, so there is no recursion; boxes that are not on it are skipped.
-//! Memory is bounded by the input and [`MAX_SAMPLES`].
+//! ISO/IEC 14496-12, sections 8.4 to 8.8. The path from moov or moof to each needed box is fixed,
+//! so there is no recursion, and other boxes are skipped. Memory is bounded by the input and
+//! [`MAX_SAMPLES`].
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -21,7 +21,7 @@ const MAX_TIME: u64 = 1 << 50;
 /// Why a segment cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
-    /// A box ends outside of what it stands in, or is too short.
+    /// A box is too short or exceeds its parent.
     #[error("MP4 box with a wrong size")]
     Atom,
     /// A sample lies outside of the segment.
@@ -56,7 +56,7 @@ pub enum Config {
 }
 
 impl Config {
-    /// What its frames are.
+    /// Kind of the track's frames.
     pub(crate) const fn kind(&self) -> Kind {
         match self {
             Self::Video(_) => Kind::Video,
@@ -74,7 +74,7 @@ pub struct Track {
     pub timescale: u32,
     /// Its codec.
     pub config: Config,
-    /// What its edit list (section 8.6.6) adds to times.
+    /// Offset of the edit list (section 8.6.6).
     shift: i64,
     defaults: Defaults,
 }
@@ -86,10 +86,10 @@ struct Defaults {
     flags: u32,
 }
 
-/// What an initialisation segment says.
+/// Content of an initialisation segment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Movie {
-    /// Tracks whose codec FLV can carry.
+    /// Tracks with a codec that FLV can carry.
     pub tracks: Vec<Track>,
     /// The codecs of the other tracks of sound and pictures, by the names of their sample entries.
     pub unsupported: Vec<String>,
@@ -339,7 +339,7 @@ fn skip(bytes: &mut Bytes, count: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a trak is.
+/// Result of reading a trak.
 enum Found {
     Track(Track),
     /// Sound or pictures with this sample entry.
@@ -403,7 +403,7 @@ fn edit_list(trak: &Bytes, timescale: i64, movie_timescale: i64) -> Result<i64, 
     Ok(shift)
 }
 
-/// What a sample entry says; `None` if its codec is not known here.
+/// The configuration in a sample entry; `None` if the codec is not supported.
 fn config(name: &[u8; 4], mut entry: Bytes) -> Result<Option<Config>, Error> {
     let (video, record) = match name {
         b"avc1" | b"avc3" => (Some(Codec::Avc), b"avcC"),

@@ -1,4 +1,4 @@
-//! Configuration records, and what is written read again.
+//! Configuration records, and round trips of segments.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What the cache keeps, and what it gives up.
+//! Retention and eviction of the cache.
 
 use super::*;
 
@@ -45,7 +45,7 @@ fn the_newest_groups_stay() {
 }
 
 #[test]
-fn publishers_who_give_no_frame_leave_nothing_behind() {
+fn publishers_without_frames_leave_no_tags() {
     let mut cache = cache(2, 1 << 20);
     cache.push(key(0));
     cache.push(inter(40));
@@ -76,7 +76,7 @@ fn bytes_are_a_hard_limit() {
 }
 
 #[test]
-fn what_is_shed_ends_before_the_newest_group() {
+fn eviction_stops_before_the_newest_group() {
     let mut cache = cache(4, 1 << 20);
     for gop in 0..4 {
         cache.push(key(gop * 100));
@@ -93,7 +93,7 @@ fn what_is_shed_ends_before_the_newest_group() {
     cache.shed(usize::MAX);
     assert_eq!(starts(&cache), [cache.base()], "the newest one stays");
     assert_eq!(cache.head() - cache.base(), 10);
-    // What is before the only start is of no use to anybody who comes.
+    // Tags before the only start are useless to joining viewers.
     let size = key(0).bytes().len();
     let mut cache = self::cache(2, 10 * size);
     cache.push(key(0));
@@ -192,8 +192,8 @@ fn the_last_key_frame_of_video_that_stops_is_repeated_until_the_next_one() {
     let expected: Vec<_> = (0..24).map(|number| 6_960 + number * STILL_MS).collect();
     assert_eq!(times[..], expected[expected.len() - times.len()..], "in the video's time");
     let groups: Vec<_> = cache.groups().map(|group| group.timestamp).collect();
-    assert_eq!(groups, [11_760, 12_960], "who comes begins with new sound");
-    // What comes back in the middle cannot be decoded.
+    assert_eq!(groups, [11_760, 12_960], "joining viewers start at recent audio");
+    // Video that resumes in the middle of a group cannot be decoded.
     assert!(!cache.push(inter(13_700)));
     let head = cache.head();
     assert!(cache.push(key(13_840)) && cache.push(inter(13_880)));
@@ -234,7 +234,7 @@ fn video_without_a_key_frame_is_gone_until_it_has_one() {
     assert_eq!((newest.video.is_some(), newest.audio.is_some()), (false, true));
     let head = cache.head();
     assert!(cache.push(key(12_040)) && cache.push(inter(12_080)));
-    let header = cache.get(head).expect("a header for those who came meanwhile");
+    let header = cache.get(head).expect("a header for viewers who joined meanwhile");
     assert_eq!((header.role(), header.timestamp()), (Role::SequenceHeader, 12_040));
     let newest = cache.groups().next_back().expect("a group").clone();
     assert_eq!((newest.start, newest.timestamp), (head + 1, 12_040));
@@ -249,7 +249,7 @@ fn a_repeated_header_of_video_that_is_gone_does_not_bring_it_back() {
     (0..400).for_each(|frame| assert!(cache.push(sound(frame * 20))));
     assert!(!cache.push(tag(Kind::Video, 8_000, &VIDEO_HEADER)));
     assert_eq!(cache.kinds(), Some((true, false)));
-    // Another one is news, and the frames behind it are its own.
+    // A different header is kept, and applies to the frames after it.
     assert!(cache.push(tag(Kind::Video, 8_000, &[0x17, 0, 0, 0, 0, 3])));
     assert!(cache.push(key(8_040)));
     let headers = cache.groups().next_back().expect("a group").headers.clone();
@@ -257,7 +257,7 @@ fn a_repeated_header_of_video_that_is_gone_does_not_bring_it_back() {
 }
 
 #[test]
-fn a_key_frame_is_not_repeated_behind_another_header_or_by_another_publisher() {
+fn a_key_frame_is_not_repeated_after_a_new_header_or_publisher() {
     let mut cache = cache(2, 1 << 20);
     cache.push(key(0));
     assert!(cache.push(tag(Kind::Video, 40, &[0x17, 0, 0, 0, 0, 3])));
@@ -273,7 +273,7 @@ fn a_key_frame_is_not_repeated_behind_another_header_or_by_another_publisher() {
 }
 
 #[test]
-fn audio_that_is_far_from_its_video_does_not_end_it() {
+fn distant_audio_does_not_end_video() {
     for ahead in [0, 20_000] {
         let mut cache = cache(2, 1 << 20);
         for at in (0..20_000).step_by(40) {
@@ -290,14 +290,14 @@ fn a_new_publisher_begins_with_headers_and_a_key_frame_of_its_own() {
     cache.push(key(0));
     cache.on_publisher();
     assert_eq!((cache.kinds(), cache.headers().tags().count()), (None, 0));
-    // The same header is needed again: nobody knows what was between.
+    // The same header is needed again: tags in between are unknown.
     assert!(cache.push(tag(Kind::Video, 40, &VIDEO_HEADER)));
     assert!(!cache.push(inter(40)));
     assert!(cache.push(key(80)) && cache.push(inter(120)));
     let headers = cache.groups().next_back().expect("a group").headers.clone();
     assert_eq!(headers.tags().count(), 1, "no sound so far");
     assert_eq!(cache.kinds(), Some((false, true)));
-    // One that goes on with the stream of the last one.
+    // A publisher that continues the stream of the last one.
     cache.on_publisher();
     cache.resume();
     assert!(cache.push(inter(160)));
@@ -321,7 +321,7 @@ fn announces_audio(cache: &GopCache) -> bool {
 }
 
 #[test]
-fn audio_that_never_comes_is_not_announced() {
+fn audio_that_never_arrives_is_not_announced() {
     let mut cache = cache(2, 1 << 20);
     cache.push(key(0));
     (1..=25).for_each(|frame| assert!(cache.push(inter(frame * 40))));
@@ -330,7 +330,7 @@ fn audio_that_never_comes_is_not_announced() {
     assert!(!cache.push(tag(Kind::Audio, 1_040, &AUDIO_HEADER)), "it is known");
     cache.push(key(1_080));
     assert!(!announces_audio(&cache));
-    // It begins: with its header, for those who came before.
+    // The stream starts with its header, for viewers who joined earlier.
     let head = cache.head();
     assert!(cache.push(sound(1_090)));
     let roles: Vec<_> = since(&cache, head).iter().map(|tag| tag.role()).collect();

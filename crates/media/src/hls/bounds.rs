@@ -1,24 +1,24 @@
-//! What a [`Segmenter`] keeps, and what it gives up when that is too much.
+//! Memory limits of a [`Segmenter`], and eviction.
 
 use super::segmenter::Segmenter;
 
-/// Segments that are kept whatever else has to go, the one that is growing included: RFC 8216, section
-/// 6.2.2 wants a playlist to have three target durations at least.
-const LEAST_SEGMENTS: usize = 4;
+/// Segments that are never shed, including the growing one. RFC 8216, section 6.2.2: a playlist
+/// has at least three target durations.
+const MIN_SEGMENTS: usize = 4;
 
 impl Segmenter {
-    /// Gives up the oldest segments until `excess` bytes are free or only those are left that a player
-    /// needs to begin.
+    /// Evicts the oldest segments until `excess` bytes are free, or only the segments needed for
+    /// startup are left.
     pub fn shed(&mut self, excess: usize) {
         let enough = self.bytes().saturating_sub(excess);
-        while self.bytes() > enough && self.kept.segments.len() > LEAST_SEGMENTS {
+        while self.bytes() > enough && self.kept.segments.len() > MIN_SEGMENTS {
             self.drop_oldest();
         }
         self.render();
     }
 
-    /// Gives up the oldest segments until no more than `most` bytes are kept; at last the one that is
-    /// growing, which is an [overflow](Segmenter::overflows).
+    /// Evicts the oldest segments until at most `most` bytes are kept. Evicts the growing segment
+    /// last, which is an [overflow](Segmenter::overflows).
     pub fn shrink_to(&mut self, most: usize) {
         self.cut(most);
         self.render();

@@ -1,10 +1,10 @@
 //! The time of the tags that are packed.
 //!
-//! Tags bring 32 bits of milliseconds. Of all times with these bits the stream's is the one that is
-//! nearest to the wall clock at its first tag: servers that begin to pack one stream at different
-//! times, before and after a wrap, so have the same. Media times inside segments are counted from the
-//! last multiple of 2^32 ms, because players keep them in doubles; there, once in 49.7 days, the
-//! stream has a discontinuity.
+//! Tags carry 32-bit milliseconds. The stream's time has these low bits and is the nearest such
+//! time to the wall clock at the first tag, so that servers which start packing at different
+//! times, before and after a wrap, agree. Media times inside segments count from the last multiple
+//! of 2^32 ms, because players keep them in doubles. At each multiple, every 49.7 days, the stream
+//! has a discontinuity.
 
 use crate::codec::Role;
 use crate::flv::{Kind, Tag};
@@ -13,7 +13,7 @@ use crate::flv::{Kind, Tag};
 const MAX_BACK_MS: i64 = 1_000;
 /// So is a step further forward.
 pub(super) const MAX_FORWARD_MS: i64 = 5_000;
-/// A kind that jumps while the other one goes on is left out for this many tags, then believed.
+/// Tags of a kind that jumps alone are dropped up to this number; then the jump is accepted.
 const MAX_STRAY: u32 = 50;
 /// Times wrap here.
 const WRAP: i64 = 1 << 32;
@@ -23,16 +23,16 @@ const WRAP: i64 = 1 << 32;
 pub(super) enum Place {
     /// At this time, in milliseconds since the era's start.
     At(i64),
-    /// At this time, which does not continue what was before.
+    /// At this time, after a discontinuity.
     Jumped(i64),
-    /// Nowhere: its time has left that of all others.
+    /// Outside the stream: far from the time of all other tags.
     Stray,
 }
 
 /// Follows audio and video, each by itself.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clock {
-    /// The multiple of 2^32 from which times are counted; `None` before the first tag.
+    /// The multiple of 2^32 to which timestamps are added; `None` before the first tag.
     era: Option<i64>,
     /// The newest times of audio and video, by `Kind as usize`.
     newest: [Option<i64>; 2],
@@ -41,8 +41,8 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Where the tag is that arrived `wall_ms` milliseconds after 1970 began. A key frame is believed
-    /// at once: an encoder that begins again begins with one.
+    /// Position of a tag that arrived `wall_ms` milliseconds after 1970. A jump at a key frame is
+    /// accepted at once: restarted encoders start with one.
     pub(super) fn place(&mut self, tag: &Tag, wall_ms: i64) -> Place {
         let timestamp = tag.timestamp();
         let (kind, other) = match tag.kind() {
@@ -102,8 +102,8 @@ impl Clock {
         }
     }
 
-    /// The stream's time, of which that of the era is a part: milliseconds since 1970 began, if the
-    /// stream keeps the wall clock's time.
+    /// The stream's time, of which the era's time is a part: milliseconds since 1970, if the
+    /// stream follows the wall clock.
     pub(super) fn stream_ms(&self, time: i64) -> i64 {
         self.era.unwrap_or(0) + time
     }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_agree_on_the_time_whenever_they_begin() {
+    fn servers_agree_on_the_time_for_any_start() {
         let mut early = Clock::default();
         let start = WALL as u32;
         let first = early.at(Kind::Video, start, WALL + 300);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_before_the_wrap_but_comes_behind_it_is_left_out() {
+    fn late_tags_from_before_the_wrap_are_dropped() {
         let mut clock = Clock::default();
         assert_eq!(clock.at(Kind::Video, u32::MAX - 39, 0), At(WRAP - 40));
         assert_eq!(clock.at(Kind::Audio, u32::MAX - 50, 0), At(WRAP - 51));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn video_that_paused_comes_back_where_audio_is() {
+    fn paused_video_resumes_at_the_time_of_audio() {
         let mut clock = Clock::default();
         clock.at(Kind::Video, 0, WALL);
         (0..500)

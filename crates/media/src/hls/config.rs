@@ -1,4 +1,4 @@
-//! How a stream is cut into segments, and what is kept of it.
+//! Segmentation and retention of a stream.
 
 use core::time::Duration;
 
@@ -20,15 +20,15 @@ pub struct Config {
     pub container: Container,
     /// A segment ends at the first key frame after about this time; at least 100 ms.
     pub segment: Duration,
-    /// About how long a part is, at least 20 ms. Segments are divided evenly: parts are up to 15 % longer, or
-    /// shorter, and a frame that is longer is a part.
+    /// About how long a part is, at least 20 ms. Segments are divided evenly: parts are up to 15 %
+    /// longer, or shorter, and a frame that is longer is a part.
     pub part: Duration,
     /// Complete segments in the playlist; at least 1.
     pub window: usize,
-    /// The hard limit of what is kept, in bytes; up to 1 GiB.
+    /// Hard limit of kept data, in bytes. At most 1 GiB.
     pub bytes: usize,
-    /// Whether media stands one folder above the playlist, so that playlists in folders of their own, one
-    /// for each viewer, name the same files.
+    /// Whether media files are one directory above the playlist, so that per-viewer playlist
+    /// directories share them.
     pub shared: bool,
 }
 

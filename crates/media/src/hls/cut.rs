@@ -1,7 +1,7 @@
 //! Decides before each frame whether a segment or a part ends there, by the [`Pace`].
 //!
-//! The first segment waits as a whole: playlists begin when it is complete, and its length settles how
-//! it and all others are divided.
+//! The first segment is buffered as a whole: playlists start when it is complete, and its length
+//! decides how all segments are divided.
 
 use bytes::Bytes;
 
@@ -10,8 +10,8 @@ use super::parts::{MAX_FRAME_MS, Outlook, mean_frame_us};
 use super::segmenter::{Open, Segmenter};
 use crate::fmp4::Sample;
 
-/// The first segment is at most this many times as long as segments should be, and with it all others:
-/// players wait for three of them.
+/// The first segment is at most this many times as long as segments should be, and with it all
+/// others: players wait for three of them.
 const MAX_FIRST: i64 = 6;
 
 impl Segmenter {
@@ -27,13 +27,13 @@ impl Segmenter {
             return sync && (length >= target || self.changed) || is_long;
         };
         let begins_slot = pace.slot(self.clock.stream_ms(at)) > self.msn || pace.is_whole(length);
-        // A picture that stood still says nothing of those that follow.
+        // A still picture does not predict the duration of later ones.
         let frame_ms = self.frame_ms.min(MAX_FRAME_MS);
         sync && (begins_slot || self.changed) || length + frame_ms > pace.max_segment_ms()
     }
 
-    /// The first segment, which ends at `end_ms`, settles the lengths and numbers of all, and is divided
-    /// into parts.
+    /// The first segment, which ends at `end_ms`, settles the lengths and numbers of all, and is
+    /// divided into parts.
     pub(super) fn settle(&mut self, end_ms: i64) {
         let Some(open) = self.open.filter(|_| self.pace.is_none()) else { return };
         let sound = self.tracks.audio.as_ref().filter(|_| self.frames.is_empty());
@@ -84,8 +84,8 @@ impl Segmenter {
         self.sounds.get(number).map(|sound| sound.dts * 1_000 / rate)
     }
 
-    /// Closes a part before the waiting frame of this number, or before the sound if there is no video. Later
-    /// frames keep waiting.
+    /// Closes a part before the waiting frame of this number, or before the sound if there is no
+    /// video. Later frames keep waiting.
     fn close_part_before(&mut self, number: usize) {
         let Some(at) = self.waiting_ms(number) else { return };
         let later = self.take_from(number);
@@ -93,8 +93,8 @@ impl Segmenter {
         self.put_back(later);
     }
 
-    /// Takes the frames from this number on, and the sounds that arrived after the first of them; without video,
-    /// the sounds from this number on.
+    /// Takes the frames from this number on, and the sounds that arrived after the first of them;
+    /// without video, the sounds from this number on.
     fn take_from(&mut self, number: usize) -> Later {
         if self.frames.is_empty() {
             return Later { sounds: self.sounds.split_off(number), ..Later::default() };
@@ -124,7 +124,8 @@ impl Segmenter {
         }
     }
 
-    /// Ends the segment at `cut_ms`, before the waiting frame of this number, which begins the next one.
+    /// Ends the segment at `cut_ms`, before the waiting frame with this number, which starts the
+    /// next one.
     fn end_segment_before(&mut self, number: usize, cut_ms: i64, wall_ms: i64) {
         let Some(first) = self.frames.get(number).map(|frame| frame.data.clone()) else { return };
         let later = self.take_from(number);
@@ -133,8 +134,8 @@ impl Segmenter {
         self.put_back(later);
     }
 
-    /// The video frame at `at` shows how long the one before lasts: longer than expected, it ends what
-    /// would become too long with it, and longer than a segment may be, it is a pause.
+    /// The video frame at `at` shows how long the one before lasts: longer than expected, it ends
+    /// what would become too long with it, and longer than a segment may be, it is a pause.
     pub(super) fn on_last_frame(&mut self, at: i64, wall_ms: i64) {
         let (Some(open), Some(last)) = (self.open, self.frames.len().checked_sub(1)) else {
             return;
@@ -172,7 +173,8 @@ impl Segmenter {
         self.groups.interrupt();
     }
 
-    /// Ends the part before the video frame at `at` if that is nearest to an even division of the segment.
+    /// Ends the part before the video frame at `at` if that is nearest to an even division of the
+    /// segment.
     pub(super) fn cut_part(&mut self, open: Open, at: i64) {
         let Some(pace) = self.pace else { return };
         let frame_us = self.groups.frame_us().unwrap_or(self.frame_ms * 1_000);

@@ -8,7 +8,7 @@ pub enum Error {
     /// It is no playlist, or one that breaks RFC 8216.
     #[error("no HLS playlist")]
     Playlist,
-    /// It is larger than what was asked for may be.
+    /// The resource exceeds the limit of its kind.
     #[error("HLS resource over the limit")]
     TooLarge,
     /// Segments are encrypted (EXT-X-KEY).
@@ -21,10 +21,10 @@ pub enum Error {
     )]
     Rendition,
     /// No variant has a codec that FLV can carry.
-    #[error("HLS without a variant whose codecs are supported")]
+    #[error("HLS without a variant with supported codecs")]
     Codec,
-    /// A playlist names what a pull may not follow: no `http` or `https` URL, or an `http` one where
-    /// the playlist came by `https`.
+    /// A playlist names a URL that a pull may not follow: a scheme other than `http` and `https`,
+    /// or `http` in a playlist loaded by `https`.
     #[error("HLS playlist that leads from https to http, or to no HTTP")]
     Reference,
     /// It failed too often.
@@ -42,7 +42,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether asking again would give the same: what the origin has cannot be pulled.
+    /// Whether a retry would fail too: the origin's stream cannot be pulled.
     pub fn is_final(self) -> bool {
         match self {
             Self::Encrypted | Self::Rendition | Self::Codec | Self::Reference => true,

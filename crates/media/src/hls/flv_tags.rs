@@ -7,8 +7,8 @@ use crate::codec::Codec;
 use crate::flv::Tag;
 use crate::fmp4::read::Config;
 
-/// What an audio tag starts with beside the packet type: 44.1 kHz, 16 bits, stereo, which is what
-/// AAC tags say whatever is in them (annex E.4.2.1).
+/// Start of an audio tag besides the packet type: 44.1 kHz, 16 bits, stereo, as in all AAC tags
+/// regardless of content (annex E.4.2.1).
 const AAC: u8 = 0xaf;
 const MP3: u8 = 0x2f;
 const ENHANCED_AUDIO: u8 = 0x90;

@@ -1,8 +1,8 @@
-//! Where audio frames stand: end to end, on the grid of their sample rate.
+//! Times of audio frames: contiguous, on the grid of their sample rate.
 //!
-//! FLV's milliseconds are rounded, and a player hears it. Each segment has a grid of its own, laid
-//! through the times of the frames in its first part: what a segment holds does not depend on how long
-//! its stream has been packed. Only a difference of more than a frame is believed to be one.
+//! FLV rounds times to milliseconds, which is audible. Each segment has its own grid, fitted to
+//! the frame times of its first part: its content does not depend on how long the stream has been
+//! packed. Only differences of more than a frame count as gaps.
 
 use crate::fmp4::Sample;
 use crate::fmp4::config::Audio;
@@ -15,7 +15,7 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// Moves frames, whose times are what the stream says, onto the grid; one too many is dropped.
+    /// Moves frames from the stream's times onto the grid. A surplus frame is dropped.
     pub(super) fn lay(&mut self, audio: &Audio, frames: &mut Vec<Sample>) {
         let rate = i64::from(audio.sample_rate);
         let tolerance = |samples: i64| samples.max(rate / 50);

@@ -1,4 +1,4 @@
-//! What is kept of a stream: its newest segments with their parts, and the tracks that they have.
+//! The kept part of a stream: its newest segments with their parts and tracks.
 
 use std::collections::VecDeque;
 
@@ -17,8 +17,8 @@ pub(super) struct Tracks {
 }
 
 impl Tracks {
-    /// The ID of the segment with these tracks whose first sample is `first`, at `stream_ms` of the
-    /// stream. `cuts` is what its cuts into parts follow from, beside the configuration.
+    /// ID of the segment with these tracks that starts with the sample `first` at the stream's
+    /// time `stream_ms`. `cuts` decides, with the configuration, where parts are cut.
     pub(super) fn segment_id(
         &self,
         config: &Config,
@@ -50,7 +50,7 @@ impl Tracks {
 #[derive(Debug)]
 pub(super) struct Version {
     pub(super) number: u64,
-    /// A hash of `init`, by which that is called.
+    /// Hash of `init`, used in its name.
     pub(super) id: u64,
     pub(super) tracks: Tracks,
     /// Empty for transport streams.

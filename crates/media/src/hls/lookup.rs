@@ -15,7 +15,7 @@ use super::segmenter::Segmenter;
 pub enum When {
     /// It is gone, or the stream has ended before it. A playlist request is answered at once.
     Past,
-    /// It is there.
+    /// Available.
     Present,
     /// It is not there yet: block until it is, or until [`When::Past`].
     Next,
@@ -65,9 +65,10 @@ impl Segmenter {
         Some(segment.parts.get(part)?.bytes.clone())
     }
 
-    /// How long a player can do without a segment (without `part`, whole) or a part that is there: it plays at least
-    /// PART-HOLD-BACK behind the end of the playlist, and three target durations if it asks for whole segments
-    /// (rfc8216bis, section 4.4.3.8). `None` for what is further from the end: who asks for that begins, or is behind.
+    /// Slack of a player for an available part, or segment without `part`. Players stay at least
+    /// PART-HOLD-BACK behind the end of the playlist, or three target durations with whole
+    /// segments (rfc8216bis, section 4.4.3.8). `None` further from the end: the player is
+    /// starting, or is late.
     pub fn slack(&self, name: Name, part: Option<usize>) -> Option<Duration> {
         let pace = self.pace?;
         let newer = self.kept.segments.iter().filter(|segment| segment.name.msn > name.msn);
@@ -82,8 +83,8 @@ impl Segmenter {
         slack.map(Duration::from_millis)
     }
 
-    /// Where a segment (without `part`, whole) or a part of this name is: as [`Segmenter::when`], but
-    /// what the stream never had under this name is past.
+    /// Availability of the segment (without `part`) or part with this name: as
+    /// [`Segmenter::when`], but names that the stream never had count as past.
     pub fn when_named(&self, name: Name, part: Option<usize>) -> When {
         let kept = self.kept.find(name.msn).map(|segment| segment.name);
         match kept.or(self.growing()) == Some(name) {
@@ -92,24 +93,24 @@ impl Segmenter {
         }
     }
 
-    /// The media sequence number of the segment that is growing or next, and the number of its next
-    /// part: what the preload hint names.
+    /// The media sequence number of the growing or next segment, and the number of its next part,
+    /// as in the preload hint.
     pub fn position(&self) -> (u64, usize) {
         let growing = self.kept.segments.back().filter(|segment| !segment.complete);
         (self.msn, growing.map_or(0, |segment| segment.parts.len()))
     }
 
-    /// Where a segment (without `part`, whole) or a part is: for `_HLS_msn` and `_HLS_part`, and for
-    /// requests of media.
+    /// Where a segment (without `part`, whole) or a part is: for `_HLS_msn` and `_HLS_part`, and
+    /// for requests of media.
     pub fn when(&self, msn: u64, part: Option<usize>) -> When {
         if self.pace.is_none() && !self.ended {
-            // Nobody knows yet what number is the next.
+            // The next number is not known yet.
             return When::Next;
         }
         let (next, next_part) = self.position();
         let (msn, part) = match (self.kept.find(msn), part) {
-            // rfc8216bis, section 6.2.5.2: a part behind the last one of its segment is the first
-            // one of the next.
+            // rfc8216bis, section 6.2.5.2: a part number past the end of a segment means the first
+            // part of the next.
             (Some(segment), Some(part)) if segment.complete && part >= segment.parts.len() => {
                 (msn + 1, Some(0))
             }

@@ -1,9 +1,9 @@
 //! Parses playlists of origins.
 //!
-//! RFC 8216, section 4. Only what a client without rendition groups and trick play needs is looked
-//! at. Memory is bounded by the text, and that by [`MAX_PLAYLIST`]. What players understand is understood:
-//! numbers with decimals, tags and attributes in lower case, spaces, other line ends, and playlists that do
-//! not say how long their segments are.
+//! RFC 8216, section 4, limited to clients without rendition groups and trick play. Memory is
+//! bounded by the text, and the text by [`MAX_PLAYLIST`]. The parser is as tolerant as players:
+//! decimal numbers, lower-case tags and attributes, spaces, other line ends, and missing
+//! durations.
 
 use core::mem::take;
 use core::time::Duration;
@@ -17,7 +17,7 @@ use crate::deviation::{Deviation, Deviations};
 pub(super) const MAX_PLAYLIST: usize = 1 << 20;
 /// Durations above a day are no durations.
 const MAX_DURATION: Duration = Duration::from_secs(86_400);
-/// The target duration of a playlist that says nothing of durations.
+/// Target duration of a playlist without durations.
 const DEFAULT_TARGET: Duration = Duration::from_secs(2);
 /// Media sequence numbers are below.
 const MAX_SEQUENCE: f64 = (1_u64 << 62) as f64;
@@ -34,7 +34,7 @@ pub(super) enum Manifest {
 pub(super) struct Variant {
     pub(super) uri: String,
     pub(super) bandwidth: u64,
-    /// CODECS, one by one; none if it does not say.
+    /// The entries of CODECS; empty without the attribute.
     pub(super) codecs: Vec<String>,
     /// Its sound is in playlists of its own: EXT-X-MEDIA with a URI (section 4.3.4.2.1).
     pub(super) separate_audio: bool,
@@ -43,13 +43,13 @@ pub(super) struct Variant {
 #[derive(Clone, PartialEq, Default, Debug)]
 pub(super) struct Media {
     pub(super) target: Duration,
-    /// The number of the first of `entries`; `None` if it does not say.
+    /// Number of the first of `entries`; `None` without EXT-X-MEDIA-SEQUENCE.
     pub(super) sequence: Option<u64>,
     pub(super) ended: bool,
     pub(super) entries: Vec<Entry>,
 }
 
-/// What a request asks for: a resource or a range of it.
+/// Target of a request: a resource or a range within it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Resource {
     pub(super) uri: String,
@@ -62,7 +62,7 @@ pub(super) struct Resource {
 pub(super) struct Entry {
     pub(super) resource: Resource,
     pub(super) discontinuity: bool,
-    /// EXT-X-GAP: nothing is there.
+    /// EXT-X-GAP: the segment is missing.
     pub(super) gap: bool,
     /// EXT-X-MAP.
     pub(super) map: Option<Arc<Resource>>,
@@ -93,12 +93,12 @@ pub(super) fn parse(text: &[u8], deviations: &mut Deviations) -> Result<Manifest
     parser.finish(deviations)
 }
 
-/// The playlist so far, and what its tags say of the URIs that follow.
+/// The playlist so far, and the tags that apply to the next URI.
 #[derive(Default)]
 struct Parser {
     media: Media,
     variants: Vec<(Variant, Option<String>)>,
-    /// The variant whose URI is next, and its group of sound.
+    /// The variant that the next URI belongs to, and its audio group.
     variant: Option<(Variant, Option<String>)>,
     /// Groups of sound: whether all of their renditions have playlists of their own.
     audio: HashMap<String, bool>,
@@ -106,7 +106,7 @@ struct Parser {
     timed: bool,
     /// The longest segment.
     longest: Duration,
-    /// What EXT-X-TARGETDURATION says.
+    /// Value of EXT-X-TARGETDURATION.
     target: Option<f64>,
     discontinuity: bool,
     gap: bool,
@@ -119,7 +119,7 @@ struct Parser {
 }
 
 impl Parser {
-    /// Takes a line that begins with `#EXT`, without that.
+    /// Parses a line after its prefix `#EXT`.
     fn on_tag(&mut self, tag: &str, deviations: &mut Deviations) -> Result<(), Error> {
         let (name, value) = tag.split_once(':').unwrap_or((tag, ""));
         match name.trim_end().to_ascii_uppercase().as_str() {
@@ -205,7 +205,7 @@ impl Parser {
     }
 }
 
-/// What EXT-X-STREAM-INF says, and the group of sound that it names.
+/// Parses EXT-X-STREAM-INF into the variant and its audio group.
 fn variant(value: &str) -> (Variant, Option<String>) {
     let codecs = attribute(value, "CODECS").unwrap_or_default().split(',').map(str::trim);
     let variant = Variant {
@@ -234,7 +234,7 @@ fn number(text: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
 
-/// The whole number that stands first.
+/// The leading integer.
 fn number_of(text: &str) -> Option<u64> {
     let text = text.trim();
     number(&text[..text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len())])
@@ -246,7 +246,7 @@ fn decimal(text: &str) -> Option<f64> {
     let (whole, rest) = text.split_at(text.find(['.', ',']).unwrap_or(text.len()));
     let digits = rest.get(1..).unwrap_or_default();
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
-    // A title may begin with digits, but not end with them before another comma.
+    // A title may start with digits, but not end with them before another comma.
     let is_fraction =
         rest.starts_with('.') || digits[end..].is_empty() || digits[end..].starts_with(',');
     let fraction = if is_fraction { &digits[..end] } else { "" };
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn sound_with_playlists_of_its_own_is_told_from_sound_in_the_variant() {
+    fn separate_audio_playlists_are_told_from_audio_in_the_variant() {
         let text = "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"own\",NAME=\"e\",URI=\"e\"\n\
                     #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"in\",NAME=\"e\",DEFAULT=YES\n\
                     #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"in\",NAME=\"f\",URI=\"f\"\n\
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_playlist_or_cannot_be_read_is_refused() {
+    fn malformed_playlists_are_rejected() {
         let refused =
             |text: &str| parse(text.as_bytes(), &mut Deviations::default()).expect_err("refused");
         assert_eq!(refused(""), Error::Playlist);
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_read_as_they_are_written() {
+    fn duration_formats_are_accepted() {
         for (target, inf, millis, deviates) in [
             ("#EXT-X-TARGETDURATION:2", "2.0,", 2_000, false),
             ("#EXT-X-TARGETDURATION:2.0", "2.0,", 2_000, false),
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_of_lines_and_attributes_is_the_writers() {
+    fn variants_of_line_and_attribute_syntax_are_accepted() {
         let plain = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:18014398509481985\n\
                      #EXT-X-MAP:URI=\"i.mp4\",BYTERANGE=\"10@5\"\n#EXTINF:2.0,\na.m4s?x=1&y=a:b\n\
                      #EXTINF:2.0,\n//cdn.example/b.m4s\n";

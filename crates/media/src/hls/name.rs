@@ -1,12 +1,11 @@
 //! The names of segments, parts and initialisation segments: `MSN-ID.m4s`, `MSN-ID.PART.m4s` and
 //! `init-ID.mp4`, with `ts` for transport streams.
 //!
-//! A name is never given to other bytes, so that caches may keep what it names for ever, and servers
-//! that pack the same stream give the same names. An initialisation segment is called by a hash of its
-//! bytes. A segment's bytes follow from where it starts, so that its ID is a hash of that: the
-//! stream's time, the tracks, the first sample, and how it is cut. The time of a stream that is published
-//! here never comes again; that of one that is pulled may, when its encoder starts anew, and then the
-//! first sample is another one.
+//! A name always means the same bytes, so that caches can keep them indefinitely, and servers that
+//! pack the same stream use the same names. The name of an initialisation segment is a hash of its
+//! bytes. The bytes of a segment follow from its start, so its ID hashes the stream's time, the
+//! tracks, the first sample, and the cuts. The time of a stream published here never repeats. The
+//! time of a pulled stream repeats if its encoder restarts, but then the first sample differs.
 
 use core::fmt;
 use core::str::FromStr;
@@ -71,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_read_as_it_is_written() {
+    fn names_round_trip() {
         for name in [Name { msn: 0, id: 0 }, Name { msn: u64::MAX, id: u64::MAX }] {
             assert_eq!(name.to_string().parse(), Ok(name));
         }
@@ -93,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_are_those_of_every_build_and_know_where_their_parts_end() {
+    fn hashes_are_stable_and_delimit_their_parts() {
         assert_eq!(Hash::default().value(), 0xcbf2_9ce4_8422_2325);
         let [one, two] = [[&b"ab"[..], b"c"], [b"a", b"bc"]]
             .map(|parts| parts.iter().fold(Hash::default(), |hash, part| hash.with(part)).value());

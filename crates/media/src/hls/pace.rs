@@ -1,19 +1,19 @@
 //! Where segments and parts are cut, and what playlists promise of their lengths.
 //!
-//! The stream's time is divided into slots, counted from 1970. A segment begins at the first key frame
-//! of a slot and has the slot's number, so that servers that pack the same stream cut alike and give
-//! the same numbers, whenever they begin. That needs a key frame in each slot. A slot is therefore as
-//! long as the first segment, which ends at the first key frame after the wanted time, in whole tenths
-//! of a second: for key frames at equal distances it is the same wherever a server begins.
+//! The stream's time is divided into slots, counted from 1970. A segment begins at the first key
+//! frame of a slot and has the slot's number, so that servers that pack the same stream cut alike
+//! and give the same numbers, whenever they begin. That needs a key frame in each slot. A slot is
+//! therefore as long as the first segment, which ends at the first key frame after the wanted time,
+//! in whole tenths of a second: for key frames at equal distances it is the same wherever a server
+//! begins.
 //!
-//! What that rounding leaves over adds up to a slot without a key frame, now and then: the part before
-//! the next key frame is the segment of that slot. A segment that would be longer than
-//! EXT-X-TARGETDURATION allows is cut at any frame. Other tracks end a segment at once, and time that
-//! nobody sent has no segments: numbers then run ahead of the slots, or catch up with one slot more per
-//! segment.
+//! Rounding errors add up, now and then, to a slot without a key frame: its segment is then the
+//! part before the next key frame. A segment longer than EXT-X-TARGETDURATION is cut at any frame.
+//! A change of tracks ends a segment at once, and times without media have no segments: numbers
+//! then run ahead of the slots, or catch up by one extra slot per segment.
 //!
-//! Lengths are settled with the first segment and stay: EXT-X-TARGETDURATION and PART-TARGET must not
-//! change (draft-pantos-hls-rfc8216bis, sections 4.4.3.1 and 4.4.3.7).
+//! Lengths are settled with the first segment and stay: EXT-X-TARGETDURATION and PART-TARGET must
+//! not change (draft-pantos-hls-rfc8216bis, sections 4.4.3.1 and 4.4.3.7).
 
 use super::config::Config;
 use super::parts::part_target_ms;
@@ -45,7 +45,7 @@ pub(super) struct First {
 impl Pace {
     pub(super) fn new(config: &Config, first: &First) -> Self {
         let wanted = config.segment.as_millis() as i64;
-        // One that other tracks cut short tells nothing of key frames.
+        // A segment cut short by a change of tracks says nothing about key frames.
         let is_whole = first.length_ms >= wanted * 9 / 10;
         let length_ms = if is_whole { first.length_ms } else { wanted };
         let slot_ms = (length_ms + ROUNDING_MS) / STEP_MS * STEP_MS;
@@ -68,7 +68,7 @@ impl Pace {
         self.target_s * 1_000 + 499
     }
 
-    /// PART-HOLD-BACK: the least that the draft allows (section 4.4.3.8).
+    /// PART-HOLD-BACK: the minimum of the draft (section 4.4.3.8).
     pub(super) fn part_hold_back_ms(&self) -> i64 {
         3 * self.part_ms
     }
@@ -78,7 +78,7 @@ impl Pace {
         length_ms >= self.whole_ms()
     }
 
-    /// The least length of a segment that may end although its number is ahead of the slots.
+    /// Minimum length of a segment that ends while its number is ahead of the slots.
     pub(super) fn whole_ms(&self) -> i64 {
         self.slot_ms * 9 / 10
     }
@@ -88,7 +88,8 @@ impl Pace {
         i64::try_from(slot).unwrap_or(i64::MAX).saturating_mul(self.slot_ms)
     }
 
-    /// What the cuts of a segment into parts follow from, with the frames of the latest groups.
+    /// Parameters that decide, with the frames of the latest groups, how segments are cut into
+    /// parts.
     pub(super) fn cuts(&self, group_frames: i64) -> [i64; 3] {
         [self.slot_ms, self.part_ms, group_frames]
     }
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_as_long_as_groups_of_pictures() {
+    fn slots_match_groups_of_pictures() {
         for (length, slot, target) in [
             (2_000, 2_000, 2),
             (1_999, 2_000, 2),
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_promised_no_longer_than_they_are() {
+    fn part_target_follows_the_frame_duration() {
         assert_eq!(pace(2_000, 40_000).part_ms, 365);
         assert_eq!(pace(2_000, 1_000_000).part_ms, 1_005, "a frame a second");
     }

@@ -1,26 +1,30 @@
-//! Where parts end within a segment: at equal distances, so that the last one is as long as the others.
+//! Where parts end within a segment: at equal distances, so that the last one is as long as the
+//! others.
 //!
-//! A part other than the last of its segment must last at least 85 % of PART-TARGET, and none may last
-//! longer than PART-TARGET (draft-pantos-hls-rfc8216bis, section 4.4.4.9; Apple's authoring rules). A last
-//! part that is much shorter than the others is allowed, but hls.js leaves it out when its playlist
-//! arrives together with the next part, and then stalls at the hole.
+//! A part other than the last of its segment must last at least 85 % of PART-TARGET, and none may
+//! last longer than PART-TARGET (draft-pantos-hls-rfc8216bis, section 4.4.4.9; Apple's authoring
+//! rules). A last part that is much shorter than the others is allowed, but hls.js leaves it out
+//! when its playlist arrives together with the next part, and then stalls at the hole.
 //!
-//! The segmenter predicts the end of the growing segment from the key frame interval, and divides the rest of
-//! the segment evenly at each part. An unexpected key frame may still leave a short last part: the part before
-//! it is already published.
+//! The segmenter predicts the end of the growing segment from the key frame interval, and divides
+//! the rest of the segment evenly at each part. An unexpected key frame may still leave a short
+//! last part: the part before it is already published.
 
-/// How long a picture may stand still for the next one to be expected as late.
+/// Cap on the expected duration of a frame, in milliseconds.
 pub(super) const MAX_FRAME_MS: i64 = 500;
-/// Key frame distances that are remembered. A group cut short by a scene change is followed by a whole one.
+/// Key frame distances that are remembered. A group cut short by a scene change is followed by a
+/// whole one.
 const GROUPS: usize = 4;
-/// The least share of PART-TARGET that a part other than the last may last, in percent.
+/// Minimum duration of all parts but the last, in percent of PART-TARGET.
 const MIN_PART_PERCENT: i64 = 85;
-/// Maximum length of a part, in percent of the configured length. A longer frame is a part of its own.
+/// Maximum length of a part, in percent of the configured length. A longer frame is a part of its
+/// own.
 const MAX_PART_PERCENT: i64 = 115;
-/// Granularity of PART-TARGET. Servers that measure the same frames, in rounded milliseconds, agree on it.
+/// Granularity of PART-TARGET. Servers that measure the same frames, in rounded milliseconds, agree
+/// on it.
 const TARGET_STEP_MS: i64 = 5;
-/// Rounding of a part's length to whole frames, in hundredths of a frame. Not 50: a length halfway between
-/// two frames is frequent, and rounded milliseconds would decide on it.
+/// Rounding of a part's length to whole frames, in hundredths of a frame. Not 50: a length halfway
+/// between two frames is frequent, and rounded milliseconds would decide on it.
 const ROUNDING_PERCENT: i64 = 47;
 
 /// A group of pictures.
@@ -93,8 +97,8 @@ impl Groups {
 /// How much a group's end may be early by the rounding of times, in milliseconds.
 const ROUNDED_MS: i64 = 2;
 
-/// The mean frame duration of a segment with these decoding times up to `end_ms`, in microseconds. A picture
-/// that stood still does not count.
+/// The mean frame duration of a segment with these decoding times up to `end_ms`, in microseconds.
+/// A picture that stood still does not count.
 pub(super) fn mean_frame_us(
     times_ms: impl Iterator<Item = i64> + Clone,
     end_ms: i64,
@@ -137,7 +141,7 @@ fn is_long_enough(part_us: i64, target_ms: i64) -> bool {
     part_us >= target_ms * 10 * MIN_PART_PERCENT
 }
 
-/// Where a part would end: the segment's end as it is known, and the frames' duration.
+/// Possible end of a part: the expected end of the segment, and the frames' duration.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outlook {
     /// The predicted or known end of the segment.
@@ -209,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_that_stood_still_is_no_measure_of_frames() {
+    fn a_still_picture_does_not_change_the_frame_duration() {
         let times = [0, 33, 67, 100, 1_500, 1_533];
         assert_eq!(mean_frame_us(times.into_iter(), 1_567), Some(33_400));
         assert_eq!(mean_frame_us([7].into_iter(), 7), None);

@@ -91,7 +91,7 @@ impl Segmenter {
         text
     }
 
-    /// The lines behind the newest part: what comes next, as far as it is known.
+    /// The lines after the newest part: hints at the next part.
     fn outlook(&self, base: &str) -> String {
         if self.ended {
             return "#EXT-X-ENDLIST\n".to_owned();
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn dates_match_the_calendar() {
         assert_eq!(date_time(0), "1970-01-01T00:00:00.000Z");
         assert_eq!(date_time(951_782_400_000), "2000-02-29T00:00:00.000Z");
         assert_eq!(date_time(1_709_251_199_999), "2024-02-29T23:59:59.999Z");

@@ -1,9 +1,9 @@
 //! The client of an HLS origin: which resource next, and FLV tags out of segments.
 //!
-//! RFC 8216, section 6.3. A master playlist leads to one variant; alternative renditions
-//! (EXT-X-MEDIA) are not pulled, so that audio has to be in the variant. Live streams start three
-//! segments from the end (section 6.3.3: "SHOULD NOT choose a segment that starts less than three
-//! target durations from the end"), others at their start. The caller fetches, this decides.
+//! RFC 8216, section 6.3. One variant of a master playlist is pulled, without alternative
+//! renditions (EXT-X-MEDIA): audio must be in the variant. Live streams start three segments from
+//! the end (section 6.3.3: "SHOULD NOT choose a segment that starts less than three target
+//! durations from the end"), others at their start. The caller does the requests.
 
 mod items;
 
@@ -41,12 +41,12 @@ const RETRY: Duration = Duration::from_millis(250);
 const MAX_DOUBLINGS: u32 = 4;
 /// Wait after a playlist that cannot be read.
 const RELOAD: Duration = Duration::from_secs(1);
-/// An origin whose playlist ends this many segments before what was seen has started again.
+/// An origin has restarted if its playlist ends this many segments before the newest one seen.
 const RESTART_SEGMENTS: u64 = 3;
 /// Names of unsupported codecs that are remembered.
 const MAX_CODECS: usize = 16;
 
-/// What a request is for.
+/// Purpose of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subject {
     /// A playlist.
@@ -74,18 +74,18 @@ pub struct Request {
     pub url: Url,
     /// First byte, and number of bytes, of the part wanted.
     pub range: Option<(u64, u64)>,
-    /// A response with more bytes is refused, so there is no need to read on.
+    /// Limit of the response: larger ones are rejected, and need not be read to the end.
     pub max_bytes: usize,
-    /// What it is.
+    /// Purpose of the request.
     pub kind: Subject,
 }
 
-/// What follows from a request that failed.
+/// Consequence of a failed request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failed {
     /// It will be given again, after a wait.
     Again,
-    /// The stream goes on without the segment.
+    /// The segment is skipped.
     LeftOut,
 }
 
@@ -131,7 +131,7 @@ pub struct Pull {
     url: Url,
     choice: Choice,
     has_variant: bool,
-    /// What is being fetched.
+    /// The request under way.
     current: Option<Request>,
     /// Where the answer to it comes from, if it was redirected.
     redirected: Option<Url>,
@@ -238,14 +238,14 @@ impl Pull {
         Action::Fetch(request)
     }
 
-    /// The request was redirected, and its answer comes from this URL: what a playlist names starts
-    /// there. It is loaded again from where it was first.
+    /// Handles a redirect: URIs in the response are relative to `url`. Reloads still use the
+    /// original URL.
     pub fn on_redirect(&mut self, url: Url) {
         self.redirected = Some(url);
     }
 
-    /// Takes the body that was fetched; gives the tags that it holds, sequence headers included,
-    /// their times going on from those before.
+    /// Takes the body of a response. Returns its tags, including sequence headers, with times that
+    /// continue the previous ones.
     ///
     /// # Errors
     /// The body is of no use. A segment is then left out; the caller decides whether to go on.
@@ -294,7 +294,7 @@ impl Pull {
         Ok(Failed::LeftOut)
     }
 
-    /// Goes on without the next segment; a discontinuity before it is one before the segment after.
+    /// Skips the next segment; its discontinuity moves to the segment after it.
     fn leave_out(&mut self) {
         self.discontinuity |= self.queue.pop_front().is_some_and(|segment| segment.discontinuity);
     }
@@ -332,7 +332,7 @@ impl Pull {
         let next = match self.next {
             Some(next) if !restarted => {
                 if next < sequence {
-                    // What is missing has left the playlist: times go on with a gap.
+                    // Missing segments have left the playlist: times continue after a gap.
                     self.discontinuity |= entries.iter().take(start).any(|e| e.discontinuity);
                     sequence + start as u64
                 } else {
@@ -363,8 +363,8 @@ impl Pull {
         Ok(())
     }
 
-    /// The number of the first segment of a playlist that does not say it: it goes on behind the newest one
-    /// that is known.
+    /// Number of the first segment of a playlist without one: it continues after the newest known
+    /// one.
     fn sequence_of(&self, base: &Url, media: &Media) -> u64 {
         let Some((next, newest)) = self.next.zip(self.newest.as_ref()) else { return 0 };
         let is_newest = |entry: &Entry| follow(base, &entry.resource.uri).as_ref() == Some(newest);

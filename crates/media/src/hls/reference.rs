@@ -1,11 +1,11 @@
-//! URLs that playlists and redirections give relative to where they stand.
+//! Relative URLs in playlists and redirects.
 
 use url::Url;
 
-/// Where `reference` leads that stands in what `base` gave (RFC 3986, section 5.2).
+/// Resolves `reference` against `base` (RFC 3986, section 5.2).
 ///
-/// `None` if that is no `http` or `https` URL, or leads from `https` down to `http`: what TLS
-/// protects is not to be continued in the clear because somebody in between says so.
+/// `None` if the result is no `http` or `https` URL, or would downgrade from `https` to `http`: an
+/// attacker could otherwise remove TLS.
 pub fn follow(base: &Url, reference: &str) -> Option<Url> {
     let url = base.join(reference).ok()?;
     match (base.scheme(), url.scheme()) {
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_lead_from_where_they_stand() {
+    fn references_are_relative_to_their_document() {
         let base = Url::parse("http://a/b/c/d;p?q").expect("a URL");
         for (reference, expected) in [
             ("https://x/y", "https://x/y"),
@@ -35,7 +35,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_leads_from_https_to_http_or_to_another_scheme() {
+    fn https_is_never_downgraded_nor_left_for_another_scheme() {
         let base = Url::parse("https://a/b").expect("a URL");
         assert!(follow(&base, "c").is_some() && follow(&base, "//x/c").is_some());
         for reference in ["http://a/c", "file:///etc/passwd", "rtmp://a/b/c", "data:,x", "http://"]

@@ -1,16 +1,16 @@
 //! Cuts a stream of FLV tags into segments and parts.
 //!
-//! A segment starts at a key frame, or anywhere in a stream without video, and is the list of its
-//! parts; a part is cut at any frame. Samples wait until their part is complete, because a frame's
-//! duration is known when the next one comes. What a segment's tracks are is settled with its first
-//! part: headers that come a little late belong to it. Other tracks, or a jump in time, start a
-//! new segment with a discontinuity.
+//! A segment starts at a key frame, or anywhere in a stream without video, and is a list of parts,
+//! cut at any frame. Samples wait until their part is complete, because only the next frame gives
+//! a frame's duration. The tracks of a segment are fixed when its first part is complete, so that
+//! slightly late headers still apply. Different tracks, or a jump in time, start a new segment
+//! with a discontinuity.
 //!
-//! **A segment is a function of the stream's time and content, not of when packing began.** Where it is
-//! cut, its number, its name and its bytes are the same on all servers that pack the stream: see
-//! `pace` for cuts and numbers, `clock` for the time, `grid` for audio, and `name`. What differs is a
-//! server's first segment, where that began within a slot, and EXT-X-DISCONTINUITY-SEQUENCE and dates,
-//! which count from what the server saw.
+//! **A segment depends on the stream's time and content, not on when packing started.** Cuts,
+//! numbers, names and bytes are the same on all servers that pack the stream: see `pace` for cuts
+//! and numbers, `clock` for the time, `grid` for audio, and `name`. Servers differ only in their
+//! first segment, if they started within a slot, and in EXT-X-DISCONTINUITY-SEQUENCE and dates,
+//! which count from their start.
 //!
 //! Video times are FLV's milliseconds.
 
@@ -31,22 +31,22 @@ use crate::fmp4::config::{Audio, Video};
 use crate::fmp4::{self, Run, Sample};
 use crate::ts;
 
-/// Video that does not come for so long, in audio's time, is taken for gone.
+/// Video counts as gone after this long without a frame, in audio's time.
 const VIDEO_GONE_MS: i64 = MAX_FORWARD_MS;
-/// Time of video without audio after which segments leave the audio track out. Publishers of AAC LC have
-/// silence instead ([`crate::assemble`]).
+/// Time of video without audio after which segments leave the audio track out. Publishers of AAC LC
+/// have silence instead ([`crate::assemble`]).
 const AUDIO_GONE_MS: i64 = VIDEO_GONE_MS;
 /// Slots without media for which a window is kept: numbers catch up with one slot per segment.
 const MAX_BEHIND: u64 = 8;
 /// Wall time may differ this much from media time before dates follow it,
 const MAX_WALL_DRIFT_MS: i64 = 1_000;
-/// which they do by this much from segment to segment: players take dates for exact, and a step without
-/// a discontinuity makes them ask for media at places where there is none.
+/// which they do by this much from segment to segment: players take dates for exact, and a step
+/// without a discontinuity makes them ask for media at places where there is none.
 const MAX_WALL_STEP_MS: i64 = 10;
-/// Segments that are kept behind the playlist, for downloads under way. RFC 8216, section 6.2.2
-/// wants the whole window once more, which live players at the other end of it do not need.
+/// Segments kept after they leave the playlist, for downloads under way. RFC 8216, section 6.2.2,
+/// requires another whole window, which live players do not need.
 const SPARE_SEGMENTS: usize = 2;
-/// What a sample may cost beside its data: two packets of a transport stream.
+/// Overhead of a sample: at most two packets of a transport stream.
 const SAMPLE_COST: usize = 2 * ts::PACKET_LEN;
 
 /// The segment that is growing.
@@ -70,17 +70,17 @@ pub struct Segmenter {
     idle_video: Option<Video>,
     /// An audio header that is out of use because no frames come.
     idle_audio: Option<Audio>,
-    /// The codec of the last frame that cannot be packed, with the times of the first such frame and of
-    /// the last.
+    /// The codec of the last frame that cannot be packed, with the times of the first such frame
+    /// and of the last.
     pub(super) unpacked: Option<(Codec, u32, u32)>,
-    /// Whether the headers are other ones than those of the segment that is growing.
+    /// Whether the headers differ from those of the growing segment.
     pub(super) changed: bool,
     pub(super) clock: Clock,
     /// The newest video frame's time.
     video_ms: i64,
-    /// The time of the first audio behind it.
+    /// Time of the first audio frame after the newest video frame.
     sound_since_ms: Option<i64>,
-    /// The time of the first video frame behind the newest audio.
+    /// Time of the first video frame after the newest audio frame.
     silent_since_ms: Option<i64>,
     /// How long a video frame lasts: the distance of the last two; 40 ms before there are two.
     pub(super) frame_ms: i64,
@@ -124,8 +124,8 @@ impl Segmenter {
         Self { config, frame_ms: 40, ..Self::default() }
     }
 
-    /// Takes the stream's next tag, which arrived `wall_ms` milliseconds after 1970 began. Returns
-    /// whether there is a new part, that is whether somebody who waits should look again.
+    /// Takes the stream's next tag, which arrived `wall_ms` milliseconds after 1970. Returns
+    /// whether there is a new part, so that waiting requests can check again.
     pub fn push(&mut self, tag: &Tag, wall_ms: u64) -> bool {
         if self.ended {
             return false;
@@ -169,7 +169,7 @@ impl Segmenter {
         self.render()
     }
 
-    /// The publisher is gone and nothing comes any more: what waits becomes the last part.
+    /// Ends the stream: waiting samples become the last part.
     pub fn end(&mut self) {
         self.close_segment(self.pending_end());
         self.ended = true;
@@ -230,7 +230,7 @@ impl Segmenter {
         let stands_in = self.kept.versions.back().and_then(|version| version.tracks.audio.as_ref());
         let is_other = stands_in.is_some_and(|other| *other != audio);
         if self.tracks.audio.replace(audio).is_some() || is_other {
-            // Frames of the old one cannot stand beside those of the new one.
+            // Frames of the old track cannot share a segment with the new one.
             self.changed = self.open.is_some();
             self.discontinuity |= !self.kept.versions.is_empty();
             self.drop_sounds();
@@ -278,7 +278,7 @@ impl Segmenter {
         self.frames.push(frame);
     }
 
-    /// What a sample that waits may cost, in bytes.
+    /// Upper bound of the size of a waiting sample, in bytes.
     pub(super) fn cost(&self, sample: &Sample) -> usize {
         let video = self.tracks.video.as_ref().filter(|_| sample.sync);
         let sets = video.map_or(0, |video| video.parameter_sets.iter().map(Bytes::len).sum());
@@ -325,7 +325,7 @@ impl Segmenter {
         }
     }
 
-    /// Begins a segment at `at`, whose first sample is `first`.
+    /// Opens a segment at `at` with the sample `first`.
     pub(super) fn open(&mut self, at: i64, wall_ms: i64, first: &Bytes) {
         let (time, wall) = self.wall.unwrap_or((at, wall_ms));
         let expected = wall + at - time;
@@ -338,7 +338,7 @@ impl Segmenter {
         self.grid = Grid::default();
         self.ts = ts::Writer::default();
         let stream_ms = self.clock.stream_ms(at);
-        // Nobody waits for what was before so long a time without media.
+        // After so long without media, no request waits for earlier segments.
         if let Some(slot) = self.pace.map(|pace| pace.slot(stream_ms))
             && slot > self.msn + MAX_BEHIND
         {
@@ -360,7 +360,7 @@ impl Segmenter {
         self.sounds_before.fill(0);
     }
 
-    /// Where what waits ends, if nothing follows.
+    /// End of the waiting samples if nothing follows.
     pub(super) fn pending_end(&self) -> i64 {
         let frame_ms = self.frame_ms.min(MAX_FRAME_MS);
         let video = self.frames.last().map(|frame| frame.dts + frame_ms);
@@ -388,7 +388,7 @@ impl Segmenter {
         }
     }
 
-    /// Makes a part of what waits; it ends at `at`.
+    /// Makes a part of the waiting samples; it ends at `at`.
     pub(super) fn close_part(&mut self, at: i64) {
         let Some(open) = &mut self.open else { return };
         if self.frames.is_empty() && self.sounds.is_empty() {
@@ -423,7 +423,7 @@ impl Segmenter {
                     Run { track: fmp4::VIDEO_TRACK, samples: &self.frames, end: at },
                     Run { track: fmp4::AUDIO_TRACK, samples: &self.sounds, end: audio_end },
                 ];
-                // What counts fragments only has to grow.
+                // The sequence number only has to increase.
                 fmp4::fragment(part_start_ms as u32, &runs)
             }
             Container::Ts => self.ts.write(ts::write::Program {
@@ -451,7 +451,7 @@ impl Segmenter {
         self.kept.push_part(Part { bytes, duration_ms, independent });
     }
 
-    /// Writes the playlists anew if they are out of date.
+    /// Updates the playlists if they are outdated.
     pub(super) fn render(&mut self) -> bool {
         let dirty = core::mem::take(&mut self.dirty);
         // A first segment shows how long groups of pictures and frames are.
@@ -473,7 +473,7 @@ impl Segmenter {
     }
 }
 
-/// What the master playlist calls the media playlist.
+/// Name of the media playlist in the master playlist.
 pub const MEDIA_PLAYLIST: &str = "media.m3u8";
 
 #[cfg(test)]

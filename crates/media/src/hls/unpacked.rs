@@ -5,7 +5,8 @@ use super::kept::Tracks;
 use super::segmenter::Segmenter;
 use crate::codec::{Class, Codec, Role};
 
-/// A stream of codecs that HLS cannot carry is called so after this time of it: others may begin later.
+/// Media time after which a stream with only unsupported codecs is reported as such: other tracks
+/// may start later.
 const UNPACKED_MS: u32 = 1_000;
 
 impl Segmenter {

@@ -28,7 +28,7 @@ fn is_in(list: &[&str], codec: &str) -> bool {
 }
 
 impl Variant {
-    /// Without CODECS nobody knows, so that it has one.
+    /// Unknown without CODECS: then a picture is assumed.
     fn has_picture(&self) -> bool {
         self.codecs.is_empty() || self.codecs.iter().any(|codec| is_in(&PICTURES, codec))
     }
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn bandwidth_decides_as_asked() {
+    fn bandwidth_decides_as_configured() {
         let all = [("b", 200), ("d", 900), ("c", 500), ("C", 500), ("a", 100)];
         let all = all.map(|(uri, bandwidth)| variant(uri, bandwidth, &[], false));
         for (choice, uri) in [

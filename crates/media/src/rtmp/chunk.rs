@@ -1,9 +1,8 @@
 //! RTMP's chunk stream (specification 1.0, section 5.3): messages out of chunks, and into chunks.
 //!
-//! The reader puts each message into a buffer that can become a [`Tag`] without another copy. Its
-//! memory is bounded by the number of chunk streams, the size of a message, and the sum of the
-//! sizes of all unfinished messages. The writer's output is a queue of small headers and of slices
-//! of what it was given.
+//! The reader puts each message into a buffer that becomes a [`Tag`] without a copy. Its memory is
+//! bounded by the number of chunk streams, the size of a message, and the total size of unfinished
+//! messages. The writer queues small headers and slices of its input.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -183,15 +182,15 @@ impl Reader {
             } else if header.field.to_be_bytes().starts_with(extended) {
                 // Section 5.3.1.3: "This field is present in Type 3 chunks when the most recent
                 // Type 0, 1, or 2 chunk for the same chunk stream ID indicated the presence of an
-                // extended timestamp field." Some encoders leave it out: what differs is payload.
+                // extended timestamp field." Some encoders omit it: a different value is payload.
                 if extended.len() < 4 {
                     return Ok(None);
                 }
                 at += 4;
             }
         }
-        // Some encoders put a header before each chunk of a message. FFmpeg and SRS take it for the same message if
-        // it is as long; only a message that begins can have all fields.
+        // Some encoders put a header before each chunk of a message. FFmpeg and SRS continue the
+        // message if the length matches; only a new message can have all fields.
         let same = format == 2
             || format == 1 && (header.length, header.kind) == (before.length, before.kind);
         if unfinished && format < 3 {
@@ -210,8 +209,8 @@ impl Reader {
         Ok(Some((id, at)))
     }
 
-    /// Begins a message of this header, or goes on with the one that is not complete. Returns how many of its
-    /// bytes are there.
+    /// Starts a message with this header, or continues an incomplete one. Returns the number of
+    /// its bytes received so far.
     fn begin(&mut self, id: u32, format: u8, header: &mut Header) -> Result<usize, Error> {
         let mut have = 0;
         let stream =
@@ -238,7 +237,7 @@ impl Reader {
         Ok(have)
     }
 
-    /// Gives up what there is of the message on this chunk stream.
+    /// Drops the incomplete message on this chunk stream.
     fn abandon(&mut self, id: u32) {
         if let Some(stream) = self.streams.get_mut(&id)
             && stream.partial.take().is_some()
@@ -412,7 +411,7 @@ mod tests {
             }
             bytes
         };
-        // The last is payload that starts as the timestamp does, and ends behind it.
+        // The last payload starts like the timestamp, and continues past it.
         let mut tricky = payload.clone();
         tricky[128..131].copy_from_slice(&time[..3]);
         for (bytes, payload) in [

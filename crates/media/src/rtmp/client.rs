@@ -13,7 +13,7 @@ use super::{Config, Error, Url};
 use crate::amf0::Value;
 use crate::flv::{Kind, Tag};
 
-/// How much of a stream we say we buffer, in milliseconds: what ffmpeg says.
+/// Announced buffer length in milliseconds, as sent by ffmpeg.
 const BUFFER_MS: u32 = 3_000;
 
 // Transactions of ours. Answers to the other commands are of no interest.
@@ -23,7 +23,7 @@ const FC_PUBLISH: f64 = 3.0;
 const CREATE_STREAM: f64 = 4.0;
 const FINAL: f64 = 5.0;
 
-/// What a client is for.
+/// Purpose of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Intent {
     /// To get a stream.
@@ -78,7 +78,7 @@ impl Client {
         Self { link, url, intent, state: State::Connecting, events: VecDeque::new() }
     }
 
-    /// Takes bytes of the server. Events and output are to be drained after each call.
+    /// Takes bytes from the server. Drain events and output after each call.
     ///
     /// # Errors
     /// The server broke the protocol or a limit: the connection is over. Events that are there
@@ -154,7 +154,7 @@ impl Client {
                 member("flashVer", "FMLE/3.0 (compatible; Mendcast)".into()),
                 member("type", "nonprivate".into()),
             ]),
-            // What players say they know: every legacy codec.
+            // Players announce every legacy codec.
             Intent::Play => properties.extend([
                 member("flashVer", "LNX 9,0,124,2".into()),
                 member("fpad", false.into()),
@@ -187,7 +187,7 @@ impl Client {
                     None => self.end(Event::Refused("no stream was created".to_owned())),
                 }
             }
-            // Servers that know no releaseStream or FCPublish say so; it does not matter.
+            // Servers without releaseStream or FCPublish report an error, which is harmless.
             ("_error", State::Connecting | State::Creating | State::Asked(_))
                 if matches!(command.transaction, CONNECT | CREATE_STREAM | FINAL) =>
             {
@@ -252,7 +252,7 @@ impl Client {
             return;
         }
         match self.state {
-            // Some servers start to send before they say so, some never say so.
+            // Some servers send media before the status message, or never send one.
             State::Asked(stream) => {
                 self.state = State::Active(stream);
                 self.events.extend([Event::Playing, Event::Tag(tag)]);

@@ -17,7 +17,7 @@ pub enum Error {
     /// More chunk streams than anybody needs.
     #[error("more than {MAX_CHUNK_STREAMS} RTMP chunk streams")]
     ChunkStreams,
-    /// The first chunk of a chunk stream leaves out what only a chunk before it could tell.
+    /// The first chunk of a chunk stream refers to an earlier header.
     #[error("RTMP chunk refers to a message that never was")]
     ChunkHeader,
     /// A message of this many bytes, which is above the limit.
@@ -45,6 +45,6 @@ pub enum Error {
     #[error("too many RTMP messages without media")]
     Idle,
     /// The peer sends what demands answers and does not read them.
-    #[error("RTMP peer does not read the answers to what it sends")]
+    #[error("RTMP peer does not read our responses")]
     Unread,
 }

@@ -1,8 +1,8 @@
 //! RTMP's handshake (specification 1.0, section 5.2), of both sides.
 //!
-//! Only the simple form is spoken. Clients of the "complex" form put a digest into the random part
-//! of C1 and accept an S1 without one, and an S2 that repeats C1, when S1's version field is zero:
-//! OBS, ffmpeg and librtmp do. What the peer repeats is not compared: it proves nothing.
+//! Only the simple form is supported. Clients of the "complex" form put a digest into the random
+//! part of C1. OBS, ffmpeg and librtmp accept an S1 without a digest, and an S2 that repeats C1,
+//! if S1's version field is zero. The peer's echo is not compared: it proves nothing.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -16,7 +16,7 @@ const PACKET_LEN: usize = 1_536;
 
 #[derive(Debug)]
 enum State {
-    /// What is there of C0 and C1, or S0 and S1; and on a server what it will answer first.
+    /// The bytes of C0 and C1, or S0 and S1, so far; on a server, also its first response.
     Hello {
         received: BytesMut,
         answer: Option<Bytes>,
@@ -34,7 +34,7 @@ impl Handshake {
         Self(State::Hello { received: BytesMut::new(), answer: Some(hello(random)) })
     }
 
-    /// The client's side, and what it sends first.
+    /// Returns the client's side, and its first bytes.
     pub(super) fn client(random: &Random) -> (Self, Bytes) {
         (Self(State::Hello { received: BytesMut::new(), answer: None }), hello(random))
     }
@@ -43,7 +43,7 @@ impl Handshake {
         matches!(self.0, State::Done)
     }
 
-    /// Takes its part of the input; hands what is to be sent to `send`.
+    /// Consumes handshake input, and passes output to `send`.
     pub(super) fn read(
         &mut self,
         input: &mut &[u8],

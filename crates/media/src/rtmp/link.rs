@@ -43,13 +43,13 @@ const VIDEO: u8 = 6;
 
 /// Enhanced RTMP v2, FourCcInfoMask: we forward, and neither decode nor encode.
 const CAN_FORWARD: f64 = 4.0;
-/// Enhanced RTMP v2, CapsExMask: ModEx passes through. Of several tracks we keep the default one, and
-/// do not ask for more.
+/// Enhanced RTMP v2, CapsExMask: ModEx passes through. Of several tracks we keep the default one,
+/// and do not ask for more.
 const CAPS_EX: f64 = 4.0;
 
 /// The marker of an AMF0 string.
 const AMF0_STRING: u8 = 2;
-/// The AMF0 string that orders a server to keep what follows for those who come later.
+/// The AMF0 string that makes a server keep the metadata for later viewers.
 const SET_DATA_FRAME: &[u8] = b"\x02\x00\x0d@setDataFrame";
 
 #[derive(Debug)]
@@ -90,7 +90,7 @@ pub(super) struct Link {
     /// Bytes from the peer, and how many of them are acknowledged; both wrap (section 5.4.3).
     received: u32,
     acknowledged: u32,
-    /// How many bytes the peer wants to send between acknowledgements; 0 before it says so.
+    /// Acknowledgement window of the peer, in bytes; 0 before it announces one.
     window: u32,
     /// Answers since nothing waited.
     replies: usize,
@@ -124,7 +124,7 @@ impl Link {
         self.received = self.received.wrapping_add(bytes as u32);
     }
 
-    /// What comes next in the input, or `None` when it is used up.
+    /// The next item of the input, or `None` at its end.
     pub(super) fn read(&mut self, input: &mut &[u8]) -> Result<Option<Incoming>, Error> {
         if !self.is_open {
             self.handshake.read(input, |bytes| self.writer.raw(bytes))?;
@@ -154,7 +154,7 @@ impl Link {
 
     fn message(&mut self, message: Message) -> Result<Option<Incoming>, Error> {
         match message.kind {
-            // What waits is bounded by the caller who drains the output and sees the socket.
+            // The caller, who drains the output and sees the socket, bounds waiting data.
             ACKNOWLEDGEMENT => {}
             USER_CONTROL => return self.user_control(message.payload()),
             WINDOW_ACK_SIZE => {
@@ -167,7 +167,7 @@ impl Link {
                 self.reply()?;
                 self.announce_window();
             }
-            // Messages of the AMF3 types hold AMF0 behind a byte that is 0, or without it.
+            // Messages of the AMF3 types hold AMF0, with or without a leading zero byte.
             COMMAND | COMMAND_AMF3 => {
                 let payload = message.payload();
                 let payload = payload.strip_prefix(&[0]).unwrap_or(payload);
@@ -186,7 +186,7 @@ impl Link {
                 _ => self.reader.deviations.note(Deviation::RtmpMessage),
             },
             kind => match Kind::from_number(kind) {
-                // An empty message says nothing.
+                // Empty messages are ignored.
                 _ if message.payload().is_empty() => {}
                 Some(Kind::Script) if message.payload().starts_with(SET_DATA_FRAME) => {
                     self.tags.extend(script(message.timestamp, message.payload()));
@@ -210,12 +210,12 @@ impl Link {
         Ok(())
     }
 
-    /// Sets what messages without media may cost from here on: one each, and one more per KiB.
+    /// Sets the allowance for messages without media. Each costs one, and one more per KiB.
     pub(super) fn allow(&mut self, allowance: u32) {
         self.allowance = Some(allowance);
     }
 
-    /// What they may still cost.
+    /// Remaining allowance for messages without media.
     pub(super) fn allowance(&self) -> Option<u32> {
         self.allowance
     }
@@ -236,8 +236,8 @@ impl Link {
         Ok(None)
     }
 
-    /// Tags out of an aggregate message (section 7.1.6): the first one's time stands for the
-    /// message's.
+    /// Splits an aggregate message into tags (section 7.1.6): the first tag's time maps to that of
+    /// the message.
     fn split(&mut self, message: &Message) -> Result<(), Error> {
         let mut rest = message.payload();
         let mut first = None;
@@ -262,7 +262,7 @@ impl Link {
     /// Section 5.4.3: "The client or the server MUST send an acknowledgment to the peer after
     /// receiving bytes equal to the window size."
     fn acknowledge(&mut self) -> Result<(), Error> {
-        // Many encoders say no window and wait for acknowledgements, or measure by them.
+        // Many encoders announce no window but wait for acknowledgements, or measure with them.
         let window = match self.window {
             0 => self.config.window_ack,
             window => window.min(self.config.window_ack),
@@ -275,12 +275,12 @@ impl Link {
         Ok(())
     }
 
-    /// What the peer did against the rules since the last call.
+    /// Protocol deviations of the peer since the last call.
     pub(super) fn deviations(&mut self) -> &mut Deviations {
         &mut self.reader.deviations
     }
 
-    /// To be called before an answer is queued: bounds what a peer can make us queue.
+    /// Bounds the responses a peer can make us queue. Call before queueing one.
     pub(super) fn reply(&mut self) -> Result<(), Error> {
         self.replies = if self.writer.queued() == 0 { 1 } else { self.replies + 1 };
         if self.replies > MAX_REPLIES { Err(Error::Unread) } else { Ok(()) }
@@ -295,7 +295,7 @@ impl Link {
         self.writer.control(WINDOW_ACK_SIZE, &self.config.window_ack.to_be_bytes());
     }
 
-    /// Asks the peer to bound what it has sent and we have not acknowledged: "dynamic" (2).
+    /// Asks the peer to bound its unacknowledged bytes: "dynamic" (2).
     pub(super) fn set_peer_bandwidth(&mut self) {
         let [a, b, c, d] = self.config.window_ack.to_be_bytes();
         self.writer.control(SET_PEER_BANDWIDTH, &[a, b, c, d, 2]);
@@ -341,8 +341,8 @@ impl Link {
         self.writer.message(id, tag.kind().number(), stream, timestamp, tag.payload());
     }
 
-    /// As [`Link::send_tag`], for the side that publishes: servers keep metadata for those who
-    /// come later if they are told to.
+    /// As [`Link::send_tag`], for publishers: marks metadata for servers to keep for later
+    /// viewers.
     pub(super) fn publish_tag(&mut self, stream: u32, tag: &Tag) {
         if tag.role() != Role::Metadata {
             return self.send_tag(stream, tag, tag.timestamp());
@@ -374,7 +374,7 @@ fn script(timestamp: u32, payload: &[u8]) -> Option<Tag> {
     (!payload.is_empty()).then(|| Tag::new(Kind::Script, timestamp, payload))?
 }
 
-/// What we say of Enhanced RTMP, as members of an object: every codec passes through.
+/// Our Enhanced RTMP capabilities, as members of an object: every codec passes through.
 pub(super) fn enhanced_properties() -> [(String, Value); 4] {
     let any = || object([("*", CAN_FORWARD.into())]);
     [

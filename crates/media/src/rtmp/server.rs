@@ -18,13 +18,13 @@ use crate::codec::Role;
 use crate::deviation::Deviation;
 use crate::flv::{Kind, Tag};
 
-/// What a tag that waits costs beside its payload, roughly.
+/// Approximate overhead of a waiting tag beside its payload.
 const TAG_OVERHEAD: usize = 128;
-/// The largest message of a publisher who is not let in yet, and what is held of him in all: sequence
-/// headers, and a key frame as most encoders make them.
+/// Limit of a message and of all held data of an unauthorised publisher. Enough for sequence
+/// headers and the key frame of most encoders.
 const MAX_EARLY: usize = 256 << 10;
 
-/// What a client wants to publish or to play.
+/// Request of a client to publish or play.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
     /// Application, without its query.
@@ -33,9 +33,9 @@ pub struct Request {
     pub stream: String,
     /// The queries of application and stream name, joined with `&`, without `?`.
     pub query: String,
-    /// The URL that the client says it connected to; may be empty.
+    /// URL of the connection, as the client reports it; may be empty.
     pub tc_url: String,
-    /// What the client says it is; may be empty.
+    /// Name and version of the client, as it reports them; may be empty.
     pub flash_ver: String,
 }
 
@@ -48,11 +48,11 @@ pub enum Event {
     Play(Request),
     /// A tag of the publisher, with its own timestamp. Comes only after [`Server::accept`].
     Tag(Tag),
-    /// The publisher is done, or withdraws what it asked for.
+    /// The publisher is done, or withdraws its request.
     Unpublish,
-    /// The player pauses, or goes on.
+    /// The player pauses or resumes.
     Paused(bool),
-    /// The player is done, or withdraws what it asked for.
+    /// The player is done, or withdraws its request.
     StopPlay,
 }
 
@@ -109,7 +109,7 @@ impl Server {
         }
     }
 
-    /// Takes bytes of the peer. Events and output are to be drained after each call.
+    /// Takes bytes from the peer. Drain events and output after each call.
     ///
     /// # Errors
     /// The peer broke the protocol or a limit: the connection is over. Events and output that are
@@ -126,8 +126,9 @@ impl Server {
         Ok(())
     }
 
-    /// Gives the peer `more` for messages without media, up to `most` in all. Each such message costs one, and one more
-    /// per KiB; a peer that exceeds its allowance breaks a limit. Without a call there is no limit.
+    /// Gives the peer `more` for messages without media, up to `most` in all. Each such message
+    /// costs one, and one more per KiB; a peer that exceeds its allowance breaks a limit. Without a
+    /// call there is no limit.
     pub fn allow(&mut self, more: u32, most: u32) {
         let left = self.link.allowance().map_or(most, |left| left.saturating_add(more).min(most));
         self.link.allow(left);
@@ -143,7 +144,7 @@ impl Server {
         self.link.writer.pop()
     }
 
-    /// What the peer did against the rules and was tolerated: how often since this was last asked.
+    /// Number of tolerated protocol deviations since the last call, by kind.
     pub fn deviations(&mut self) -> impl Iterator<Item = (Deviation, u32)> + use<> {
         self.link.deviations().take()
     }
@@ -153,7 +154,7 @@ impl Server {
         self.link.writer.queued()
     }
 
-    /// Grants what the client asked for; nothing if it did not, or has withdrawn it.
+    /// Accepts the client's request. Does nothing without a pending request.
     pub fn accept(&mut self) {
         let (purpose, stream) = match core::mem::replace(&mut self.state, State::Idle) {
             State::Asked { purpose, stream, held, .. } => {
@@ -182,7 +183,7 @@ impl Server {
         }
     }
 
-    /// Refuses what the client asked for, which may then ask for something else.
+    /// Rejects the client's request. The client may then send another.
     ///
     /// Publishers get `NetStream.Publish.Denied`, which OBS shows, whatever the reason.
     pub fn refuse(&mut self, description: &str) {
@@ -199,7 +200,7 @@ impl Server {
         }
     }
 
-    /// Tells a publisher that its stream is another one's from here on; what it still sends is ignored.
+    /// Notifies a publisher that another one took over its stream; further tags are ignored.
     pub fn revoke(&mut self, description: &str) {
         if let State::Active { purpose: Purpose::Publish, stream } = self.state {
             self.state = State::Idle;
@@ -225,7 +226,7 @@ impl Server {
         }
     }
 
-    /// Tells a player that its stream is over. It may then ask for another one.
+    /// Notifies a player that its stream has ended. It may then request another.
     pub fn end_of_stream(&mut self) {
         if let State::Active { purpose: Purpose::Play, stream } = self.state {
             self.state = State::Idle;
@@ -234,7 +235,7 @@ impl Server {
         }
     }
 
-    /// Asks the peer to answer (section 6.2, PingRequest): one that reads what it was sent before will.
+    /// Pings the peer (section 6.2, PingRequest): it answers once it has read everything before.
     pub fn ping(&mut self) {
         self.link.send_event(PING_REQUEST, &[0]);
     }
@@ -253,7 +254,7 @@ impl Server {
                 }
                 held.push_back(tag);
             }
-            // The last tags of one who was refused, for example.
+            // For example the last tags of a rejected publisher.
             _ => self.link.charge(tag.bytes().len())?,
         }
         Ok(())

@@ -49,7 +49,7 @@ fn output(mut poll: impl FnMut() -> Option<Bytes>) -> Vec<u8> {
     core::iter::from_fn(&mut poll).flatten().collect()
 }
 
-/// Carries bytes both ways, in pieces of these sizes, until nobody has any.
+/// Transfers bytes in both directions, in pieces of these sizes, until none are left.
 fn exchange(server: &mut Server, client: &mut Client, pieces: &[usize]) {
     let mut sizes = pieces.iter().cycle();
     loop {
@@ -176,7 +176,7 @@ fn a_payload_is_not_copied_on_its_way_out() {
     assert_eq!(chunks[1].as_ptr(), tag.payload()[65_536..].as_ptr());
 }
 
-// What follows writes its own chunks.
+// The rest of the test writes its own chunks.
 
 const STREAM: u32 = 1;
 
@@ -207,14 +207,14 @@ fn publish() -> Vec<u8> {
     command("publish", 0.0, &[Value::Null, "demo?b=2".into(), "live".into()])
 }
 
-/// A server, and somebody who reads what it sends.
+/// A server, and a reader of its output.
 struct Served {
     server: Server,
     reader: Reader,
 }
 
 impl Served {
-    /// What the server has sent since the last call.
+    /// Messages of the server since the last call.
     fn sent(&mut self) -> Vec<Message> {
         let output = output(|| self.server.poll_output());
         let mut input = &output[..];
@@ -242,7 +242,7 @@ fn after(parts: &[Vec<u8>]) -> (Served, Result<(), Error>) {
     (Served { server, reader: Reader::new(1 << 20) }, result)
 }
 
-/// A server that does what it was asked for.
+/// A server that accepts the request.
 fn active(request: Vec<u8>) -> Served {
     let (mut served, result) = after(&[connect(), request]);
     assert_eq!(result, Ok(()));
@@ -257,7 +257,7 @@ fn publishing() -> Server {
 }
 
 #[test]
-fn a_publisher_whose_stream_is_taken_is_told_and_heard_no_more() {
+fn a_replaced_publisher_is_notified_and_ignored() {
     let mut served = active(publish());
     served.server.revoke("taken");
     let [status] = &served.commands()[..] else { panic!("one status") };
@@ -301,7 +301,7 @@ fn messages_without_media_have_an_allowance_and_media_of_a_publisher_has_none() 
     let (mut served, _) = after(&[connect()]);
     served.server.allow(0, 100);
     assert!(!(0..200).all(|_| served.server.handle(&frame).is_ok()));
-    // What a second gives back is no more than the most.
+    // The refill of a second does not exceed the maximum.
     let mut server = publishing();
     server.allow(0, 100);
     (0..3).for_each(|_| server.allow(80, 100));
@@ -311,7 +311,7 @@ fn messages_without_media_have_an_allowance_and_media_of_a_publisher_has_none() 
 }
 
 #[test]
-fn queries_are_joined_and_enhanced_rtmp_is_announced_to_who_asks() {
+fn queries_are_joined_and_enhanced_rtmp_is_announced_on_request() {
     let (mut served, result) = after(&[connect(), publish()]);
     assert_eq!(result, Ok(()));
     let Some(Event::Publish(request)) = served.server.poll_event() else { panic!("no request") };
@@ -344,7 +344,7 @@ fn media_that_does_not_wait_for_the_answer_is_held_until_it() {
 }
 
 #[test]
-fn a_publisher_who_is_not_let_in_yet_may_send_no_large_messages() {
+fn an_unauthorised_publisher_may_send_no_large_messages() {
     // The start of a message of 1 MiB.
     let large = [6, 0, 0, 0, 0x10, 0, 0, 9, 1, 0, 0, 0, 0x17];
     let mut server = after(&[connect(), publish()]).0.server;
@@ -355,7 +355,7 @@ fn a_publisher_who_is_not_let_in_yet_may_send_no_large_messages() {
 }
 
 #[test]
-fn a_ping_is_answered_by_who_reads_it() {
+fn a_reading_peer_answers_pings() {
     let (mut served, _) = after(&[connect()]);
     while served.server.poll_output().is_some() {}
     served.server.ping();
@@ -404,13 +404,13 @@ fn other_commands_get_the_answers_that_clients_wait_for() {
         assert_eq!(commands[0][1], transaction.into(), "{name}");
     }
     assert!(answer(command("somethingElse", 0.0, &[])).is_empty());
-    // The same behind the zero byte of an AMF3 command.
+    // The same after the zero byte of an AMF3 command.
     let payload = b"\x00\x02\x00\x0ccreateStream\x00\x3f\xf0\0\0\0\0\0\0\x05";
     assert_eq!(answer(message(17, 0, payload)).len(), 1);
 }
 
 #[test]
-fn a_player_pauses_and_chooses_what_it_gets() {
+fn a_player_pauses_and_selects_tracks() {
     let mut served = active(command("play", 0.0, &[Value::Null, "demo".into()]));
     let wish = |name, value: bool| command(name, 0.0, &[Value::Null, value.into()]);
     served.server.handle(&wish("pause", true)).expect("allowed");
@@ -474,7 +474,7 @@ fn hostile_chunks_end_the_connection() {
     assert_eq!(end(&[control(1, 0)]), Err(Error::ChunkSize(0)));
     assert_eq!(end(&[control(1, 1 << 31)]), Err(Error::ChunkSize(1 << 31)));
     assert_eq!(end(&[control(1, 0x7fff_ffff)]), Ok(()));
-    assert_eq!(end(&[control(2, 9_999)]), Ok(()), "abort of what is not there");
+    assert_eq!(end(&[control(2, 9_999)]), Ok(()), "abort of an unknown message");
     assert_eq!(
         end(&[vec![2, 0, 0, 0, 0, 0, 3, 1, 0, 0, 0, 0, 1, 1, 1]]),
         Err(Error::Malformed("chunk control"))
@@ -531,7 +531,7 @@ fn messages_that_cannot_be_read_are_left_out_and_counted() {
 }
 
 #[test]
-fn a_message_goes_on_behind_a_header_of_its_own_or_begins_again() {
+fn a_message_continues_after_another_header_or_restarts() {
     let payload: Vec<u8> = (0..300_u32).map(|n| if n == 0 { 0x17 } else { n as u8 }).collect();
     let first = [&[4, 0, 0, 40, 0, 1, 44, 9, 1, 0, 0, 0][..], &payload[..128]].concat();
     let by_type_1 =
@@ -576,7 +576,7 @@ fn a_message_goes_on_behind_a_header_of_its_own_or_begins_again() {
                 let events = server_events(&mut server);
                 assert!(matches!(&events[..], [Event::Tag(tag)] if tag.timestamp() == 80));
             }
-            // What was given up costs nothing.
+            // Abandoned messages cost nothing.
             server.handle(&message(9, 0, &[0x17; 100_000])).expect("within the limits");
         }
     }
@@ -650,7 +650,7 @@ fn messages_that_never_end_are_bounded_together() {
 }
 
 #[test]
-fn who_never_reads_answers_gets_no_more_of_them() {
+fn a_peer_that_never_reads_responses_gets_no_more() {
     for request in [
         command("createStream", 1.0, &[Value::Null]),
         message(4, 0, &[0, 6, 1, 2, 3, 4]),

@@ -20,13 +20,13 @@ pub struct Url {
     pub host: String,
     /// TCP port.
     pub port: u16,
-    /// Application, and instance behind a slash if there is one.
+    /// Application, followed by a slash and the instance if there is one.
     pub app: String,
     /// Stream name, with its query if it has one.
     pub stream: String,
 }
 
-/// What is wrong with a URL.
+/// Errors of an RTMP URL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("RTMP URL {0}")]
 pub struct UrlError(&'static str);
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_fall_into_their_parts() {
+    fn urls_are_parsed() {
         for (url, host, port, app, stream) in [
             ("rtmp://example.org/live/demo", "example.org", 1935, "live", "demo"),
             ("RTMP://127.0.0.1:1936/live/demo?k=a/b", "127.0.0.1", 1936, "live", "demo?k=a/b"),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_stream_is_refused() {
+    fn urls_without_a_stream_are_rejected() {
         for url in [
             "http://h/a/s",
             "rtmp:/h/a/s",

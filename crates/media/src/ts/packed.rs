@@ -1,5 +1,5 @@
-//! Packed audio: a segment that is a run of AAC or MP3 frames, its time in an ID3 tag before them (RFC 8216,
-//! section 3.4).
+//! Packed audio: a segment that is a run of AAC or MP3 frames, its time in an ID3 tag before them
+//! (RFC 8216, section 3.4).
 
 use crate::codec::Codec;
 
@@ -11,7 +11,7 @@ const ID3_HEADER: usize = 10;
 /// A segment of packed audio.
 pub(super) struct Packed<'a> {
     pub(super) codec: Codec,
-    /// `None` if it does not say.
+    /// `None` if the segment has no timestamp.
     pub(super) time: Option<u64>,
     pub(super) frames: &'a [u8],
 }

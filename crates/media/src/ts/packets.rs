@@ -1,13 +1,13 @@
 //! Finds the packets of a transport stream, also behind damage.
 //!
-//! Packets are 188 bytes apart: 192 in recordings with a timestamp before each packet (M2TS), and 204 with an
-//! error correction code after each. A packet with a wrong sync byte is lost. After stray bytes, a sync byte
-//! counts only if two more packets follow it.
+//! Packets are 188 bytes apart: 192 in recordings with a timestamp before each packet (M2TS), and
+//! 204 with an error correction code after each. A packet with a wrong sync byte is lost. After
+//! stray bytes, a sync byte counts only if two more packets follow it.
 
 use super::{PACKET_LEN, SYNC_BYTE};
 use crate::deviation::{Deviation, Deviations};
 
-/// How far apart packets may stand.
+/// Possible distances between packets, in bytes.
 const STRIDES: [usize; 3] = [PACKET_LEN, 192, 204];
 /// Bytes that are searched for the first packet.
 const MAX_START: usize = 64 << 10;
@@ -24,7 +24,7 @@ pub(super) struct Packets<'a> {
 }
 
 impl<'a> Packets<'a> {
-    /// Looks for the first packet; `None` if there is none.
+    /// Finds the first packet; `None` if there is none.
     pub(super) fn find(segment: &'a [u8], deviations: &mut Deviations) -> Option<Self> {
         let last = segment.len().checked_sub(PACKET_LEN)?.min(MAX_START);
         let mut starts =
@@ -56,8 +56,8 @@ impl<'a> Packets<'a> {
         Some(packet)
     }
 
-    /// Counts the missing packets after a packet at `at`; `None` if no packet is there. Positions past the end
-    /// of the segment count as present.
+    /// Counts the missing packets after a packet at `at`; `None` if there is no packet at `at`.
+    /// Positions past the end of the segment count as present.
     fn missing(&self, at: usize, following: usize) -> Option<usize> {
         let is_sync = |at: usize| self.segment.get(at).is_none_or(|byte| *byte == SYNC_BYTE);
         self.segment.get(at).filter(|byte| **byte == SYNC_BYTE)?;

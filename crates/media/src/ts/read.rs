@@ -1,10 +1,9 @@
 //! Reads segments of transport streams: the first video and the first audio stream of the first
 //! program, as access units in the form that FLV and MP4 have.
 //!
-//! A segment is complete in itself (RFC 8216, section 3), so that only what describes the streams
-//! lasts from one to the next. Memory is bounded by the segment's size. A PES packet of video is
-//! taken for one access unit, as section 3.2 there recommends; one without a time goes on with the
-//! access unit before it.
+//! Segments are self-contained (RFC 8216, section 3): only the description of streams carries
+//! over. Memory is bounded by the segment's size. A PES packet of video counts as one access unit,
+//! as section 3.2 there recommends; one without a time continues the previous access unit.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -39,7 +38,7 @@ pub enum Error {
     TooMany,
 }
 
-/// What a segment holds: video in the order of its packets, then audio.
+/// Content of a segment: video in packet order, then audio.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Item {
     /// The configuration of the samples of its kind that follow.
@@ -55,11 +54,12 @@ pub enum Item {
 pub struct Reader {
     video: Option<Video>,
     audio: Option<Config>,
-    /// Parameter sets of H.264, by kind and ID: a stream may have several that its pictures choose from.
+    /// Parameter sets of H.264, by kind and ID: a stream may have several that its pictures choose
+    /// from.
     sets: ParameterSets,
     /// The program that the tables told last: some packagers send them once.
     program: Option<Program>,
-    /// Where packed audio goes on if it does not say.
+    /// Time at which packed audio without a timestamp continues.
     packed_end: Option<u64>,
     /// The latest time seen, without wraps.
     time: Option<i64>,
@@ -113,7 +113,7 @@ impl Reader {
         self.audio(&unit, pts, &mut carry, &mut items);
         if let (Some(Item::Audio(last)), Some((start, _))) = (items.last(), carry.time) {
             let samples = items.iter().filter(|item| matches!(item, Item::Audio(_))).count() as i64;
-            // The next segment begins a mean frame behind the last one.
+            // The next segment starts a mean frame duration after the last frame.
             let frame = (last.dts - start) / (samples - 1).max(1);
             self.packed_end = Some((last.dts + frame) as u64 & MASK);
         }
@@ -125,8 +125,8 @@ impl Reader {
         core::mem::take(&mut self.deviations)
     }
 
-    /// The first program of a segment, wherever its tables are: they hold for what is before them too. Without
-    /// tables it is that of the segment before.
+    /// The first program of a segment, which also applies to packets before its tables. A segment
+    /// without tables uses the program of the previous one.
     fn first_program(&mut self, mut packets: Packets<'_>) -> Option<Program> {
         let mut tables = Tables::default();
         let mut ignored = Deviations::default();
@@ -249,18 +249,18 @@ impl Reader {
             items.push(Item::Audio(Sample { data, dts, composition: 0, sync: true }));
             at += frame.size;
         }
-        // No frame is longer than 13 bits can say.
+        // Frame lengths have 13 bits.
         if bytes.len() - at < 1 << 13 {
             carry.bytes = bytes[at..].to_vec();
         }
     }
 }
 
-/// The start of an audio frame that goes on in the next PES packet.
+/// The start of an audio frame that continues in the next PES packet.
 #[derive(Default)]
 struct Carry {
     bytes: Vec<u8>,
-    /// The time of the PES packet in which frames now start, and samples since.
+    /// Time of the current PES packet, and samples since.
     time: Option<(i64, u64)>,
 }
 
@@ -378,14 +378,14 @@ impl Demux {
             stream.finish();
             stream.pes.random_access = header.random_access;
         }
-        // What comes before the first start belongs to nothing.
+        // Packets before the first start are dropped.
         if header.start || !stream.pes.bytes.is_empty() {
             stream.pes.bytes.extend_from_slice(header.payload);
         }
         Ok(())
     }
 
-    /// Goes on with the streams of this program, and keeps what came of others.
+    /// Switches to the streams of this program, and keeps the units of replaced streams.
     fn set_program(&mut self, program: Program) {
         for (index, found) in program.streams.iter().enumerate() {
             let stream = &mut self.streams[index];
@@ -404,7 +404,7 @@ impl Demux {
         self.program = Some(program);
     }
 
-    /// The units of video, then those of audio.
+    /// The units of video, then of audio.
     fn into_units(self) -> impl Iterator<Item = Unit> {
         let streams = self.left.into_iter().zip(self.streams);
         streams.flat_map(|(mut units, stream)| {
@@ -467,7 +467,7 @@ fn byte_stream(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// What stands before the next start code, and what behind it, if there is one.
+/// The bytes before the next start code, and those after it if there is one.
 fn split_start_code(bytes: &[u8]) -> (&[u8], Option<&[u8]>) {
     match bytes.windows(3).position(|window| window == [0, 0, 1]) {
         Some(at) => (&bytes[..at], Some(&bytes[at + 3..])),

@@ -1,7 +1,7 @@
 //! The parameter sets of an H.264 stream.
 //!
-//! A picture names its sets by ID (ITU-T H.264, section 7.4.1.2.1), and a stream may use several in turn
-//! without repeating all of them at each key picture.
+//! A picture names its sets by ID (ITU-T H.264, section 7.4.1.2.1), and a stream may use several in
+//! turn without repeating all of them at each key picture.
 
 use bytes::Bytes;
 

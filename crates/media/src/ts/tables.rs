@@ -26,7 +26,8 @@ pub(super) struct Header<'a> {
 }
 
 impl<'a> Header<'a> {
-    /// Reads a packet; `None` for one with an error that the sender knew of, and for one without payload.
+    /// Reads a packet; `None` for one with an error that the sender knew of, and for one without
+    /// payload.
     pub(super) fn read(packet: &'a [u8]) -> Option<Self> {
         if packet[1] & 0x80 != 0 || packet[3] & 0x10 == 0 {
             return None;

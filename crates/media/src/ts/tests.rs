@@ -1,4 +1,4 @@
-//! Transport streams: the form of packets, and what is written read again.
+//! Transport streams: packet format and round trips.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -115,8 +115,8 @@ fn audio_frames_may_lie_across_packets_of_the_elementary_stream() {
     let program = Program { video: None, audio: Some((&audio, &sounds)) };
     let whole = Writer::default().write(program);
     let mut expected = Reader::default().read(&whole).expect("readable");
-    // The frames as one byte stream, cut anew: 150 bytes, then the rest, 10 ms late. The second
-    // frame starts before the cut.
+    // The frames as one byte stream, split differently: 150 bytes, then the rest, 10 ms late. The
+    // second frame starts before the split.
     for item in &mut expected[3..] {
         if let Item::Audio(sample) = item {
             sample.dts += 900;
@@ -188,7 +188,7 @@ fn clock_references_come_before_the_time_of_decoding() {
 }
 
 #[test]
-fn a_packet_of_the_elementary_stream_without_a_time_goes_on_with_the_last() {
+fn a_pes_packet_without_a_time_continues_the_previous_one() {
     let (video, frames) = (video(), [frame(0, 0, true, 300)]);
     let whole = Writer::default().write(Program { video: Some((&video, &frames)), audio: None });
     let mut split = whole.to_vec();
@@ -209,7 +209,7 @@ fn a_packet_of_the_elementary_stream_without_a_time_goes_on_with_the_last() {
 }
 
 #[test]
-fn what_is_no_transport_stream_is_refused() {
+fn other_formats_than_transport_streams_are_rejected() {
     let mut reader = Reader::default();
     assert_eq!(reader.read(&[]), Err(Error::Sync));
     assert_eq!(reader.read(&[0; 1_000]), Err(Error::Sync));
@@ -239,7 +239,7 @@ fn codecs_of_sound_and_pictures_that_are_left_out_are_named() {
     let (video, audio, frames, sounds) = (video(), audio(), [frame(0, 0, true, 9)], [sound(0, 10)]);
     let program = Program { video: Some((&video, &frames)), audio: Some((&audio, &sounds)) };
     let mut segment = Writer::default().write(program).to_vec();
-    // The program's table is in the second packet, behind an adaptation field and a pointer field.
+    // The program's table is in the second packet, after an adaptation field and a pointer field.
     let adaptation = match segment[PACKET_LEN + 3] & 0x20 {
         0 => 0,
         _ => 1 + usize::from(segment[PACKET_LEN + 4]),
@@ -318,7 +318,8 @@ fn a_program_with_other_tracks_has_another_version() {
         };
         let tables = Writer::default().write(program);
         let pmt = &tables[PACKET_LEN..2 * PACKET_LEN];
-        // Behind the packet's header, its adaptation field and the pointer; current_next_indicator is set.
+        // Behind the packet's header, its adaptation field and the pointer; current_next_indicator
+        // is set.
         let byte = pmt[4 + 2 + 1 + 5];
         assert_eq!((pmt[7], byte & 0xc1), (2, 0xc1));
         assert!(versions.insert(byte >> 1 & 0x1f), "{video:?} {audio:?}");
@@ -335,7 +336,7 @@ fn program(seconds: i64) -> Vec<u8> {
     Writer::default().write(program).to_vec()
 }
 
-/// How many pictures and sounds a reader finds, and what it tolerates.
+/// The pictures and audio frames that a reader finds, and the deviations it tolerates.
 fn count(reader: &mut Reader, segment: &[u8]) -> ([usize; 2], Vec<(Deviation, u32)>) {
     let items = reader.read(segment).expect("tolerated");
     let videos = items.iter().filter(|item| matches!(item, Item::Video(_))).count();
@@ -352,7 +353,7 @@ fn pid(packet: &[u8]) -> u16 {
 }
 
 #[test]
-fn a_reader_finds_packets_behind_damage() {
+fn a_reader_resynchronises_after_damage() {
     let good = program(2);
     let whole = [50, 92];
     assert_eq!(count(&mut Reader::default(), &good), (whole, vec![]));
@@ -362,7 +363,7 @@ fn a_reader_finds_packets_behind_damage() {
         for packet in 0..lost {
             bad[(number + packet) * PACKET_LEN] = 0;
         }
-        // One that knows the program: a damaged packet may be that of a table.
+        // The reader knows the program: a damaged packet may be part of a table.
         let mut reader = Reader::default();
         count(&mut reader, &good);
         let (got, met) = count(&mut reader, &bad);
@@ -376,7 +377,7 @@ fn a_reader_finds_packets_behind_damage() {
             let bad = [&good[..at], noise, &good[at..]].concat();
             let (got, _) = count(&mut Reader::default(), &bad);
             assert!(got[0] >= 49 && got[1] >= 91, "{at} {noise:?}: {got:?}");
-            // What begins as a packet does is taken for one.
+            // Noise that looks like a packet is read as one.
             assert!(noise[0] == SYNC_BYTE || got == whole, "{at} {noise:?}: {got:?}");
         }
     }
@@ -388,7 +389,7 @@ fn a_reader_finds_packets_behind_damage() {
 }
 
 #[test]
-fn packets_may_have_a_time_before_or_a_code_behind_them() {
+fn packets_may_have_a_leading_time_or_a_trailing_code() {
     let good = program(2);
     let before: Vec<u8> = good
         .chunks(PACKET_LEN)
@@ -463,7 +464,7 @@ fn repeated_packets_are_left_out_and_missing_ones_are_counted() {
 
 #[test]
 fn all_parameter_sets_that_pictures_may_name_are_kept() {
-    // The same sets under the IDs 1: the first bit behind the level, and behind the header, says 0.
+    // The same sets with ID 1: the first bit after the level, and after the header, is 0.
     let sets = video().parameter_sets;
     let [sps, pps] = &sets[..] else { panic!("two sets") };
     let with_id_1 = |set: &Bytes, at: usize| {
@@ -522,7 +523,7 @@ fn packed_audio_takes_its_time_from_its_tag() {
     let foreign = b"ID3\x03\0\0\0\0\0\x05hello".to_vec();
     let second = times(&mut reader, &[foreign, tag(190_000), frames.clone()].concat());
     assert_eq!((second.len(), second[0]), (10, 190_000));
-    // Without a time it goes on.
+    // Without a time, playback continues.
     assert!(times(&mut reader, &frames)[0].abs_diff(190_000 + 19_200) < 400);
     let mp3 = [&[0xff, 0xfb, 0x90, 0xc0][..], &[0; 413]].concat();
     assert_eq!(times(&mut Reader::default(), &mp3.repeat(3)).len(), 3);

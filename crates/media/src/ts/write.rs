@@ -34,8 +34,8 @@ pub fn carries_audio(audio: &Audio) -> bool {
     audio.codec == Codec::Mp3 || audio.codec == Codec::Aac && audio.adts().is_some()
 }
 
-/// Writes a segment, part by part. Its continuity counters begin anew, which the first packet of each
-/// PID says (discontinuity_indicator, section 2.4.3.5): a segment does not depend on the ones before.
+/// Writes a segment, part by part. Continuity counters restart, as the first packet of each PID
+/// declares (discontinuity_indicator, section 2.4.3.5): segments are independent.
 #[derive(Clone, Debug, Default)]
 pub struct Writer {
     /// The next of the PIDs of PAT, PMT, video and audio; `None` before their first packets.
@@ -52,7 +52,8 @@ pub struct Program<'a> {
 }
 
 impl Writer {
-    /// The tables and these samples. What a transport stream does not carry is left out.
+    /// Writes the tables and these samples. Samples without a transport stream mapping are
+    /// dropped.
     pub fn write(&mut self, program: Program<'_>) -> Bytes {
         let video = program.video.filter(|(video, _)| carries_video(video));
         let audio = program.audio.filter(|(audio, _)| carries_audio(audio));
@@ -84,8 +85,8 @@ impl Writer {
     }
 
     fn tables(&mut self, out: &mut BytesMut, video: Option<&Video>, audio: Option<&Audio>) {
-        // Transport stream 1, program 1. The PMT's version follows from what it says, so that another
-        // one has another.
+        // Transport stream 1, program 1. The PMT's version follows from its content, so that a new
+        // PMT has a new version.
         let mut pat = vec![0, 1, 0xc1, 0, 0, 0, 1];
         pat.put_u16(0xe000 | PMT_PID);
         self.table(out, 0, &pat);
@@ -257,14 +258,14 @@ fn ticks(time: i64, timescale: u32) -> i64 {
     ticks as i64
 }
 
-/// The header of a PES packet with `size` bytes behind it (0: not told).
+/// The header of a PES packet with a body of `size` bytes (0: unspecified).
 fn pes_header(stream: u8, size: usize, pts: i64, dts: Option<i64>) -> Vec<u8> {
     let dts = dts.filter(|dts| *dts != pts);
     let times = if dts.is_some() { 10 } else { 5 };
     let length = if size == 0 { 0 } else { u16::try_from(3 + times + size).unwrap_or(0) };
     let mut out = vec![0, 0, 1, stream];
     out.put_u16(length);
-    // Aligned data; which times are there; their bytes.
+    // Aligned data; flags of the timestamps present; their length in bytes.
     out.extend([0x84, if dts.is_some() { 0xc0 } else { 0x80 }, times as u8]);
     put_time(&mut out, if dts.is_some() { 3 } else { 2 }, pts);
     if let Some(dts) = dts {

@@ -83,7 +83,7 @@ impl Edge {
         self.directory().join("edge.toml")
     }
 
-    /// The lines of its log so far.
+    /// Lines of its log.
     pub fn log(&self) -> Vec<String> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -93,14 +93,14 @@ impl Edge {
         self.log().into_iter().filter(|line| line.contains(part)).collect()
     }
 
-    /// The first line of its log that contains this, when it is there.
+    /// Waits for a log line that contains this, and returns it.
     pub fn says(&self, part: &str) -> String {
         eventually(&format!("the log says `{part}`: {:?}", self.log()), || {
             self.said(part).into_iter().next()
         })
     }
 
-    /// The value of the metric whose line starts so; 0 if there is none.
+    /// Value of the metric with this line prefix; 0 if there is none.
     pub fn metric(&self, start: &str) -> f64 {
         let text = http::get_plain(self.admin, "/metrics").text();
         let line = text.lines().find_map(|line| line.strip_prefix(start));
@@ -112,7 +112,7 @@ impl Edge {
         self.metric(&format!("mendcast_ingest_events_total{{event=\"{event}\"}}"))
     }
 
-    /// What the dashboard shows.
+    /// The dashboard's data.
     pub fn state(&self) -> Value {
         let text = http::get_plain(self.admin, "/api/state").text();
         serde_json::from_str(&text).expect("JSON")

@@ -15,7 +15,7 @@ pub trait Io: Read + Write + Send {}
 
 impl<T: Read + Write + Send> Io for T {}
 
-/// A response whose body is read piece by piece.
+/// A response with a body that is read piece by piece.
 pub struct Answer {
     pub status: u16,
     /// Status line and fields.
@@ -25,7 +25,7 @@ pub struct Answer {
 }
 
 enum Body {
-    /// So many bytes are left.
+    /// Remaining bytes.
     Length(u64),
     Chunked,
     Over,

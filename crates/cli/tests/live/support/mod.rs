@@ -38,7 +38,7 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     eventually(what, || is_so().then_some(()));
 }
 
-/// What a frame of the clip has to be, wherever it arrives.
+/// Content of a frame of the clip, equal at every receiver.
 type Frame = (media::Kind, bytes::Bytes);
 
 fn content(tag: &media::Tag) -> Frame {
@@ -62,8 +62,8 @@ pub fn assert_is_clip(frames: &[media::Tag]) {
     }
 }
 
-/// The same for sound and pictures each by itself, and without the times: servers of others interleave
-/// as they like.
+/// The same for sound and pictures each by itself, and without the times: servers of others
+/// interleave as they like.
 pub fn assert_tracks_are_of_clip(frames: &[media::Tag]) {
     for kind in [media::Kind::Audio, media::Kind::Video] {
         let of_kind = |tags: Vec<media::Tag>| -> Vec<_> {

@@ -13,7 +13,7 @@ use media::flv;
 use super::PATIENCE;
 use crate::common::publisher::clip;
 
-/// What somebody asked for.
+/// A request that the origin received.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub path: String,
@@ -72,7 +72,7 @@ impl Origin {
         Self::start(|_, socket| stream_clip(socket))
     }
 
-    /// One whose answers are the same for all.
+    /// An origin with one answer for all requests.
     pub fn of_text(status: u16, field: &'static str, body: &'static [u8]) -> Self {
         Self::start(move |_, socket| respond(socket, status, field, body))
     }
@@ -82,7 +82,7 @@ impl Origin {
         format!("http://{}{path}", self.address)
     }
 
-    /// The requests so far.
+    /// Received requests.
     pub fn requests(&self) -> Vec<Request> {
         lock(&self.shared.requests).clone()
     }

@@ -12,7 +12,7 @@ pub const CLIP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/demo.f
 /// Where Debian's `libnginx-mod-rtmp` is.
 const NGINX_RTMP: &str = "/usr/lib/nginx/modules/ngx_rtmp_module.so";
 
-/// Whether a test can go on; if not, it says why.
+/// Whether the program is installed; otherwise reports the skipped test.
 pub fn has(program: &str) -> bool {
     let mut found = Command::new(program)
         .arg(if program == "nginx" { "-v" } else { "-version" })
@@ -57,14 +57,14 @@ impl Drop for Program {
     }
 }
 
-/// ffmpeg, which sends the clip round and round in real time, as it is, to this place.
+/// Runs ffmpeg, which sends the clip in a loop, in real time and unmodified, to this place.
 pub fn ffmpeg_sends(format: &[&str], place: &str) -> Program {
     let mut command = Command::new("ffmpeg");
     command.args(["-v", "error", "-re", "-stream_loop", "-1", "-i", CLIP, "-c", "copy"]);
     Program::start(command.args(format).arg(place))
 }
 
-/// What ffmpeg says of decoding this many seconds of a URL: errors on stderr, its progress on stdout.
+/// Decodes this many seconds of a URL with ffmpeg: errors on stderr, progress on stdout.
 pub fn ffmpeg_plays(url: &str, seconds: u32) -> Output {
     let mut command = Command::new("timeout");
     command.args(["20", "ffmpeg", "-v", "warning", "-nostats", "-progress", "pipe:1"]);
@@ -92,7 +92,7 @@ pub fn nginx(directory: &Path, rtmp: SocketAddr) -> Program {
     program
 }
 
-/// An address at which nobody listens.
+/// An address without a listener.
 pub fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
     listener.local_addr().expect("bound")

@@ -1,5 +1,5 @@
-//! A publisher whose every byte is in the test's hands: one that is refused, breaks the rules, or
-//! sends what no encoder would.
+//! A publisher with every byte under the test's control: rejected, malformed, or unlike any
+//! encoder.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -24,7 +24,7 @@ impl Publishing {
         Self::open_as(address, stream, |bytes| bytes)
     }
 
-    /// The same with each piece of what it says changed on the way.
+    /// As above, with each piece of output modified.
     ///
     /// # Errors
     /// The server refuses or closes the connection.

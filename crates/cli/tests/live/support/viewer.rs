@@ -1,5 +1,5 @@
-//! Viewers: each takes a stream's tags in a thread of its own, over HTTP/1.1, 2, 3 or RTMP, and can
-//! tell how the stream ended.
+//! Viewers: each receives a stream's tags in its own thread, over HTTP/1.1, 2, 3 or RTMP, and
+//! records how the stream ended.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -34,7 +34,7 @@ struct Seen {
     end: Option<End>,
 }
 
-/// A viewer, who leaves when it is dropped.
+/// A viewer that leaves when dropped.
 pub struct Viewer {
     seen: Arc<Mutex<Seen>>,
     leave: Option<Box<dyn FnOnce() + Send>>,
@@ -246,7 +246,7 @@ impl Viewer {
         })
     }
 
-    /// The tags so far.
+    /// Received tags.
     pub fn tags(&self) -> Vec<Tag> {
         lock(&self.seen).tags.clone()
     }
@@ -261,17 +261,17 @@ impl Viewer {
         self.frames().into_iter().map(placed).collect()
     }
 
-    /// The frames so far: what is no header.
+    /// Received frames: all tags except headers.
     pub fn frames(&self) -> Vec<Tag> {
         self.tags().into_iter().filter(|tag| !tag.role().is_header()).collect()
     }
 
-    /// What the FLV header announces: sound, picture.
+    /// Tracks announced by the FLV header: audio, video.
     pub fn kinds(&self) -> Option<(bool, bool)> {
         lock(&self.seen).kinds
     }
 
-    /// Waits for so many frames.
+    /// Waits for this number of frames.
     pub fn wait_for_frames(&self, count: usize) {
         until(&format!("{count} frames"), || {
             if let Some(end) = self.has_ended() {
@@ -281,7 +281,7 @@ impl Viewer {
         });
     }
 
-    /// Waits for so many frames more than there are.
+    /// Waits for this number of additional frames.
     pub fn wait_for_more(&self, count: usize) {
         self.wait_for_frames(self.frames().len() + count);
     }

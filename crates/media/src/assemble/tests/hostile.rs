@@ -41,7 +41,7 @@ fn damaged(payload: &[u8], numbers: &mut Numbers) -> Vec<u8> {
 }
 
 #[test]
-fn whatever_comes_valid_units_leave_and_little_is_kept() {
+fn any_input_gives_valid_units_and_bounded_memory() {
     for seed in 1..=400u64 {
         let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15 ^ seed);
         let form = FORMS[numbers.below(3)];
@@ -90,7 +90,7 @@ fn whatever_comes_valid_units_leave_and_little_is_kept() {
             }
             let data = tag.payload().slice(class.data_at..);
             if class.role == Role::SequenceHeader {
-                // A damaged one that cannot be read passes, and frames behind it do.
+                // A damaged, unreadable header passes, and so do later frames.
                 has_header = Video::new(form.codec, data).is_some();
             } else if has_header {
                 let read = Units::read(&data, 4, Some(units::Form::Lengths(4)));
@@ -106,7 +106,7 @@ fn whatever_comes_valid_units_leave_and_little_is_kept() {
 }
 
 #[test]
-fn what_waits_for_a_picture_is_bounded() {
+fn tags_waiting_for_a_picture_are_bounded() {
     for form in FORMS {
         let (mut assembler, mut out) = (Assembler::default(), Vec::new());
         let sei = form.frame(0, false, &[form.unit((6, 39), &[5; 60_000])]);

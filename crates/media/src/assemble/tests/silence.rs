@@ -18,7 +18,7 @@ fn is_silence(tag: &Tag) -> bool {
     tag.payload()[..] == [0xaf, 1, 0x21, 0, 0, 0, 0, 0x1c]
 }
 
-/// A publisher: 25 frames of video a second, and audio frames where `audio` says so.
+/// A publisher with 25 video frames a second, and audio frames where `audio` is set.
 #[derive(Default)]
 struct Publisher {
     assembler: Assembler,
@@ -81,7 +81,7 @@ fn silence_fills_audio_that_stops_until_it_is_back() {
 }
 
 #[test]
-fn audio_that_lags_behind_or_comes_in_bursts_is_not_replaced() {
+fn late_or_bursty_audio_is_not_replaced() {
     for audio in [(0, 20), (90, 20), (400, 20), (1_500, 20), (0, 700), (300, 700), (4_000, 100)] {
         let mut publisher = Publisher::new(&[tag(Kind::Audio, 0, HEADER)]);
         publisher.send(0..10_000, Some(audio));
@@ -96,7 +96,7 @@ fn audio_that_lags_behind_or_comes_in_bursts_is_not_replaced() {
 }
 
 #[test]
-fn audio_that_is_announced_and_never_comes_is_silence() {
+fn announced_audio_that_never_arrives_becomes_silence() {
     let metadata = |name: &str, codec: amf0::Value, rate: f64| {
         let mut payload = BytesMut::from(&b"\x02\x00\x0aonMetaData"[..]);
         amf0::object([(name, codec), ("audiosamplerate", rate.into())]).write(&mut payload);
@@ -111,7 +111,7 @@ fn audio_that_is_announced_and_never_comes_is_silence() {
         (metadata("audiocodecid", 2.0.into(), 44_100.0), None),
         (metadata("audiocodecid", 0.0.into(), 44_100.0), None),
         (metadata("videocodecid", 10.0.into(), 48_000.0), None),
-        // HE-AAC, whose core is AAC LC; AAC Main, whose silence is unknown.
+        // HE-AAC has an AAC LC core; silence of AAC Main is unknown.
         (tag(Kind::Audio, 0, HE_AAC), Some(HE_AAC)),
         (tag(Kind::Audio, 0, &[0xaf, 0, 0x0a, 0x10]), None),
     ] {
@@ -126,7 +126,7 @@ fn audio_that_is_announced_and_never_comes_is_silence() {
             assert_eq!(header.map(Tag::payload).as_deref(), Some(expected));
             assert!(times[0] == 0 && times.last() >= Some(&1_900), "{times:?}");
         }
-        // It begins later, with a header of its own.
+        // Audio starts later, with its own header.
         publisher.push(tag(Kind::Audio, 2_000, HEADER));
         publisher.send(2_000..4_000, Some((0, 20)));
         assert!(publisher.times().ends_with(&[3_968]), "{start:?} {:?}", publisher.times());
@@ -145,7 +145,7 @@ fn pauses_and_jumps_of_the_clock_are_not_filled() {
             assert_eq!(made(&publisher.assembler), [], "{jump} {is_back}");
         }
     }
-    // Audio whose clock has nothing to do with video's.
+    // Audio with a clock unrelated to that of video.
     let mut publisher = Publisher::new(&[tag(Kind::Audio, 0, HEADER), sound(7)]);
     for number in 0..100 {
         publisher.push(AVC.inter_frame(1_000_000_000 + number * 40));
@@ -164,7 +164,7 @@ fn a_stream_without_video_has_no_silence() {
 }
 
 #[test]
-fn whatever_the_times_are_one_tag_makes_little_silence() {
+fn one_tag_adds_little_silence_for_any_times() {
     for seed in 1..=20 {
         let mut numbers = Numbers(seed);
         let rates = [&[0xaf, 0, 0x10, 0x10][..], HEADER, AAC];

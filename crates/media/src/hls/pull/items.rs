@@ -79,8 +79,8 @@ pub(super) fn ts_items(
     Ok(by_time(items))
 }
 
-/// The items of a segment by time. What the tracks are comes before all frames: who gets the first
-/// frame has to know what other tracks there are.
+/// The items of a segment, by time. Headers come before all frames: the receiver of the first
+/// frame must know which other tracks exist.
 fn by_time(mut items: Vec<Item>) -> Vec<Item> {
     let first = items.iter().map(|item| item.ms).min().unwrap_or(0);
     for index in 0..2 {

@@ -38,7 +38,7 @@ fn playlist(sequence: u64, count: u64, end: &str) -> Bytes {
     Bytes::from(text + end)
 }
 
-/// Answers what is asked for until the pull waits or ends; gives the names that were fetched.
+/// Answers requests until the pull waits or ends. Returns the names of the fetched resources.
 fn answer(pull: &mut Pull, now: Timestamp, list: &Bytes) -> Vec<String> {
     let mut names = Vec::new();
     while let Action::Fetch(request) = pull.next(now) {
@@ -82,7 +82,7 @@ fn a_live_stream_starts_three_segments_from_the_end_and_is_reloaded_as_told() {
     // Nothing new: half the time.
     assert_eq!(answer(&mut pull, seconds(18), &playlist(6, 6, "")), ["media.m3u8"]);
     assert_eq!(pull.next(seconds(18)), Action::Wait(Duration::from_secs(2)));
-    // What is missed has left the playlist.
+    // Missed segments have left the playlist.
     let names = answer(&mut pull, seconds(40), &playlist(20, 6, ""));
     assert_eq!(names, ["media.m3u8", "23.ts", "24.ts", "25.ts"]);
     // The origin starts again.
@@ -112,7 +112,7 @@ fn the_variant_is_the_one_chosen() {
         assert_eq!(fetched(pull.next(seconds(0))), URL);
         assert_eq!(pull.on_response(&Bytes::from(master)), Ok(vec![]));
         assert_eq!(fetched(pull.next(seconds(0))), expected);
-        // A variant that is a master playlist would lead round for ever.
+        // A variant that is a master playlist would loop.
         assert_eq!(pull.on_response(&Bytes::from(master)), Err(Error::Playlist));
         assert!(matches!(pull.next(seconds(0)), Action::Wait(_)));
     }
@@ -157,7 +157,7 @@ fn a_segment_that_fails_is_tried_again_and_then_left_out() {
             now += time;
         }
     }
-    assert!(now < seconds(1), "soon enough for those who watch: {now:?}");
+    assert!(now < seconds(1), "soon enough for viewers: {now:?}");
     // A broken one is left out at once.
     assert_eq!(fetched(pull.next(now)), "http://origin.test/live/1.ts");
     assert_eq!(pull.on_response(&Bytes::from("no media")), Err(Error::Ts(ts::read::Error::Sync)));
@@ -243,7 +243,7 @@ fn a_discontinuity_continues_the_timeline() {
 }
 
 #[test]
-fn a_pulled_stream_is_what_was_segmented() {
+fn a_pulled_stream_equals_the_segmented_one() {
     for container in [Container::Ts, Container::Fmp4] {
         let (init, segments) = whole(container, 0..6_000);
         let mut list = String::from("#EXTM3U\n#EXT-X-TARGETDURATION:2\n");
@@ -312,7 +312,7 @@ proptest! {
             let tags = pull.on_response(&response).unwrap_or_default();
             bytes += tags.iter().map(|tag| tag.bytes().len()).sum::<usize>();
         }
-        // Two segments, with what a tag adds to each sample.
+        // Two segments, with the overhead of a tag per sample.
         prop_assert!(bytes < 8 * body.len() + 4_000, "{bytes} of {}", body.len());
     }
 
@@ -340,7 +340,7 @@ proptest! {
 }
 
 #[test]
-fn a_playlist_that_slides_without_a_number_goes_on_behind_what_is_known() {
+fn a_sliding_playlist_without_numbers_continues_after_the_known_segments() {
     let body = Bytes::from(whole(Container::Ts, 0..2_000).1[0].clone());
     let mut pull = pull();
     let list = |first: u32| {

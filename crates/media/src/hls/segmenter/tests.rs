@@ -11,7 +11,7 @@ use super::super::fixture::*;
 use super::*;
 use crate::fmp4::read::Movie;
 
-/// The number of the slot of 2 s in which the time 0 of the tests is: a multiple of 2^32 ms.
+/// Number of the 2 s slot with the tests' time 0, a multiple of 2^32 ms.
 const FIRST: u64 = (419 << 32) / 2_000;
 
 /// The initialisation segment of the tracks that came as the `number`-th, from 1.
@@ -95,7 +95,7 @@ fn a_segment_is_its_parts_and_every_part_is_short() {
 }
 
 #[test]
-fn the_playlist_names_what_is_there() {
+fn the_playlist_lists_existing_parts() {
     let mut segmenter = segmenter(Config::default());
     assert!(segmenter.playlist(false).is_none() && segmenter.master().is_none());
     push(&mut segmenter, 0..2_401, 50, true);
@@ -134,7 +134,7 @@ fn the_playlist_names_what_is_there() {
 }
 
 #[test]
-fn a_delta_update_and_what_was_known_make_the_full_playlist() {
+fn a_delta_update_completes_the_previous_playlist() {
     let mut segmenter = segmenter(Config { window: 20, ..Config::default() });
     push(&mut segmenter, 0..50_000, 50, false);
     let (full, delta) = (text(&segmenter, false), text(&segmenter, true));
@@ -151,7 +151,7 @@ fn a_delta_update_and_what_was_known_make_the_full_playlist() {
 }
 
 #[test]
-fn requests_are_told_from_the_past_to_the_too_far() {
+fn requests_are_past_present_soon_or_too_far() {
     let mut segmenter = segmenter(Config { window: 2, ..Config::default() });
     push(&mut segmenter, 0..20_401, 50, true);
     assert_eq!(segmenter.position(), (FIRST + 10, 1));
@@ -182,7 +182,7 @@ fn requests_are_told_from_the_past_to_the_too_far() {
 }
 
 #[test]
-fn a_player_can_do_without_what_is_nearer_to_the_end_than_it_plays() {
+fn segments_near_the_end_have_slack() {
     let mut segmenter = segmenter(Config::default());
     push(&mut segmenter, 0..20_401, 50, true);
     let name = |back: usize| {
@@ -230,13 +230,13 @@ fn other_headers_and_jumps_are_discontinuities() {
     assert!(init(&segmenter, 1).is_none(), "gone with its segments");
     let text = self::text(&segmenter, false);
     assert!(text.contains("#EXT-X-DISCONTINUITY-SEQUENCE:2\n"), "{text}");
-    // After so long a time without media, the window begins anew where the time is.
+    // After so long without media, the window restarts at the current time.
     let first = segments(&segmenter)[0];
     assert_eq!((first.0, first.2), (FIRST + 36, true));
 }
 
 #[test]
-fn a_discontinuity_is_told_before_the_segment_behind_it_has_a_part() {
+fn a_discontinuity_is_announced_before_the_first_part_after_it() {
     let count = |text: &str| text.matches("#EXT-X-DISCONTINUITY\n").count();
     let mut segmenter = segmenter(Config { window: 20, ..Config::default() });
     push(&mut segmenter, 0..4_600, 50, true);
@@ -248,7 +248,7 @@ fn a_discontinuity_is_told_before_the_segment_behind_it_has_a_part() {
     let kept = text(&segmenter, false);
     let (_, behind) = kept.split_once("#EXT-X-DISCONTINUITY\n").expect("told again");
     assert!(behind.starts_with("#EXT-X-MAP:") && count(&kept) == 1, "{kept}");
-    // Another sound takes its turn with the next key frame; until then the segment goes on.
+    // A new audio track takes effect at the next key frame; until then the segment continues.
     segmenter.push(&tag(Kind::Audio, 0, &[&[0xaf, 0, 0x12, 0x10]]), WALL);
     assert_eq!(count(&text(&segmenter, false)), 1);
     segmenter.push(&video_header(14), WALL);
@@ -258,7 +258,7 @@ fn a_discontinuity_is_told_before_the_segment_behind_it_has_a_part() {
 }
 
 #[test]
-fn a_header_that_comes_a_little_late_is_no_discontinuity() {
+fn a_slightly_late_header_is_no_discontinuity() {
     let mut segmenter = Segmenter::new(Config::default());
     segmenter.push(&audio_header(), WALL);
     segmenter.push(&sound(0), WALL);
@@ -304,7 +304,7 @@ fn audio_alone_is_cut_by_time_and_video_may_go_and_come() {
     assert!(all_independent(&segmenter));
     segmenter.push(&video_header(12), WALL);
     push(&mut segmenter, 9_000..13_000, 50, true);
-    // Video pauses, and comes back without a new header.
+    // Video pauses, and resumes without a new header.
     audio(&mut segmenter, 13_000..22_000);
     push(&mut segmenter, 22_000..26_100, 50, true);
     segmenter.end();
@@ -334,7 +334,7 @@ fn audio_stands_on_its_grid_and_follows_a_drift() {
         }
     }
     let [_, audio] = times(&segmenter, 1);
-    // Each segment has a grid of its own, and those of the two are less than a millisecond apart.
+    // Each segment has its own grid; the two grids differ by less than a millisecond.
     let odd: Vec<i64> =
         audio.windows(2).map(|two| two[1] - two[0] - 1_024).filter(|d| *d != 0).collect();
     assert!(odd.len() <= 1 && odd.iter().all(|step| step.abs() < 48), "{odd:?}");
@@ -390,7 +390,7 @@ fn audio_waits_for_a_key_frame_but_not_for_ever() {
 }
 
 #[test]
-fn dates_follow_media_time_and_wall_time_that_is_far_from_it_slowly() {
+fn dates_follow_media_time_and_drift_slowly_to_wall_time() {
     let mut segmenter = segmenter(Config::default());
     for (number, late) in [0, 700, 300, 0, 3_000, 3_000].into_iter().enumerate() {
         let at = number as u32 * 2_000;
@@ -402,7 +402,7 @@ fn dates_follow_media_time_and_wall_time_that_is_far_from_it_slowly() {
 }
 
 #[test]
-fn memory_is_bounded_whatever_is_sent() {
+fn memory_is_bounded_for_any_input() {
     let bytes = 40_000;
     let mut flood = segmenter(Config { bytes, ..Config::default() });
     for number in 0..5_000 {
@@ -424,8 +424,8 @@ fn memory_is_bounded_whatever_is_sent() {
     assert_eq!(playlist.segments.len(), 2);
 }
 
-/// Media of 25 frames per second with a key frame each `gop` frames, from one time to another of a
-/// stream that began at 0: what a server gets that begins there, at whichever frame.
+/// A range of a stream that started at 0, with 25 frames per second and a key frame each `gop`
+/// frames: input of a server that starts at any frame.
 fn stream(range: core::ops::Range<u32>, frame_us: u64, gop: u64) -> Vec<Tag> {
     let mut tags = vec![video_header(12), audio_header()];
     let (mut number, mut sounds) = (0_u64, 0_u64);
@@ -471,8 +471,8 @@ fn files(segmenter: &Segmenter) -> Vec<(String, Vec<u8>)> {
 #[test]
 fn servers_that_begin_at_different_times_give_the_same_names_to_the_same_bytes() {
     for container in [Container::Fmp4, Container::Ts] {
-        // 25, 29.97, 30 and 24 frames per second; groups of 1 s, 1.92 s, 2 s, 2.002 s, 2.4 s, 4 s and
-        // 10 s. Those of 1.92 s leave a slot of 1.9 s out now and then.
+        // 25, 29.97, 30 and 24 frames per second; groups of 1 s, 1.92 s, 2 s, 2.002 s, 2.4 s, 4 s
+        // and 10 s. Those of 1.92 s leave a slot of 1.9 s out now and then.
         for (frame_us, gop) in [
             (40_000, 25),
             (40_000, 48),
@@ -569,7 +569,7 @@ fn lengths_that_players_are_told_never_change() {
     };
     push(&mut segmenter, 0..6_000, 50, true);
     let before = told(&segmenter);
-    // Groups of 10 s, a picture that stands still for 4 s, ten frames a second.
+    // Groups of 10 s, a still picture of 4 s, ten frames a second.
     push(&mut segmenter, 6_000..36_000, 250, true);
     segmenter.push(&frame(40_000, false), WALL);
     for number in 0..200 {
@@ -578,7 +578,7 @@ fn lengths_that_players_are_told_never_change() {
     assert_eq!(told(&segmenter), before);
     let playlist = parse(&text(&segmenter, false));
     assert!(playlist.segments.iter().all(|segment| segment.duration < 2.5), "{playlist:?}");
-    // Segments that begin within a group say so.
+    // Segments that start within a group are marked.
     let independent = segmenter.kept.segments.iter().filter(|s| s.is_independent()).count();
     assert!(independent < segmenter.kept.segments.len());
     assert!(!playlist.independent_segments);
@@ -602,7 +602,7 @@ fn another_encoder_is_a_discontinuity_with_an_initialisation_segment_of_its_own(
 }
 
 #[test]
-fn what_is_shed_leaves_a_player_three_segments_to_begin_with() {
+fn eviction_leaves_three_segments_for_startup() {
     let mut segmenter = segmenter(Config::default());
     push(&mut segmenter, 0..30_000, 50, true);
     let all = segments(&segmenter);

@@ -1,4 +1,4 @@
-//! Audio that ends or begins later, and codecs that HLS cannot carry.
+//! Audio that ends or starts late, and codecs that HLS cannot carry.
 
 use super::*;
 use crate::Assembler;

@@ -7,14 +7,14 @@ const RATES: [u64; 6] = [24_024, 25_025, 30_000, 30_030, 50_050, 60_060];
 /// Distances of key frames, in milliseconds.
 const GROUPS: [u64; 10] = [500, 1_000, 1_920, 2_000, 2_002, 3_000, 4_000, 5_000, 7_000, 10_000];
 
-/// A video frame whose picture is shown `composition` frames later.
+/// A video frame displayed `composition_ms` after its decoding time.
 fn picture(at: u64, key: bool, composition_ms: u64) -> Tag {
     let (head, nal) = if key { (0x17, 0x65) } else { (0x27, 0x41) };
     let [.., c1, c2, c3] = (composition_ms as u32).to_be_bytes();
     tag(Kind::Video, at as u32, &[&[head, 1, c1, c2, c3], &[0, 0, 0, 3, nal, 1, 2]])
 }
 
-/// Pictures at `rate` with a key picture where `is_key` says, up to `end_ms`, and sound.
+/// Video at `rate` with key pictures chosen by `is_key`, up to `end_ms`, and audio.
 fn pack(rate: u64, b_frames: bool, end_ms: u64, is_key: impl Fn(u64) -> bool) -> Segmenter {
     let mut segmenter = segmenter(Config { window: 1_000, ..Config::default() });
     let (mut number, mut sounds) = (0, 0);
@@ -41,14 +41,14 @@ fn complete(segmenter: &Segmenter) -> impl Iterator<Item = (usize, &Segment)> {
     segmenter.kept.segments.iter().filter(|segment| segment.complete).enumerate()
 }
 
-/// A playlist's PART-TARGET, and EXTINF and parts of each complete segment. A part has its duration and
-/// whether it says INDEPENDENT=YES.
+/// PART-TARGET of a playlist, with EXTINF and parts of each complete segment. A part has a
+/// duration and its INDEPENDENT=YES flag.
 struct Told {
     part_target: i64,
     segments: Vec<(i64, Vec<(i64, bool)>)>,
 }
 
-/// Milliseconds of the seconds that stand behind `name`.
+/// The seconds after `name`, in milliseconds.
 fn milliseconds(line: &str, name: &str) -> i64 {
     let (_, value) = line.split_once(name).expect(name);
     let value = value.split([',', '\n']).next().expect("a value");
@@ -86,7 +86,7 @@ fn check(segmenter: &Segmenter, what: &str) -> Told {
     Told { part_target, segments }
 }
 
-/// Whether each part begins with a key picture exactly where the playlist says so.
+/// Whether INDEPENDENT marks exactly the parts that start with a key picture.
 fn check_independence(segmenter: &Segmenter, what: &str) {
     let movie = Movie::new(&init(segmenter, 1).expect("an init")).expect("readable");
     for part in segmenter.kept.segments.iter().flat_map(|segment| &segment.parts) {
@@ -115,7 +115,7 @@ fn parts_divide_segments_evenly_at_any_frame_rate_and_key_frame_distance() {
                     let last = segment.parts.last().expect("a part").duration_ms;
                     assert!(2 * last > told.part_target, "{what}: {last}");
                     assert!(segment.is_independent(), "{what}");
-                    // The first one begins within a slot, and the second one is cut short by that.
+                    // The first segment starts within a slot, which shortens the second one.
                     if number == 1 {
                         continue;
                     }
@@ -175,7 +175,7 @@ fn sound_alone_is_divided_evenly() {
 }
 
 #[test]
-fn key_frames_that_nobody_foresees_break_no_rule() {
+fn unexpected_key_frames_break_no_rule() {
     let mut short = 0;
     let mut segments = 0;
     for (seed, rate) in RATES.into_iter().enumerate() {
@@ -206,7 +206,7 @@ fn key_frames_that_nobody_foresees_break_no_rule() {
 }
 
 #[test]
-fn a_stream_that_changes_its_rate_and_groups_goes_on_evenly() {
+fn a_change_of_rate_and_groups_keeps_segments_even() {
     let mut segmenter = segmenter(Config { window: 1_000, ..Config::default() });
     let mut at = 0;
     // Frame durations, frames to a group, groups.
@@ -228,7 +228,7 @@ fn a_stream_that_changes_its_rate_and_groups_goes_on_evenly() {
 
 #[test]
 fn durations_of_pauses_are_true_or_marked_by_a_discontinuity() {
-    // At which time a picture stands still, for how long, and whether that breaks the stream.
+    // Start of a still picture, its duration, and whether it breaks the stream.
     for (from, pause_ms, breaks) in [
         (8_400, 200, false),
         (8_400, 700, false),

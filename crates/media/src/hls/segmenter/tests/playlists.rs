@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a segmenter is sent in a random test.
+/// Input of a segmenter in a random test.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Gop { frames: u32, frame_ms: u32, audio: bool },
@@ -79,7 +79,7 @@ fn check(segmenter: &Segmenter, before: Option<&MediaPlaylist>) -> MediaPlaylist
         assert_eq!(now.target_duration, before.target_duration, "{text}");
         assert!(now.discontinuity_sequence >= before.discontinuity_sequence, "{text}");
         let removed = (now.media_sequence - before.media_sequence) as usize;
-        // Sections 4.3.3.3 and 6.2.2: what leaves with a segment is counted.
+        // Sections 4.3.3.3 and 6.2.2: discontinuities of removed segments are counted.
         let complete = |p: &MediaPlaylist| -> Vec<_> {
             let segments = p.segments.iter().filter(|segment| segment.uri.ends_with(".m4s"));
             segments.map(|s| (s.uri.clone(), s.duration, s.discontinuity)).collect()
@@ -97,8 +97,8 @@ fn check(segmenter: &Segmenter, before: Option<&MediaPlaylist>) -> MediaPlaylist
     now
 }
 
-/// The playlist after a tag, if it changed, else that before it. What it hinted at is there, or was the
-/// part that makes up for a slot without a segment.
+/// The playlist after a tag, or the previous one if unchanged. The hinted part exists now, unless
+/// it replaced a slot without a segment.
 fn push_and_check(
     segmenter: &mut Segmenter,
     tag: &Tag,
