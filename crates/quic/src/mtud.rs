@@ -12,11 +12,11 @@ const MAX_PROBES: u8 = 3;
 const RESOLUTION: u16 = 16;
 /// Search again after this long (RFC 8899: PMTU_RAISE_TIMER).
 const RAISE: Duration = Duration::from_secs(600);
-/// Signs of a black hole, without an acknowledged large packet between them, that are taken for one: a
-/// pass of loss detection that found large packets lost, or a probe time-out with such in flight.
+/// Consecutive signs of a black hole, without an acknowledged large packet between them: a
+/// loss-detection pass with large losses, or a probe time-out with large packets in flight.
 const BLACK_HOLE: u8 = 4;
-/// After the first black hole of a path the search begins again this much later, after the second twice
-/// that, at most [`RAISE`]: a short outage looks like one.
+/// Delay of the next search after a path's first black hole. Doubles with each, up to [`RAISE`],
+/// since a short outage looks the same.
 const RESUME: Duration = Duration::from_secs(5);
 
 /// State of one path's search.

@@ -1,6 +1,5 @@
-//! What a connection tells its observer: the raw material of qlog and of the testbed's event
-//! logs. Payloads are handed out in plain text and are only decoded by observers that want them,
-//! so an unobserved connection pays nothing.
+//! Observer of a connection's events, for qlog and the testbed's event logs. Payloads are plain
+//! text and decoded by observers only, so an unobserved connection pays nothing.
 
 use crate::ecn::EcnState;
 use crate::ledger::PacketKind;

@@ -1,8 +1,8 @@
 //! Sets of integers kept as ordered, disjoint, half-open ranges: received packet numbers for ACK
 //! frames (RFC 9000, section 13.2) and acknowledged or received stream bytes (section 2.2).
 //!
-//! The common changes cost O(1): extending the last range, appending one behind it, dropping
-//! whole ranges from the front. Everything else is a binary search plus the move of the tail.
+//! Common changes cost O(1): extending the last range, appending one after it, and dropping whole
+//! ranges from the front. Others take a binary search and a move of the tail.
 
 use core::fmt;
 use core::ops::Range;
@@ -11,9 +11,9 @@ use std::collections::vec_deque;
 
 /// An ordered set of `u64` values, stored as disjoint ranges that do not touch each other.
 ///
-/// An empty set does not allocate. The set itself has no bound: who feeds it from the network
-/// limits it by [`len`](Self::len) or [`truncate_oldest`](Self::truncate_oldest). The value
-/// `u64::MAX` cannot be a member.
+/// An empty set does not allocate. The set is unbounded: callers that feed it from the network
+/// limit it with [`len`](Self::len) or [`truncate_oldest`](Self::truncate_oldest). `u64::MAX`
+/// cannot be a member.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct RangeSet {
     ranges: VecDeque<Range<u64>>,

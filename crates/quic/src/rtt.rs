@@ -7,10 +7,10 @@ use units::Timestamp;
 /// Timer granularity (RFC 9002, section 6.1.2: kGranularity).
 pub(crate) const GRANULARITY: Duration = Duration::from_millis(1);
 
-/// In so long the peak falls to a third of what it is above the samples, however many these are.
+/// Time in which the peak decays to a third of its height above the samples.
 const PEAK: Duration = Duration::from_secs(4);
-/// In so long the trough rises to two thirds of what they are above it. A longer path looks like a queue until then, and
-/// a queue that does not drain for so long looks like the path.
+/// Time in which the trough rises by two thirds towards the samples. Until then a longer path looks
+/// like a queue; a queue that never drains in this time looks like the path.
 const TROUGH: Duration = Duration::from_secs(60);
 
 /// Estimates of one path.
@@ -93,17 +93,17 @@ impl Rtt {
         self.latest
     }
 
-    /// The newest sample without the peer's delay: what the network took.
+    /// The newest sample without the peer's delay: network time.
     pub(crate) fn adjusted(&self) -> Duration {
         self.adjusted
     }
 
-    /// The longest time that the network took lately.
+    /// Recent maximum of the network time.
     pub(crate) fn peak(&self) -> Duration {
         self.peak
     }
 
-    /// The shortest time that it took lately.
+    /// Recent minimum of the network time.
     pub(crate) fn trough(&self) -> Duration {
         self.trough
     }

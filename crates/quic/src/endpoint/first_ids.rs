@@ -1,13 +1,13 @@
-//! The clients' own first destination IDs: a client uses its own until it has one of ours (RFC
-//! 9000, section 7.2).
+//! The clients' initial destination IDs, in use until the client has one of ours (RFC 9000, section
+//! 7.2).
 
 use crate::wire::ConnectionId;
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
 use units::Timestamp;
 
-/// How long a first ID leads to its connection when the handshake is over: a late copy of the
-/// client's first packet would open another connection.
+/// Lifetime of a first ID after the handshake. Without it, a late copy of the client's first packet
+/// would open another connection.
 const LINGERS: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy)]

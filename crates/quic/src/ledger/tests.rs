@@ -120,7 +120,7 @@ fn packets_of_another_path_are_lost_by_a_longer_time_and_by_no_number() {
 fn as_lsquic_has_it_packets_are_lost_by_the_distance_of_sendings_or_early_at_the_tail() {
     let between = Patience::Between(RTT);
     let mut tail = ledger(4);
-    // Two packets with another far behind them: what was sent more than an RTT earlier is lost.
+    // Packets sent more than an RTT before the largest acknowledged one are lost.
     let mut ledger = ledger(2);
     ledger.push(packet(102));
     ack(&mut ledger, &[2..=2]).expect("honest");

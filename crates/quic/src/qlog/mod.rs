@@ -1,9 +1,9 @@
 //! qlog: an [`Observer`] that writes a connection's events as a JSON text sequence
 //! (draft-ietf-quic-qlog-main-schema-02 and -quic-events-01, version "0.3", which qvis opens).
 //!
-//! The caller gives the writer and thereby decides what a full disk or a slow one means: at the
-//! first error the log ends, the connection goes on. Of connection IDs only the client's first
-//! destination ID is written; stream data and tokens never are.
+//! The caller supplies the writer and so decides how to handle a full or slow disk. At the first
+//! error the log ends; the connection continues. The log contains only the client's first
+//! destination ID, and no stream data or tokens.
 
 mod frames;
 mod json;
