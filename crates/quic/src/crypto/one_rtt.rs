@@ -183,9 +183,9 @@ impl OneRtt {
         self.first_sealed.get_or_insert(pn);
     }
 
-    /// Opens the payload of a short-header packet whose header is unmasked. `phase` is its key
-    /// phase bit, `retain` three times the current PTO: for that long after the peer's first packet
-    /// of a new phase, late packets of the previous one still open.
+    /// Opens the payload of a short-header packet with an unmasked header. `phase` is its key phase
+    /// bit. `retain`, three times the current PTO, is how long late packets of the previous phase
+    /// still open after a key update.
     ///
     /// # Errors
     /// See [`OpenError`]; the payload's contents are then unspecified.
@@ -289,9 +289,8 @@ impl OneRtt {
         Ok(())
     }
 
-    /// Whether the send key has been used so often that an update should be initiated: for `after`
-    /// packets (0: no matter how many), or for seven eighths of the confidentiality limit
-    /// (RFC 9001, section 6.6).
+    /// Returns true if the send key has protected `after` packets (0: no limit), or seven eighths
+    /// of the confidentiality limit (RFC 9001, section 6.6), so that an update is due.
     pub fn should_update(&self, after: u64) -> bool {
         let near_limit = self.confidentiality_limit - self.confidentiality_limit / 8;
         self.sealed >= near_limit || after > 0 && self.sealed >= after

@@ -24,7 +24,7 @@ use super::single_use::SingleUseLog;
 /// The most bytes of our own that a ticket or a token carries.
 pub const MAX_OWN_BYTES: usize = 1024;
 
-/// What the tickets of one [`TlsConfig`](super::TlsConfig) have in common.
+/// Ticket settings of one [`TlsConfig`](super::TlsConfig).
 pub(super) struct TicketPolicy {
     pub(super) keys: Arc<KeyRing>,
     pub(super) single_use: Arc<SingleUseLog>,
@@ -78,7 +78,7 @@ impl SessionStore {
         self.exchange().own.take()
     }
 
-    /// The withheld tickets in `output`, which is what the handshake wrote after its end.
+    /// Returns the withheld tickets in `output`, the handshake's output after its end.
     pub(super) fn withhold(&self, mut output: &[u8]) -> Vec<PendingTicket> {
         let issued = core::mem::take(&mut self.exchange().issued);
         let mut tickets = Vec::new();
@@ -162,7 +162,7 @@ impl fmt::Debug for SessionStore {
     }
 }
 
-/// What a ticket's blob holds.
+/// Content of a ticket's blob.
 struct Content<'a> {
     issued: u64,
     early_data_context: u64,

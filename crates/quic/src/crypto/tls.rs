@@ -53,7 +53,7 @@ pub enum OneRttProtection {
     Null,
 }
 
-/// What a [`TlsConfig`] is made from.
+/// Settings of a [`TlsConfig`].
 pub struct TlsSettings {
     /// The certificate chain in DER, the server's own certificate first.
     pub certificate_chain: Vec<Vec<u8>>,
@@ -164,7 +164,7 @@ pub struct TlsError {
 
 /// New keys that the handshake has produced.
 pub enum KeyChange {
-    /// For Handshake packets; what is written from now on is Handshake CRYPTO data.
+    /// For Handshake packets. Later output is Handshake CRYPTO data.
     Handshake(Keys),
     /// For 1-RTT packets. The server may send at once; received 1-RTT packets must wait until
     /// [`Tls::is_handshaking`] is false (RFC 9001, section 5.7).
@@ -178,7 +178,7 @@ pub struct Tls {
     one_rtt: OneRttProtection,
     /// The level at which the peer's next message is due.
     reading: Level,
-    /// What was read at the Initial level, until it is known to be a hello of QUIC.
+    /// Bytes read at the Initial level, until they are known to be a QUIC ClientHello.
     hello: Vec<u8>,
     one_rtt_written: bool,
     returned: Option<Vec<u8>>,
@@ -186,7 +186,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// A handshake in which the server sends `transport_parameters` (RFC 9001, section 8.2).
+    /// Creates a handshake that sends `transport_parameters` (RFC 9001, section 8.2).
     pub fn new(config: &TlsConfig, transport_parameters: Vec<u8>) -> Self {
         let store = Arc::new(SessionStore::new(config.tickets.clone()));
         // The copy shares everything but three short lists; it exists because the TLS library has
@@ -276,8 +276,8 @@ impl Tls {
         }
     }
 
-    /// The keys of the client's 0-RTT packets, if early data is accepted; known as soon as the
-    /// ClientHello has been read. Derived anew by each call.
+    /// Returns the keys of the client's 0-RTT packets, if early data is accepted. Available once
+    /// the ClientHello has been read, and derived on each call.
     pub fn zero_rtt_keys(&mut self) -> Option<DirectionKeys> {
         self.connection.zero_rtt_keys().map(DirectionKeys::real)
     }

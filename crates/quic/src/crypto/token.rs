@@ -14,7 +14,7 @@ use super::keyring::{KeyRing, Purpose};
 const RETRY: u8 = 0x52;
 const ADDRESS: u8 = 0x4e;
 
-/// What the token of a Retry packet says.
+/// Content of a Retry token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryToken {
     /// The Destination Connection ID of the Initial that the Retry answered (the transport
@@ -24,7 +24,7 @@ pub struct RetryToken {
     pub issued: u64,
 }
 
-/// What the token of a NEW_TOKEN frame says.
+/// Content of a NEW_TOKEN token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddressToken {
     /// Bytes of ours for the next connection (the transport cookie), at most
@@ -34,7 +34,7 @@ pub struct AddressToken {
     pub issued: u64,
 }
 
-/// What the Token field of an Initial packet turned out to be.
+/// Result of opening an Initial packet's Token field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Token {
     /// From our Retry: the address is validated.
@@ -42,7 +42,7 @@ pub enum Token {
     /// From our NEW_TOKEN: the address is validated, provided that the
     /// [`SingleUseLog`](super::SingleUseLog) finds `id` unused.
     Address {
-        /// What it says.
+        /// The token's content.
         token: AddressToken,
         /// Identifies the token.
         id: u64,
@@ -68,7 +68,7 @@ impl RetryToken {
     /// How long a client may take to answer a Retry, in seconds.
     pub const LIFETIME: u64 = 15;
 
-    /// The Token field of a Retry packet to `client`, whose Source Connection ID is `scid`.
+    /// Returns the Token field of a Retry packet to `client` with Source Connection ID `scid`.
     pub fn seal(
         &self,
         keys: &KeyRing,
@@ -151,7 +151,7 @@ fn address(ip: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// What a Retry token is bound to: the client's address and port, and the ID that it answers to.
+/// Returns the data that binds a Retry token: the client's address and port, and the ID it answers.
 fn bound_to(client: SocketAddr, id: &[u8]) -> Vec<u8> {
     [&address(client.ip()).octets()[..], &client.port().to_be_bytes(), id].concat()
 }

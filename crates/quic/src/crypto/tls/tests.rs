@@ -1,5 +1,5 @@
-//! Handshakes with the TLS library's own QUIC client: full, resumed, with early data, and the ways
-//! in which tickets and early data are refused.
+//! Handshakes with the TLS library's own QUIC client: full, resumed, with early data, and with
+//! rejected tickets and early data.
 
 use super::super::testing::{
     CLIENT_PARAMETERS, Handshake, SERVER_PARAMETERS, World, key_ring, rng,
