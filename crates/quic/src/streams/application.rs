@@ -28,8 +28,7 @@ impl Streams {
         Some(id)
     }
 
-    /// How many streams of this direction the peer was allowed to open so far: its identifiers have
-    /// indices below.
+    /// Number of streams of this direction that the peer has been allowed to open.
     pub fn peer_limit(&self, direction: Direction) -> u64 {
         self.remote[lane(direction)].advertised
     }
@@ -84,8 +83,8 @@ impl Streams {
         }
     }
 
-    /// Appends `data` to stream `id`: the whole chunk, without copying. The caller bounds what it
-    /// leaves [unsent](Self::unsent).
+    /// Appends `data` to stream `id`, without copying. The caller limits its [unsent](Self::unsent)
+    /// data.
     pub fn write(&mut self, id: StreamId, data: Bytes) -> Result<(), WriteError> {
         self.write_marked(id, data, None)
     }
@@ -111,7 +110,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Ends stream `id` behind the data written so far.
+    /// Ends stream `id` after the data written before.
     pub fn finish(&mut self, id: StreamId) -> Result<(), WriteError> {
         let (slot, send) = self.writable(id)?;
         send.finish();
@@ -140,8 +139,8 @@ impl Streams {
         true
     }
 
-    /// Tells the peer that nothing more of stream `id` will be read, with the application's error
-    /// code `code`, at most 2^62 − 1; what was received and what still comes is dropped.
+    /// Asks the peer to stop sending on stream `id`, with application error code `code`, at most
+    /// 2^62 − 1. Received and future data is dropped.
     pub fn stop_sending(&mut self, id: StreamId, code: u64) -> Result<(), UnknownStream> {
         let slot = self.table.find(id).ok_or(UnknownStream)?;
         let recv = self.table.at(slot).recv.as_mut().ok_or(UnknownStream)?;

@@ -61,7 +61,7 @@ impl Streams {
         self.due != 0 || !self.due_streams.is_empty()
     }
 
-    /// Writes the control frames that are due, as far as they surely fit, and tells `sent` of each.
+    /// Writes the due control frames that fit, and passes each to `sent`.
     pub fn write_control(&mut self, w: &mut Writer<'_>, sent: &mut impl FnMut(ControlFrame)) {
         while self.due != 0 {
             // Each frame of the connection has one number in it.

@@ -23,7 +23,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// A window whose first `size` bytes the transport parameters advertise.
+    /// Creates a window. The transport parameters advertise its first `size` bytes.
     pub(super) fn new(size: u64, ceiling: u64) -> Self {
         Self { size, ceiling: ceiling.max(size), advertised: size, ..Self::default() }
     }

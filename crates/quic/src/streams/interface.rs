@@ -1,4 +1,4 @@
-//! What the application of the streams deals with: limits, priorities, progress, events and errors.
+//! Application interface of streams: limits, priorities, progress, events and errors.
 
 use units::StreamId;
 
@@ -23,8 +23,8 @@ pub struct Limits {
     pub connection_window_ceiling: u64,
     /// Up to where auto-tuning may grow a stream's window.
     pub stream_window_ceiling: u64,
-    /// Unsent bytes of a stream from which on the application is told ([`StreamEvent::Writable`])
-    /// when fewer than half of it are left.
+    /// High-water mark of a stream's unsent bytes. Beyond it, the application is notified
+    /// ([`StreamEvent::Writable`]) once fewer than half are left.
     pub send_high_water: u64,
 }
 
@@ -95,9 +95,9 @@ pub enum StreamEvent {
 /// How far the data of a stream has come, in bytes from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendProgress {
-    /// What the application wrote.
+    /// Bytes written by the application.
     pub written: u64,
-    /// What was sent at least once.
+    /// Bytes sent at least once.
     pub sent: u64,
     /// Everything before this was acknowledged.
     pub acked: u64,

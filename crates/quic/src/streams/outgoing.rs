@@ -10,10 +10,10 @@ use super::flags::{event, of_connection, of_stream};
 use super::range::StreamRange;
 use super::send::Sendable;
 
-/// How many bytes of data fit, behind a STREAM header with a Length field, into `room` bytes.
+/// Returns how many bytes of data fit into `room` bytes after a STREAM header with a Length field.
 fn data_room(id: StreamId, offset: u64, room: usize) -> Option<u64> {
     let room = room.checked_sub(stream_header_len(id, offset, None))?.min(usize::from(u16::MAX));
-    // The Length field is 1, 2 or 4 bytes long, depending on what it says.
+    // The Length field takes 1, 2 or 4 bytes.
     let len = match room {
         0 => return None,
         1..=64 => room - 1,
@@ -94,9 +94,9 @@ impl Streams {
         })
     }
 
-    /// Takes new data, or a FIN, for a STREAM frame with a Length field; `room` is what the packet's
-    /// payload has left for the frame, its header included, in bytes. `None` if nothing may be
-    /// sent or the frame would not fit.
+    /// Takes new data, or a FIN, for a STREAM frame with a Length field. `room` is the packet's
+    /// remaining payload in bytes, frame header included. Returns `None` if nothing may be sent or
+    /// the frame would not fit.
     #[inline]
     pub fn next_range(&mut self, room: usize) -> Option<StreamRange> {
         let credit = self.credit();

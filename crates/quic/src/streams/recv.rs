@@ -75,9 +75,8 @@ impl RecvStream {
         self.final_size == Some(self.assembler.position() + self.assembler.buffered())
     }
 
-    /// Checks a frame whose data ends at `end`, which is the final size if `is_final`, against what
-    /// is known and against the stream's window; returns by how much it raises the highest offset.
-    /// Changes nothing.
+    /// Checks a frame with data up to `end`, the final size if `is_final`, against the stream's
+    /// known state and window. Returns the increase of the highest offset. Changes nothing.
     pub(super) fn check(&self, end: u64, is_final: bool) -> Result<u64, TransportError> {
         // RFC 9000, section 4.5: "Once a final size for a stream is known, it cannot change."
         let wrong_size = match self.final_size {

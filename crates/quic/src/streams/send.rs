@@ -19,7 +19,7 @@ struct Chunk {
     end: u64,
     /// Nothing once all of it is acknowledged.
     data: Option<Bytes>,
-    /// What the application said about it.
+    /// The application's mark.
     mark: Option<Mark>,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Reset {
     pub(super) acked: bool,
 }
 
-/// What a stream could send now, as far as its own flow control goes.
+/// Data that a stream could send within its own flow control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sendable {
     /// New bytes, which the connection's flow control must let go too.
@@ -67,7 +67,7 @@ pub(super) enum Sendable {
 /// The sending part of one stream. Offsets in bytes from the start of the stream.
 #[derive(Debug, Default)]
 pub(super) struct SendStream {
-    /// What is kept of the written data: chunks in their order, until all of a chunk is acknowledged.
+    /// Retained data: chunks in order, each kept until fully acknowledged.
     chunks: VecDeque<Chunk>,
     /// Entries of `chunks` without data.
     freed: usize,
@@ -109,7 +109,7 @@ impl SendStream {
         SendProgress { written: self.written, sent: self.sent, acked: self.acked_to }
     }
 
-    /// Bytes sent so far: the final size, should the stream be reset now (RFC 9000, section 4.5).
+    /// Number of sent bytes: the final size if the stream is reset now (RFC 9000, section 4.5).
     pub(super) fn sent(&self) -> u64 {
         self.sent
     }
@@ -137,7 +137,7 @@ impl SendStream {
         self.unsent() > 0 && self.sent >= self.max_data
     }
 
-    /// What the stream could send now.
+    /// Returns the data that the stream could send now.
     pub(super) fn sendable(&self) -> Option<Sendable> {
         if self.unsent() > 0 {
             (self.sent < self.max_data).then_some(Sendable::Data)
@@ -255,8 +255,8 @@ impl SendStream {
         }
     }
 
-    /// Frees the chunks behind a gap that are wholly acknowledged now that `range` is: one packet that
-    /// the peer never acknowledges must not keep all that follows it.
+    /// Frees fully acknowledged chunks after a gap, so that one withheld acknowledgement does not
+    /// keep all later data in memory.
     fn free_acked(&mut self, range: Range<u64>) {
         let first = self.chunks.partition_point(|chunk| chunk.end <= range.start);
         for chunk in self.chunks.range_mut(first..) {
