@@ -9,8 +9,8 @@ use super::cursor::{Reader, Truncated, Writer};
 pub const VERSION_1: u32 = 1;
 /// Bytes of the Retry Integrity Tag at the end of a Retry packet (RFC 9001, section 5.8).
 pub const RETRY_INTEGRITY_TAG_LEN: usize = 16;
-/// Bytes that every protected packet has from its packet number on: header protection samples 16
-/// bytes behind a packet number taken as four bytes long (RFC 9001, section 5.4.2).
+/// Minimum length of a protected packet from its packet number on, in bytes. Header protection
+/// samples 16 bytes after a packet number of assumed length 4 (RFC 9001, section 5.4.2).
 pub const MIN_PROTECTED_LEN: usize = 20;
 
 const LONG_FORM: u8 = 0x80;
@@ -152,12 +152,12 @@ fn connection_id(bytes: &[u8]) -> Result<ConnectionId, HeaderError> {
     ConnectionId::new(bytes).ok_or(HeaderError::InvalidConnectionId)
 }
 
-/// Writes a version 1 long header of any type but 1-RTT up to the packet number, which is to be
-/// `pn_len` (1 to 4) bytes long. `token` is for Initial packets only: RFC 9000, section 17.2.2, wants it empty in a
-/// server's.
+/// Writes a version 1 long header (except 1-RTT) up to the packet number, of length `pn_len` (1 to
+/// 4 bytes). `token` is for Initial packets only. A server's must be empty (RFC 9000, section
+/// 17.2.2).
 ///
-/// Returns where the two-byte Length stands, 0 so far: [`Writer::set_varint2`] sets it to the
-/// bytes of packet number, payload and tag.
+/// Returns the offset of the two-byte Length field, set to 0. [`Writer::set_varint2`] sets it to
+/// the length of packet number, payload and tag.
 pub fn put_long_header(
     w: &mut Writer<'_>,
     ty: PacketType,

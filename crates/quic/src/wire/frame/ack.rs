@@ -18,7 +18,7 @@ pub struct EcnCounts {
     pub ce: u64,
 }
 
-/// An ACK frame whose ranges are known to be well-formed.
+/// An ACK frame with well-formed ranges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AckFrame<'a> {
     /// Largest Acknowledged.
@@ -34,7 +34,7 @@ pub struct AckFrame<'a> {
 }
 
 impl<'a> AckFrame<'a> {
-    /// Reads what follows the frame's type.
+    /// Parses the frame after its type.
     pub(super) fn parse(r: &mut Reader<'a>, has_ecn: bool) -> Result<Self, FrameErrorKind> {
         let largest = r.varint()?;
         let delay = r.varint()?;
