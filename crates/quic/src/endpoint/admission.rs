@@ -31,7 +31,7 @@ struct FirstInitial {
     scid: ConnectionId,
 }
 
-/// What is done with a client.
+/// Decision about a client.
 enum Verdict {
     Admit(Proof),
     Retry,

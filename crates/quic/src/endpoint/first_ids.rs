@@ -39,7 +39,7 @@ impl FirstIds {
         self.unfinished
     }
 
-    /// A handshake begins in this slot. Forgets the IDs whose time is over.
+    /// Adds a handshake in this slot. Forgets expired IDs.
     pub(super) fn insert(&mut self, now: Timestamp, slot: u32, id: ConnectionId) {
         self.forget_old(now);
         self.slots.insert(id, slot);
@@ -59,7 +59,7 @@ impl FirstIds {
         }
     }
 
-    /// Nothing more is to be delivered to this slot by its first ID.
+    /// Removes the slot's first ID.
     pub(super) fn forget(&mut self, slot: u32) {
         if let Some(FirstId { id, is_early }) = self.by_slot.remove(&slot) {
             self.slots.remove(&id);
