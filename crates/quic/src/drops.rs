@@ -12,7 +12,7 @@ pub enum DropReason {
     UnknownConnection,
     /// A first Initial in less than 1,200 bytes (RFC 9000, section 14.1).
     SmallInitial,
-    /// A first Initial whose destination ID has less than 8 bytes (RFC 9000, section 7.2).
+    /// A first Initial with a destination ID shorter than 8 bytes (RFC 9000, section 7.2).
     ShortConnectionId,
     /// A first Initial that did not authenticate.
     Decrypt,

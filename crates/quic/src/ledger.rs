@@ -341,8 +341,7 @@ impl Ledger {
         !later.any(|record| record.ack_eliciting && record.fate == Fate::Outstanding)
     }
 
-    /// Drops settled records from the front, keeping those declared lost for `keep` longer, and
-    /// forgets lost ones whose time is over.
+    /// Drops settled records from the front. Lost packets are remembered for `keep`.
     pub(crate) fn trim(&mut self, now: Timestamp, keep: Duration) {
         while let Some(front) = self.records.front() {
             match front.fate {

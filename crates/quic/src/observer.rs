@@ -101,11 +101,11 @@ pub enum Event<'a> {
     RecoveryDecision {
         /// The scheme in force.
         scheme: &'static str,
-        /// What the interval measured.
+        /// Measurements of the interval.
         metrics: &'a IntervalMetrics,
         /// Smoothed round-trip time at its end.
         smoothed_rtt: Duration,
-        /// What it decided, and what that follows from.
+        /// The decision and its inputs.
         reasons: &'a [(&'static str, f64)],
     },
     /// The keys of a new phase are in use.

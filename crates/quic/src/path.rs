@@ -19,8 +19,8 @@ pub struct Addresses {
     pub remote: SocketAddr,
     /// Our address, where the socket knows it.
     pub local: Option<IpAddr>,
-    /// Which of the caller's sockets. The transport gives it back with what it sends there: a path is
-    /// followed to another socket only by packets that authenticate.
+    /// The caller's socket. The transport returns it with datagrams to send there. Only
+    /// authenticated packets move a path to another socket.
     pub socket: u16,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Challenge {
     /// address. The second is sent in 1,200 bytes, and its answer proves that the path carries
     /// them.
     pub data: [[u8; 8]; 2],
-    /// The frame is to be sent (again), as soon as the anti-amplification limit has room for it.
+    /// The frame must be sent once the anti-amplification limit permits it.
     pub due: bool,
     /// When it is sent again.
     pub retry_at: Timestamp,
@@ -59,7 +59,7 @@ impl Challenge {
         self.wait *= 2;
     }
 
-    /// When something is to be done because of the time.
+    /// Returns the time of the next action.
     pub(crate) fn deadline(&self) -> Timestamp {
         if self.due { self.gives_up_at } else { self.retry_at.min(self.gives_up_at) }
     }
@@ -128,7 +128,7 @@ impl Standing {
 /// One path.
 #[derive(Debug)]
 pub(crate) struct Path {
-    /// Tells packets of this path from those of others.
+    /// Mark that identifies the path's packets.
     pub generation: u8,
     /// Number of the newest 1-RTT packet sent on it.
     pub last_sent: Option<u64>,

@@ -9,7 +9,7 @@ use units::{Ecn, Timestamp};
 /// Ranges kept and reported at most; older ones count as received.
 const MAX_RANGES: usize = 64;
 
-/// What was received in one space.
+/// Received packet numbers of one space.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     ranges: RangeSet,
@@ -24,7 +24,7 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    /// The largest number received so far.
+    /// Largest received number.
     pub(crate) fn largest(&self) -> Option<u64> {
         self.largest
     }

@@ -27,7 +27,7 @@ struct Episode {
     open: u32,
 }
 
-/// What one path has shown.
+/// Reordering observed on one path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reordering {
     /// Beyond the rules' own.

@@ -55,8 +55,8 @@ impl Rtt {
         }
     }
 
-    /// Takes a sample. `ack_delay` is what the peer says it waited, already capped to its
-    /// `max_ack_delay` where RFC 9002, section 5.3 says so.
+    /// Takes a sample. `ack_delay` is the delay that the peer reports, capped to its
+    /// `max_ack_delay` as RFC 9002, section 5.3, requires.
     pub(crate) fn update(&mut self, now: Timestamp, latest: Duration, ack_delay: Duration) {
         self.latest = latest;
         let since = now.since(core::mem::replace(&mut self.last_sample, now));

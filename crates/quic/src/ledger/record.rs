@@ -94,7 +94,7 @@ pub(crate) enum PacketKind {
 }
 
 impl PacketKind {
-    /// What it is to its round, if it is a copy.
+    /// The role of a copy in its round.
     #[inline]
     pub(crate) fn copy(self) -> Option<CopyKind> {
         match self {

@@ -34,8 +34,8 @@ pub struct QlogObserver<W> {
     state: &'static str,
 }
 
-/// What `recovery:metrics_updated` says, in milliseconds, bytes and bits per second, in the order of
-/// [`METRICS`]; only what has changed is written.
+/// Values of `recovery:metrics_updated`, in milliseconds, bytes and bits per second, in the order
+/// of [`METRICS`]. Only changed values are written.
 type Metrics = [Option<f64>; METRICS.len()];
 
 const METRICS: [&str; 8] = [
@@ -253,7 +253,7 @@ impl<W: io::Write> Observer for QlogObserver<W> {
                     let _ = write!(line, "\"connection_code\":{code},\"reason\":");
                     string(line, reason);
                 });
-                // What is buffered must not wait for the connection to be forgotten.
+                // Flush now: the connection may be kept for long.
                 if let Some(writer) = &mut self.writer
                     && writer.flush().is_err()
                 {
