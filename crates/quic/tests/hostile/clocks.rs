@@ -34,7 +34,7 @@ fn gaps(times: &[Timestamp]) -> Vec<Duration> {
     times.windows(2).map(|pair| pair[1].since(pair[0])).collect()
 }
 
-/// A client for whom `len` bytes are on their way, and who has acknowledged everything before.
+/// A client with `len` bytes in flight, and everything before acknowledged.
 fn quiet_download(len: usize) -> Raw {
     acknowledged(downloading(&generous(), len))
 }
@@ -197,7 +197,7 @@ fn a_round_trip_is_measured_by_the_largest_number_and_by_packets_that_ask_for_an
     assert!(numbers.last() < Some(&alone));
     raw.send(PacketType::OneRtt, &ack(alone, alone));
     assert_eq!(samples(&mut raw), None);
-    // A frame that reports it again and others anew measures nothing.
+    // A frame that repeats its largest number gives no RTT sample.
     raw.wait(30 * MS);
     raw.send(PacketType::OneRtt, &ack(numbers[0], alone));
     assert_eq!(samples(&mut raw), None);

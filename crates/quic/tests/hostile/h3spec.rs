@@ -29,7 +29,7 @@ const UNEXPECTED_MESSAGE: u64 = 0x10a;
 const MISSING_EXTENSION: u64 = 0x16d;
 const NO_APPLICATION_PROTOCOL: u64 = 0x178;
 
-/// What the client does otherwise than an honest one.
+/// Deviation of the client from an honest one.
 enum Deed {
     /// A 1-RTT packet with this payload.
     Payload(&'static [u8]),
@@ -44,7 +44,7 @@ enum Deed {
     /// Transport parameters with this one, with an integer or bytes as its value.
     Integer(u64, u64),
     Bytes(u64, &'static [u8]),
-    /// Handshake messages in front of and behind the client's Finished.
+    /// Handshake messages before and after the client's Finished.
     AroundFinished(&'static [u8], &'static [u8]),
     /// Handshake data in a 1-RTT packet.
     Crypto(&'static [u8]),
@@ -52,14 +52,14 @@ enum Deed {
     EarlyCrypto(&'static [u8]),
     /// An application protocol that the server does not speak.
     Protocol(&'static [u8]),
-    /// A ClientHello whose extension of transport parameters has this number instead of 0x39, or is
-    /// not there.
+    /// A ClientHello with this number instead of 0x39 for the transport parameters extension, or
+    /// without the extension.
     ParametersAs(Option<[u8; 2]>),
 }
 
 use Deed::*;
 
-/// A case: its name, what is done, the error, and the section that prescribes it.
+/// A case: name, deviation, expected error, and the section that prescribes it.
 type Case = (&'static str, Deed, u64, &'static str);
 
 const GET: &[u8] = b"\x0f\x00\x85\xf5\xe1\x00\x07GET /\r\n";
@@ -139,8 +139,7 @@ const CASES: [Case; 34] = [
         EarlyCrypto(b"\x08\x00\x00\x02\x00\x00"), VIOLATION, "9001, 8.3"),
 ];
 
-/// Cases that do not end as they should, by what is sent, and why. One that conforms has to leave
-/// this list.
+/// Known deviations of the server, by case, with reasons. Remove a case once it conforms.
 const DEVIATIONS: [(&str, &str); 0] = [];
 
 /// A frame of this type that says 2^60 + 1.
@@ -239,7 +238,7 @@ fn new_connection_id(deed: &Deed) -> Vec<u8> {
     [&[0x18, sequence, retire, id.len() as u8], id, &[9; 16]].concat()
 }
 
-/// A ClientHello (RFC 8446, section 4.1.2) whose extension 0x39 has another number, or is left out.
+/// A ClientHello (RFC 8446, section 4.1.2) with another number for extension 0x39, or without it.
 fn hello_with_parameters_as(number: Option<[u8; 2]>) -> Vec<u8> {
     let hello = client(&honest()).hello();
     let length = |at: usize| usize::from(u16::from_be_bytes([hello[at], hello[at + 1]]));
@@ -273,7 +272,7 @@ fn hello_with_parameters_as(number: Option<[u8; 2]>) -> Vec<u8> {
     [&hello[..1], body_length, &body].concat()
 }
 
-/// What is done, as a table shows it.
+/// Describes a deviation for a table.
 fn told(deed: &Deed) -> String {
     let or_nothing =
         |bytes: &[u8]| if bytes.is_empty() { "nothing".to_owned() } else { hex(bytes) };
