@@ -36,8 +36,8 @@ pub fn controller(algorithm: Algorithm) -> ControllerFactory {
 /// Makes a recovery scheme for a new connection.
 pub type SchemeFactory = Arc<dyn Fn() -> Scheme + Send + Sync>;
 
-/// Makes an observer for a new connection, given the time, the peer's address and the client's first
-/// destination connection ID; `None` leaves the connection unobserved (sampling).
+/// Creates an observer for a new connection, given the time, the peer's address and the client's
+/// first destination connection ID. `None` leaves the connection unobserved (sampling).
 pub type ObserverFactory =
     Arc<dyn Fn(Timestamp, SocketAddr, &[u8]) -> Option<Box<dyn Observer + Send>> + Send + Sync>;
 

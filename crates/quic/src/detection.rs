@@ -39,17 +39,17 @@ pub struct Detection {
     pub time: TimeRule,
     /// Probe time-out.
     pub probe: ProbeRule,
-    /// Maximum interval between probes of 1-RTT data during back-off, for [`STEADY`]; afterwards it
-    /// doubles again. A longer probe time-out still applies. `None` doubles without a limit, as RFC
-    /// 9002, section 6.2.1, requires.
+    /// Maximum interval between probes of 1-RTT data during back-off, for [`STEADY_PROBE_PERIOD`];
+    /// afterwards it doubles again. A longer probe time-out still applies. `None` doubles without a
+    /// limit, as RFC 9002, section 6.2.1, requires.
     ///
     /// An outage can last twice as long for a viewer as for the network if the next probe is far
     /// away, and with frequent outages consecutive probes fall into them. The RFC's rule keeps
     /// senders without acknowledgements from filling a congested network. Two packets per interval
     /// are a small part of a live stream's rate.
     pub longest_probe: Option<Duration>,
-    /// Sends a PING after the last pending packet, if the path lost a packet within [`LOSSY`]. The
-    /// delay is an eighth of a round trip, at least 4 ms.
+    /// Sends a PING after the last pending packet, if the path lost a packet within
+    /// [`LOSSY_PERIOD`]. The delay is an eighth of a round trip, at least 4 ms.
     ///
     /// Otherwise only later data (the next frame of a live stream) or a probe time-out reveals the
     /// loss of that packet. The PING's acknowledgement arrives when the time threshold declares the
@@ -58,12 +58,12 @@ pub struct Detection {
 }
 
 /// Time after a loss during which a path counts as lossy.
-pub const LOSSY: Duration = Duration::from_secs(10);
+pub const LOSSY_PERIOD: Duration = Duration::from_secs(10);
 /// Minimum delay of the PING of [`Detection::tail`].
-pub(crate) const SHORTEST_TAIL: Duration = Duration::from_millis(4);
+pub(crate) const MIN_TAIL_DELAY: Duration = Duration::from_millis(4);
 
 /// Time during which [`Detection::longest_probe`] limits the probe interval.
-pub const STEADY: Duration = Duration::from_secs(10);
+pub const STEADY_PROBE_PERIOD: Duration = Duration::from_secs(10);
 /// Largest exponent of the probe time-out's back-off.
 pub(crate) const MAX_BACKOFF: u32 = 10;
 
@@ -97,7 +97,8 @@ impl Detection {
     /// unlimited.
     pub(crate) fn longest_wait(&self, timeout: Duration, count: u32) -> Option<Duration> {
         let longest = self.longest_probe?.max(timeout).max(Duration::from_millis(1));
-        let steady = u32::try_from(STEADY.as_millis() / longest.as_millis()).unwrap_or(u32::MAX);
+        let steady = u32::try_from(STEADY_PROBE_PERIOD.as_millis() / longest.as_millis())
+            .unwrap_or(u32::MAX);
         Some(longest * (1 << count.saturating_sub(steady).min(MAX_BACKOFF)))
     }
 }

@@ -225,8 +225,8 @@ impl Ledger {
                     record.fate = Fate::Acked;
                     take(number, record, after_loss, &mut self.lists);
                 }
-                // Nearly always the oldest packets: they leave at once, so that neither loss detection
-                // nor `trim` reads each of them again.
+                // Nearly always the oldest packets. They are removed at once, so that loss
+                // detection and `trim` need not read them again.
                 if first == self.base {
                     self.records.drain(..(end + 1 - self.base) as usize);
                     self.base = end + 1;
@@ -265,7 +265,7 @@ impl Ledger {
         self.loss_time = None;
         let largest = self.largest_acked?;
         let early = match thresholds.time {
-            Patience::Between(rtt) if self.is_tail(largest) => {
+            TimeThreshold::Between(rtt) if self.is_tail(largest) => {
                 Some(*self.early_at.get_or_insert(now + (rtt / 4).max(GRANULARITY)))
             }
             _ => None,
@@ -287,11 +287,11 @@ impl Ledger {
                 Fate::Outstanding => {
                     let same_path = record.path == self.largest_acked_path;
                     let due = match thresholds.time {
-                        Patience::Since { delay, other_path } => {
+                        TimeThreshold::Since { delay, other_path } => {
                             let delay = if same_path { delay } else { delay.max(other_path) };
                             Some(record.time_sent + delay.max(GRANULARITY))
                         }
-                        Patience::Between(rtt) => {
+                        TimeThreshold::Between(rtt) => {
                             let between = self.largest_acked_sent.since(record.time_sent);
                             if between > rtt { Some(now) } else { early }
                         }
@@ -397,7 +397,7 @@ impl Ledger {
 
 /// Time threshold of loss detection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Patience {
+pub(crate) enum TimeThreshold {
     /// Time since sending. `other_path` is a lower bound for packets of a path other than the
     /// largest acknowledged packet's.
     Since { delay: Duration, other_path: Duration },
@@ -412,7 +412,7 @@ pub(crate) struct Thresholds {
     /// Packets acknowledged beyond it.
     pub packets: u32,
     /// Or this time passes.
-    pub time: Patience,
+    pub time: TimeThreshold,
     /// Packets sent before this do not count for persistent congestion.
     pub first_rtt_sample: Option<Timestamp>,
 }

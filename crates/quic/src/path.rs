@@ -156,11 +156,12 @@ pub(crate) struct RatePeak(Rate);
 
 impl RatePeak {
     /// Decay per lower sample: to a third in 64 acknowledgements.
-    const FALL: f64 = 1.0 / 64.0;
+    const RATE_DECAY: f64 = 1.0 / 64.0;
 
     /// Updates the rate. Samples of an application-limited sender can only raise it.
     pub(crate) fn update(&mut self, sample: &RateSample) {
-        let fallen = if sample.is_app_limited { self.0 } else { self.0.scale(1.0 - Self::FALL) };
+        let fallen =
+            if sample.is_app_limited { self.0 } else { self.0.scale(1.0 - Self::RATE_DECAY) };
         self.0 = sample.delivery_rate.max(fallen);
     }
 

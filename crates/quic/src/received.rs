@@ -84,8 +84,8 @@ impl Received {
         self.eliciting > 0
     }
 
-    /// Writes an ACK frame of at most `limit` bytes if one fits, with as many ranges as do. Returns the
-    /// largest number acknowledged.
+    /// Writes an ACK frame of at most `limit` bytes, with as many ranges as fit. Returns the
+    /// largest acknowledged number.
     pub(crate) fn write_ack(
         &mut self,
         now: Timestamp,

@@ -47,8 +47,8 @@ impl Reordering {
         rules
     }
 
-    /// A packet that had been declared lost was acknowledged, `behind` numbers below the newest, `age`
-    /// after it was sent.
+    /// Handles the acknowledgement of a packet declared lost, `behind` numbers below the newest and
+    /// `age` after its sending.
     pub(crate) fn on_spurious(
         &mut self,
         rules: &Detection,
@@ -66,8 +66,8 @@ impl Reordering {
         self.genuine = 0;
     }
 
-    /// A pass of loss detection declared `lost` packets lost, the newest of them sent at `newest`, and
-    /// signalled congestion.
+    /// Handles a loss-detection pass that signalled congestion, with `lost` losses, the newest of
+    /// them sent at `newest`.
     pub(crate) fn on_congestion(&mut self, now: Timestamp, newest: Timestamp, lost: u32) {
         match &mut self.episode {
             Some(episode) if newest <= episode.until => episode.open += lost,

@@ -8,10 +8,10 @@ use units::Timestamp;
 pub(crate) const GRANULARITY: Duration = Duration::from_millis(1);
 
 /// Time in which the peak decays to a third of its height above the samples.
-const PEAK: Duration = Duration::from_secs(4);
+const PEAK_DECAY: Duration = Duration::from_secs(4);
 /// Time in which the trough rises by two thirds towards the samples. Until then a longer path looks
 /// like a queue; a queue that never drains in this time looks like the path.
-const TROUGH: Duration = Duration::from_secs(60);
+const TROUGH_RISE: Duration = Duration::from_secs(60);
 
 /// Estimates of one path.
 #[derive(Clone, Copy, Debug)]
@@ -80,9 +80,9 @@ impl Rtt {
         let part = |of: Duration, time: Duration| {
             of.mul_f64((since.as_secs_f64() / time.as_secs_f64()).min(1.0))
         };
-        self.peak = adjusted.max(self.peak - part(self.peak.saturating_sub(adjusted), PEAK));
+        self.peak = adjusted.max(self.peak - part(self.peak.saturating_sub(adjusted), PEAK_DECAY));
         self.trough =
-            adjusted.min(self.trough + part(adjusted.saturating_sub(self.trough), TROUGH));
+            adjusted.min(self.trough + part(adjusted.saturating_sub(self.trough), TROUGH_RISE));
         let difference = self.smoothed.abs_diff(adjusted);
         self.variance = (self.variance * 3 + difference) / 4;
         self.smoothed = (self.smoothed * 7 + adjusted) / 8;

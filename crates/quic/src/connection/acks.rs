@@ -23,8 +23,8 @@ struct AckPass {
     marked: u64,
     unmarked: u64,
     spurious: u64,
-    /// Newest acknowledged packet that sets the rate sample: its number and send time.
-    latest: Option<(u64, Timestamp)>,
+    /// Number and send time of the lowest-numbered spurious loss.
+    lowest_spurious: Option<(u64, Timestamp)>,
     /// All losses that raised a congestion event turned out to be spurious.
     void: bool,
     mtu: Option<u16>,
@@ -151,7 +151,7 @@ impl Connection {
     fn on_spurious_losses(&mut self, now: Timestamp, largest: u64, pass: &AckPass) {
         self.stats.spurious_losses += pass.spurious;
         let path = &mut self.path;
-        if let Some((number, sent)) = pass.latest {
+        if let Some((number, sent)) = pass.lowest_spurious {
             let (behind, rtt) = (largest - number, path.rtt.conservative());
             path.reordering.on_spurious(&self.config.detection, behind, now.since(sent), rtt);
         }
@@ -331,8 +331,8 @@ fn on_path_acked(
     if after_loss {
         // A spurious loss completes its content, but gives no rate sample and no window growth.
         pass.spurious += 1;
-        if pass.latest.is_none_or(|(lowest, _)| number < lowest) {
-            pass.latest = Some((number, record.time_sent));
+        if pass.lowest_spurious.is_none_or(|(lowest, _)| number < lowest) {
+            pass.lowest_spurious = Some((number, record.time_sent));
         }
         if record.ack_eliciting && record.kind != PacketKind::MtuProbe {
             pass.void |= path.reordering.on_taken_back(record.time_sent);

@@ -5,7 +5,7 @@ use super::ecn::fate;
 use super::spaces::SpaceId;
 use super::{Connection, violation};
 use crate::detection::TimeRule;
-use crate::ledger::{PacketKind, Patience, Thresholds};
+use crate::ledger::{PacketKind, Thresholds, TimeThreshold};
 use crate::mtud::BASE;
 use crate::observer;
 use crate::path::Path;
@@ -44,8 +44,8 @@ impl Connection {
         Thresholds {
             packets: rules.packets,
             time: match rules.time {
-                TimeRule::SinceSent { .. } => self.patience(),
-                TimeRule::BetweenSendings => Patience::Between(rtt.smoothed()),
+                TimeRule::SinceSent { .. } => self.time_threshold(),
+                TimeRule::BetweenSendings => TimeThreshold::Between(rtt.smoothed()),
             },
             first_rtt_sample: rtt.first_sample(),
         }
@@ -54,7 +54,7 @@ impl Connection {
     /// Returns the time thresholds. The slowest path with packets in flight sets them, since its
     /// acknowledgements come last. If the largest acknowledged packet took another path, reordering
     /// is no sign of loss, and a packet gets a probe time-out.
-    fn patience(&self) -> Patience {
+    fn time_threshold(&self) -> TimeThreshold {
         let detection = self.config.detection;
         let delay = |path: &Path| match path.reordering.adapt(detection).time {
             TimeRule::SinceSent { eighths } => path.rtt.conservative() * eighths / 8,
@@ -65,7 +65,7 @@ impl Connection {
         let times = in_use.map(|path| (delay(path), path.rtt.pto_base()));
         let first = (delay(&self.path), self.path.rtt.pto_base());
         let (delay, other_path) = times.fold(first, |a, b| (a.0.max(b.0), a.1.max(b.1)));
-        Patience::Since { delay, other_path }
+        TimeThreshold::Since { delay, other_path }
     }
 
     /// Declares packets lost and notifies their owners. Returns the bytes that left flight.

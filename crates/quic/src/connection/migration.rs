@@ -157,8 +157,8 @@ impl Connection {
     }
 
     /// Creates a challenge, repeated after one probe time-out of the previous path, then two, and
-    /// so on. Section 8.2.1 allows challenges as often as Initial packets, whose time-out may start
-    /// from the previous round-trip time (RFC 9002, section 6.2.2).
+    /// so on. Section 8.2.1 allows challenges no more often than Initial packets, and their
+    /// time-out may start from the previous round-trip time (RFC 9002, section 6.2.2).
     fn new_challenge(&self, now: Timestamp, ctx: &mut Context<'_>) -> Challenge {
         let initial = 3 * self.config.initial_rtt;
         let mut data = [[0; 8]; 2];
@@ -169,9 +169,9 @@ impl Connection {
         Challenge { data, due: true, retry_at: gives_up_at, wait, gives_up_at, sent: None }
     }
 
-    /// Queues a frame for another path, one per address. A received datagram permits an answer only
-    /// once (RFC 9000, section 8.1), however many challenges it contains, and a flood finds the
-    /// queue full.
+    /// Queues a frame for another path, keeping only the newest per address. A received datagram
+    /// permits an answer only once (RFC 9000, section 8.1), however many challenges it contains,
+    /// and a flood finds the queue full.
     pub(super) fn owe_off_path(&mut self, frame: OffPath) {
         if frame.limit < u64::MAX {
             let remote = frame.addresses.remote;

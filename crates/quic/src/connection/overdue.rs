@@ -9,7 +9,7 @@
 
 use super::Connection;
 use super::spaces::SpaceId;
-use crate::detection::LOSSY;
+use crate::detection::LOSSY_PERIOD;
 use crate::rtt::GRANULARITY;
 use units::Timestamp;
 
@@ -29,7 +29,7 @@ impl Connection {
         // Browsers do not.
         let answered = self.data.ledger.first_expected()? + self.peer.max_ack_delay;
         let due = answered + rtt.smoothed() + (rtt.variance() * VARIANCES).max(GRANULARITY);
-        self.last_loss.is_some_and(|at| due.since(at) < LOSSY).then_some(due)
+        self.last_loss.is_some_and(|at| due.since(at) < LOSSY_PERIOD).then_some(due)
     }
 
     /// Reports overdue packets to loss recovery.

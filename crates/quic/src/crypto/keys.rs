@@ -109,8 +109,8 @@ impl PacketKey {
     }
 }
 
-/// The tag that the null cipher writes after `generation` key updates (modulo 256); a testbed client
-/// writes the same. Keys of different phases must not open one another's packets.
+/// Returns the null cipher's tag after `generation` key updates (modulo 256), which a testbed
+/// client writes too. Keys of different phases must not open each other's packets.
 pub fn null_tag(generation: u8) -> [u8; TAG_LEN] {
     let mut tag = [0xc0; TAG_LEN];
     tag[TAG_LEN - 1] = generation;

@@ -1,14 +1,13 @@
-//! TLS session tickets that carry bytes of ours and need no server state (RFC 8446, section 4.6.1;
+//! TLS session tickets that carry our own bytes and need no server state (RFC 8446, section 4.6.1;
 //! RFC 9001, section 4.6).
 //!
 //! The TLS library refuses 0-RTT with its stateless tickets, so its *stateful* sessions are used
-//! with a store that stores nothing. When the library puts a session away under a random 32-byte
-//! id, the session is kept beside the connection, and the NewSessionTicket with that id is withheld
-//! from the output. Whenever the connection decides to send it, the id is replaced by a sealed blob:
-//! the session followed by our own bytes, decided at that moment. When a client returns the blob,
-//! the store opens it and hands the session back. The blob's random nonce is the ticket's identity
-//! in the [`SingleUseLog`], which takes the place of the replay protection that the library's store
-//! would have given.
+//! with a store that stores nothing. When the library stores a session under a random 32-byte ID,
+//! the session is kept beside the connection, and the NewSessionTicket with that ID is withheld
+//! from the output. When the connection sends it, a sealed blob replaces the ID: the session and
+//! our own bytes. When a client returns the blob, the store opens it and returns the session. The
+//! blob's random nonce identifies the ticket in the [`SingleUseLog`], which replaces the replay
+//! protection of the library's store.
 
 use core::fmt;
 use core::ops::Range;
@@ -133,8 +132,8 @@ impl SessionStore {
 
 impl StoresServerSessions for SessionStore {
     fn put(&self, id: Vec<u8>, value: Vec<u8>) -> bool {
-        // The encoding is the library's own affair. One that has no creation time in its place is none
-        // that could be changed: such a session gets no ticket.
+        // The encoding is internal to the library. A session without a creation time in the
+        // expected place gets no ticket.
         let now = self.policy.time.current_time().map(|now| now.as_secs());
         let known = created(&value).zip(now).is_some_and(|(at, now)| at.abs_diff(now) <= 1);
         if known {

@@ -1,10 +1,11 @@
-//! Address validation tokens (RFC 9000, section 8.1): short-lived ones for Retry packets, bound to
-//! the client's address and port and to the connection ID that the Retry gave it, so that one token is
-//! good for one handshake at a time, and longer-lived ones for NEW_TOKEN frames, bound to its address
-//! and carrying bytes of ours for the client's next connection.
+//! Address validation tokens (RFC 9000, section 8.1). Retry tokens are short-lived and bound to the
+//! client's address, port and connection ID of the Retry, so that one token serves one handshake at
+//! a time. NEW_TOKEN tokens live longer, are bound to the client's address, and carry our own bytes
+//! for its next connection.
 //!
-//! The first byte tells the two apart, as RFC 9000 section 8.1.1 demands, and selects the sub-key,
-//! which authenticates it. Everything else is encrypted: observers cannot link connections by it.
+//! The first byte distinguishes the two, as RFC 9000, section 8.1.1, requires. It selects the
+//! sub-key, which authenticates it. Everything else is encrypted: observers cannot link connections
+//! by it.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -103,9 +104,9 @@ fn seal(
     token
 }
 
-/// Examines the (non-empty) Token field of an Initial packet to the Destination Connection ID `dcid`
-/// that came from `client` at `now` (Unix seconds). `address_lifetime` is how long a NEW_TOKEN token
-/// is good, in seconds (86 400 is usual).
+/// Opens the (non-empty) Token field of an Initial packet with Destination Connection ID `dcid`
+/// from `client` at `now` (Unix seconds). `address_lifetime` is the lifetime of a NEW_TOKEN token,
+/// in seconds (usually 86 400).
 pub fn open_token(
     keys: &KeyRing,
     token: &[u8],

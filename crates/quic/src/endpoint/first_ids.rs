@@ -8,7 +8,7 @@ use units::Timestamp;
 
 /// Lifetime of a first ID after the handshake. Without it, a late copy of the client's first packet
 /// would open another connection.
-const LINGERS: Duration = Duration::from_secs(3);
+const FIRST_ID_LIFETIME: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy)]
 struct FirstId {
@@ -55,7 +55,7 @@ impl FirstIds {
             && core::mem::take(&mut first.is_early)
         {
             self.unfinished -= 1;
-            self.lingering.push_back((now + LINGERS, slot, first.id));
+            self.lingering.push_back((now + FIRST_ID_LIFETIME, slot, first.id));
         }
     }
 

@@ -67,8 +67,8 @@ impl Lost {
         end
     }
 
-    /// Forgets the oldest packet if its time is over, or if there are too many: the packet if it was
-    /// open, else nothing of it.
+    /// Forgets the oldest packet if it has expired or the list is full. Returns the packet if it
+    /// was open.
     pub(super) fn expire(&mut self, now: Timestamp) -> Option<Option<SentPacket>> {
         let oldest = self.entries.front();
         if oldest.is_none_or(|oldest| now < oldest.until && self.entries.len() <= MAX_KEPT) {

@@ -1,5 +1,5 @@
-//! The application's side of the streams (RFC 9000, section 2.4): opening, writing, reading, ending,
-//! and what happened meanwhile.
+//! Application interface of streams (RFC 9000, section 2.4): opening, writing, reading, ending and
+//! events.
 
 use bytes::Bytes;
 use units::{Direction, Mark, Side, StreamId};
@@ -89,7 +89,7 @@ impl Streams {
         self.write_marked(id, data, None)
     }
 
-    /// [`write`](Self::write) with a mark, which loss recovery gets to see should any of the chunk be
+    /// [`write`](Self::write) with a mark, which loss recovery receives if any of the chunk is
     /// lost.
     pub fn write_marked(
         &mut self,

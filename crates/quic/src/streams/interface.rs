@@ -48,7 +48,7 @@ impl Default for Limits {
 /// The priority of a stream (RFC 9218, section 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Priority {
-    /// 0 (first) to 7 (last), 3 unless said otherwise (RFC 9218, section 4.1); larger values count as 7.
+    /// 0 (first) to 7 (last), default 3 (RFC 9218, section 4.1). Larger values count as 7.
     pub urgency: u8,
     /// Whether the stream shares the bandwidth with others of its urgency, rather than being served
     /// in the order of identifiers: parts of the response are of use (RFC 9218, section 4.2).

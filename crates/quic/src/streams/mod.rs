@@ -134,8 +134,8 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// No streams yet; the peer may open and send what `local` says. Until the peer's parameters are
-    /// [known](Self::set_peer_limits), nothing can be opened or sent.
+    /// Creates an empty set of streams with the local limits. Nothing can be opened or sent until
+    /// the peer's parameters are [known](Self::set_peer_limits).
     pub fn new(local: &Limits) -> Self {
         Self {
             limits: *local,

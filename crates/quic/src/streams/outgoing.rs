@@ -125,9 +125,8 @@ impl Streams {
         Some(StreamRange { slot, id, offset: bytes.start, len: len as u16, fin })
     }
 
-    /// Copies the bytes of `range` into `out`, which is as long as the range: for the first
-    /// transmission, a retransmission or a replica. False, with `out` in any state, if the bytes are
-    /// gone: acknowledged, reset, or the stream removed.
+    /// Copies the bytes of `range` into `out`, of the same length. Returns false, with `out`
+    /// unspecified, if the bytes are gone: acknowledged, reset, or the stream removed.
     pub fn copy(&self, range: &StreamRange, out: &mut [u8]) -> bool {
         debug_assert_eq!(out.len(), usize::from(range.len));
         let stream = self.table.get(range.slot, range.id);

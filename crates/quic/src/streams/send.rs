@@ -1,6 +1,6 @@
-//! The sending part of a stream (RFC 9000, section 3.1): the chunks that the application wrote, what
-//! of them was sent and acknowledged, and how the stream ends. The bytes stay in the application's
-//! shared chunks until a packet is written.
+//! The sending part of a stream (RFC 9000, section 3.1): written chunks, their sent and
+//! acknowledged parts, and the end of the stream. Bytes stay in the application's shared chunks
+//! until a packet is written.
 
 use core::cell::Cell;
 use core::ops::Range;
@@ -276,8 +276,8 @@ impl SendStream {
         }
     }
 
-    /// The bytes of `range` may be missing for long: they get a copy of their own, so that the chunks
-    /// around them need not be kept for them.
+    /// Copies the bytes of `range`, which may stay missing for long, so that the chunks around them
+    /// can be freed.
     pub(super) fn detach(&mut self, range: Range<u64>) {
         let range = range.start.max(self.acked_to)..range.end;
         if range.is_empty() || self.reset.is_some() || self.chunks.is_empty() {

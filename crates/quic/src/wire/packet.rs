@@ -91,13 +91,13 @@ impl From<Truncated> for HeaderError {
 
 /// Reads the header of the first packet in `datagram`, as a server does.
 ///
-/// The fixed bit (RFC 9000, section 17) is not looked at: a server that advertises `grease_quic_bit`
-/// accepts both values (RFC 9287, section 3).
+/// Ignores the fixed bit (RFC 9000, section 17): a server that advertises `grease_quic_bit` accepts
+/// both values (RFC 9287, section 3).
 ///
 /// `local_cid_len` is the length of our connection IDs, 0 to 20 bytes.
 ///
 /// # Errors
-/// The packet and whatever follows it in the datagram must be dropped.
+/// The packet and the rest of the datagram must be dropped.
 #[inline]
 pub fn parse_header(datagram: &[u8], local_cid_len: usize) -> Result<Header<'_>, HeaderError> {
     let mut r = Reader::new(datagram);

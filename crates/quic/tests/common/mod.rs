@@ -1,5 +1,5 @@
-//! The in-memory pair: our endpoint and an unmodified `quinn-proto` client in virtual time, joined by
-//! paths of `links` that a test can make slow, lossy, or hostile.
+//! In-memory pair: our endpoint and an unmodified `quinn-proto` client in virtual time, joined by
+//! paths of `links` that a test can make slow, lossy or hostile.
 
 mod server;
 
@@ -76,8 +76,8 @@ pub struct Pair {
     route: PathConfig,
     /// That path, and before it those on which datagrams are still under way.
     pub paths: Vec<Path<Vec<u8>>>,
-    /// Asked as each datagram leaves for the client: whether it is lost. For tests that choose by what
-    /// it carries, which no loss model of `links` knows.
+    /// Decides on the loss of each datagram to the client, for tests that choose by content, which
+    /// no loss model of `links` knows.
     pub loses: Box<dyn FnMut() -> bool>,
     /// What nodes on the way to the client, and on that to the server, do with ECN codepoints.
     pub ecn_down: EcnNode,

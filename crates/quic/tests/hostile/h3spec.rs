@@ -30,7 +30,7 @@ const MISSING_EXTENSION: u64 = 0x16d;
 const NO_APPLICATION_PROTOCOL: u64 = 0x178;
 
 /// Deviation of the client from an honest one.
-enum Deed {
+enum Deviation {
     /// A 1-RTT packet with this payload.
     Payload(&'static [u8]),
     /// A NEW_CONNECTION_ID frame: sequence number, Retire Prior To, ID.
@@ -57,10 +57,10 @@ enum Deed {
     ParametersAs(Option<[u8; 2]>),
 }
 
-use Deed::*;
+use Deviation::*;
 
 /// A case: name, deviation, expected error, and the section that prescribes it.
-type Case = (&'static str, Deed, u64, &'static str);
+type Case = (&'static str, Deviation, u64, &'static str);
 
 const GET: &[u8] = b"\x0f\x00\x85\xf5\xe1\x00\x07GET /\r\n";
 const GET_1000000000: &[u8] = b"\x0b\xbb\x9a\xca\x00\x07GET /\r\n";
@@ -155,7 +155,7 @@ const fn prefixed(frame_type: u8) -> [u8; 9] {
 }
 
 /// Does it, and gives the client that did it.
-fn run(deed: &Deed) -> Raw {
+fn run(deviation: &Deviation) -> Raw {
     let with_parameter = |id: u64, value: Option<Vec<u8>>| {
         let mut parameters = honest();
         parameters.retain(|(other, _)| *other != id);
@@ -164,9 +164,9 @@ fn run(deed: &Deed) -> Raw {
         raw.handshake();
         raw
     };
-    match *deed {
+    match *deviation {
         Payload(payload) => one_rtt(payload),
-        NewConnectionId(..) => one_rtt(&new_connection_id(deed)),
+        NewConnectionId(..) => one_rtt(&new_connection_id(deviation)),
         HandshakePayload(payload) => {
             let mut raw = begun();
             raw.send(PacketType::Handshake, payload);
@@ -233,8 +233,10 @@ fn begun() -> Raw {
     raw
 }
 
-fn new_connection_id(deed: &Deed) -> Vec<u8> {
-    let &NewConnectionId(sequence, retire, id) = deed else { unreachable!("another deed") };
+fn new_connection_id(deviation: &Deviation) -> Vec<u8> {
+    let &NewConnectionId(sequence, retire, id) = deviation else {
+        unreachable!("another deviation")
+    };
     [&[0x18, sequence, retire, id.len() as u8], id, &[9; 16]].concat()
 }
 
@@ -273,12 +275,12 @@ fn hello_with_parameters_as(number: Option<[u8; 2]>) -> Vec<u8> {
 }
 
 /// Describes a deviation for a table.
-fn told(deed: &Deed) -> String {
+fn told(deviation: &Deviation) -> String {
     let or_nothing =
         |bytes: &[u8]| if bytes.is_empty() { "nothing".to_owned() } else { hex(bytes) };
-    match *deed {
+    match *deviation {
         Payload(payload) => format!("1-RTT: {}", or_nothing(payload)),
-        NewConnectionId(..) => format!("1-RTT: {}", hex(&new_connection_id(deed))),
+        NewConnectionId(..) => format!("1-RTT: {}", hex(&new_connection_id(deviation))),
         HandshakePayload(payload) => format!("Handshake: {}", hex(payload)),
         Flip(ty, bits) => {
             let ty = if ty == PacketType::OneRtt { "1-RTT" } else { "Handshake" };
@@ -311,10 +313,10 @@ fn name_of(code: u64) -> String {
 
 #[test]
 fn h3spec_every_quic_case_ends_with_its_error() {
-    let rows = CASES.iter().map(|(name, deed, code, section)| {
-        let (got, sent) = (run(deed).code(), told(deed));
+    let rows = CASES.iter().map(|(name, deviation, code, section)| {
+        let (got, sent) = (run(deviation).code(), told(deviation));
         let answer = got.map_or_else(|| "no error".to_owned(), name_of);
-        let deviation = DEVIATIONS.iter().find(|(deed, _)| *deed == sent);
+        let deviation = DEVIATIONS.iter().find(|(deviation, _)| *deviation == sent);
         Row {
             name,
             sent,

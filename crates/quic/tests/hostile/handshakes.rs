@@ -1,5 +1,5 @@
-//! Attacks on the beginning of a connection: tokens, coalesced junk, handshake data that never ends,
-//! and handshakes that take an odd but lawful way (RFC 9000, sections 7, 8.1 and 14.1).
+//! Attacks on connection setup: tokens, coalesced junk, endless handshake data, and unusual but
+//! valid handshakes (RFC 9000, sections 7, 8.1 and 14.1).
 
 use std::sync::Arc;
 use std::time::Duration;

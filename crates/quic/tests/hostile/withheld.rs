@@ -37,8 +37,8 @@ struct Outcome {
     close: Option<u64>,
 }
 
-/// Downloads up to `bytes` on stream 0 for at most `time`, in chunks of `chunk` bytes, as an application
-/// that keeps little unsent; packets that `withheld` says so of are never acknowledged.
+/// Downloads up to `bytes` on stream 0 for at most `time`, in chunks of `chunk` bytes, like an
+/// application that keeps little unsent data. Never acknowledges packets selected by `withheld`.
 fn download(
     bytes: usize,
     chunk: usize,

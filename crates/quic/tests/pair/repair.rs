@@ -110,10 +110,10 @@ fn fixed(level: u32) -> impl Fn() -> Scheme + Send + Sync {
     move || autorec::fixed(FixedLife::new(level).expect("in range"))
 }
 
-/// AutoRec, journal version, section VIII-C: "P1 (carrying application data D) is lost, it retransmits P1
-/// by renumbering it as P2 […] reinjects P2 by renumbering P2 as P3 […] P3 as P4 […] Upon a third
-/// trigger, AutoRec skips reinjection […] Should P4 be lost, QUIC's native loss-recovery mechanism […]
-/// retransmits P4 by renumbering P4 as P5".
+/// AutoRec, journal version, section VIII-C: "P1 (carrying application data D) is lost, it
+/// retransmits P1 by renumbering it as P2 […] reinjects P2 by renumbering P2 as P3 […] P3 as P4 […]
+/// Upon a third trigger, AutoRec skips reinjection […] Should P4 be lost, QUIC's native
+/// loss-recovery mechanism […] retransmits P4 by renumbering P4 as P5".
 #[test]
 fn lost_data_goes_out_again_in_renumbered_packets_as_often_as_the_level_says() {
     let lost_byte = 200_000;
@@ -322,8 +322,8 @@ fn while_there_is_new_data_the_copies_of_a_unit_are_spread_over_its_t_unit() {
     assert!(middle > t_unit / 9 && middle < t_unit / 4, "{middle:?} of {t_unit:?}");
 }
 
-/// RFC 9002, section 7.3.1: a lost packet is a signal of congestion, also where a probe has brought its
-/// data meanwhile, so that there is nothing to repair.
+/// RFC 9002, section 7.3.1: a lost packet signals congestion, even if a probe has already delivered
+/// its data.
 #[test]
 fn a_loss_that_a_probe_repaired_is_a_signal_of_congestion() {
     const BYTES: usize = 10_000;

@@ -10,7 +10,7 @@ use super::ecn::codepoint;
 use super::off_path::{NO_PATH, OffPath, OffPathFrame};
 use super::{Connection, Context, State};
 use crate::connection::timers::PROBES;
-use crate::detection::{LOSSY, SHORTEST_TAIL};
+use crate::detection::{LOSSY_PERIOD, MIN_TAIL_DELAY};
 use crate::ledger::PacketKind;
 use crate::mtud::BASE;
 use crate::path::{Addresses, MIN_BUDGET};
@@ -299,13 +299,13 @@ impl Connection {
 
     /// Arms the tail PING, which is sent if nothing follows this packet.
     fn arm_tail(&mut self, now: Timestamp, turn: Turn) {
-        let is_lossy = || self.last_loss.is_some_and(|at| now.since(at) < LOSSY);
+        let is_lossy = || self.last_loss.is_some_and(|at| now.since(at) < LOSSY_PERIOD);
         let is_awaited = self.config.detection.tail
             && !matches!(turn, Turn::Control | Turn::Ack { .. })
             && self.handshake.is_none()
             && self.pto_count == 0
             && is_lossy();
-        let wait = (self.path.rtt.smoothed() / 8).max(SHORTEST_TAIL);
+        let wait = (self.path.rtt.smoothed() / 8).max(MIN_TAIL_DELAY);
         self.tail = is_awaited.then(|| now + wait);
     }
 

@@ -6,8 +6,8 @@ use super::super::testing::{
 };
 use super::*;
 
-/// The outcome of a handshake as the server sees it: (resumed, early data accepted). The library forgets
-/// the early secret when it refuses.
+/// Outcome of a handshake for the server: (resumed, early data accepted). The library drops the
+/// early secret when it refuses early data.
 fn outcome(Handshake { server, .. }: &Handshake) -> (bool, bool) {
     (server.resumed(), server.connection.zero_rtt_keys().is_some())
 }

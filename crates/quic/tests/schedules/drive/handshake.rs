@@ -1,5 +1,5 @@
-//! The client's half of an honest handshake, perhaps over a network that loses some of it: afterwards
-//! the server has confirmed it, and the 1-RTT packets that it sent meanwhile are handed on.
+//! The client's half of an honest handshake, optionally over a lossy network. It ends with the
+//! server's confirmation and passes on the 1-RTT packets sent until then.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -91,10 +91,10 @@ pub fn pattern(offset: u64, len: usize) -> &'static [u8] {
     &BYTES[from..from + len]
 }
 
-/// Carries out a schedule. With `tells`, every step is told on the standard error before it is taken.
+/// Runs a schedule. With `tells`, prints every step to standard error before it runs.
 ///
 /// # Panics
-/// When something does not hold that must.
+/// If an invariant is violated.
 pub fn drive(schedule: &[u8], tells: bool) -> Report {
     let mut script = Script::new(schedule);
     let setup = Setup::read(&mut script);

@@ -143,8 +143,8 @@ pub struct Setup {
     pub profile: u8,
     /// Round-trip time of the handshake.
     pub rtt: Duration,
-    /// Which of the first datagrams of the handshake get lost: few enough for it to end in time; and
-    /// whether the application sends early (the last bit).
+    /// Lost datagrams at the start of the handshake, few enough for it to finish in time. The last
+    /// bit makes the application send early.
     pub handshake_losses: u32,
     /// Pieces of 60,000 bytes that the client has asked for before the first step.
     pub download: u8,

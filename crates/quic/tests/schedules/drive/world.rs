@@ -29,9 +29,9 @@ const SAME_MOMENT: u32 = 16;
 const IDLE_WAKEUPS: u32 = 10;
 /// Datagrams of the server after which a run ends: enough for a few megabytes.
 const MAX_DATAGRAMS: u64 = 6_000;
-/// Bytes that a connection may hold by itself; for each packet that is on the books, the newest 4,096
-/// lost ones included, in lists that double when they are full; and for each piece of data that the
-/// application wrote, without the data.
+/// Maximum memory of a connection in bytes, plus an amount for each packet in the ledger (including
+/// the newest 4,096 lost ones, in lists that double when full), and for each written piece of data,
+/// without the data.
 const BASE_MEMORY: u64 = 512 << 10;
 const PER_PACKET: u64 = 450;
 const PER_PIECE: u64 = 200;
