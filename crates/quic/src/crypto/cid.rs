@@ -18,7 +18,7 @@ pub struct CidPlain {
     pub server: u16,
     /// The core (thread) that owns the connection.
     pub core: u8,
-    /// Which of the connection's IDs it is, modulo 256 (RFC 9000, section 5.1.1).
+    /// Sequence number of the ID, modulo 256 (RFC 9000, section 5.1.1).
     pub sequence: u8,
     /// The connection's place in that core's table.
     pub slot: u32,

@@ -24,7 +24,7 @@ pub enum Purpose {
     RetryToken,
     /// A token sent in a NEW_TOKEN frame.
     AddressToken,
-    /// Something of the application's, which clients carry as they do tokens.
+    /// Application data that clients carry like tokens.
     Application,
 }
 
@@ -40,7 +40,7 @@ pub struct Unsealed {
 
 /// A server's keys. Immutable: rotation swaps in a new ring.
 pub struct KeyRing {
-    /// By creation time, oldest first; never empty.
+    /// Sorted by creation time, oldest first; never empty.
     rotating: Vec<Rotating>,
     cids: CidCipher,
 }
@@ -54,7 +54,7 @@ struct Rotating {
     application: aead::LessSafeKey,
 }
 
-/// Why the text of a keys file is refused.
+/// Error in the text of a keys file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRingError {
     /// The line's number, counted from 1; `None` if the fault is the file's as a whole.

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-/// Which identifiers were used lately; shared by all threads of a server.
+/// Recently used identifiers, shared by all threads of a server.
 pub struct SingleUseLog {
     started: u64,
     window: u64,

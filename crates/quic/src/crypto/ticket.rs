@@ -56,7 +56,7 @@ struct Session {
 const CREATED_FROM_END: usize = 12;
 const AGE_OFFSET_FROM_END: usize = 4;
 
-/// When an encoded session was made, in Unix seconds.
+/// Returns the creation time of an encoded session, in Unix seconds.
 fn created(session: &[u8]) -> Option<u64> {
     let at = session.len().checked_sub(CREATED_FROM_END)?;
     session[at..].first_chunk().map(|seconds| u64::from_be_bytes(*seconds))
@@ -200,7 +200,7 @@ impl<'a> Content<'a> {
 /// A NewSessionTicket that has not been sent; about 300 bytes.
 pub struct PendingTicket {
     message: Vec<u8>,
-    /// Where `message` has the ticket field's content.
+    /// Returns the position of the ticket field's content in `message`.
     ticket: Range<usize>,
     session: Vec<u8>,
     lifetime: u32,

@@ -44,12 +44,12 @@ pub enum Cipher {
     ChaCha20Poly1305,
 }
 
-/// How 1-RTT packets are protected; every other level is always real.
+/// Protection of 1-RTT packets. All other levels use real ciphers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OneRttProtection {
     /// As negotiated.
     Real,
-    /// By the null cipher, for the testbed: the peer must play along.
+    /// The null cipher, for the testbed. The peer must use it too.
     Null,
 }
 
@@ -63,11 +63,11 @@ pub struct TlsSettings {
     pub alpn: Vec<Vec<u8>>,
     /// What opens returned tickets.
     pub keys: Arc<KeyRing>,
-    /// Where used tickets are noted.
+    /// Log of used tickets.
     pub single_use: Arc<SingleUseLog>,
     /// The wall clock, in Unix seconds; [`SystemTime`] outside the testbed.
     pub time: Arc<dyn TimeProvider>,
-    /// Whether 0-RTT is offered and accepted.
+    /// 0-RTT is offered and accepted.
     pub early_data: bool,
     /// A number that changes whenever a transport parameter or application setting that clients
     /// remember is lowered: tickets of another context resume without early data
@@ -75,15 +75,15 @@ pub struct TlsSettings {
     pub early_data_context: u64,
     /// Tickets per handshake: 1 is plenty, 2 serve clients that open connections in parallel.
     pub tickets: usize,
-    /// How long a ticket is good, in seconds: at most 604 800 (RFC 8446, section 4.6.1).
+    /// Lifetime of a ticket, in seconds: at most 604 800 (RFC 8446, section 4.6.1).
     pub ticket_lifetime: u32,
     /// The cipher suites to allow; empty for all.
     pub ciphers: Vec<Cipher>,
-    /// How 1-RTT packets are protected.
+    /// Protection of 1-RTT packets.
     pub one_rtt: OneRttProtection,
 }
 
-/// Why a [`TlsConfig`] cannot be made.
+/// Error in the settings of a [`TlsConfig`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(String);
@@ -312,7 +312,7 @@ impl Tls {
         self.connection.quic_transport_parameters()
     }
 
-    /// Whether a ticket was resumed; known as soon as the ClientHello has been read.
+    /// Returns true if a ticket was resumed. Known once the ClientHello has been read.
     pub fn resumed(&self) -> bool {
         self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
     }

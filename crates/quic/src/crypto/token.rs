@@ -21,7 +21,7 @@ pub struct RetryToken {
     /// The Destination Connection ID of the Initial that the Retry answered (the transport
     /// parameter original_destination_connection_id must repeat it: RFC 9000, section 7.3).
     pub original_dcid: Vec<u8>,
-    /// When it was issued, in Unix seconds.
+    /// Issue time, in Unix seconds.
     pub issued: u64,
 }
 
@@ -31,7 +31,7 @@ pub struct AddressToken {
     /// Bytes of ours for the next connection (the transport cookie), at most
     /// [`MAX_OWN_BYTES`](super::MAX_OWN_BYTES).
     pub own: Vec<u8>,
-    /// When it was issued, in Unix seconds.
+    /// Issue time, in Unix seconds.
     pub issued: u64,
 }
 
@@ -52,7 +52,7 @@ pub enum Token {
     Invalid(InvalidToken),
 }
 
-/// Why a token is invalid.
+/// Reason why a token is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InvalidToken {
     /// Not one of ours for this client address: forged, damaged, issued to another address or
@@ -66,7 +66,7 @@ pub enum InvalidToken {
 }
 
 impl RetryToken {
-    /// How long a client may take to answer a Retry, in seconds.
+    /// Maximum time for a client to answer a Retry, in seconds.
     pub const LIFETIME: u64 = 15;
 
     /// Returns the Token field of a Retry packet to `client` with Source Connection ID `scid`.
