@@ -167,7 +167,7 @@ impl Streams {
         Some(stream.send.as_ref()?.unsent())
     }
 
-    /// How far the data written to stream `id` has come; `None` if there is no such stream.
+    /// Progress of the data written to stream `id`. `None` for an unknown stream.
     pub fn send_progress(&self, id: StreamId) -> Option<SendProgress> {
         let stream = self.table.get(self.table.find(id)?, id)?;
         Some(stream.send.as_ref()?.progress())

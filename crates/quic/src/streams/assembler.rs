@@ -52,7 +52,7 @@ impl Assembler {
         (self.head.len() + rest) as u64
     }
 
-    /// Whether the next byte in order is here.
+    /// Returns true if the next byte in order is available.
     pub(super) fn is_readable(&self) -> bool {
         !self.head.is_empty() || self.segments.front().is_some_and(|s| s.start == self.read)
     }

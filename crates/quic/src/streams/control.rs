@@ -56,7 +56,7 @@ impl Streams {
         }
     }
 
-    /// Whether control frames wait to be written.
+    /// Returns true if control frames are due.
     pub fn has_control(&self) -> bool {
         self.due != 0 || !self.due_streams.is_empty()
     }

@@ -10,7 +10,7 @@ use crate::wire::VARINT_MAX;
 /// One receive window. Offsets and sizes in bytes.
 #[derive(Debug, Default)]
 pub(super) struct Window {
-    /// How far past `consumed` the peer may send.
+    /// Credit of the peer beyond `consumed`, in bytes.
     size: u64,
     /// `size` never grows past this.
     ceiling: u64,

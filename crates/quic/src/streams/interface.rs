@@ -66,7 +66,7 @@ impl Default for Priority {
 pub enum StreamEvent {
     /// The peer opened the stream.
     Opened(StreamId),
-    /// Something new can be read: data, or the end of the stream.
+    /// New data, or the end of the stream, can be read.
     Readable(StreamId),
     /// Few bytes are left unsent, after there were many ([`Limits::send_high_water`]).
     Writable(StreamId),
@@ -92,7 +92,7 @@ pub enum StreamEvent {
     Closed(StreamId),
 }
 
-/// How far the data of a stream has come, in bytes from its start.
+/// Progress of a stream's data, in bytes from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendProgress {
     /// Bytes written by the application.
@@ -108,7 +108,7 @@ pub struct SendProgress {
 #[error("no such stream")]
 pub struct UnknownStream;
 
-/// Why a stream takes no more data.
+/// Reason why a stream takes no more data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
     /// The stream does not exist, not yet or no more, or is the peer's alone to send on.

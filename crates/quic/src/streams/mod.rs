@@ -218,7 +218,7 @@ impl Streams {
         }
     }
 
-    /// Whether a bidirectional stream of the peer is open.
+    /// Returns true if a bidirectional stream of the peer is open.
     pub(crate) fn has_requests(&self) -> bool {
         let requests = &self.remote[lane(Direction::Bidirectional)];
         requests.opened > requests.closed

@@ -29,7 +29,7 @@ impl Streams {
         self.max_data - self.data_sent
     }
 
-    /// Whether bytes wait and the connection's flow control lets none go.
+    /// Returns true if bytes wait and the connection's flow control blocks all of them.
     pub(super) fn is_connection_blocked(&self) -> bool {
         self.unsent > 0 && self.credit() == 0
     }
@@ -68,13 +68,14 @@ impl Streams {
         }
     }
 
-    /// Whether some stream has new bytes, or a FIN after its last byte, that flow control lets go.
+    /// Returns true if flow control permits new bytes, or a FIN after the last byte, of some
+    /// stream.
     #[inline]
     pub fn has_sendable(&self) -> bool {
         self.scheduled_fins > 0 || (self.credit() > 0 && !self.schedule.is_empty())
     }
 
-    /// Whether bytes wait and flow control holds all of them.
+    /// Returns true if bytes wait and flow control blocks all of them.
     #[inline]
     pub fn is_flow_blocked(&self) -> bool {
         self.unsent > 0 && !self.has_sendable()

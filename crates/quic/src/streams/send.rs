@@ -17,7 +17,7 @@ use crate::ranges::RangeSet;
 struct Chunk {
     start: u64,
     end: u64,
-    /// Nothing once all of it is acknowledged.
+    /// `None` once fully acknowledged.
     data: Option<Bytes>,
     /// The application's mark.
     mark: Option<Mark>,
@@ -32,7 +32,7 @@ impl Chunk {
 /// Entries of freed chunks that may stand between others before they are removed.
 const MAX_FREED: usize = 16;
 
-/// How far the end of the stream has come.
+/// Progress of the end of the stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Fin {
     /// The application may write more.
@@ -51,7 +51,7 @@ pub(super) enum Fin {
 pub(super) struct Reset {
     /// Application error code.
     pub(super) code: u64,
-    /// Whether the peer acknowledged it.
+    /// The peer has acknowledged it.
     pub(super) acked: bool,
 }
 
@@ -104,7 +104,7 @@ impl SendStream {
         self.written - self.sent
     }
 
-    /// How far the data has come.
+    /// Progress of the data.
     pub(super) fn progress(&self) -> SendProgress {
         SendProgress { written: self.written, sent: self.sent, acked: self.acked_to }
     }
@@ -114,17 +114,17 @@ impl SendStream {
         self.sent
     }
 
-    /// Whether the application may still write.
+    /// Returns true while the application may write.
     pub(super) fn is_writable(&self) -> bool {
         self.fin == Fin::Open && self.reset.is_none()
     }
 
-    /// Whether all data and the FIN were acknowledged ("Data Recvd").
+    /// Returns true if all data and the FIN were acknowledged ("Data Recvd").
     pub(super) fn is_complete(&self) -> bool {
         self.fin == Fin::Acked && self.acked_to == self.written
     }
 
-    /// Whether nothing is left to do ("Data Recvd" or "Reset Recvd").
+    /// Returns true in a final state ("Data Recvd" or "Reset Recvd").
     pub(super) fn is_done(&self) -> bool {
         match self.reset {
             Some(reset) => reset.acked,
@@ -132,7 +132,7 @@ impl SendStream {
         }
     }
 
-    /// Whether data waits and the stream's flow control holds all of it.
+    /// Returns true if data waits and the stream's flow control blocks all of it.
     pub(super) fn is_blocked(&self) -> bool {
         self.unsent() > 0 && self.sent >= self.max_data
     }
@@ -309,7 +309,7 @@ impl SendStream {
         self.acked.gaps_in(range.start.max(self.acked_to)..range.end)
     }
 
-    /// Whether the end of the stream was sent and not acknowledged.
+    /// Returns true if the end of the stream is sent but unacknowledged.
     pub(super) fn is_fin_unacked(&self) -> bool {
         self.fin == Fin::Sent
     }
