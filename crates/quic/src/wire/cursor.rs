@@ -64,7 +64,7 @@ impl<'a> Reader<'a> {
         self.len - self.rest.len()
     }
 
-    /// Whether everything has been read.
+    /// Returns true at the end of the input.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()

@@ -38,7 +38,7 @@ pub enum PacketType {
 pub enum Header<'a> {
     /// A packet of version 1 with a long header.
     Long {
-        /// Which one; not 1-RTT.
+        /// Packet type; not 1-RTT.
         ty: PacketType,
         /// Destination Connection ID.
         dcid: ConnectionId,
@@ -46,7 +46,7 @@ pub enum Header<'a> {
         scid: ConnectionId,
         /// The token of an Initial packet; empty in the others.
         token: &'a [u8],
-        /// Where the protected packet number starts.
+        /// Offset of the protected packet number.
         pn_offset: usize,
         /// One past the packet's last byte, at least [`MIN_PROTECTED_LEN`] behind `pn_offset`;
         /// the next coalesced packet starts there (section 12.2).
@@ -56,7 +56,7 @@ pub enum Header<'a> {
     Short {
         /// Destination Connection ID, one of ours if the packet is valid.
         dcid: ConnectionId,
-        /// Where the protected packet number starts; at least [`MIN_PROTECTED_LEN`] bytes follow.
+        /// Offset of the protected packet number; at least [`MIN_PROTECTED_LEN`] bytes follow.
         pn_offset: usize,
     },
     /// A long header of another version; only its invariants can be read (RFC 8999, section 5.1).
@@ -70,7 +70,7 @@ pub enum Header<'a> {
     },
 }
 
-/// Why the rest of a datagram is dropped; for counters.
+/// Reason why the rest of a datagram is dropped, for counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum HeaderError {
     /// It ends inside the header, or a 1-RTT packet is too short for header protection.

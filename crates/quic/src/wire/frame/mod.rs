@@ -119,7 +119,7 @@ pub enum Frame<'a> {
         offset: u64,
         /// The bytes, possibly none.
         data: &'a [u8],
-        /// Whether the stream ends behind `data`.
+        /// The stream ends after `data`.
         fin: bool,
     },
     /// MAX_DATA: bytes on all streams together.
@@ -133,9 +133,9 @@ pub enum Frame<'a> {
     },
     /// MAX_STREAMS.
     MaxStreams {
-        /// Which kind of streams.
+        /// Direction of the streams.
         direction: Direction,
-        /// How many may be opened over the connection's life, at most 2^60.
+        /// Maximum number of streams over the connection's life, at most 2^60.
         max: u64,
     },
     /// DATA_BLOCKED: the connection's limit that blocks the peer, in bytes.
@@ -149,7 +149,7 @@ pub enum Frame<'a> {
     },
     /// STREAMS_BLOCKED.
     StreamsBlocked {
-        /// Which kind of streams.
+        /// Direction of the streams.
         direction: Direction,
         /// The limit that blocks the peer, at most 2^60.
         limit: u64,
