@@ -23,7 +23,7 @@ use units::Timestamp;
 /// one, as a multiple of the handshakes per second.
 const UNFINISHED_PER_BEGUN: usize = 8;
 
-/// Where a first Initial came from, and the IDs in its header.
+/// Source of a first Initial, and the IDs in its header.
 #[derive(Clone, Copy)]
 struct FirstInitial {
     addresses: Addresses,
@@ -215,7 +215,7 @@ impl Endpoint {
     }
 }
 
-/// Whether a first Initial authenticates.
+/// Returns true if a first Initial authenticates.
 fn opens(dcid: &ConnectionId, packet: &mut [u8], pn_offset: usize) -> bool {
     let keys = initial_keys(dcid.as_slice()).remote;
     let Ok((_, number, len)) = keys.header.unprotect(packet, pn_offset) else { return false };
