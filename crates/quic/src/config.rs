@@ -140,7 +140,7 @@ pub struct EndpointConfig {
     pub tls: Arc<TlsConfig>,
     /// Keys of tokens, tickets, connection IDs and stateless resets.
     pub keys: Arc<KeyRing>,
-    /// When clients must prove their address first.
+    /// Policy for address validation before the handshake.
     pub retry: RetryPolicy,
     /// Lifetime of a NEW_TOKEN token. A client with one proves its address without a round trip.
     pub token_lifetime: Duration,

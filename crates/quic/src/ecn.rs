@@ -59,7 +59,7 @@ impl EcnState {
     }
 }
 
-/// Why a path failed ECN validation.
+/// Reason why a path failed ECN validation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum EcnFault {
     /// It drops marked packets and delivers unmarked ones.
@@ -159,7 +159,7 @@ pub(crate) struct PathEcn {
     unreported: u64,
     /// Marked packets sent since one was acknowledged.
     unheard: u32,
-    /// When the first packet was sent since an acknowledgement came.
+    /// Send time of the first packet since the last acknowledgement.
     silent_since: Option<Timestamp>,
     /// Fates of the last [`RECENT`] marked packets outside trials: 1 for lost, the newest in bit 0.
     recent: u64,

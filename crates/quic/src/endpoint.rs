@@ -178,7 +178,7 @@ impl Endpoint {
         self.connections.len() - self.free.len()
     }
 
-    /// Whether there is no connection.
+    /// Returns true if there is no connection.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

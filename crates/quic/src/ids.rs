@@ -107,7 +107,7 @@ impl LocalIds {
         }
     }
 
-    /// Whether a NEW_CONNECTION_ID waits.
+    /// Returns true if a NEW_CONNECTION_ID is due.
     pub(crate) fn is_due(&self) -> bool {
         !self.due.is_empty()
     }
@@ -255,7 +255,7 @@ impl RemoteIds {
         Ok(true)
     }
 
-    /// Whether a RETIRE_CONNECTION_ID waits.
+    /// Returns true if a RETIRE_CONNECTION_ID is due.
     pub(crate) fn is_due(&self) -> bool {
         !self.due.is_empty()
     }

@@ -36,7 +36,7 @@ pub(crate) struct AckOutcome {
     pub raises_largest: bool,
     /// Newly acknowledged packets, including ones declared lost before.
     pub newly_acked: u32,
-    /// Of these, ack-eliciting packets that were in flight.
+    /// Newly acknowledged ack-eliciting packets that were in flight.
     eliciting: u32,
 }
 
@@ -52,7 +52,7 @@ impl AckOutcome {
     }
 }
 
-/// When the largest newly acknowledged packet was sent.
+/// Send time of the largest newly acknowledged packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SentPacketTime {
     pub time: Timestamp,
@@ -83,14 +83,14 @@ pub(crate) struct Ledger {
     lost: Lost,
     lists: Lists,
     pub largest_acked: Option<u64>,
-    /// When that packet was sent, and on which path.
+    /// Send time and path of the largest acknowledged packet.
     largest_acked_sent: Timestamp,
     largest_acked_path: u8,
     /// Time at which early retransmit declares the remaining packets lost.
     early_at: Option<Timestamp>,
     /// Send time of the first packet in the run of losses at which the last pass stopped.
     run: Option<Timestamp>,
-    /// When the newest ack-eliciting packet left.
+    /// Send time of the newest ack-eliciting packet.
     pub last_eliciting: Option<Timestamp>,
     /// Ack-eliciting packets in flight.
     pub eliciting_in_flight: u32,
@@ -98,7 +98,7 @@ pub(crate) struct Ledger {
     pub plain_run: u32,
     /// Such packets since the peer last acknowledged anything.
     pub unanswered: u32,
-    /// When the time threshold will declare the next packet lost.
+    /// Time at which the time threshold declares the next packet lost.
     pub loss_time: Option<Timestamp>,
 }
 
@@ -181,7 +181,7 @@ impl Ledger {
         self.expected = self.base + (first + skipped) as u64;
     }
 
-    /// Whether an ack-eliciting packet is in flight.
+    /// Returns true if an ack-eliciting packet is in flight.
     #[inline]
     pub(crate) fn has_eliciting(&self) -> bool {
         self.eliciting_in_flight > 0

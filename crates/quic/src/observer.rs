@@ -12,11 +12,11 @@ use units::{Rate, Timestamp};
 
 /// Watches one connection.
 pub trait Observer {
-    /// Something happened at `now`.
+    /// Handles an event that occurred at `now`.
     fn on_event(&mut self, now: Timestamp, event: &Event<'_>);
 }
 
-/// Why a packet was sent, for [`Event::PacketSent`].
+/// Purpose of a sent packet, for [`Event::PacketSent`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
     /// New data, or frames that are not stream data.
@@ -56,7 +56,7 @@ pub enum Event<'a> {
         size: usize,
         /// Its frames.
         payload: &'a [u8],
-        /// Why it was sent.
+        /// Its purpose.
         purpose: Purpose,
     },
     /// A packet arrived and was authentic.
@@ -76,7 +76,7 @@ pub enum Event<'a> {
         ty: PacketType,
         /// Its number.
         number: u64,
-        /// When it was sent.
+        /// Its send time.
         sent: Timestamp,
     },
     /// Estimates after an acknowledgement or a loss.

@@ -12,7 +12,7 @@ use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 use units::{Rate, Timestamp};
 
-/// Where a datagram came from, or goes to.
+/// Source or destination of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Addresses {
     /// The peer.
@@ -25,7 +25,7 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// A peer whom the caller's only socket reaches, from whichever of its addresses.
+    /// Returns the addresses of a peer for a caller with one socket.
     pub const fn of(remote: SocketAddr) -> Self {
         Self { remote, local: None, socket: 0 }
     }
@@ -40,11 +40,11 @@ pub(crate) struct Challenge {
     pub data: [[u8; 8]; 2],
     /// The frame must be sent once the anti-amplification limit permits it.
     pub due: bool,
-    /// When it is sent again.
+    /// Time of the next retransmission.
     pub retry_at: Timestamp,
     /// From its next sending to the one after that.
     pub wait: Duration,
-    /// When validation has failed.
+    /// Time at which validation fails.
     pub gives_up_at: Timestamp,
     /// Time of its first sending.
     pub sent: Option<Timestamp>,

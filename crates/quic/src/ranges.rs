@@ -86,12 +86,12 @@ impl RangeSet {
         self.ranges.drain(hit);
     }
 
-    /// Whether `value` is a member.
+    /// Returns true if `value` is a member.
     pub fn contains(&self, value: u64) -> bool {
         self.ranges.get(self.first_ending_after(value)).is_some_and(|r| r.start <= value)
     }
 
-    /// Whether every value of `range` is a member; true for an empty range.
+    /// Returns true if every value of `range` is a member, or `range` is empty.
     pub fn covers(&self, range: Range<u64>) -> bool {
         range.is_empty()
             || self
@@ -113,12 +113,12 @@ impl RangeSet {
         self.ranges.iter().cloned()
     }
 
-    /// How many disjoint ranges the set consists of.
+    /// Number of disjoint ranges.
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Whether the set has no member.
+    /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }

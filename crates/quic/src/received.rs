@@ -72,13 +72,13 @@ impl Received {
         }
     }
 
-    /// When an acknowledgement must leave.
+    /// Time by which an acknowledgement must be sent.
     #[inline]
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
         self.deadline
     }
 
-    /// Whether an acknowledgement would tell the peer anything it waits for.
+    /// Returns true if an acknowledgement would tell the peer something new.
     #[inline]
     pub(crate) fn wants_ack(&self) -> bool {
         self.eliciting > 0

@@ -21,7 +21,7 @@ pub struct Rtt {
     adjusted: Duration,
     /// The longest of these lately.
     peak: Duration,
-    /// And the shortest.
+    /// Recent minimum of the adjusted samples.
     trough: Duration,
     smoothed: Duration,
     variance: Duration,
@@ -123,7 +123,7 @@ impl Rtt {
         if self.first_sample.is_some() { self.min } else { self.smoothed }
     }
 
-    /// When the first sample was taken.
+    /// Time of the first sample.
     pub fn first_sample(&self) -> Option<Timestamp> {
         self.first_sample
     }

@@ -17,7 +17,7 @@ struct Entry {
     number: u64,
     until: Timestamp,
     record: SentPacket,
-    /// Of a settled one: where the next open one may be, counted over the life of the list.
+    /// In a settled entry: position of the next possibly open one, counted over the list's life.
     skip: u64,
 }
 

@@ -124,7 +124,7 @@ pub(crate) struct SentPacket {
     pub kind: PacketKind,
     /// UDP payload bytes of this packet.
     pub size: u16,
-    /// Which path of the connection it was sent on.
+    /// Mark of the path it was sent on.
     pub path: u8,
     pub ack_eliciting: bool,
     /// Sent with an ECN-capable codepoint.
