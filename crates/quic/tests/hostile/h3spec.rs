@@ -316,13 +316,13 @@ fn h3spec_every_quic_case_ends_with_its_error() {
     let rows = CASES.iter().map(|(name, deviation, code, section)| {
         let (got, sent) = (run(deviation).code(), told(deviation));
         let answer = got.map_or_else(|| "no error".to_owned(), name_of);
-        let deviation = DEVIATIONS.iter().find(|(deviation, _)| *deviation == sent);
+        let known = DEVIATIONS.iter().find(|(sending, _)| *sending == sent);
         Row {
             name,
             sent,
             expected: format!("{} (RFC {section})", name_of(*code)),
-            got: deviation.map_or_else(|| answer.clone(), |(_, why)| format!("{answer}: {why}")),
-            good: (got == Some(*code)) != deviation.is_some(),
+            got: known.map_or_else(|| answer.clone(), |(_, why)| format!("{answer}: {why}")),
+            good: (got == Some(*code)) != known.is_some(),
         }
     });
     conclude("h3spec-quic.tsv", &rows.collect::<Vec<_>>());
