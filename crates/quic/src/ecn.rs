@@ -23,7 +23,7 @@ const TESTING: u64 = 10;
 const ALL_CE_PERCENT: u64 = 90;
 /// Number of unacknowledged marked packets in a row that start a trial as soon as an unmarked
 /// packet is acknowledged.
-const MAX_UNACKED_MARKED: u32 = 3;
+const MIN_UNACKED_MARKED: u32 = 3;
 /// Number of marked packets over which the loss rate is taken: the bits of [`PathEcn::recent`].
 const RECENT: u32 = 64;
 /// Lost packets among the last [`RECENT`] that start a trial: more than [`MAX_LOST_PERCENT`].
@@ -265,7 +265,7 @@ impl PathEcn {
     /// is the number of the next packet. May begin a trial.
     pub(crate) fn on_heard(&mut self, unmarked: bool, next: u64) {
         self.silent_since = None;
-        if unmarked && self.unheard >= MAX_UNACKED_MARKED && matches!(self.phase, Phase::Marking) {
+        if unmarked && self.unheard >= MIN_UNACKED_MARKED && matches!(self.phase, Phase::Marking) {
             self.phase = Phase::Trial(Trial::new(next));
         }
     }
