@@ -1,15 +1,15 @@
-//! The CRYPTO stream of one packet-number space (RFC 9000, sections 7.5 and 19.6): handshake bytes
-//! out with retransmission, and in with bounded reassembly.
+//! CRYPTO stream of one packet-number space (RFC 9000, sections 7.5 and 19.6): sends handshake
+//! bytes with retransmission, and reassembles received ones within bounds.
 
 use crate::ledger::SentFrame;
 use crate::ranges::RangeSet;
 use crate::wire::{TransportError, TransportErrorCode, Writer, put_crypto, types};
 
-/// Bytes that may wait for a gap to close (RFC 9000, section 7.5 asks for at least 4,096).
+/// Maximum bytes buffered beyond a gap (RFC 9000, section 7.5, requires at least 4,096).
 const MAX_BUFFERED: u64 = 16_384;
-/// Pieces with gaps between them that may wait: some clients cut their hello up on purpose.
+/// Maximum number of buffered ranges. Some clients split their ClientHello on purpose.
 const MAX_PIECES: usize = 256;
-/// Frame type, offset and length at their longest.
+/// Maximum length of frame type, offset and length.
 const FRAME_OVERHEAD: usize = 1 + 8 + 2;
 
 /// Handshake bytes to send.
@@ -34,7 +34,7 @@ impl CryptoSend {
         self.base + self.data.len() as u64
     }
 
-    /// Whether bytes wait to be sent, for the first time or again.
+    /// Returns true if bytes wait to be sent or retransmitted.
     pub(crate) fn is_due(&self) -> bool {
         self.next < self.end() || !self.lost.is_empty()
     }
@@ -57,7 +57,7 @@ impl CryptoSend {
         Some(SentFrame::Crypto { offset: start, len: data.len() as u16 })
     }
 
-    /// A frame was acknowledged; all bytes up to the first gap are freed.
+    /// Handles an acknowledged frame. Frees all bytes up to the first gap.
     pub(crate) fn on_acked(&mut self, offset: u64, len: u16) {
         let end = offset + u64::from(len);
         self.acked.insert(offset.max(self.base)..end.max(self.base));
@@ -72,7 +72,7 @@ impl CryptoSend {
         }
     }
 
-    /// A frame was lost; what is still unacknowledged of it is sent again.
+    /// Handles a lost frame. Retransmits its unacknowledged part.
     pub(crate) fn on_lost(&mut self, offset: u64, len: u16) {
         let range = offset.max(self.base)..(offset + u64::from(len)).max(self.base);
         let gaps: Vec<_> = self.acked.gaps_in(range).collect();
@@ -81,7 +81,7 @@ impl CryptoSend {
         }
     }
 
-    /// Sends everything unacknowledged once more (RFC 9002, section 6.2.4).
+    /// Resends all unacknowledged bytes (RFC 9002, section 6.2.4).
     pub(crate) fn resend(&mut self) {
         let gaps: Vec<_> = self.acked.gaps_in(self.base..self.next).collect();
         for gap in gaps {

@@ -1,74 +1,74 @@
-//! How losses are detected: one detector, with the rules of RFC 9002 or with those of LSQUIC, whose
-//! older detection (tail loss probes and retransmission time-outs) the AutoRec and ART papers ran.
+//! Loss detection with the rules of RFC 9002, or with those of LSQUIC. The AutoRec and ART papers
+//! ran its older detection (tail loss probes and retransmission time-outs).
 
 use core::time::Duration;
 
-/// When the time since its sending makes a packet lost.
+/// Time threshold of loss detection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimeRule {
-    /// RFC 9002, section 6.1.2: when it was sent this many eighths of max(smoothed, latest RTT) ago
-    /// and a later one was acknowledged.
+    /// RFC 9002, section 6.1.2: sent this many eighths of max(smoothed, latest RTT) ago, and a
+    /// later packet was acknowledged.
     SinceSent {
         /// RFC 9002 recommends 9.
         eighths: u32,
     },
-    /// LSQUIC: when the largest packet acknowledged was sent more than one smoothed RTT after it; and
-    /// when nothing later is in flight, a quarter of a smoothed RTT after that is known (early
+    /// LSQUIC: sent more than one smoothed RTT before the largest acknowledged packet. If nothing
+    /// later is in flight, lost a quarter of a smoothed RTT after that acknowledgement (early
     /// retransmit).
     BetweenSendings,
 }
 
-/// When a sender that hears nothing sends again.
+/// Time-out of a sender without acknowledgements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProbeRule {
     /// RFC 9002, section 6.2: smoothed RTT + max(4 variances, 1 ms) + the peer's delay, doubling.
     Pto,
     /// LSQUIC: two tail loss probes after max(10 ms, 2 smoothed RTTs) each, then time-outs of
-    /// max(200 ms, smoothed RTT + 4 variances), doubling. LSQUIC declares all lost at such a
-    /// time-out; here it sends probes, like any.
+    /// max(200 ms, smoothed RTT + 4 variances), doubling. LSQUIC declares all packets lost at such
+    /// a time-out; here it sends probes.
     TlpThenRto,
 }
 
 /// The rules of loss detection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Detection {
-    /// A packet is lost when one was acknowledged that was sent this many later (RFC 9002, section
-    /// 6.1.1: 3).
+    /// Packet threshold: number of later packets, one of them acknowledged, after which a packet is
+    /// lost (RFC 9002, section 6.1.1: 3).
     pub packets: u32,
-    /// Or by time.
+    /// Time threshold.
     pub time: TimeRule,
-    /// When nothing is heard.
+    /// Probe time-out.
     pub probe: ProbeRule,
-    /// The longest that probes of 1-RTT data are apart where the doubling would part them further, for
-    /// [`STEADY`]; from there on they double again. It takes nothing from the time-out itself: where that is longer,
-    /// probes are as far apart as that. `None` doubles without a limit, as RFC 9002, section 6.2.1 demands.
+    /// Maximum interval between probes of 1-RTT data during back-off, for [`STEADY_PROBE_PERIOD`];
+    /// afterwards it doubles again. A longer probe time-out still applies. `None` doubles without a
+    /// limit, as RFC 9002, section 6.2.1, requires.
     ///
-    /// An outage lasts up to as long again for a viewer as for the network when the next probe is that far away, and
-    /// where outages come often one probe after the other falls into one. The demand is there so that senders without
-    /// an answer do not keep a network full that is congested: two packets in this time are a small part of what a
-    /// live stream sends anyway.
+    /// An outage can last twice as long for a viewer as for the network if the next probe is far
+    /// away, and with frequent outages consecutive probes fall into them. The RFC's rule keeps
+    /// senders without acknowledgements from filling a congested network. Two packets per interval
+    /// are a small part of a live stream's rate.
     pub longest_probe: Option<Duration>,
-    /// Whether a PING follows the last packet of what there was to send, on a path that has lost something within
-    /// [`LOSSY`]: an eighth of a round trip behind it, or 4 ms if that is more.
+    /// Sends a PING after the last pending packet, if the path lost a packet within
+    /// [`LOSSY_PERIOD`]. The delay is an eighth of a round trip, at least 4 ms.
     ///
-    /// Nothing else would reveal the loss of that packet before the application writes again, or a probe time-out; of
-    /// a live stream that is the next frame. The acknowledgement of the PING comes when the time rule makes the packet
-    /// lost. It costs a packet of some 30 bytes per frame and the client's acknowledgement.
+    /// Otherwise only later data (the next frame of a live stream) or a probe time-out reveals the
+    /// loss of that packet. The PING's acknowledgement arrives when the time threshold declares the
+    /// packet lost. It costs a packet of some 30 bytes per frame, and the client's acknowledgement.
     pub tail: bool,
 }
 
-/// How long a path counts as lossy behind a loss.
-pub const LOSSY: Duration = Duration::from_secs(10);
-/// The least time to the PING of [`Detection::tail`].
-pub(crate) const SHORTEST_TAIL: Duration = Duration::from_millis(4);
+/// Time after a loss during which a path counts as lossy.
+pub const LOSSY_PERIOD: Duration = Duration::from_secs(10);
+/// Minimum delay of the PING of [`Detection::tail`].
+pub(crate) const MIN_TAIL_DELAY: Duration = Duration::from_millis(4);
 
-/// How long probes come at most [`Detection::longest_probe`] apart.
-pub const STEADY: Duration = Duration::from_secs(10);
+/// Time during which [`Detection::longest_probe`] limits the probe interval.
+pub const STEADY_PROBE_PERIOD: Duration = Duration::from_secs(10);
 /// Largest exponent of the probe time-out's back-off.
 pub(crate) const MAX_BACKOFF: u32 = 10;
 
 impl Detection {
-    /// RFC 9002 as it recommends.
+    /// Recommendations of RFC 9002.
     pub const RFC9002: Self = Self {
         packets: 3,
         time: TimeRule::SinceSent { eighths: 9 },
@@ -77,12 +77,12 @@ impl Detection {
         tail: false,
     };
 
-    /// For live streams: as RFC 9002, but for probes that stop doubling at 200 ms, when `mendcast lab run probes`
-    /// has the least frozen time (half of that gains nothing more), and for the PING behind a frame.
+    /// For live streams: RFC 9002 with tail PINGs and a probe interval of at most 200 ms, the
+    /// optimum of `mendcast lab run probes` (halving it gains nothing more).
     pub const LIVE: Self =
         Self { longest_probe: Some(Duration::from_millis(200)), tail: true, ..Self::RFC9002 };
 
-    /// As LSQUIC detects losses.
+    /// LSQUIC's rules.
     pub const LSQUIC: Self = Self {
         packets: 3,
         time: TimeRule::BetweenSendings,
@@ -93,10 +93,12 @@ impl Detection {
 }
 
 impl Detection {
-    /// The longest wait for probe number `count` of 1-RTT data whose time-out is `timeout`; `None` is without a limit.
+    /// Maximum wait for probe number `count` of 1-RTT data with time-out `timeout`. `None` is
+    /// unlimited.
     pub(crate) fn longest_wait(&self, timeout: Duration, count: u32) -> Option<Duration> {
         let longest = self.longest_probe?.max(timeout).max(Duration::from_millis(1));
-        let steady = u32::try_from(STEADY.as_millis() / longest.as_millis()).unwrap_or(u32::MAX);
+        let steady = u32::try_from(STEADY_PROBE_PERIOD.as_millis() / longest.as_millis())
+            .unwrap_or(u32::MAX);
         Some(longest * (1 << count.saturating_sub(steady).min(MAX_BACKOFF)))
     }
 }

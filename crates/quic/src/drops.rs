@@ -3,16 +3,16 @@
 use core::marker::PhantomData;
 use core::ops::Index;
 
-/// Why an endpoint dropped a datagram.
+/// Reason why an endpoint dropped a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum DropReason {
     /// Its header could not be read.
     Header,
-    /// It names no connection, and is no first Initial.
+    /// It belongs to no connection and is no first Initial.
     UnknownConnection,
     /// A first Initial in less than 1,200 bytes (RFC 9000, section 14.1).
     SmallInitial,
-    /// A first Initial whose destination ID has less than 8 bytes (RFC 9000, section 7.2).
+    /// A first Initial with a destination ID shorter than 8 bytes (RFC 9000, section 7.2).
     ShortConnectionId,
     /// A first Initial that did not authenticate.
     Decrypt,
@@ -54,12 +54,12 @@ impl From<DropReason> for usize {
     }
 }
 
-/// Why a connection dropped a packet without a consequence.
+/// Reason why a connection dropped a packet without further consequences.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum PacketDropReason {
     /// No keys for this type of packet (any more, or yet).
     NoKeys,
-    /// It did not authenticate.
+    /// It failed to authenticate.
     Decrypt,
     /// Its number was seen before.
     Duplicate,

@@ -23,7 +23,7 @@ const TESTING: u64 = 10;
 const ALL_CE_PERCENT: u64 = 90;
 /// Number of unacknowledged marked packets in a row that start a trial as soon as an unmarked
 /// packet is acknowledged.
-const UNHEARD: u32 = 3;
+const MIN_UNACKED_MARKED: u32 = 3;
 /// Number of marked packets over which the loss rate is taken: the bits of [`PathEcn::recent`].
 const RECENT: u32 = 64;
 /// Lost packets among the last [`RECENT`] that start a trial: more than [`MAX_LOST_PERCENT`].
@@ -59,7 +59,7 @@ impl EcnState {
     }
 }
 
-/// Why a path failed ECN validation.
+/// Reason why a path failed ECN validation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum EcnFault {
     /// It drops marked packets and delivers unmarked ones.
@@ -159,7 +159,7 @@ pub(crate) struct PathEcn {
     unreported: u64,
     /// Marked packets sent since one was acknowledged.
     unheard: u32,
-    /// When the first packet was sent since an acknowledgement came.
+    /// Send time of the first packet since the last acknowledgement.
     silent_since: Option<Timestamp>,
     /// Fates of the last [`RECENT`] marked packets outside trials: 1 for lost, the newest in bit 0.
     recent: u64,
@@ -265,7 +265,7 @@ impl PathEcn {
     /// is the number of the next packet. May begin a trial.
     pub(crate) fn on_heard(&mut self, unmarked: bool, next: u64) {
         self.silent_since = None;
-        if unmarked && self.unheard >= UNHEARD && matches!(self.phase, Phase::Marking) {
+        if unmarked && self.unheard >= MIN_UNACKED_MARKED && matches!(self.phase, Phase::Marking) {
             self.phase = Phase::Trial(Trial::new(next));
         }
     }

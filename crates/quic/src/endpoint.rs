@@ -1,6 +1,5 @@
-//! The endpoint: finds the connection of a datagram and answers what belongs to none with Version
-//! Negotiation and stateless resets (RFC 9000, sections 5.2, 6 and 10.3). New connections are in
-//! `admission`.
+//! The endpoint: routes datagrams to connections, and answers others with Version Negotiation and
+//! stateless resets (RFC 9000, sections 5.2, 6 and 10.3). New connections are in `admission`.
 
 mod admission;
 mod first_ids;
@@ -21,33 +20,33 @@ use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use units::{Ecn, Timestamp};
 
-/// Stateless resets, and as many Version Negotiation packets, sent per second at most: they answer
+/// Maximum stateless resets, and Version Negotiation packets, per second. They answer
 /// unauthenticated datagrams.
 const STATELESS_PER_SECOND: u32 = 1_000;
 /// Smallest and usual size of a stateless reset (RFC 9000, section 10.3).
 const MIN_RESET: usize = 21;
 const RESET: usize = 41;
-/// Uses of NEW_TOKEN tokens that are remembered.
+/// Maximum number of remembered NEW_TOKEN uses.
 const TOKEN_LOG: usize = 65_536;
-/// Stands in connection IDs that belong to no slot.
+/// Slot number in connection IDs without a slot.
 const MAX_SLOT: u32 = u32::MAX;
 
-/// Names a connection of an endpoint; it can name another one after the connection was removed.
+/// Identifies a connection of an endpoint. Reused after the connection is removed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Handle(pub u32);
 
-/// What the endpoint did with a datagram.
+/// Outcome of a received datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It was for this connection, which now wants to be served.
+    /// Belonged to this connection, which now needs service.
     Connection(Handle),
-    /// It opened this connection.
+    /// Opened this connection.
     Accepted(Handle),
-    /// An answer of this many bytes stands in the reply buffer, for the datagram's sender.
+    /// The reply buffer has an answer of this many bytes for the datagram's sender.
     Reply(usize),
-    /// It belongs to another core of this server.
+    /// Belongs to another core of this server.
     Foreign(u8),
-    /// It was dropped.
+    /// Was dropped.
     Dropped(DropReason),
 }
 
@@ -64,7 +63,7 @@ pub struct EndpointStats {
     pub version_negotiations: u64,
     /// Stateless resets sent.
     pub resets: u64,
-    /// First Initials with a token that proved nothing.
+    /// First Initials with an invalid token.
     pub invalid_tokens: u64,
     /// Paths that dropped ECN-marked packets, or marked everything CE.
     pub ecn_failed: u64,
@@ -96,7 +95,7 @@ impl EndpointStats {
     }
 }
 
-/// All connections of one socket loop. The loop brings datagrams and the time:
+/// All connections of one socket loop. The loop supplies datagrams and the time:
 ///
 /// ```
 /// use std::net::SocketAddr;
@@ -122,14 +121,14 @@ impl EndpointStats {
 /// }
 /// ```
 ///
-/// A whole server stands in `crates/http3/examples/serve_files.rs`.
+/// See `crates/http3/examples/serve_files.rs` for a whole server.
 pub struct Endpoint {
     config: EndpointConfig,
     rng: ChaCha12Rng,
     connections: Vec<Option<Box<Connection>>>,
     free: Vec<u32>,
     first_ids: FirstIds,
-    /// Handshakes without proof of the client's address that began this second.
+    /// Handshakes without proof of the client's address that started this second.
     unproven: PerSecond,
     token_log: SingleUseLog,
     resets: PerSecond,
@@ -163,7 +162,8 @@ impl Endpoint {
         self.config = config;
     }
 
-    /// Tickets and tokens go by another Unix time of the clock's origin, in seconds: the wall clock was set.
+    /// Sets the Unix time of the clock's origin for tickets and tokens, in seconds, after the wall
+    /// clock was set.
     pub fn set_unix_origin(&mut self, unix_origin: u64) {
         self.config.unix_origin = unix_origin;
     }
@@ -178,7 +178,7 @@ impl Endpoint {
         self.connections.len() - self.free.len()
     }
 
-    /// Whether there is no connection.
+    /// Returns true if there is no connection.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -198,7 +198,7 @@ impl Endpoint {
         self.config.unix_origin + now.as_nanos() / 1_000_000_000
     }
 
-    /// Takes a datagram. It is decrypted in place; an answer without state goes to `reply`.
+    /// Processes a datagram, decrypting it in place. A stateless answer goes to `reply`.
     pub fn handle_datagram(
         &mut self,
         now: Timestamp,
@@ -254,7 +254,7 @@ impl Endpoint {
         }
     }
 
-    /// The place of a connection ID, and its sequence number.
+    /// Returns the slot and sequence number of a connection ID.
     fn find(&self, dcid: &ConnectionId) -> Option<(u32, u64)> {
         if let Ok(id) = <&[u8; LOCAL_LEN]>::try_from(dcid.as_slice()) {
             let plain = self.config.keys.cids().decode(id);
@@ -281,8 +281,8 @@ impl Endpoint {
         }
     }
 
-    /// The other core of this server that a connection ID of ours names, in a packet of any kind: a
-    /// client's address may change during the handshake as well.
+    /// Returns the other core of this server that a connection ID of any packet type names. A
+    /// client's address may change during the handshake too.
     fn other_core(&self, dcid: &ConnectionId) -> Option<u8> {
         let id = <&[u8; LOCAL_LEN]>::try_from(dcid.as_slice()).ok()?;
         let plain = self.config.keys.cids().decode(id);
@@ -293,7 +293,7 @@ impl Endpoint {
         elsewhere.then_some(plain.core)
     }
 
-    /// A 1-RTT packet that names no connection of this endpoint.
+    /// Answers a 1-RTT packet of an unknown connection.
     fn answer_unknown(
         &mut self,
         now: Timestamp,
@@ -310,8 +310,8 @@ impl Endpoint {
         if plain.server != self.config.server_id {
             return Outcome::Dropped(DropReason::UnknownConnection);
         }
-        // RFC 9000, section 10.3: a stateless reset is smaller than what it answers, so that two
-        // endpoints cannot answer each other for ever.
+        // RFC 9000, section 10.3: a stateless reset is smaller than the packet it answers, so that
+        // two endpoints cannot loop.
         if size <= MIN_RESET {
             return Outcome::Dropped(DropReason::UnknownConnection);
         }
@@ -342,7 +342,7 @@ impl Endpoint {
         connection.poll_transmit(now, buf, max_segments, &mut ctx)
     }
 
-    /// Does what the connection's deadline was for.
+    /// Handles the connection's time-out.
     pub fn handle_timeout(&mut self, handle: Handle, now: Timestamp) {
         if let Some(connection) = self.connection(handle) {
             connection.on_timeout(now);
@@ -387,7 +387,7 @@ impl Endpoint {
         }
     }
 
-    /// Forgets a connection; to be called once it is drained.
+    /// Removes a connection. Call it once drained.
     pub fn remove(&mut self, handle: Handle) {
         self.first_ids.forget(handle.0);
         if let Some(place) = self.connections.get_mut(handle.0 as usize)

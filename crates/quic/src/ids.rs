@@ -22,7 +22,7 @@ const MAX_SEEN: usize = 32;
 /// is attacking (RFC 9000, section 5.1.2).
 const MAX_RETIRING: usize = 16;
 
-/// The IDs by which the peer names this connection.
+/// The IDs that the peer uses for this connection.
 #[derive(Debug)]
 pub(crate) struct LocalIds {
     plain: CidPlain,
@@ -49,8 +49,9 @@ impl LocalIds {
         ConnectionId::new(&cipher.encode(&self.plain_of(sequence))).unwrap_or(ConnectionId::EMPTY)
     }
 
-    /// The low byte of the sequence number stands in the ID; what is above it moves the nonce on, so
-    /// that no ID is "issued more than once on the same connection" (RFC 9000, section 5.1).
+    /// Returns the plain form of an ID. It contains the low byte of the sequence number; the higher
+    /// bits change the nonce, so that no ID is "issued more than once on the same connection" (RFC
+    /// 9000, section 5.1).
     fn plain_of(&self, sequence: u64) -> CidPlain {
         let nonce = self.plain.nonce.wrapping_add(sequence >> 8);
         CidPlain { sequence: sequence as u8, nonce, ..self.plain }
@@ -77,10 +78,10 @@ impl LocalIds {
         self.next - self.retired_below - u64::from(self.retired.count_ones())
     }
 
-    /// Issues IDs up to what the peer stores.
+    /// Issues IDs up to the peer's limit.
     pub(crate) fn issue(&mut self, peer_limit: u64) {
-        // A peer that retires everything but its oldest ID gets no more of them: what is retired
-        // must be told from what is not.
+        // A peer that retires everything but its oldest ID gets no further IDs: the bit mask of
+        // retired IDs is full.
         while self.active() < ISSUED.min(peer_limit) && self.next - self.retired_below < WINDOW {
             self.due.push(self.next);
             self.next += 1;
@@ -106,12 +107,12 @@ impl LocalIds {
         }
     }
 
-    /// Whether a NEW_CONNECTION_ID waits.
+    /// Returns true if a NEW_CONNECTION_ID is due.
     pub(crate) fn is_due(&self) -> bool {
         !self.due.is_empty()
     }
 
-    /// The frame was lost: it goes again while the ID is in force.
+    /// Retransmits a lost frame if the ID is still in force.
     pub(crate) fn on_lost(&mut self, sequence: u64) {
         if !self.is_retired(sequence) {
             self.due.push(sequence);
@@ -125,8 +126,8 @@ impl LocalIds {
         addressed: u64,
         peer_limit: u64,
     ) -> Result<(), TransportError> {
-        // RFC 9000, section 19.16: a sequence number never sent, or that of the packet's own
-        // destination, is a PROTOCOL_VIOLATION.
+        // RFC 9000, section 19.16: retiring an unissued sequence number, or the packet's own
+        // destination ID, is a PROTOCOL_VIOLATION.
         if sequence >= self.next {
             return Err(violation("retires a connection ID never issued"));
         }
@@ -157,7 +158,7 @@ pub(crate) struct RemoteId {
     pub reset_token: Option<[u8; 16]>,
 }
 
-/// The IDs by which we name the connection to the peer.
+/// The IDs that we use for the peer.
 #[derive(Debug, Default)]
 pub(crate) struct RemoteIds {
     pub active: RemoteId,
@@ -254,7 +255,7 @@ impl RemoteIds {
         Ok(true)
     }
 
-    /// Whether a RETIRE_CONNECTION_ID waits.
+    /// Returns true if a RETIRE_CONNECTION_ID is due.
     pub(crate) fn is_due(&self) -> bool {
         !self.due.is_empty()
     }

@@ -21,22 +21,22 @@ use recovery::UnitKey;
 use std::collections::VecDeque;
 use units::Timestamp;
 
-/// Packets that one pass of loss detection declares lost at most: a peer that lets the server fill a
-/// window and acknowledges the end of it alone must not hold up all others. The rest is due at once.
+/// Maximum losses per pass of loss detection; the rest is due at once. A peer that lets the server
+/// fill a window and acknowledges only its end must not stall other connections.
 const MAX_LOSSES: u32 = 64;
 
-/// What an acknowledgement did to the ledger.
+/// Effects of an acknowledgement on the ledger.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AckOutcome {
     /// The largest number in the acknowledgement, if that packet is newly acknowledged.
     pub newly_largest: Option<SentPacketTime>,
-    /// Whether any newly acknowledged packet was ack-eliciting.
+    /// A newly acknowledged packet was ack-eliciting.
     pub any_eliciting: bool,
-    /// Whether the acknowledgement reaches further than any before it.
+    /// Raises the largest acknowledged number.
     pub raises_largest: bool,
-    /// Newly acknowledged packets, those declared lost before included.
+    /// Newly acknowledged packets, including ones declared lost before.
     pub newly_acked: u32,
-    /// Of these, ack-eliciting packets that were in flight.
+    /// Newly acknowledged ack-eliciting packets that were in flight.
     eliciting: u32,
 }
 
@@ -52,19 +52,19 @@ impl AckOutcome {
     }
 }
 
-/// When the largest newly acknowledged packet was sent.
+/// Send time of the largest newly acknowledged packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SentPacketTime {
     pub time: Timestamp,
     pub path: u8,
 }
 
-/// An acknowledgement that no honest peer sends.
+/// Protocol violation in an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadAck {
-    /// Of a packet number beyond the largest sent.
+    /// Acknowledges a number beyond the largest sent.
     Unsent,
-    /// Of a packet number that was skipped on purpose.
+    /// Acknowledges a deliberately skipped number.
     Skipped,
 }
 
@@ -76,29 +76,29 @@ pub(crate) struct Ledger {
     records: VecDeque<SentPacket>,
     /// Records below this number are settled: loss detection starts here.
     settled: u64,
-    /// Of records below this number no acknowledgement is expected that would say something of new content, or it is
-    /// overdue.
+    /// Records below this number are overdue, or their acknowledgement would say nothing about new
+    /// content.
     expected: u64,
     /// Packets declared lost that the deque has moved on from.
     lost: Lost,
     lists: Lists,
     pub largest_acked: Option<u64>,
-    /// When that packet was sent, and on which path.
+    /// Send time and path of the largest acknowledged packet.
     largest_acked_sent: Timestamp,
     largest_acked_path: u8,
-    /// When early retransmit declares what is left lost.
+    /// Time at which early retransmit declares the remaining packets lost.
     early_at: Option<Timestamp>,
-    /// When the first of the lost packets was sent at which the last pass of loss detection broke off.
+    /// Send time of the first packet in the run of losses at which the last pass stopped.
     run: Option<Timestamp>,
-    /// When the newest ack-eliciting packet left.
+    /// Send time of the newest ack-eliciting packet.
     pub last_eliciting: Option<Timestamp>,
     /// Ack-eliciting packets in flight.
     pub eliciting_in_flight: u32,
-    /// Packets that elicit no acknowledgement, since the last one that does.
+    /// Packets since the last ack-eliciting one.
     pub plain_run: u32,
     /// Such packets since the peer last acknowledged anything.
     pub unanswered: u32,
-    /// When the time threshold will declare the next packet lost.
+    /// Time at which the time threshold declares the next packet lost.
     pub loss_time: Option<Timestamp>,
 }
 
@@ -149,14 +149,14 @@ impl Ledger {
         self.records.iter().find(|r| r.fate == Fate::Outstanding && r.ack_eliciting)
     }
 
-    /// When the first packet left whose acknowledgement is expected and that [`Ledger::pass_expected`] did not pass:
-    /// one in flight with stream data that was sent for the first time.
+    /// Returns the send time of the next expected packet: in flight, with first-transmitted stream
+    /// data, and not consumed by [`Ledger::pass_expected`].
     pub(crate) fn first_expected(&self) -> Option<Timestamp> {
         let mut records = self.records.iter().skip(self.place_expected());
         Some(records.find(|record| record.is_expected())?.time_sent)
     }
 
-    /// Passes that packet. `overdue` says which unit its data became.
+    /// Consumes that packet. `overdue` returns the unit of its data.
     pub(crate) fn pass_expected(
         &mut self,
         overdue: impl FnOnce(u64, &SentPacket, &[SentFrame]) -> Option<UnitKey>,
@@ -172,7 +172,7 @@ impl Ledger {
         self.expected.saturating_sub(self.base) as usize
     }
 
-    /// Of what is not expected now nothing will be: it is not looked at again.
+    /// Skips unexpected records, which stay unexpected.
     fn skip_unexpected(&mut self) {
         let first = self.place_expected();
         let mut rest = self.records.iter().skip(first);
@@ -181,7 +181,7 @@ impl Ledger {
         self.expected = self.base + (first + skipped) as u64;
     }
 
-    /// Whether an ack-eliciting packet is in flight.
+    /// Returns true if an ack-eliciting packet is in flight.
     #[inline]
     pub(crate) fn has_eliciting(&self) -> bool {
         self.eliciting_in_flight > 0
@@ -225,8 +225,8 @@ impl Ledger {
                     record.fate = Fate::Acked;
                     take(number, record, after_loss, &mut self.lists);
                 }
-                // Nearly always the oldest packets: they leave at once, so that neither loss detection
-                // nor `trim` reads each of them again.
+                // Nearly always the oldest packets. They are removed at once, so that loss
+                // detection and `trim` need not read them again.
                 if first == self.base {
                     self.records.drain(..(end + 1 - self.base) as usize);
                     self.base = end + 1;
@@ -254,8 +254,8 @@ impl Ledger {
     }
 
     /// Declares packets lost by the packet and time thresholds (RFC 9002, section 6.1), sets
-    /// [`Ledger::loss_time`], and tells the span of persistent congestion (section 7.6) that this
-    /// pass has seen. A pass that breaks off after [`MAX_LOSSES`] wants the next one now.
+    /// [`Ledger::loss_time`], and returns the span of persistent congestion (section 7.6) in this
+    /// pass. If the pass stops after [`MAX_LOSSES`], the next one is due now.
     pub(crate) fn detect_lost(
         &mut self,
         now: Timestamp,
@@ -265,7 +265,7 @@ impl Ledger {
         self.loss_time = None;
         let largest = self.largest_acked?;
         let early = match thresholds.time {
-            Patience::Between(rtt) if self.is_tail(largest) => {
+            TimeThreshold::Between(rtt) if self.is_tail(largest) => {
                 Some(*self.early_at.get_or_insert(now + (rtt / 4).max(GRANULARITY)))
             }
             _ => None,
@@ -287,11 +287,11 @@ impl Ledger {
                 Fate::Outstanding => {
                     let same_path = record.path == self.largest_acked_path;
                     let due = match thresholds.time {
-                        Patience::Since { delay, other_path } => {
+                        TimeThreshold::Since { delay, other_path } => {
                             let delay = if same_path { delay } else { delay.max(other_path) };
                             Some(record.time_sent + delay.max(GRANULARITY))
                         }
-                        Patience::Between(rtt) => {
+                        TimeThreshold::Between(rtt) => {
                             let between = self.largest_acked_sent.since(record.time_sent);
                             if between > rtt { Some(now) } else { early }
                         }
@@ -317,7 +317,7 @@ impl Ledger {
                                 longest = longest.max(Some(copy.time_sent - start));
                             }
                         }
-                        // A late acknowledgement of this packet finishes the unit that it became.
+                        // A late acknowledgement of this packet finishes the unit made of its data.
                         record.unit =
                             lost(number, &copy, self.lists.get(copy.content)).or(copy.unit);
                     } else {
@@ -334,15 +334,14 @@ impl Ledger {
         longest
     }
 
-    /// Whether no packet after `largest` is in flight that asks for an acknowledgement.
+    /// Returns true if no ack-eliciting packet after `largest` is in flight.
     fn is_tail(&self, largest: u64) -> bool {
         let after = (largest + 1).saturating_sub(self.base) as usize;
         let mut later = self.records.iter().skip(after);
         !later.any(|record| record.ack_eliciting && record.fate == Fate::Outstanding)
     }
 
-    /// Drops settled records from the front, keeping those declared lost for `keep` longer, and
-    /// forgets lost ones whose time is over.
+    /// Drops settled records from the front. Lost packets are remembered for `keep`.
     pub(crate) fn trim(&mut self, now: Timestamp, keep: Duration) {
         while let Some(front) = self.records.front() {
             match front.fate {
@@ -396,24 +395,24 @@ impl Ledger {
     }
 }
 
-/// How much time makes a packet lost after a later one was acknowledged.
+/// Time threshold of loss detection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Patience {
-    /// So much since it was sent, and if it was sent on another path than the largest acknowledged,
-    /// at least the second time.
+pub(crate) enum TimeThreshold {
+    /// Time since sending. `other_path` is a lower bound for packets of a path other than the
+    /// largest acknowledged packet's.
     Since { delay: Duration, other_path: Duration },
-    /// More than this between its sending and that of the largest acknowledged; or, if nothing
-    /// later is in flight, a quarter of this from now.
+    /// Minimum distance between the send times of the packet and of the largest acknowledged one.
+    /// If nothing later is in flight, a quarter of this from now.
     Between(Duration),
 }
 
-/// When a packet counts as lost (RFC 9002, section 6.1).
+/// Loss thresholds (RFC 9002, section 6.1).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Thresholds {
     /// Packets acknowledged beyond it.
     pub packets: u32,
     /// Or this time passes.
-    pub time: Patience,
+    pub time: TimeThreshold,
     /// Packets sent before this do not count for persistent congestion.
     pub first_rtt_sample: Option<Timestamp>,
 }

@@ -12,12 +12,12 @@ const MAX_PROBES: u8 = 3;
 const RESOLUTION: u16 = 16;
 /// Search again after this long (RFC 8899: PMTU_RAISE_TIMER).
 const RAISE: Duration = Duration::from_secs(600);
-/// Signs of a black hole, without an acknowledged large packet between them, that are taken for one: a
-/// pass of loss detection that found large packets lost, or a probe time-out with such in flight.
+/// Consecutive signs of a black hole, without an acknowledged large packet between them: a
+/// loss-detection pass with large losses, or a probe time-out with large packets in flight.
 const BLACK_HOLE: u8 = 4;
-/// After the first black hole of a path the search begins again this much later, after the second twice
-/// that, at most [`RAISE`]: a short outage looks like one.
-const RESUME: Duration = Duration::from_secs(5);
+/// Delay of the next search after a path's first black hole. Doubles with each, up to [`RAISE`],
+/// since a short outage looks the same.
+const BLACK_HOLE_PAUSE: Duration = Duration::from_secs(5);
 
 /// State of one path's search.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,7 +37,13 @@ impl Mtud {
     /// Starts at `initial` and searches up to `maximum` UDP payload bytes.
     pub(crate) fn new(initial: u16, maximum: u16) -> Self {
         let maximum = maximum.max(initial);
-        Self { current: initial, ceiling: maximum + 1, maximum, resume: RESUME, ..Self::default() }
+        Self {
+            current: initial,
+            ceiling: maximum + 1,
+            maximum,
+            resume: BLACK_HOLE_PAUSE,
+            ..Self::default()
+        }
     }
 
     /// UDP payload bytes that pass.
@@ -113,8 +119,8 @@ impl Mtud {
         }
     }
 
-    /// Packets of more than [`BASE`] bytes were declared lost together, or a probe time-out passed with
-    /// such in flight. Returns whether the size fell back to [`BASE`].
+    /// Handles the loss of packets larger than [`BASE`], or a probe time-out with such packets in
+    /// flight. Returns true if the size fell back to [`BASE`].
     pub(crate) fn on_suspicion(&mut self, now: Timestamp) -> bool {
         if self.current == BASE {
             return false;
@@ -176,7 +182,7 @@ mod tests {
         let fell = (0..BLACK_HOLE).map(|_| mtud.on_suspicion(NOW)).filter(|&f| f).count();
         assert_eq!((fell, mtud.current()), (1, BASE));
         assert_eq!(mtud.probe_due(NOW), None);
-        assert_eq!(mtud.probe_due(NOW + RESUME), Some(1_452));
+        assert_eq!(mtud.probe_due(NOW + BLACK_HOLE_PAUSE), Some(1_452));
     }
 
     #[test]

@@ -1,6 +1,5 @@
-//! What a connection tells its observer: the raw material of qlog and of the testbed's event
-//! logs. Payloads are handed out in plain text and are only decoded by observers that want them,
-//! so an unobserved connection pays nothing.
+//! Observer of a connection's events, for qlog and the testbed's event logs. Payloads are plain
+//! text and decoded by observers only, so an unobserved connection pays nothing.
 
 use crate::ecn::EcnState;
 use crate::ledger::PacketKind;
@@ -13,11 +12,11 @@ use units::{Rate, Timestamp};
 
 /// Watches one connection.
 pub trait Observer {
-    /// Something happened at `now`.
+    /// Handles an event that occurred at `now`.
     fn on_event(&mut self, now: Timestamp, event: &Event<'_>);
 }
 
-/// Why a packet was sent, for [`Event::PacketSent`].
+/// Purpose of a sent packet, for [`Event::PacketSent`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
     /// New data, or frames that are not stream data.
@@ -57,7 +56,7 @@ pub enum Event<'a> {
         size: usize,
         /// Its frames.
         payload: &'a [u8],
-        /// Why it was sent.
+        /// Its purpose.
         purpose: Purpose,
     },
     /// A packet arrived and was authentic.
@@ -77,7 +76,7 @@ pub enum Event<'a> {
         ty: PacketType,
         /// Its number.
         number: u64,
-        /// When it was sent.
+        /// Its send time.
         sent: Timestamp,
     },
     /// Estimates after an acknowledgement or a loss.
@@ -102,11 +101,11 @@ pub enum Event<'a> {
     RecoveryDecision {
         /// The scheme in force.
         scheme: &'static str,
-        /// What the interval measured.
+        /// Measurements of the interval.
         metrics: &'a IntervalMetrics,
         /// Smoothed round-trip time at its end.
         smoothed_rtt: Duration,
-        /// What it decided, and what that follows from.
+        /// The decision and its inputs.
         reasons: &'a [(&'static str, f64)],
     },
     /// The keys of a new phase are in use.

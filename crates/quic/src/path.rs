@@ -1,6 +1,5 @@
-//! A network path: the peer's address and everything that is measured or granted per path
-//! (RFC 9000, sections 8 and 9): validation, the anti-amplification limit, round-trip time,
-//! congestion control, datagram size, ECN.
+//! A network path: the peer's address and all per-path state (RFC 9000, sections 8 and 9):
+//! validation, anti-amplification limit, round-trip time, congestion control, datagram size, ECN.
 
 use crate::config::TransportConfig;
 use crate::ecn::PathEcn;
@@ -13,20 +12,20 @@ use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 use units::{Rate, Timestamp};
 
-/// Where a datagram came from, or goes to.
+/// Source or destination of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Addresses {
     /// The peer.
     pub remote: SocketAddr,
     /// Our address, where the socket knows it.
     pub local: Option<IpAddr>,
-    /// Which of the caller's sockets. The transport gives it back with what it sends there: a path is
-    /// followed to another socket only by packets that authenticate.
+    /// The caller's socket. The transport returns it with datagrams to send there. Only
+    /// authenticated packets move a path to another socket.
     pub socket: u16,
 }
 
 impl Addresses {
-    /// A peer whom the caller's only socket reaches, from whichever of its addresses.
+    /// Returns the addresses of a peer for a caller with one socket.
     pub const fn of(remote: SocketAddr) -> Self {
         Self { remote, local: None, socket: 0 }
     }
@@ -35,16 +34,17 @@ impl Addresses {
 /// A PATH_CHALLENGE under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Challenge {
-    /// What stands in the frame: in a datagram of less than 1,200 bytes, whose answer proves the address,
-    /// and in one of 1,200, whose answer proves that the path carries these as well.
+    /// Frame data. The first is sent in a datagram below 1,200 bytes, and its answer proves the
+    /// address. The second is sent in 1,200 bytes, and its answer proves that the path carries
+    /// them.
     pub data: [[u8; 8]; 2],
-    /// The frame is to be sent (again), as soon as the anti-amplification limit has room for it.
+    /// The frame must be sent once the anti-amplification limit permits it.
     pub due: bool,
-    /// When it is sent again.
+    /// Time of the next retransmission.
     pub retry_at: Timestamp,
     /// From its next sending to the one after that.
     pub wait: Duration,
-    /// When validation has failed.
+    /// Time at which validation fails.
     pub gives_up_at: Timestamp,
     /// Time of its first sending.
     pub sent: Option<Timestamp>,
@@ -59,14 +59,14 @@ impl Challenge {
         self.wait *= 2;
     }
 
-    /// When something is to be done because of the time.
+    /// Returns the time of the next action.
     pub(crate) fn deadline(&self) -> Timestamp {
         if self.due { self.gives_up_at } else { self.retry_at.min(self.gives_up_at) }
     }
 }
 
-/// The smallest budget of an address that is not validated which anything but path validation may use:
-/// it holds any control frame, and headers do not take most of it.
+/// Minimum budget of an unvalidated address for frames other than path validation. Holds any
+/// control frame, and headers do not dominate.
 pub(crate) const MIN_BUDGET: u64 = 200;
 
 /// An address of the peer and the state of its validation (RFC 9000, section 8).
@@ -128,7 +128,7 @@ impl Standing {
 /// One path.
 #[derive(Debug)]
 pub(crate) struct Path {
-    /// Tells packets of this path from those of others.
+    /// Mark that identifies the path's packets.
     pub generation: u8,
     /// Number of the newest 1-RTT packet sent on it.
     pub last_sent: Option<u64>,
@@ -155,12 +155,13 @@ pub(crate) struct Path {
 pub(crate) struct RatePeak(Rate);
 
 impl RatePeak {
-    /// By so much of itself it falls with a sample that is lower: to a third in 64 acknowledgements.
-    const FALL: f64 = 1.0 / 64.0;
+    /// Decay per lower sample: to a third in 64 acknowledgements.
+    const RATE_DECAY: f64 = 1.0 / 64.0;
 
-    /// What a sender delivered that had too little to send says nothing against more.
+    /// Updates the rate. Samples of an application-limited sender can only raise it.
     pub(crate) fn update(&mut self, sample: &RateSample) {
-        let fallen = if sample.is_app_limited { self.0 } else { self.0.scale(1.0 - Self::FALL) };
+        let fallen =
+            if sample.is_app_limited { self.0 } else { self.0.scale(1.0 - Self::RATE_DECAY) };
         self.0 = sample.delivery_rate.max(fallen);
     }
 
@@ -207,8 +208,8 @@ impl Path {
         if validated { u64::MAX } else { (3 * received).saturating_sub(sent) }
     }
 
-    /// What of [`Path::amplification_limit`] packets with data, control frames and acknowledgements may
-    /// use: a remainder that hardly holds a packet is as good as nothing.
+    /// Part of [`Path::amplification_limit`] for data, control frames and acknowledgements. A
+    /// remainder too small for a packet counts as zero.
     #[inline]
     pub(crate) fn budget(&self) -> u64 {
         let limit = self.amplification_limit();

@@ -1,8 +1,8 @@
 //! Sets of integers kept as ordered, disjoint, half-open ranges: received packet numbers for ACK
 //! frames (RFC 9000, section 13.2) and acknowledged or received stream bytes (section 2.2).
 //!
-//! The common changes cost O(1): extending the last range, appending one behind it, dropping
-//! whole ranges from the front. Everything else is a binary search plus the move of the tail.
+//! Common changes cost O(1): extending the last range, appending one after it, and dropping whole
+//! ranges from the front. Others take a binary search and a move of the tail.
 
 use core::fmt;
 use core::ops::Range;
@@ -11,9 +11,9 @@ use std::collections::vec_deque;
 
 /// An ordered set of `u64` values, stored as disjoint ranges that do not touch each other.
 ///
-/// An empty set does not allocate. The set itself has no bound: who feeds it from the network
-/// limits it by [`len`](Self::len) or [`truncate_oldest`](Self::truncate_oldest). The value
-/// `u64::MAX` cannot be a member.
+/// An empty set does not allocate. The set is unbounded: callers that feed it from the network
+/// limit it with [`len`](Self::len) or [`truncate_oldest`](Self::truncate_oldest). `u64::MAX`
+/// cannot be a member.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct RangeSet {
     ranges: VecDeque<Range<u64>>,
@@ -86,12 +86,12 @@ impl RangeSet {
         self.ranges.drain(hit);
     }
 
-    /// Whether `value` is a member.
+    /// Returns true if `value` is a member.
     pub fn contains(&self, value: u64) -> bool {
         self.ranges.get(self.first_ending_after(value)).is_some_and(|r| r.start <= value)
     }
 
-    /// Whether every value of `range` is a member; true for an empty range.
+    /// Returns true if every value of `range` is a member, or `range` is empty.
     pub fn covers(&self, range: Range<u64>) -> bool {
         range.is_empty()
             || self
@@ -113,12 +113,12 @@ impl RangeSet {
         self.ranges.iter().cloned()
     }
 
-    /// How many disjoint ranges the set consists of.
+    /// Number of disjoint ranges.
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Whether the set has no member.
+    /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }

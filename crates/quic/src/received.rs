@@ -9,7 +9,7 @@ use units::{Ecn, Timestamp};
 /// Ranges kept and reported at most; older ones count as received.
 const MAX_RANGES: usize = 64;
 
-/// What was received in one space.
+/// Received packet numbers of one space.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     ranges: RangeSet,
@@ -24,7 +24,7 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    /// The largest number received so far.
+    /// Largest received number.
     pub(crate) fn largest(&self) -> Option<u64> {
         self.largest
     }
@@ -72,20 +72,20 @@ impl Received {
         }
     }
 
-    /// When an acknowledgement must leave.
+    /// Time by which an acknowledgement must be sent.
     #[inline]
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
         self.deadline
     }
 
-    /// Whether an acknowledgement would tell the peer anything it waits for.
+    /// Returns true if an acknowledgement would tell the peer something new.
     #[inline]
     pub(crate) fn wants_ack(&self) -> bool {
         self.eliciting > 0
     }
 
-    /// Writes an ACK frame of at most `limit` bytes if one fits, with as many ranges as do. Returns the
-    /// largest number acknowledged.
+    /// Writes an ACK frame of at most `limit` bytes, with as many ranges as fit. Returns the
+    /// largest acknowledged number.
     pub(crate) fn write_ack(
         &mut self,
         now: Timestamp,

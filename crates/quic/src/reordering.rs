@@ -1,24 +1,24 @@
-//! How far the packets of a path overtake each other, learned from losses that were none (RFC 9002,
-//! section 6.1.1: senders "MAY use algorithms that adapt"; the window and its return are RACK's, RFC 8985, section
-//! 6.2), and whether all of a congestion event was such a mistake (RFC 9438, section 4.9).
+//! Adaptive reordering thresholds, learned from spurious losses (RFC 9002, section 6.1.1: senders
+//! "MAY use algorithms that adapt"; window and decay are RACK's, RFC 8985, section 6.2), and
+//! detection of spurious congestion events (RFC 9438, section 4.9).
 //!
-//! A path that reorders makes the fixed thresholds declare losses that are none: each sends its data
-//! again and cuts the window. A late acknowledgement shows how patient it would have been right to
-//! be. Patience is bounded, and goes back by and by while losses are genuine. A peer that
-//! acknowledges late on purpose delays the repair of its own losses, by one round-trip time at most.
+//! On a path that reorders, fixed thresholds cause spurious losses, each of which retransmits data
+//! and cuts the window. A late acknowledgement shows which threshold would have sufficed. The
+//! thresholds are bounded, and decay while losses are genuine. A peer that acknowledges late on
+//! purpose delays the repair of its own losses by at most one round-trip time.
 
 use crate::detection::{Detection, TimeRule};
 use core::time::Duration;
 use units::Timestamp;
 
-/// The most packets that may overtake one before it counts as lost.
+/// Maximum packet threshold.
 const MAX_PACKETS: u32 = 64;
-/// The most that the time threshold grows to: two round-trip times.
+/// Maximum time threshold: two round-trip times, in eighths.
 const MAX_EIGHTHS: u32 = 16;
-/// Passes of loss detection that found genuine losses before patience halves (RFC 8985: 16).
+/// Loss-detection passes with genuine losses before the thresholds halve (RFC 8985: 16).
 const PERSISTENCE: u32 = 16;
 
-/// A congestion event whose losses may all turn out to be none.
+/// A congestion event that may turn out to be spurious.
 #[derive(Clone, Copy, Debug)]
 struct Episode {
     /// Packets sent up to here belong to it.
@@ -27,7 +27,7 @@ struct Episode {
     open: u32,
 }
 
-/// What one path has shown.
+/// Reordering observed on one path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reordering {
     /// Beyond the rules' own.
@@ -47,8 +47,8 @@ impl Reordering {
         rules
     }
 
-    /// A packet that had been declared lost was acknowledged, `behind` numbers below the newest, `age`
-    /// after it was sent.
+    /// Handles the acknowledgement of a packet declared lost, `behind` numbers below the newest and
+    /// `age` after its sending.
     pub(crate) fn on_spurious(
         &mut self,
         rules: &Detection,
@@ -66,8 +66,8 @@ impl Reordering {
         self.genuine = 0;
     }
 
-    /// A pass of loss detection declared `lost` packets lost, the newest of them sent at `newest`, and
-    /// signalled congestion.
+    /// Handles a loss-detection pass that signalled congestion, with `lost` losses, the newest of
+    /// them sent at `newest`.
     pub(crate) fn on_congestion(&mut self, now: Timestamp, newest: Timestamp, lost: u32) {
         match &mut self.episode {
             Some(episode) if newest <= episode.until => episode.open += lost,
@@ -81,8 +81,8 @@ impl Reordering {
         }
     }
 
-    /// A loss that had signalled congestion was none; the packet was sent at `sent`. Returns whether
-    /// with it nothing is left of the congestion event.
+    /// Handles a spurious loss that had signalled congestion. Returns true if all losses of the
+    /// congestion event were spurious.
     pub(crate) fn on_taken_back(&mut self, sent: Timestamp) -> bool {
         let Some(episode) = self.episode.as_mut().filter(|e| sent <= e.until) else { return false };
         episode.open = episode.open.saturating_sub(1);
@@ -93,7 +93,7 @@ impl Reordering {
         is_void
     }
 
-    /// Congestion is beyond doubt.
+    /// Accepts the congestion event as genuine.
     pub(crate) fn forget_episode(&mut self) {
         self.episode = None;
     }

@@ -7,11 +7,11 @@ use units::Timestamp;
 /// Timer granularity (RFC 9002, section 6.1.2: kGranularity).
 pub(crate) const GRANULARITY: Duration = Duration::from_millis(1);
 
-/// In so long the peak falls to a third of what it is above the samples, however many these are.
-const PEAK: Duration = Duration::from_secs(4);
-/// In so long the trough rises to two thirds of what they are above it. A longer path looks like a queue until then, and
-/// a queue that does not drain for so long looks like the path.
-const TROUGH: Duration = Duration::from_secs(60);
+/// Time in which the peak decays to a third of its height above the samples.
+const PEAK_DECAY: Duration = Duration::from_secs(4);
+/// Time in which the trough rises by two thirds towards the samples. Until then a longer path looks
+/// like a queue; a queue that never drains in this time looks like the path.
+const TROUGH_RISE: Duration = Duration::from_secs(60);
 
 /// Estimates of one path.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,7 @@ pub struct Rtt {
     adjusted: Duration,
     /// The longest of these lately.
     peak: Duration,
-    /// And the shortest.
+    /// Recent minimum of the adjusted samples.
     trough: Duration,
     smoothed: Duration,
     variance: Duration,
@@ -55,8 +55,8 @@ impl Rtt {
         }
     }
 
-    /// Takes a sample. `ack_delay` is what the peer says it waited, already capped to its
-    /// `max_ack_delay` where RFC 9002, section 5.3 says so.
+    /// Takes a sample. `ack_delay` is the delay that the peer reports, capped to its
+    /// `max_ack_delay` as RFC 9002, section 5.3, requires.
     pub(crate) fn update(&mut self, now: Timestamp, latest: Duration, ack_delay: Duration) {
         self.latest = latest;
         let since = now.since(core::mem::replace(&mut self.last_sample, now));
@@ -80,9 +80,9 @@ impl Rtt {
         let part = |of: Duration, time: Duration| {
             of.mul_f64((since.as_secs_f64() / time.as_secs_f64()).min(1.0))
         };
-        self.peak = adjusted.max(self.peak - part(self.peak.saturating_sub(adjusted), PEAK));
+        self.peak = adjusted.max(self.peak - part(self.peak.saturating_sub(adjusted), PEAK_DECAY));
         self.trough =
-            adjusted.min(self.trough + part(adjusted.saturating_sub(self.trough), TROUGH));
+            adjusted.min(self.trough + part(adjusted.saturating_sub(self.trough), TROUGH_RISE));
         let difference = self.smoothed.abs_diff(adjusted);
         self.variance = (self.variance * 3 + difference) / 4;
         self.smoothed = (self.smoothed * 7 + adjusted) / 8;
@@ -93,17 +93,17 @@ impl Rtt {
         self.latest
     }
 
-    /// The newest sample without the peer's delay: what the network took.
+    /// The newest sample without the peer's delay: network time.
     pub(crate) fn adjusted(&self) -> Duration {
         self.adjusted
     }
 
-    /// The longest time that the network took lately.
+    /// Recent maximum of the network time.
     pub(crate) fn peak(&self) -> Duration {
         self.peak
     }
 
-    /// The shortest time that it took lately.
+    /// Recent minimum of the network time.
     pub(crate) fn trough(&self) -> Duration {
         self.trough
     }
@@ -123,7 +123,7 @@ impl Rtt {
         if self.first_sample.is_some() { self.min } else { self.smoothed }
     }
 
-    /// When the first sample was taken.
+    /// Time of the first sample.
     pub fn first_sample(&self) -> Option<Timestamp> {
         self.first_sample
     }

@@ -1,5 +1,5 @@
-//! Acknowledgements (RFC 9002, section 5): what an ACK frame does to the ledger, the round-trip time,
-//! streams, lost units and the congestion controller.
+//! Acknowledgements (RFC 9002, section 5): effects of an ACK frame on the ledger, the round-trip
+//! time, streams, lost units and the congestion controller.
 
 use super::ecn::fate;
 use super::owners::packet;
@@ -23,21 +23,21 @@ struct AckPass {
     marked: u64,
     unmarked: u64,
     spurious: u64,
-    /// Of these, the one with the lowest number, and when it was sent.
-    latest: Option<(u64, Timestamp)>,
-    /// All that raised a congestion event turned out to be none.
+    /// Number and send time of the lowest-numbered spurious loss.
+    lowest_spurious: Option<(u64, Timestamp)>,
+    /// All losses that raised a congestion event turned out to be spurious.
     void: bool,
     mtu: Option<u16>,
     newest: Option<(u64, Timestamp)>,
     any_new: bool,
     any_eliciting: bool,
-    /// No packet with a larger number was acknowledged before.
+    /// Raises the largest acknowledged packet number.
     raises_largest: bool,
-    /// The largest acknowledged packet, when newly acknowledged and sent on this path.
+    /// Send time of the largest acknowledged packet, if newly acknowledged and sent on this path.
     rtt_sample: Option<Timestamp>,
 }
 
-/// Effects of an ACK frame on the present path, and on other paths by their marks.
+/// Effects of an ACK frame on the present path, and ECN marks on other paths.
 #[derive(Default)]
 struct AckPasses {
     present: AckPass,
@@ -91,7 +91,7 @@ impl Connection {
         if let Some(mtu) = pass.mtu {
             self.path.controller.on_mtu(mtu);
         }
-        // RFC 9002, section 6.2.1: the back-off is reset by an acknowledgement; for a server always.
+        // RFC 9002, section 6.2.1: an acknowledgement resets the back-off; on a server, always.
         self.pto_count = 0;
         // RFC 9000, section 13.4.2: counts are per packet number space, and only 1-RTT packets are
         // marked; section 13.4.2.1: validation MUST NOT fail because of "an ACK frame that does not
@@ -130,7 +130,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Credits a path that the client has left and may return to.
+    /// Credits a path that the client has left but may return to.
     fn credit_left(&mut self, now: Timestamp, mark: u8, ack: &AckFrame<'_>, pass: &AckPass) {
         let delay = self.ack_delay(SpaceId::Data, ack.delay);
         let Some(path) = self.known.path_mut(mark) else { return };
@@ -146,12 +146,12 @@ impl Connection {
         credit(path, now, pass, &flight);
     }
 
-    /// Packets that had been declared lost were acknowledged: the thresholds of loss detection were too
-    /// strict for this path.
+    /// Adapts the loss-detection thresholds after packets declared lost were acknowledged: the
+    /// thresholds were too strict for this path.
     fn on_spurious_losses(&mut self, now: Timestamp, largest: u64, pass: &AckPass) {
         self.stats.spurious_losses += pass.spurious;
         let path = &mut self.path;
-        if let Some((number, sent)) = pass.latest {
+        if let Some((number, sent)) = pass.lowest_spurious {
             let (behind, rtt) = (largest - number, path.rtt.conservative());
             path.reordering.on_spurious(&self.config.detection, behind, now.since(sent), rtt);
         }
@@ -161,7 +161,7 @@ impl Connection {
         }
     }
 
-    /// An acknowledgement has been taken: what it finished is counted, and a decision interval may end.
+    /// Counts what the acknowledgement finished, and ends a decision interval if it is over.
     fn tick_recovery(&mut self, now: Timestamp) {
         let path = &self.path;
         let state = PathState {
@@ -244,7 +244,7 @@ impl Connection {
         Ok(passes)
     }
 
-    /// RFC 9002, section 5.3: how much of the sample is the peer's own delay.
+    /// Returns the part of the sample that is the peer's own delay (RFC 9002, section 5.3).
     fn ack_delay(&self, id: SpaceId, raw: u64) -> Duration {
         if id != SpaceId::Data {
             return Duration::ZERO;
@@ -257,8 +257,8 @@ impl Connection {
     }
 
     pub(super) fn trim(&mut self, now: Timestamp, id: SpaceId) {
-        // Declared-lost packets are remembered for about 3 PTO: later than that an acknowledgement tells
-        // nothing about the present path.
+        // Lost packets are remembered for about 3 PTO. A later acknowledgement says nothing about
+        // the present path.
         let keep = self.linger();
         if let Some(space) = self.space_mut(id) {
             space.ledger.trim(now, keep);
@@ -288,7 +288,7 @@ struct Flight {
     before: u64,
     lost: u64,
     ce: u64,
-    /// Delivery rate of all paths together.
+    /// Delivery rate of all paths combined.
     most: Rate,
 }
 
@@ -316,7 +316,7 @@ fn credit(path: &mut Path, now: Timestamp, pass: &AckPass, flight: &Flight) -> O
     rate
 }
 
-/// The effects of an acknowledged packet on its path.
+/// Applies an acknowledged packet to its path.
 #[inline]
 fn on_path_acked(
     now: Timestamp,
@@ -329,10 +329,10 @@ fn on_path_acked(
     pass.marked += u64::from(record.ect);
     pass.unmarked += u64::from(!record.ect && record.ack_eliciting);
     if after_loss {
-        // It completes its content, but gives no rate sample and no window growth.
+        // A spurious loss completes its content, but gives no rate sample and no window growth.
         pass.spurious += 1;
-        if pass.latest.is_none_or(|(lowest, _)| number < lowest) {
-            pass.latest = Some((number, record.time_sent));
+        if pass.lowest_spurious.is_none_or(|(lowest, _)| number < lowest) {
+            pass.lowest_spurious = Some((number, record.time_sent));
         }
         if record.ack_eliciting && record.kind != PacketKind::MtuProbe {
             pass.void |= path.reordering.on_taken_back(record.time_sent);

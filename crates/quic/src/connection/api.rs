@@ -1,4 +1,4 @@
-//! What the application sees of a connection and does with it.
+//! The application's interface to a connection.
 
 use super::event::{CloseReason, Event, HandshakeInfo};
 use super::stats::Stats;
@@ -14,7 +14,7 @@ use recovery::{Expected, Guard, Scheme, Statistics};
 use units::{Direction, Mark, Rate, StreamId, Timestamp};
 
 impl Connection {
-    /// The next event.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
@@ -25,27 +25,27 @@ impl Connection {
         self.streams.poll_event().map(Event::Stream)
     }
 
-    /// What the handshake told; it can be taken once, from [`Event::Ready`] on.
+    /// Takes the handshake's results. Available once, from [`Event::Ready`] on.
     pub fn take_handshake_info(&mut self) -> Option<HandshakeInfo> {
         self.info.take().map(|info| *info)
     }
 
-    /// Whether the handshake is not confirmed yet, so that what the peer sent may be a replay.
+    /// Returns true until the handshake is confirmed. Until then, received data may be a replay.
     pub fn is_early(&self) -> bool {
         self.handshake.is_some()
     }
 
-    /// Whether the connection is neither closed nor closing.
+    /// Returns true if the connection is neither closed nor closing.
     pub fn is_alive(&self) -> bool {
         self.is_open()
     }
 
-    /// Whether nothing is left to do or to remember.
+    /// Returns true once the connection can be dropped.
     pub fn is_drained(&self) -> bool {
         matches!(self.state, State::Drained)
     }
 
-    /// Why the connection is over, if it is.
+    /// Returns the reason why the connection closed, if it has.
     pub fn close_reason(&self) -> Option<&CloseReason> {
         self.close.as_deref()
     }
@@ -55,12 +55,12 @@ impl Connection {
         self.path.standing.addresses
     }
 
-    /// Probe time-outs since the peer last acknowledged something: RFC 9002, section 6.2.
+    /// Probe time-outs since the peer last acknowledged a packet (RFC 9002, section 6.2).
     pub fn unanswered_probes(&self) -> u32 {
         self.pto_count
     }
 
-    /// Whether the peer's address is validated.
+    /// Returns true if the peer's address is validated.
     pub fn is_validated(&self) -> bool {
         self.path.standing.validated
     }
@@ -80,7 +80,7 @@ impl Connection {
         self.path.in_flight
     }
 
-    /// The rate at which packets leave, once it is known.
+    /// Pacing rate, once known.
     pub fn pacing_rate(&self) -> Option<Rate> {
         self.path.controller.pacing_rate()
     }
@@ -90,7 +90,7 @@ impl Connection {
         self.path.controller.name()
     }
 
-    /// UDP payload bytes that the present path is known to carry.
+    /// Maximum datagram size of the present path, in bytes of UDP payload.
     pub fn mtu(&self) -> u16 {
         self.path.mtud.current()
     }
@@ -100,60 +100,60 @@ impl Connection {
         &self.stats
     }
 
-    /// What loss recovery measured since the connection began.
+    /// Statistics of loss recovery since the connection started.
     pub fn recovery(&self) -> &Statistics {
         self.recovery.statistics()
     }
 
-    /// The name of the recovery scheme in force.
+    /// Name of the current recovery scheme.
     pub fn scheme(&self) -> &'static str {
         self.recovery.scheme()
     }
 
-    /// Tells the values that the scheme's decisions follow from, by name.
+    /// Reports the values behind the scheme's decisions, by name.
     pub fn explain_recovery(&self, tell: &mut dyn FnMut(&'static str, f64)) {
         self.recovery.explain(tell);
     }
 
-    /// The bound on replicas, if there is one.
+    /// The cap on replicas, if there is one.
     pub fn guard(&self) -> Option<&Guard> {
         self.recovery.guard()
     }
 
-    /// Number of lost units that are not finished: lost data that the peer has not acknowledged.
+    /// Number of unfinished lost units: lost data that the peer has not acknowledged.
     pub fn lost_units(&self) -> usize {
         self.recovery.len()
     }
 
-    /// Another recovery scheme from now on: that of the viewer's cohort, for example.
+    /// Replaces the recovery scheme, for example by the one of the viewer's cohort.
     pub fn set_scheme(&mut self, scheme: Scheme) {
         self.recovery.set_scheme(scheme);
     }
 
-    /// What an earlier connection has measured of this path, for the recovery scheme. To be told behind
-    /// [`Connection::set_scheme`].
+    /// Passes an earlier connection's measurements of this path to the recovery scheme. Call it
+    /// after [`Connection::set_scheme`].
     pub fn expect(&mut self, expected: &Expected) {
         self.recovery.expect(expected);
     }
 
-    /// The present path's congestion controller, as [`TransportConfig::congestion`](crate::TransportConfig::congestion)
-    /// has made it.
+    /// Returns the present path's congestion controller, created by
+    /// [`TransportConfig::congestion`](crate::TransportConfig::congestion).
     pub fn controller(&self) -> &dyn Controller {
         &*self.path.controller
     }
 
-    /// [`Connection::controller`], to be told what only its own type knows.
+    /// Mutable [`Connection::controller`], for calls that only its concrete type offers.
     pub fn controller_mut(&mut self) -> &mut dyn Controller {
         &mut *self.path.controller
     }
 
-    /// Start values for the congestion controller (RFC 9959 and the papers' start-up schemes).
+    /// Sets start values of the congestion controller (RFC 9959 and the papers' startup schemes).
     pub fn start(&mut self, start: Start) {
         self.path.controller.start(start);
     }
 
-    /// Caps for the congestion controllers of the present path and of all that follow. They come on
-    /// top of [`TransportConfig::max_in_flight`](crate::TransportConfig::max_in_flight).
+    /// Caps the congestion controllers of the present path and of all later ones, in addition to
+    /// [`TransportConfig::max_in_flight`](crate::TransportConfig::max_in_flight).
     pub fn cap(&mut self, cap: Cap) {
         let most = self.config.max_in_flight;
         let in_flight = cap.in_flight.map_or(most, |bytes| bytes.min(most));
@@ -161,13 +161,13 @@ impl Connection {
         self.path.controller.cap(self.cap);
     }
 
-    /// How many streams of this direction the peer was allowed to open so far (RFC 9000, section
-    /// 4.6).
+    /// Number of streams of this direction that the peer has been allowed to open (RFC 9000,
+    /// section 4.6).
     pub fn peer_stream_limit(&self, direction: Direction) -> u64 {
         self.streams.peer_limit(direction)
     }
 
-    /// Opens a stream; `None` while the peer's limit does not allow one.
+    /// Opens a stream. Returns `None` if the peer's limit is reached.
     pub fn open(&mut self, direction: Direction) -> Option<StreamId> {
         if self.is_open() { self.streams.open(direction) } else { None }
     }
@@ -175,13 +175,13 @@ impl Connection {
     /// Appends data to a stream without copying it.
     ///
     /// # Errors
-    /// When the stream is unknown, finished, or the peer wants no more of it.
+    /// If the stream is unknown or finished, or the peer has stopped it.
     pub fn write(&mut self, id: StreamId, data: Bytes) -> Result<(), WriteError> {
         self.streams.write(id, data)
     }
 
-    /// [`Connection::write`] with a mark, if there is one. It travels with the data: the recovery scheme
-    /// finds it at a lost unit ([`recovery::LostUnit::mark`]).
+    /// [`Connection::write`] with an optional mark, which travels with the data. The recovery
+    /// scheme finds it in a lost unit ([`recovery::LostUnit::mark`]).
     ///
     /// # Errors
     /// As [`Connection::write`].
@@ -203,36 +203,36 @@ impl Connection {
         self.streams.finish(id)
     }
 
-    /// Gives up sending on a stream (RESET_STREAM).
+    /// Abandons sending on a stream (RESET_STREAM).
     ///
     /// # Errors
-    /// When the stream is unknown.
+    /// If the stream is unknown.
     pub fn reset(&mut self, id: StreamId, code: u64) -> Result<(), WriteError> {
         self.streams.reset(id, code)
     }
 
-    /// Asks the peer to send no more on a stream (STOP_SENDING).
+    /// Asks the peer to stop sending on a stream (STOP_SENDING).
     ///
     /// # Errors
-    /// When the stream is unknown.
+    /// If the stream is unknown.
     pub fn stop_sending(&mut self, id: StreamId, code: u64) -> Result<(), UnknownStream> {
         self.streams.stop_sending(id, code)
     }
 
-    /// Bytes written to a stream and not sent yet; `None` for an unknown stream.
+    /// Bytes written to a stream but not yet sent. `None` for an unknown stream.
     pub fn unsent(&self, id: StreamId) -> Option<u64> {
         self.streams.unsent(id)
     }
 
-    /// How far the data written to a stream has come; `None` if there is no such stream.
+    /// Sending progress of a stream. `None` for an unknown stream.
     pub fn send_progress(&self, id: StreamId) -> Option<SendProgress> {
         self.streams.send_progress(id)
     }
 
-    /// Takes up to `max` bytes that have arrived in order.
+    /// Reads up to `max` bytes, in order.
     ///
     /// # Errors
-    /// When the stream is unknown.
+    /// If the stream is unknown.
     pub fn read(&mut self, id: StreamId, max: usize) -> Result<ReadOutcome, UnknownStream> {
         self.streams.read(id, max)
     }
@@ -247,13 +247,13 @@ impl Connection {
         self.enter_closing(now, CloseReason::Application { code, reason });
     }
 
-    /// Starts a key update as soon as RFC 9001, section 6.1 allows one.
+    /// Starts a key update as soon as RFC 9001, section 6.1, allows one.
     pub fn update_keys(&mut self) {
         self.update_keys = true;
     }
 
-    /// Sends the session ticket that has been held back since the handshake, with `own` bytes
-    /// sealed into it. Does nothing if there is none.
+    /// Sends the session ticket withheld since the handshake, with `own` bytes sealed into it. Does
+    /// nothing if there is none.
     pub(crate) fn release_ticket(
         &mut self,
         keys: &KeyRing,

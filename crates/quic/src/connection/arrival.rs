@@ -1,10 +1,9 @@
-//! What is known of a received packet beside its bytes, and packets that wait for the end of the
-//! handshake.
+//! Metadata of received packets, and packets that wait for the end of the handshake.
 
 use crate::path::Addresses;
 use units::{Ecn, Timestamp};
 
-/// A datagram and the circumstances of its arrival.
+/// A received datagram and its metadata.
 pub(crate) struct Datagram<'a> {
     pub(crate) now: Timestamp,
     pub(crate) addresses: Addresses,
@@ -13,13 +12,13 @@ pub(crate) struct Datagram<'a> {
     pub(crate) bytes: &'a mut [u8],
 }
 
-/// The circumstances of a packet.
+/// Metadata of a received packet.
 #[derive(Clone, Copy)]
 pub(super) struct Arrival {
     pub(super) now: Timestamp,
     pub(super) addresses: Addresses,
     pub(super) ecn: Ecn,
-    /// Bytes of the whole datagram.
+    /// Size of the whole datagram, in bytes.
     pub(super) datagram: usize,
     /// Sequence number of our connection ID that the packet was addressed to.
     pub(super) local_id: u64,

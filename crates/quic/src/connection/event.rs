@@ -1,11 +1,11 @@
-//! What a connection tells its application.
+//! Events that a connection reports to its application.
 
 use crate::streams::StreamEvent;
 use crate::wire::TransportError;
 use core::time::Duration;
 use std::net::SocketAddr;
 
-/// What happened on a connection.
+/// An event of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// 1-RTT packets can be sent: the protocol is agreed, and early requests may be answered. The
@@ -21,49 +21,48 @@ pub enum Event {
     Closed(CloseReason),
 }
 
-/// What the handshake told, until the application takes it.
+/// Results of the handshake, until the application takes them.
 #[derive(Clone, Debug, Default)]
 pub struct HandshakeInfo {
-    /// The protocol agreed on.
+    /// The negotiated application protocol.
     pub alpn: Vec<u8>,
-    /// The name that the client asked for.
+    /// The server name that the client requested.
     pub server_name: Option<String>,
     /// Our own bytes of the session ticket that the client resumed with.
     pub returned_ticket: Option<Vec<u8>>,
-    /// Our own bytes of the NEW_TOKEN token that the client brought.
+    /// Our own bytes of the client's NEW_TOKEN token.
     pub returned_token: Option<Vec<u8>>,
-    /// The round-trip time that the client suggests (Chromium's parameter 0x3127); an unproven
-    /// claim.
+    /// The round-trip time that the client suggests (Chromium's parameter 0x3127). Unverified.
     pub rtt_hint: Option<Duration>,
 }
 
-/// Why and by whom a connection was closed.
+/// Reason why a connection closed, and which side closed it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CloseReason {
-    /// We found an error.
+    /// We detected an error.
     Transport(TransportError),
-    /// The application on our side closed it.
+    /// Our application closed the connection.
     Application {
         /// Application error code.
         code: u64,
-        /// Why.
+        /// Reason phrase.
         reason: &'static str,
     },
-    /// The peer closed it with a transport error.
+    /// The peer closed the connection with a transport error.
     PeerTransport {
-        /// RFC 9000, section 20.1.
+        /// Error code (RFC 9000, section 20.1).
         code: u64,
-        /// What the peer said, at most 128 bytes of it.
+        /// The peer's reason phrase, at most 128 bytes.
         reason: String,
     },
     /// The peer's application closed it.
     PeerApplication {
         /// Application error code.
         code: u64,
-        /// What the peer said, at most 128 bytes of it.
+        /// The peer's reason phrase, at most 128 bytes.
         reason: String,
     },
-    /// Nothing was received for the idle time-out.
+    /// No packet was received during the idle time-out.
     IdleTimeout,
     /// The handshake took too long.
     HandshakeTimeout,

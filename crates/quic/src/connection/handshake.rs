@@ -1,5 +1,5 @@
-//! The TLS handshake's way through the packet-number spaces (RFC 9001, section 4), and what its
-//! completion changes.
+//! Drives the TLS handshake through the packet-number spaces (RFC 9001, section 4), and applies its
+//! completion.
 
 use super::Connection;
 use super::event::Event;
@@ -11,7 +11,7 @@ use crate::wire::{
 use units::Timestamp;
 
 impl Handshake {
-    /// A handshake whose first Initial was addressed to `dcid`.
+    /// Creates a handshake whose first Initial was addressed to `dcid`.
     pub(super) fn new(
         tls: &TlsConfig,
         parameters: Vec<u8>,
@@ -32,7 +32,7 @@ impl Handshake {
 }
 
 impl Connection {
-    /// Gives TLS the handshake bytes that are in order, and takes what it answers.
+    /// Passes in-order handshake bytes to TLS and takes its output.
     pub(super) fn advance_handshake(&mut self, now: Timestamp) {
         if let Err(error) = self.try_advance_handshake(now) {
             self.fail(now, error);
@@ -41,9 +41,9 @@ impl Connection {
 
     fn try_advance_handshake(&mut self, now: Timestamp) -> Result<(), TransportError> {
         if self.handshake.is_none() {
-            // After the handshake a client has nothing to say in TLS that a server accepts: key
-            // updates are QUIC's (RFC 9001, section 6), and there is no post-handshake
-            // authentication (section 4.4).
+            // A server accepts no TLS messages from a client after the handshake: QUIC has its own
+            // key updates (RFC 9001, section 6), and post-handshake authentication is forbidden
+            // (section 4.4).
             return match self.data.crypto_receive.take() {
                 None => Ok(()),
                 Some(_) => Err(TransportError::new(
@@ -74,7 +74,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads the client's transport parameters as soon as they are there.
+    /// Reads the client's transport parameters once TLS has them.
     fn take_parameters(&mut self) -> Result<(), TransportError> {
         let Some(handshake) = &mut self.handshake else { return Ok(()) };
         if self.peer.initial_source_connection_id.is_some() {
@@ -82,8 +82,8 @@ impl Connection {
         }
         let Some(bytes) = handshake.tls.peer_transport_parameters() else { return Ok(()) };
         let parameters = TransportParameters::decode_client(bytes)?;
-        // RFC 9000, section 7.3: the value must match the Source Connection ID of the client's
-        // first Initial, and must be there.
+        // RFC 9000, section 7.3: the parameter is mandatory and must match the Source Connection ID
+        // of the client's first Initial.
         if parameters.initial_source_connection_id != Some(handshake.client_scid) {
             return Err(TransportError::new(
                 Code::TRANSPORT_PARAMETER_ERROR,
@@ -100,7 +100,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Moves what TLS has written to the CRYPTO streams, changing keys where it says so.
+    /// Moves TLS output to the CRYPTO streams, and changes keys where TLS says so.
     fn take_tls_output(&mut self) {
         let Some(handshake) = &mut self.handshake else { return };
         if self.config.early_data && handshake.zero_rtt.is_none() && self.keys.is_none() {
@@ -124,7 +124,7 @@ impl Connection {
                 }
                 Some(KeyChange::OneRtt(keys)) => {
                     self.keys = Some(keys);
-                    // From here on we can send 1-RTT packets, and may issue connection IDs.
+                    // 1-RTT packets can be sent from here on, so connection IDs can be issued.
                     self.local_ids.issue(self.peer.active_connection_id_limit);
                     if let Some(info) = &mut self.info {
                         info.alpn = handshake.tls.alpn().unwrap_or_default();
@@ -141,7 +141,7 @@ impl Connection {
         }
     }
 
-    /// A Handshake packet proves that the client received ours.
+    /// Handles the proof that the client received our Handshake packet.
     pub(super) fn on_handshake_packet(&mut self) {
         // RFC 9000, section 8.1: this validates the client's address.
         self.path.standing.validated = true;
@@ -155,7 +155,7 @@ impl Connection {
         }
     }
 
-    /// For a server, the handshake is confirmed when it is complete (RFC 9001, section 4.1.2).
+    /// Confirms the handshake. On a server, that is when it completes (RFC 9001, section 4.1.2).
     fn on_handshake_complete(&mut self, now: Timestamp) {
         let Some(mut handshake) = self.handshake.take() else { return };
         for early in handshake.early.iter().flatten() {
@@ -170,7 +170,7 @@ impl Connection {
         self.events.push_back(Event::Connected);
     }
 
-    /// The keys are used up, or a key update is wanted and possible.
+    /// Closes the connection if its keys are exhausted, and starts a requested key update.
     pub(super) fn maintain_keys(&mut self, now: Timestamp) -> Result<(), TransportError> {
         let confirmed = self.handshake.is_none();
         let Some(keys) = &mut self.keys else { return Ok(()) };

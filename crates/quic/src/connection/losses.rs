@@ -1,11 +1,11 @@
-//! Losses (RFC 9002, sections 6.1 and 7): what loss detection does to the path, to lost units and to the
+//! Losses (RFC 9002, sections 6.1 and 7): effects of loss detection on the path, lost units and the
 //! congestion controller.
 
 use super::ecn::fate;
 use super::spaces::SpaceId;
 use super::{Connection, violation};
 use crate::detection::TimeRule;
-use crate::ledger::{PacketKind, Patience, Thresholds};
+use crate::ledger::{PacketKind, Thresholds, TimeThreshold};
 use crate::mtud::BASE;
 use crate::observer;
 use crate::path::Path;
@@ -15,25 +15,25 @@ use core::time::Duration;
 use recovery::Loss;
 use units::{PacketNumber, Timestamp};
 
-/// Persistent congestion: this many probe time-outs (RFC 9002, section 7.6.1).
+/// Duration of persistent congestion, in probe time-outs (RFC 9002, section 7.6.1).
 const PERSISTENT_THRESHOLD: u32 = 3;
 
-/// What a pass of loss detection found on the present path.
+/// Findings of a loss-detection pass on the present path.
 #[derive(Default)]
 struct LossPass {
     bytes: u64,
     packets: u64,
-    /// Of these, packets whose loss signals congestion.
+    /// Lost packets that signal congestion.
     signals: u32,
-    /// Number and time of the newest lost packet whose loss signals congestion.
+    /// Number and send time of the newest lost packet that signals congestion.
     newest: Option<(u64, Timestamp)>,
     persistent: Option<Duration>,
     any: bool,
-    /// Number and time of each lost packet, if there is an observer.
+    /// Number and send time of each lost packet, if there is an observer.
     lost: Vec<(u64, Timestamp)>,
-    /// A packet was lost that is larger than every path must carry.
+    /// A lost packet was larger than the size that every path must carry.
     any_large: bool,
-    /// A unit was lost in more rounds than an honest peer's path explains.
+    /// A unit was lost in more rounds than any honest peer's path explains.
     hopeless: bool,
 }
 
@@ -44,17 +44,17 @@ impl Connection {
         Thresholds {
             packets: rules.packets,
             time: match rules.time {
-                TimeRule::SinceSent { .. } => self.patience(),
-                TimeRule::BetweenSendings => Patience::Between(rtt.smoothed()),
+                TimeRule::SinceSent { .. } => self.time_threshold(),
+                TimeRule::BetweenSendings => TimeThreshold::Between(rtt.smoothed()),
             },
             first_rtt_sample: rtt.first_sample(),
         }
     }
 
     /// Returns the time thresholds. The slowest path with packets in flight sets them, since its
-    /// acknowledgements come last. If the largest acknowledged packet took another path, overtaking
+    /// acknowledgements come last. If the largest acknowledged packet took another path, reordering
     /// is no sign of loss, and a packet gets a probe time-out.
-    fn patience(&self) -> Patience {
+    fn time_threshold(&self) -> TimeThreshold {
         let detection = self.config.detection;
         let delay = |path: &Path| match path.reordering.adapt(detection).time {
             TimeRule::SinceSent { eighths } => path.rtt.conservative() * eighths / 8,
@@ -65,10 +65,10 @@ impl Connection {
         let times = in_use.map(|path| (delay(path), path.rtt.pto_base()));
         let first = (delay(&self.path), self.path.rtt.pto_base());
         let (delay, other_path) = times.fold(first, |a, b| (a.0.max(b.0), a.1.max(b.1)));
-        Patience::Since { delay, other_path }
+        TimeThreshold::Since { delay, other_path }
     }
 
-    /// Declares packets lost and tells everybody. Returns the bytes that left flight.
+    /// Declares packets lost and notifies their owners. Returns the bytes that left flight.
     pub(super) fn detect_lost(&mut self, now: Timestamp, id: SpaceId) -> u64 {
         let thresholds = self.thresholds();
         let pass = self.book_losses(now, id, &thresholds);
@@ -116,7 +116,7 @@ impl Connection {
             if observed {
                 pass.lost.push((number, record.time_sent));
             }
-            // Losses of other paths leave those paths' flight and signal nothing.
+            // Losses of other paths only reduce those paths' bytes in flight.
             let on_path = record.path == present;
             if let Some(path) = paths.of(record.path) {
                 if record.ack_eliciting {

@@ -1,8 +1,8 @@
-//! The peer's address changes: NAT rebinding and connection migration, with path validation
-//! (RFC 9000, sections 8.2 and 9).
+//! Changes of the peer's address: NAT rebinding and connection migration, with path validation (RFC
+//! 9000, sections 8.2 and 9).
 //!
-//! Recently used addresses are kept (`off_path`). A client that alternates between several
-//! addresses is validated once for each and finds its window and round-trip time on every return.
+//! Recently used addresses are kept (`off_path`). A client that alternates between addresses is
+//! validated once for each, and keeps each one's window and round-trip time.
 
 use super::arrival::Arrival;
 use super::event::Event;
@@ -15,8 +15,8 @@ use rand_chacha::rand_core::Rng;
 use units::Timestamp;
 
 impl Connection {
-    /// A 1-RTT packet was processed; `newest` if it has the largest number so far and carries
-    /// more than probing frames.
+    /// Handles address changes after a 1-RTT packet. `newest` if it has the largest number so far
+    /// and carries non-probing frames.
     pub(super) fn after_one_rtt(&mut self, arrival: &Arrival, newest: bool, ctx: &mut Context<'_>) {
         let fresh_id = arrival.local_id > self.local_ids.used;
         self.local_ids.used = self.local_ids.used.max(arrival.local_id);
@@ -33,9 +33,8 @@ impl Connection {
         let old = self.path.standing;
         let returns = self.known.contains(addresses.remote);
         let follows = if returns {
-            // Section 9.3: a recently seen address needs no validation. An attacker who copies a
-            // packet from elsewhere therefore costs the client nothing. A validation under way
-            // continues.
+            // Section 9.3: a recently seen address needs no validation, so an attacker who replays
+            // a packet from elsewhere costs the client nothing. A validation under way continues.
             self.return_to(arrival, ctx)
         } else {
             let challenge = Some(self.new_challenge(now, ctx));
@@ -51,8 +50,7 @@ impl Connection {
         if !standing.validated {
             standing.received += arrival.datagram as u64;
         }
-        // What was unanswered went to an address that is no more: the back-off says nothing about
-        // this one.
+        // Unanswered packets went to the old address. The back-off says nothing about the new one.
         self.pto_count = 0;
         self.stats.migrations += 1;
         self.observe(now, &observer::Event::Migrated);
@@ -70,13 +68,13 @@ impl Connection {
             let frame = OffPathFrame::Challenge(data);
             self.owe_off_path(OffPath { addresses: old.addresses, frame, limit: u64::MAX });
         }
-        // Section 9.5: a peer that moves on purpose changes its destination ID, and so do we.
+        // Section 9.5: a peer that migrates on purpose changes its destination ID, and so do we.
         if fresh_id && let Err(error) = self.remote_ids.rotate() {
             self.fail(now, error);
         }
     }
 
-    /// Continues with a recently used address. Returns false if that is impossible.
+    /// Resumes a recently used address. Returns false if that is impossible.
     fn return_to(&mut self, arrival: &Arrival, ctx: &mut Context<'_>) -> bool {
         let Some((standing, estimates)) = self.known.take(arrival.addresses.remote) else {
             return false;
@@ -84,10 +82,10 @@ impl Connection {
         self.go_on(arrival.now, standing, estimates, ctx)
     }
 
-    /// Continues with another address and keeps the old one. If only the port differs, which is
-    /// most likely a NAT (section 9.4), the present path stays. Otherwise the kept path to the IP
-    /// address is used (`estimates`), or a new one. Returns false if there is no mark for a new
-    /// path.
+    /// Switches to another address and keeps the old one. If only the port differs, which is most
+    /// likely a NAT rebinding (section 9.4), the present path stays. Otherwise it resumes the kept
+    /// path to the IP address (`estimates`), or starts a new one. Returns false if no mark is free
+    /// for a new path.
     fn go_on(
         &mut self,
         now: Timestamp,
@@ -113,7 +111,7 @@ impl Connection {
         true
     }
 
-    /// Returns a path without any estimates; `None` if there is no mark for its packets.
+    /// Returns a path without estimates. `None` if no mark is free for its packets.
     fn new_path(
         &mut self,
         now: Timestamp,
@@ -132,7 +130,7 @@ impl Connection {
         Some(path)
     }
 
-    /// Makes this the present path. Returns the one that is left.
+    /// Makes this the present path. Returns the previous one.
     fn enter(&mut self, now: Timestamp, mut path: Path) -> Path {
         path.controller.cap(self.cap);
         path.presence.on_return(now);
@@ -141,8 +139,8 @@ impl Connection {
         core::mem::replace(&mut self.path, path)
     }
 
-    /// Returns to the proven address that the client left last, if there is one, and forgets the
-    /// present one (section 9.3.2).
+    /// Returns to the last validated address, if there is one, and forgets the present one (section
+    /// 9.3.2).
     fn revert(&mut self, now: Timestamp) {
         let Some(remote) = self.known.last_proven() else { return };
         let Some((standing, estimates)) = self.known.take(remote) else { return };
@@ -158,9 +156,9 @@ impl Connection {
         }
     }
 
-    /// A challenge that is repeated after the probe time-out of the path that the peer left, twice
-    /// that, and so on. Section 8.2.1 wants challenges no more often than Initial packets,
-    /// whose time-out may begin with the round-trip time of before (RFC 9002, section 6.2.2).
+    /// Creates a challenge, repeated after one probe time-out of the previous path, then two, and
+    /// so on. Section 8.2.1 allows challenges no more often than Initial packets, and their
+    /// time-out may start from the previous round-trip time (RFC 9002, section 6.2.2).
     fn new_challenge(&self, now: Timestamp, ctx: &mut Context<'_>) -> Challenge {
         let initial = 3 * self.config.initial_rtt;
         let mut data = [[0; 8]; 2];
@@ -171,9 +169,9 @@ impl Connection {
         Challenge { data, due: true, retry_at: gives_up_at, wait, gives_up_at, sent: None }
     }
 
-    /// Puts a frame for another path in the queue. For an address only the newest one waits: what a
-    /// datagram lets us send, it lets us send once (RFC 9000, section 8.1), however many challenges
-    /// stand in it, and a flood finds the queue full.
+    /// Queues a frame for another path, keeping only the newest per address. A received datagram
+    /// permits an answer only once (RFC 9000, section 8.1), however many challenges it contains,
+    /// and a flood finds the queue full.
     pub(super) fn owe_off_path(&mut self, frame: OffPath) {
         if frame.limit < u64::MAX {
             let remote = frame.addresses.remote;
@@ -184,14 +182,15 @@ impl Connection {
         }
     }
 
-    /// An address that never was validated is left. What it may get was counted with the path: what it
-    /// is owed must not come on top of that.
+    /// Drops the frames queued for an address that never was validated. The path's
+    /// anti-amplification budget included them; they must not be sent on top of it.
     pub(super) fn owe_nothing_to(&mut self, addresses: Addresses) {
         self.off_path.retain(|owed| owed.addresses.remote != addresses.remote);
     }
 
-    /// Section 8.2.3: a response "received on any network path validates the path on which the
-    /// PATH_CHALLENGE was sent". A client that alternates may answer from another address.
+    /// Handles a PATH_RESPONSE. Section 8.2.3: a response "received on any network path validates
+    /// the path on which the PATH_CHALLENGE was sent". A client that alternates may answer from
+    /// another address.
     pub(super) fn on_path_response(&mut self, now: Timestamp, data: [u8; 8]) {
         let again = 3 * self.config.initial_rtt;
         self.known.expire(now);

@@ -1,6 +1,6 @@
-//! One connection: its state, what the application does with it (`api`), and how the parts work
-//! together. Receiving is in `opening` and `receive`, acknowledgements and timers in `acks` and
-//! `timers`, sending in `transmit`, address changes in `migration`.
+//! One connection: its state, its interface to the application (`api`), and how its parts interact.
+//! Receiving is in `opening` and `receive`, acknowledgements and timers in `acks` and `timers`,
+//! sending in `transmit`, address changes in `migration`.
 
 mod acks;
 mod api;
@@ -47,11 +47,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use units::Timestamp;
 
-/// Path validation frames that may wait; a flood of challenges gets no more (RFC 9000, section
+/// Maximum number of queued path validation frames. Bounds floods of challenges (RFC 9000, section
 /// 21.8).
 const MAX_OFF_PATH: usize = 8;
 
-/// What a connection needs of its endpoint at every step.
+/// Resources of the endpoint that a connection uses.
 pub(crate) struct Context<'a> {
     pub rng: &'a mut ChaCha12Rng,
     pub keys: &'a KeyRing,
@@ -59,11 +59,11 @@ pub(crate) struct Context<'a> {
     pub ecn: &'a Networks,
 }
 
-/// Where a connection stands in its life (RFC 9000, section 10.2).
+/// Life-cycle state of a connection (RFC 9000, section 10.2).
 #[derive(Debug)]
 enum State {
     Open,
-    /// We have closed it; each packet of the peer is answered, less and less often.
+    /// We closed the connection. Packets of the peer are answered, at a decreasing rate.
     Closing {
         until: Timestamp,
         due: bool,
@@ -71,11 +71,11 @@ enum State {
         received: u32,
         answer_at: u32,
     },
-    /// The peer has closed it, or its last answer was sent: silence until the end.
+    /// The peer closed the connection, or its last answer was sent. Nothing is sent.
     Draining {
         until: Timestamp,
     },
-    /// Nothing is left.
+    /// No state is left.
     Drained,
 }
 
@@ -89,50 +89,50 @@ pub struct Connection {
     data: Space,
     streams: Streams,
     recovery: Recovery<Streams>,
-    /// When the scheme was last asked for replicas.
+    /// Time at which the scheme was last asked for replicas.
     replicas_asked: Timestamp,
     path: Path,
-    /// The caps of every path's congestion controller.
+    /// Caps of every path's congestion controller.
     cap: Cap,
-    /// The mark of the newest path.
+    /// Mark of the newest path.
     generations: u8,
-    /// Addresses that the client has left within the last minute.
+    /// Addresses that the client left within the last minute.
     known: KnownAddresses,
-    /// Delivery rate of all paths together, measured while other addresses are known.
+    /// Delivery rate of all paths combined, measured while other addresses are known.
     throughput: Throughput,
     /// The peer's ECN counts, and the ECN state last reported to the observer.
     ecn: Tally,
     ecn_told: Option<EcnState>,
     /// Address whose network has a costly ECN fault, until the endpoint takes it.
     ecn_failed: Option<IpAddr>,
-    /// Path validation frames owed, and where to.
+    /// Queued path validation frames, with their destinations.
     off_path: VecDeque<OffPath>,
     local_ids: LocalIds,
     remote_ids: RemoteIds,
-    /// The peer's transport parameters; their defaults until they are known.
+    /// The peer's transport parameters; defaults until received.
     peer: TransportParameters,
     events: VecDeque<Event>,
-    /// Control frames that the connection itself has to send.
+    /// Pending control frames of the connection itself.
     handshake_done_due: bool,
     new_tokens: NewTokens,
     ticket: Option<Box<PendingTicket>>,
     ping_due: bool,
-    /// When a PING is to follow the last packet of what there was to send ([`crate::Detection::tail`]).
+    /// When to send a PING if nothing follows the last packet ([`crate::Detection::tail`]).
     tail: Option<Timestamp>,
-    /// When a packet was last declared lost.
+    /// Time at which a packet was last declared lost.
     last_loss: Option<Timestamp>,
     pto_count: u32,
-    /// When the pacer lets the next packet go, if one waits for it.
+    /// Release time of the next packet, if the pacer holds one.
     paced_until: Option<Timestamp>,
-    /// When the last packet was received, or the first ack-eliciting one since then was sent
-    /// (RFC 9000, section 10.1).
+    /// Time of the last received packet, or of the first ack-eliciting packet sent after it (RFC
+    /// 9000, section 10.1).
     idle_reference: Timestamp,
     eliciting_since_received: bool,
-    /// The next packet number to leave out.
+    /// Next packet number to skip.
     next_skip: u64,
-    /// Fixed bits of the next packets, by the low bits of their numbers.
+    /// Fixed bits of the next packets, indexed by the low bits of their numbers.
     grease: u64,
-    /// Tells whether a key update was asked for and is not done yet.
+    /// A requested key update has not started yet.
     update_keys: bool,
     info: Option<Box<HandshakeInfo>>,
     stats: Stats,
@@ -140,12 +140,12 @@ pub struct Connection {
     scratch: Vec<SentFrame>,
 }
 
-/// What the endpoint knows when it accepts a connection.
+/// Input of the endpoint for a new connection.
 pub(crate) struct Accepted<'a> {
     pub config: &'a Arc<TransportConfig>,
     pub tls: &'a TlsConfig,
     pub addresses: Addresses,
-    /// The Destination Connection ID of the client's (first) Initial, which makes the keys.
+    /// Destination Connection ID of the client's first Initial, from which the Initial keys derive.
     pub dcid: ConnectionId,
     /// The client's Source Connection ID.
     pub scid: ConnectionId,
@@ -154,18 +154,19 @@ pub(crate) struct Accepted<'a> {
     pub seed: u64,
 }
 
-/// What the token of a first Initial told.
+/// Content of a first Initial's token.
 #[derive(Default)]
 pub(crate) struct Proof {
     pub token_use: TokenUse,
-    /// From a Retry token: the ID that the client used before the Retry.
+    /// From a Retry token: the original Destination Connection ID.
     pub original_dcid: Option<ConnectionId>,
     /// Our own bytes of the NEW_TOKEN token.
     pub own: Option<Vec<u8>>,
 }
 
 impl Proof {
-    /// Whether it proves the client's address: a Retry's token does, and an unused one of NEW_TOKEN.
+    /// Returns true if the token proves the client's address: a Retry token, or an unused NEW_TOKEN
+    /// token.
     pub(crate) fn is_valid(&self) -> bool {
         matches!(self.token_use, TokenUse::Retry | TokenUse::NewToken)
     }
@@ -262,14 +263,14 @@ impl Connection {
         }
     }
 
-    /// Tells the observer, if there is one.
+    /// Notifies the observer, if there is one.
     fn observe(&mut self, now: Timestamp, event: &observer::Event<'_>) {
         if let Some(observer) = &mut self.observer {
             observer.on_event(now, event);
         }
     }
 
-    /// The peer broke a rule, or we cannot go on: sends CONNECTION_CLOSE (RFC 9000, section 10.2).
+    /// Closes the connection with an error: sends CONNECTION_CLOSE (RFC 9000, section 10.2).
     fn fail(&mut self, now: Timestamp, error: TransportError) {
         self.enter_closing(now, CloseReason::Transport(error));
     }
@@ -292,7 +293,7 @@ impl Connection {
         self.conclude(now, reason);
     }
 
-    /// Without a word to the peer: idle time-outs and the like.
+    /// Closes the connection silently, for example after an idle time-out.
     fn enter_drained(&mut self, now: Timestamp, reason: CloseReason) {
         if !matches!(self.state, State::Drained) {
             self.state = State::Drained;
@@ -309,7 +310,7 @@ impl Connection {
         self.observe(now, &observer::Event::Closed { code, reason: &text });
         self.close = Some(Box::new(reason.clone()));
         self.events.push_back(Event::Closed(reason));
-        // Only the keys and the reason are needed from here on.
+        // Only the keys and the reason are needed from now on.
         self.streams = Streams::new(&self.config.limits);
         self.recovery.close();
         self.off_path = VecDeque::new();
@@ -317,12 +318,13 @@ impl Connection {
         self.data.ledger.forget();
     }
 
-    /// Full sequence number of a decrypted connection ID, if it names this connection.
+    /// Returns the full sequence number of a decrypted connection ID, if it belongs to this
+    /// connection.
     pub(crate) fn accepts(&self, plain: &CidPlain) -> Option<u64> {
         self.local_ids.accept(plain)
     }
 
-    /// Whether the application may use the connection.
+    /// Returns true while the application may use the connection.
     fn is_open(&self) -> bool {
         matches!(self.state, State::Open)
     }

@@ -1,21 +1,21 @@
-//! The NEW_TOKEN frames of a connection (RFC 9000, sections 8.1.3 and 19.7), each kept until the
-//! peer has acknowledged it.
+//! NEW_TOKEN frames of a connection (RFC 9000, sections 8.1.3 and 19.7), each kept until
+//! acknowledged.
 
-/// Tokens that may wait for their acknowledgement; the oldest gives way to the next one.
+/// Maximum number of unacknowledged tokens. A new token replaces the oldest.
 const MAX_TOKENS: usize = 4;
 
-/// A slot is used again. A generation tells its token from the earlier ones: their frames may be
-/// acknowledged or lost at any time later.
+/// A reusable slot. The generation distinguishes its token from earlier ones, whose frames may
+/// still be acknowledged or lost.
 #[derive(Debug)]
 struct Slot {
     generation: u32,
-    /// Nothing once the peer has acknowledged the frame.
+    /// `None` once the peer has acknowledged the frame.
     token: Option<Vec<u8>>,
-    /// The frame is to be sent (again).
+    /// The frame must be sent or retransmitted.
     due: bool,
 }
 
-/// A frame that is to be sent.
+/// A pending frame.
 pub(super) struct Due<'a> {
     pub(super) slot: u8,
     pub(super) generation: u32,
@@ -26,12 +26,12 @@ pub(super) struct Due<'a> {
 #[derive(Debug, Default)]
 pub(super) struct NewTokens {
     slots: Vec<Slot>,
-    /// Tokens issued so far: the generation of the next one.
+    /// Number of issued tokens: the next generation.
     issued: u32,
 }
 
 impl NewTokens {
-    /// Sends a token with the next control frames.
+    /// Queues a token for the next control frames.
     pub(super) fn issue(&mut self, token: Vec<u8>) {
         let new = Slot { generation: self.issued, token: Some(token), due: true };
         self.issued += 1;
@@ -44,12 +44,12 @@ impl NewTokens {
         }
     }
 
-    /// Whether a frame is to be sent.
+    /// Returns true if a frame is pending.
     pub(super) fn is_due(&self) -> bool {
         self.slots.iter().any(|slot| slot.due)
     }
 
-    /// A frame to send whose token `fits`.
+    /// Returns a pending frame whose token `fits`.
     pub(super) fn next_due(&self, fits: impl Fn(&[u8]) -> bool) -> Option<Due<'_>> {
         (0..).zip(&self.slots).filter(|(_, slot)| slot.due).find_map(|(index, slot)| {
             let token = slot.token.as_deref().filter(|token| fits(token))?;
@@ -57,21 +57,21 @@ impl NewTokens {
         })
     }
 
-    /// The frame of this slot left.
+    /// Records that the slot's frame was sent.
     pub(super) fn on_sent(&mut self, slot: u8) {
         if let Some(slot) = self.slots.get_mut(usize::from(slot)) {
             slot.due = false;
         }
     }
 
-    /// The peer has the token.
+    /// Records that the peer has the token.
     pub(super) fn on_acked(&mut self, slot: u8, generation: u32) {
         if let Some(slot) = self.get_mut(slot, generation) {
             (slot.token, slot.due) = (None, false);
         }
     }
 
-    /// A packet with the frame was lost.
+    /// Records that a packet with the frame was lost.
     pub(super) fn on_lost(&mut self, slot: u8, generation: u32) {
         if let Some(slot) = self.get_mut(slot, generation) {
             slot.due = slot.token.is_some();
@@ -87,7 +87,7 @@ impl NewTokens {
 mod tests {
     use super::*;
 
-    /// Takes the next frame of at most `room` bytes: its slot, generation and token.
+    /// Sends the next frame of at most `room` bytes. Returns its slot, generation and token.
     fn send(tokens: &mut NewTokens, room: usize) -> Option<(u8, u32, Vec<u8>)> {
         let Due { slot, generation, token } = tokens.next_due(|token| token.len() <= room)?;
         let sent = (slot, generation, token.to_vec());

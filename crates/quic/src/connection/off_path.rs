@@ -1,33 +1,33 @@
-//! Addresses other than the present one: frames owed to them, and the state of recently used ones.
+//! Addresses other than the present one: queued frames, and the state of recently used addresses.
 
 use crate::path::{Addresses, Path, Standing};
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 use units::Timestamp;
 
-/// Maximum number of addresses beside the present one. Each IP address keeps the state of its path,
-/// some kilobytes. Clients that alternate between more addresses are validated again and again.
+/// Maximum number of addresses beside the present one. Each IP address costs the state of its path,
+/// some kilobytes. Clients that alternate between more addresses are validated each time.
 pub(super) const MAX_KNOWN: usize = 3;
 /// Lifetime of an address after the client has left it.
 const KNOWN_LIFETIME: Duration = Duration::from_secs(60);
 
-/// A frame owed on a path that need not be the present one.
+/// A frame for a path that may differ from the present one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OffPath {
     pub(super) addresses: Addresses,
     pub(super) frame: OffPathFrame,
-    /// UDP payload bytes that may be sent there for it.
+    /// Maximum UDP payload of its datagram, in bytes.
     pub(super) limit: u64,
 }
 
-/// Which frame.
+/// Kind of frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum OffPathFrame {
     Challenge([u8; 8]),
     Response([u8; 8]),
 }
 
-/// Marks of packets that belong to no path in particular.
+/// Mark of packets that belong to no path.
 pub(super) const NO_PATH: u8 = u8::MAX;
 
 /// A recently used address.
@@ -39,9 +39,10 @@ pub(super) struct Known {
 
 #[derive(Debug)]
 enum Place {
-    /// With the state of its path.
+    /// With its path state.
     Path(Box<Path>),
-    /// Without: another port of the same IP address has taken it over (RFC 9000, section 9.4).
+    /// Without path state: another port of the same IP address has taken it over (RFC 9000, section
+    /// 9.4).
     Address(Standing),
 }
 
@@ -92,7 +93,7 @@ impl Known {
 #[derive(Debug, Default)]
 pub(super) struct KnownAddresses {
     known: Vec<Known>,
-    /// Marks of forgotten paths, and the number of the newest packet sent on each.
+    /// Marks of forgotten paths, with the number of the newest packet sent on each.
     retired: Vec<(u8, u64)>,
 }
 
@@ -114,12 +115,12 @@ impl KnownAddresses {
         self.known.iter_mut().filter_map(Known::path_mut).find(|path| path.generation == mark)
     }
 
-    /// Returns true if the address is known.
+    /// Returns true for a known address.
     pub(super) fn contains(&self, remote: SocketAddr) -> bool {
         self.known.iter().any(|known| known.standing().addresses.remote == remote)
     }
 
-    /// Removes an address. Returns its standing, and the path to its IP address if that is kept.
+    /// Removes an address. Returns its standing, and the path to its IP address if kept.
     pub(super) fn take(&mut self, remote: SocketAddr) -> Option<(Standing, Option<Box<Path>>)> {
         let is_it = |known: &Known| known.standing().addresses.remote == remote;
         let place = self.known.iter().position(is_it)?;
@@ -142,7 +143,7 @@ impl KnownAddresses {
         }
     }
 
-    /// Returns the proven address that the client left last.
+    /// Returns the validated address that the client left last.
     pub(super) fn last_proven(&self) -> Option<SocketAddr> {
         let mut newest = self.known.iter().rev().map(Known::standing);
         newest.find(|standing| standing.is_proven()).map(|standing| standing.addresses.remote)
@@ -158,8 +159,8 @@ impl KnownAddresses {
         self.keep(Known { at: Place::Path(path), left: now });
     }
 
-    /// Evicts unproven addresses first: an attacker that forges many addresses must not evict the
-    /// client's own.
+    /// Evicts unvalidated addresses first: an attacker that forges many addresses must not evict
+    /// the client's own.
     fn keep(&mut self, new: Known) {
         if self.known.len() == MAX_KNOWN {
             let unproven = self.known.iter().position(|known| !known.standing().is_proven());
@@ -176,7 +177,7 @@ impl KnownAddresses {
     }
 
     /// Forgets a path. Another port of its IP address inherits its state. Otherwise its mark
-    /// becomes free as soon as the ledger has no packet with it.
+    /// becomes free once the ledger has no packet with it.
     pub(super) fn forget_path(&mut self, mut path: Box<Path>) {
         let ip = path.standing.addresses.remote.ip();
         let heir = self.known.iter_mut().find(|k| k.standing().addresses.remote.ip() == ip);
@@ -197,9 +198,9 @@ impl KnownAddresses {
         over.into_iter().for_each(|known| self.forget(known));
     }
 
-    /// Returns a mark for a new path. `present` is the present path's mark, `newest` the last one
-    /// given, and `oldest` the number of the oldest packet in the ledger. `None` if all marks are
-    /// in use.
+    /// Returns a mark for a new path, or `None` if all are in use. `present` is the present path's
+    /// mark, `newest` the last one assigned, and `oldest` the number of the oldest packet in the
+    /// ledger.
     pub(super) fn free_mark(&mut self, present: u8, newest: u8, oldest: u64) -> Option<u8> {
         self.retired.retain(|&(_, last)| last >= oldest);
         let mut used = [false; 1 + NO_PATH as usize];
@@ -236,7 +237,7 @@ mod tests {
         assert!(known.is_empty());
         assert_eq!(known.free_mark(6, 5, 1_000), Some(8), "its newest packet is remembered");
         assert_eq!(known.free_mark(6, 5, 1_001), Some(7));
-        // Marks come around, and leave out that of no path.
+        // Marks wrap around and skip `NO_PATH`.
         assert_eq!(known.free_mark(6, NO_PATH - 1, 0), Some(0));
         (0..NO_PATH).for_each(|mark| known.forget_path(path(1, 1, mark, 2_000)));
         assert_eq!(known.free_mark(6, 5, 2_000), None);

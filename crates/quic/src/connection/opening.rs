@@ -11,23 +11,23 @@ use core::ops::Range;
 use core::time::Duration;
 use units::Timestamp;
 
-/// A packet that authenticated.
+/// An authenticated packet.
 pub(super) struct Opened {
-    /// First byte of the header, without protection.
+    /// First byte of the header, unprotected.
     pub(super) first: u8,
     pub(super) number: u64,
-    /// A packet of this number was taken before.
+    /// A packet with this number was received before.
     pub(super) duplicate: bool,
-    /// Where in the packet its frames are.
+    /// Range of the frames in the packet.
     pub(super) payload: Range<usize>,
-    /// It was the peer's first of a new key phase.
+    /// First packet of a new key phase.
     pub(super) key_updated: bool,
 }
 
-/// Why a packet did not open.
+/// Reason why a packet was not opened.
 pub(super) enum Unopened {
     Dropped(PacketDropReason),
-    /// The connection is to be closed.
+    /// The connection must close.
     Fatal(TransportError),
 }
 

@@ -1,37 +1,40 @@
-//! Overdue data: stream data whose acknowledgement has not come in time. Loss recovery may send a
-//! copy, as a replica, before a later acknowledgement can tell whether the data was lost.
+//! Overdue data: stream data unacknowledged past the expected time. Loss recovery may send a probe
+//! copy before a later acknowledgement can tell whether the data was lost.
 //!
-//! An outage hides the losses in it until a packet behind it is acknowledged: that is its end, the gap to the next frame,
-//! and a round trip later. What was lost at its beginning is overdue long before, and where the round trip is longer than
-//! the outage a copy that leaves then arrives. The probe time-out (RFC 9002, section 6.2) does not see it, since each
-//! frame starts it anew. Nothing is declared lost by this (section 6.1).
+//! An outage hides its losses until a later packet is acknowledged: after its end, the gap to the
+//! next frame, and a round trip. Data lost at its beginning is overdue long before. If the round
+//! trip is longer than the outage, a copy sent then arrives. The probe time-out (RFC 9002, section
+//! 6.2) misses such losses, since each frame restarts it. Overdue data is not declared lost
+//! (section 6.1).
 
 use super::Connection;
 use super::spaces::SpaceId;
-use crate::detection::LOSSY;
+use crate::detection::LOSSY_PERIOD;
 use crate::rtt::GRANULARITY;
 use units::Timestamp;
 
-/// What is late by so many variances of the round-trip time is overdue. The probe time-out waits for four: what that does
-/// is dearer.
+/// Lateness of overdue data, in variances of the round-trip time. Below the four of the probe
+/// time-out, whose effects cost more.
 const VARIANCES: u32 = 3;
 
 impl Connection {
-    /// When the first packet in flight is overdue of which that was not told yet; `None` where it would say nothing.
+    /// Returns when the next packet in flight becomes overdue. `None` if that carries no
+    /// information.
     pub(super) fn next_overdue(&self) -> Option<Timestamp> {
         if !self.recovery.takes_overdue() || self.handshake.is_some() || self.pto_count > 0 {
             return None;
         }
         let rtt = &self.path.rtt;
-        // The peer is to answer every second packet at once (RFC 9000, section 13.2.2), and browsers do not.
+        // RFC 9000, section 13.2.2: the peer should acknowledge every second packet at once.
+        // Browsers do not.
         let answered = self.data.ledger.first_expected()? + self.peer.max_ack_delay;
         let due = answered + rtt.smoothed() + (rtt.variance() * VARIANCES).max(GRANULARITY);
-        self.last_loss.is_some_and(|at| due.since(at) < LOSSY).then_some(due)
+        self.last_loss.is_some_and(|at| due.since(at) < LOSSY_PERIOD).then_some(due)
     }
 
-    /// Tells loss recovery what is overdue by now.
+    /// Reports overdue packets to loss recovery.
     pub(super) fn find_overdue(&mut self, now: Timestamp) {
-        // Each pass leaves a packet behind.
+        // Each pass consumes a packet.
         while self.next_overdue().is_some_and(|due| due <= now) {
             let Some((ledger, _, mut owners)) = self.split(SpaceId::Data) else { return };
             ledger.pass_expected(|number, record, frames| {

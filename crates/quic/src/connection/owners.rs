@@ -1,4 +1,4 @@
-//! Who hears of a packet's fate: the owners of what it carried, and loss recovery.
+//! Dispatches a packet's fate to the owners of its content and to loss recovery.
 
 use super::Connection;
 use super::new_tokens::NewTokens;
@@ -14,8 +14,8 @@ use core::time::Duration;
 use recovery::{Loss, Packet, Recovery, UnitKey};
 use units::Timestamp;
 
-/// A unit that was lost in more rounds than this, over a longer time than this, ends the connection:
-/// in each of the rounds the peer acknowledged something later, and with 70 % loss one unit in ten
+/// Maximum number of rounds of a lost unit. More rounds, over a longer time than below, end the
+/// connection: the peer acknowledged later data in each of them, and at 70 % loss one unit in ten
 /// million gets here. An outage makes no rounds.
 const MAX_ROUNDS: u32 = 45;
 const MAX_UNIT_AGE: Duration = Duration::from_secs(30);
@@ -27,7 +27,7 @@ pub(super) struct Paths<'a> {
 }
 
 impl Paths<'_> {
-    /// Returns the path with this mark, if it is kept.
+    /// Returns the path with this mark, if kept.
     #[inline]
     pub(super) fn of(&mut self, mark: u8) -> Option<&mut Path> {
         if mark == self.present.generation {
@@ -37,7 +37,7 @@ impl Paths<'_> {
     }
 }
 
-/// The rooms that care about what a packet carried.
+/// Components that own the content of packets.
 pub(super) struct Owners<'a> {
     pub(super) streams: &'a mut Streams,
     pub(super) recovery: &'a mut Recovery<Streams>,
@@ -47,8 +47,8 @@ pub(super) struct Owners<'a> {
     remote_ids: &'a mut RemoteIds,
     handshake_done_due: &'a mut bool,
     new_tokens: &'a mut NewTokens,
-    /// Acknowledged in this ACK, and not yet told to its stream: packets that follow each other mostly
-    /// carry data that does.
+    /// Acknowledged range not yet reported to its stream. Consecutive packets mostly carry
+    /// consecutive data, so reports are merged.
     run: Option<StreamRange>,
 }
 
@@ -86,12 +86,12 @@ impl Owners<'_> {
             SentFrame::RetireConnectionId(sequence) => self.remote_ids.on_lost(sequence),
             SentFrame::HandshakeDone => *self.handshake_done_due = true,
             SentFrame::NewToken { slot, generation } => self.new_tokens.on_lost(slot, generation),
-            // Stream data becomes a unit; an acknowledgement is never repeated as it was.
+            // Stream data becomes a unit. Acknowledgements are never retransmitted verbatim.
             SentFrame::Stream(_) | SentFrame::Ack { .. } => {}
         }
     }
 
-    /// A packet that asked for an acknowledgement was lost.
+    /// Handles the loss of an ack-eliciting packet.
     pub(super) fn packet_lost(
         &mut self,
         now: Timestamp,
@@ -102,7 +102,7 @@ impl Owners<'_> {
         self.recovery.lost(now, &packet(number, record), pieces(record, frames), self.streams)
     }
 
-    /// The acknowledgement of a packet is overdue. Returns the unit that its data became.
+    /// Handles an overdue packet. Returns the unit of its data.
     pub(super) fn packet_overdue(
         &mut self,
         now: Timestamp,
@@ -113,7 +113,7 @@ impl Owners<'_> {
         self.recovery.overdue(now, &packet(number, record), pieces(record, frames), self.streams)
     }
 
-    /// Whether the peer acknowledges everything but this unit, whose round was lost again.
+    /// Returns true if the peer acknowledges everything but this unit, whose round was lost again.
     pub(super) fn is_hopeless(&self, now: Timestamp, key: UnitKey) -> bool {
         self.recovery
             .unit(key)
@@ -121,7 +121,7 @@ impl Owners<'_> {
     }
 }
 
-/// The stream data of a packet.
+/// Returns the stream data of a packet.
 fn pieces(record: &SentPacket, frames: &[SentFrame]) -> impl Iterator<Item = StreamRange> {
     let own = match record.content.get() {
         Carried::Stream(range) => Some(range),
@@ -134,7 +134,7 @@ fn pieces(record: &SentPacket, frames: &[SentFrame]) -> impl Iterator<Item = Str
     own.into_iter().chain(listed)
 }
 
-/// A packet as loss recovery sees it.
+/// Converts a record to the packet type of loss recovery.
 pub(super) fn packet(number: u64, record: &SentPacket) -> Packet {
     Packet {
         number,
@@ -146,7 +146,7 @@ pub(super) fn packet(number: u64, record: &SentPacket) -> Packet {
 }
 
 impl Connection {
-    /// The ledger of a space, the paths, and everybody who cares about content.
+    /// Splits the borrow: the ledger of a space, the paths, and the owners of content.
     pub(super) fn split(&mut self, id: SpaceId) -> Option<(&mut Ledger, Paths<'_>, Owners<'_>)> {
         let space = match id {
             SpaceId::Data => &mut self.data,

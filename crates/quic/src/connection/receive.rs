@@ -1,5 +1,5 @@
-//! Receiving: from a datagram to frames to the rooms that they concern (RFC 9000, sections 12 and
-//! 13; RFC 9001, section 5).
+//! Receiving: from datagrams to packets to frames to their handlers (RFC 9000, sections 12 and 13;
+//! RFC 9001, section 5).
 
 use super::arrival::{Arrival, Datagram, EarlyPacket};
 use super::event::CloseReason;
@@ -15,28 +15,28 @@ use crate::wire::{ConnectionId, Frame, Frames, Header, PacketType, TransportErro
 use core::time::Duration;
 use units::Timestamp;
 
-/// Bytes kept of a peer's reason phrase.
+/// Maximum stored length of a peer's reason phrase, in bytes.
 const MAX_REASON: usize = 128;
 /// Reserved bits of long and short headers (RFC 9000, sections 17.2 and 17.3.1).
 const RESERVED_LONG: u8 = 0x0c;
 const RESERVED_SHORT: u8 = 0x18;
 
-/// What a packet did beyond its frames.
+/// Effects of a packet beyond its frames.
 #[derive(Clone, Copy, Default)]
 struct Effects {
     eliciting: bool,
-    /// A frame that is not a probing frame (RFC 9000, section 9.1).
+    /// Contains a non-probing frame (RFC 9000, section 9.1).
     non_probing: bool,
     crypto: bool,
 }
 
-/// Packets that only acknowledge, and that the peer does not acknowledge in turn: more than a round
-/// trip's worth of them at the largest receive window.
+/// Maximum number of unacknowledged ACK-only packets. More than a round trip's worth at the largest
+/// receive window.
 const MAX_UNANSWERED: u32 = 8_192;
 
 impl Connection {
-    /// Takes a datagram that the endpoint has found to be ours. `local_id` is the sequence number
-    /// of the connection ID in its first packet, 0 for the client's own choice.
+    /// Processes a datagram that belongs to this connection. `local_id` is the sequence number of
+    /// the connection ID in its first packet, 0 for the client's own choice.
     pub(crate) fn on_datagram(
         &mut self,
         datagram: &mut Datagram<'_>,
@@ -51,8 +51,8 @@ impl Connection {
             self.path.standing.received += datagram.len() as u64;
         }
         if let State::Closing { due, received, answer_at, .. } = &mut self.state {
-            // RFC 9000, section 10.2.1: the rate of answers SHOULD be limited, here to every
-            // power of two.
+            // RFC 9000, section 10.2.1: the rate of answers SHOULD be limited. Here, every power of
+            // two is answered.
             *received += 1;
             if *received >= *answer_at {
                 *answer_at *= 2;
@@ -84,7 +84,7 @@ impl Connection {
         }
     }
 
-    /// Takes the packets of a datagram, one after the other.
+    /// Processes the packets of a datagram in order.
     fn on_packets(&mut self, arrival: &Arrival, datagram: &mut [u8], ctx: &mut Context<'_>) {
         let mut first_dcid = None;
         let mut at = 0;
@@ -115,7 +115,7 @@ impl Connection {
             let packet = &mut rest[..end];
             if let Err(dropped) = self.on_packet(arrival, ty, packet, pn_offset, ctx) {
                 self.stats.dropped.count(dropped);
-                // Of an undecryptable 1-RTT packet the tail may be a stateless reset.
+                // The tail of an undecryptable 1-RTT packet may be a stateless reset token.
                 if ty == PacketType::OneRtt && dropped != PacketDropReason::Duplicate {
                     self.look_for_reset(arrival.now, &datagram[at..]);
                 }
@@ -124,10 +124,10 @@ impl Connection {
         }
     }
 
-    /// RFC 9000, section 14.1: "A server MUST discard an Initial packet that is carried in a UDP
-    /// datagram with a payload that is smaller than the smallest allowed maximum datagram size of
-    /// 1200 bytes"; section 7.2: "if subsequent Initial packets include a different Source
-    /// Connection ID, they MUST be discarded".
+    /// Returns true if an Initial may be processed. RFC 9000, section 14.1: "A server MUST discard
+    /// an Initial packet that is carried in a UDP datagram with a payload that is smaller than the
+    /// smallest allowed maximum datagram size of 1200 bytes"; section 7.2: "if subsequent Initial
+    /// packets include a different Source Connection ID, they MUST be discarded".
     fn takes_initial(&self, arrival: &Arrival, scid: Option<ConnectionId>) -> bool {
         let known = self.handshake.as_ref().map(|handshake| handshake.client_scid);
         arrival.datagram >= usize::from(BASE) && known == scid
@@ -141,8 +141,8 @@ impl Connection {
         }
     }
 
-    /// In the closing state, a CONNECTION_CLOSE of the peer ends our answers (RFC 9000, section
-    /// 10.2.2). Only 1-RTT packets are looked into; otherwise the time-out ends them.
+    /// Looks for the peer's CONNECTION_CLOSE in the closing state, which ends our answers (RFC
+    /// 9000, section 10.2.2). Only 1-RTT packets are examined; otherwise the time-out ends them.
     fn look_for_close(&mut self, datagram: &mut [u8]) {
         let State::Closing { until, .. } = self.state else { return };
         let Ok(Header::Short { pn_offset, .. }) = parse_header(datagram, LOCAL_LEN) else { return };
@@ -159,7 +159,7 @@ impl Connection {
         }
     }
 
-    /// Opens one packet and takes its frames.
+    /// Opens one packet and processes its frames.
     fn on_packet(
         &mut self,
         arrival: &Arrival,
@@ -316,8 +316,8 @@ impl Connection {
                 self.local_ids.on_retire(sequence, arrival.local_id, limit)?;
             }
             Frame::PathChallenge(data) => {
-                // Answered on the path that it came on (RFC 9000, section 8.2.2), with no more than
-                // three times the bytes that came with it, also where the address is validated.
+                // Answered on the receiving path (RFC 9000, section 8.2.2), with at most three
+                // times the received bytes, even if the address is validated.
                 self.owe_off_path(OffPath {
                     addresses: arrival.addresses,
                     frame: OffPathFrame::Response(data),
@@ -365,8 +365,9 @@ impl Connection {
         if let Some(space) = self.space_mut(space) {
             space.received.on_packet(now, number, effects.eliciting, arrival.ecn, every, delay);
         }
-        // RFC 9000, section 13.2.1: ack-eliciting packets "MUST be acknowledged"; every few of ours
-        // are. A peer that elicits packets and acknowledges none would fill the ledger.
+        // RFC 9000, section 13.2.1: ack-eliciting packets "MUST be acknowledged", and every few
+        // packets of ours elicit one. A peer that sends ack-eliciting packets but acknowledges none
+        // would fill the ledger.
         if self.space(space).is_some_and(|s| s.ledger.unanswered > MAX_UNANSWERED) {
             self.fail(now, violation(0, "acknowledges nothing"));
             return;

@@ -1,4 +1,4 @@
-//! Packet-number spaces (RFC 9000, section 12.3) and what exists only until the handshake is
+//! Packet-number spaces (RFC 9000, section 12.3), and state that exists only until the handshake is
 //! confirmed.
 
 use super::arrival::{Arrival, EarlyPacket};
@@ -10,10 +10,10 @@ use crate::received::Received;
 use crate::wire::{ConnectionId, PacketType};
 use units::Timestamp;
 
-/// Bytes of 1-RTT packets that are kept until the handshake ends: a request or two.
+/// Maximum bytes of 1-RTT packets kept until the handshake ends: a request or two.
 const MAX_EARLY: usize = 6_000;
 
-/// Which packet-number space.
+/// A packet-number space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SpaceId {
     Initial,
@@ -24,7 +24,7 @@ pub(crate) enum SpaceId {
 impl SpaceId {
     pub(crate) const ALL: [Self; 3] = [Self::Initial, Self::Handshake, Self::Data];
 
-    /// The space of a packet's number.
+    /// Returns the packet-number space of a packet type.
     #[inline]
     pub(crate) fn of(ty: PacketType) -> Self {
         match ty {
@@ -43,18 +43,18 @@ impl SpaceId {
     }
 }
 
-/// What every space has.
+/// State common to all spaces.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
     pub ledger: Ledger,
     pub received: Received,
     pub crypto_send: CryptoSend,
     pub crypto_receive: CryptoReceive,
-    /// Ack-eliciting packets owed because of a probe time-out.
+    /// Ack-eliciting packets to send because of a probe time-out.
     pub probes: u8,
 }
 
-/// The Initial or Handshake space.
+/// State of the Initial or Handshake space.
 pub(crate) struct EarlySpace {
     pub space: Space,
     pub keys: Keys,
@@ -66,13 +66,13 @@ impl EarlySpace {
     }
 }
 
-/// State that the confirmation of the handshake frees.
+/// State freed once the handshake is confirmed.
 pub(crate) struct Handshake {
     pub tls: Tls,
-    /// The Initial and the Handshake space, while they have keys.
+    /// The Initial and Handshake spaces, while they have keys.
     pub early: [Option<EarlySpace>; 2],
     pub zero_rtt: Option<DirectionKeys>,
-    /// The client's first source ID, as its packets' headers carry it.
+    /// The client's first Source Connection ID.
     pub client_scid: ConnectionId,
     pub started: Timestamp,
     /// 1-RTT packets that overtook the client's last handshake message.
@@ -80,7 +80,7 @@ pub(crate) struct Handshake {
 }
 
 impl Handshake {
-    /// The Initial or the Handshake space, if it has keys.
+    /// Returns the Initial or Handshake space, if it has keys.
     pub(super) fn early(&self, id: SpaceId) -> Option<&EarlySpace> {
         self.early.get(id as usize)?.as_ref()
     }

@@ -1,4 +1,4 @@
-//! What is counted of a connection.
+//! Counters of a connection.
 
 use crate::crypto::Cipher;
 use crate::drops::{Counts, PacketDropReason};
@@ -6,17 +6,17 @@ use crate::ecn::EcnFault;
 use core::time::Duration;
 use units::Rate;
 
-/// What the token of a client's first Initial was (RFC 9000, section 8.1).
+/// Kind of the token in a client's first Initial (RFC 9000, section 8.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TokenUse {
-    /// There was none.
+    /// No token.
     #[default]
     None,
     /// From our Retry.
     Retry,
     /// From a NEW_TOKEN frame of an earlier connection.
     NewToken,
-    /// It proved nothing.
+    /// Invalid token.
     Invalid,
 }
 
@@ -33,7 +33,7 @@ pub struct Stats {
     pub datagrams_received: u64,
     /// Packets sent.
     pub packets_sent: u64,
-    /// Packets declared lost, datagram-size probes left out.
+    /// Packets declared lost, excluding datagram-size probes.
     pub packets_lost: u64,
     /// Packets declared lost that were acknowledged later.
     pub spurious_losses: u64,
@@ -43,11 +43,11 @@ pub struct Stats {
     pub congestion_undone: u64,
     /// Largest congestion window so far, in bytes.
     pub max_window: u64,
-    /// Most bytes in flight so far.
+    /// Maximum bytes in flight so far.
     pub max_in_flight: u64,
-    /// Largest delivery rate of any flight so far, also of one that the application limited.
+    /// Largest delivery rate of any flight so far, including application-limited flights.
     pub max_delivery_rate: Option<Rate>,
-    /// The same of flights that the application did not limit: what the path carries at least, whatever is sent over it.
+    /// The same without application-limited flights: a lower bound on the path's capacity.
     pub max_open_rate: Option<Rate>,
     /// Probe time-outs.
     pub pto_count: u64,
@@ -57,13 +57,13 @@ pub struct Stats {
     pub migrations: u32,
     /// Paths that failed ECN validation, by reason.
     pub ecn_failed: Counts<EcnFault, { EcnFault::ALL.len() }>,
-    /// From the first Initial to the confirmation.
+    /// Time from the first Initial to the handshake's confirmation.
     pub handshake: Duration,
     /// The session was resumed.
     pub resumed: bool,
     /// 0-RTT data was accepted.
     pub early_data: bool,
-    /// What the token of the client's first Initial was.
+    /// Kind of the token in the client's first Initial.
     pub token: TokenUse,
     /// The cipher suite, once the handshake is confirmed.
     pub cipher: Option<Cipher>,

@@ -1,5 +1,5 @@
 //! Timers (RFC 9002, section 6.2 and appendix A.8; RFC 9000, section 10): one deadline per
-//! connection, found by asking who waits for what.
+//! connection, the earliest of its parts.
 
 use super::event::CloseReason;
 use super::spaces::SpaceId;
@@ -9,35 +9,35 @@ use crate::mtud::BASE;
 use core::time::Duration;
 use units::Timestamp;
 
-/// LSQUIC: tail loss probes before retransmission time-outs, and the least values of both.
+/// LSQUIC: tail loss probes before retransmission time-outs, and minimum values of both.
 const TAIL_LOSS_PROBES: u32 = 2;
 const MIN_TLP: Duration = Duration::from_millis(10);
 const MIN_RTO: Duration = Duration::from_millis(200);
 /// Ack-eliciting datagrams per probe time-out (RFC 9002, section 6.2.4: one or two).
 pub(super) const PROBES: u8 = 2;
-/// The longest probe time-out that state is kept for.
+/// Maximum probe time-out for the lifetime of state.
 const MAX_LINGER_PTO: Duration = Duration::from_secs(3);
 
 impl Connection {
-    /// Probe time-out without back-off, the peer's delay included (RFC 9002, section 6.2.1).
+    /// Returns the probe time-out without back-off, including the peer's delay (RFC 9002, section
+    /// 6.2.1).
     pub(super) fn pto(&self) -> Duration {
         self.path.rtt.pto_base() + self.peer.max_ack_delay
     }
 
-    /// [`Connection::pto`] where it says how long to wait for a peer that may be gone. The peer decides
-    /// about its acknowledgements' delay and so about the round-trip time; state and places of
-    /// connections are not kept for hours because of that.
+    /// [`Connection::pto`], capped, for waiting on a peer that may be gone. The peer controls its
+    /// acknowledgement delay and so the round-trip time. It must not hold state for hours.
     pub(super) fn linger_pto(&self) -> Duration {
         self.pto().min(MAX_LINGER_PTO)
     }
 
-    /// How long the end of a connection, a replaced key or a packet declared lost is remembered: RFC
-    /// 9000, section 10.2, "at least three times the current PTO", at most 9 s.
+    /// Returns how long closing connections, replaced keys and lost packets are remembered. RFC
+    /// 9000, section 10.2: "at least three times the current PTO"; here at most 9 s.
     pub(super) fn linger(&self) -> Duration {
         3 * self.linger_pto()
     }
 
-    /// When the connection wants to be served because of the time.
+    /// Returns the time of the next time-out.
     pub fn deadline(&self) -> Option<Timestamp> {
         match self.state {
             State::Drained => return None,
@@ -55,13 +55,13 @@ impl Connection {
                 soonest(self.space(id).and_then(|space| space.received.deadline()));
             }
             soonest(self.paced_until);
-            // What was offered a chance already and could not leave waits for something else: an
-            // acknowledgement, the pacer, the guard.
+            // Replicas that were offered but could not leave wait for an acknowledgement, the pacer
+            // or the guard.
             soonest(self.recovery.next_timeout().filter(|&at| at > self.replicas_asked));
         }
         soonest(self.tail);
         soonest(self.next_overdue());
-        // RFC 9002, section 6.2.1: no probe time-out while the time threshold is waited for.
+        // RFC 9002, section 6.2.1: no probe time-out while the time threshold is pending.
         soonest(self.loss_deadline().or_else(|| self.pto_deadline()).map(|(at, _)| at));
         soonest(self.path.standing.challenge.map(|challenge| challenge.deadline()));
         soonest(self.keep_alive_deadline());
@@ -71,7 +71,7 @@ impl Connection {
         Some(deadline)
     }
 
-    /// Does what is due by `now`.
+    /// Handles the timers due by `now`.
     pub(crate) fn on_timeout(&mut self, now: Timestamp) {
         match self.state {
             State::Drained => return,
@@ -116,15 +116,15 @@ impl Connection {
         }
     }
 
-    /// RFC 9000, section 10.1: the lesser of both sides' values.
+    /// Returns the smaller of both sides' idle time-outs (RFC 9000, section 10.1).
     fn idle_timeout(&self) -> Duration {
         let peer = Some(self.peer.max_idle_timeout).filter(|timeout| !timeout.is_zero());
         peer.map_or(self.config.idle_timeout, |peer| peer.min(self.config.idle_timeout))
     }
 
     fn idle_deadline(&self) -> Timestamp {
-        // RFC 9000, section 10.1: "at least three times the current Probe Timeout", but at most twice
-        // the value: the peer decides how long a probe time-out is.
+        // RFC 9000, section 10.1: "at least three times the current Probe Timeout", but here at
+        // most twice the negotiated value, since the peer controls the probe time-out.
         let timeout = self.idle_timeout();
         self.idle_reference + timeout.max((3 * self.pto()).min(2 * timeout))
     }
@@ -135,7 +135,7 @@ impl Connection {
         if is_busy || self.handshake.is_some() || !self.streams.has_requests() {
             return None;
         }
-        // In time for a second PING, should the first be lost.
+        // Leaves time for a second PING if the first is lost.
         Some(self.idle_reference + interval.min(self.idle_timeout() / 3))
     }
 
@@ -146,10 +146,10 @@ impl Connection {
         times.min_by_key(|(at, _)| *at)
     }
 
-    /// RFC 9002, appendix A.8: GetPtoTimeAndSpace.
+    /// GetPtoTimeAndSpace of RFC 9002, appendix A.8.
     fn pto_deadline(&self) -> Option<(Timestamp, SpaceId)> {
-        // A server that may not send anything has no use for a probe; the next datagram of the
-        // client arms the timer again (section 6.2.2.1).
+        // A blocked server cannot probe. The client's next datagram rearms the timer (section
+        // 6.2.2.1).
         if self.path.budget() == 0 {
             return None;
         }
@@ -186,7 +186,7 @@ impl Connection {
         soonest
     }
 
-    /// The probe time-out now, and what back-off multiplies it.
+    /// Returns the current probe time-out and its back-off multiplier.
     fn probe_timeout(&self) -> (Duration, u32) {
         let rtt = &self.path.rtt;
         match self.config.detection.probe {
@@ -206,7 +206,7 @@ impl Connection {
         }
     }
 
-    /// Nothing has left since the packet that a PING was to follow.
+    /// Sends the tail PING: nothing was sent since the packet that armed it.
     fn on_tail(&mut self) {
         self.tail = None;
         let is_tail = !self.streams.has_sendable() && self.recovery.next_waiting().is_none();
@@ -216,8 +216,8 @@ impl Connection {
     fn on_probe_timeout(&mut self, now: Timestamp, id: SpaceId) {
         self.pto_count += 1;
         self.stats.pto_count += 1;
-        // A path whose datagram size has shrunk under a busy connection lets no acknowledgement come
-        // that could tell of the losses.
+        // If the path's datagram size shrinks under a busy connection, no acknowledgement arrives
+        // to reveal the losses.
         let large = self.data.ledger.oldest_eliciting().is_some_and(|oldest| oldest.size > BASE);
         if id == SpaceId::Data && large && self.path.mtud.on_suspicion(now) {
             self.path.controller.on_mtu(BASE);
@@ -228,7 +228,7 @@ impl Connection {
                 space.crypto_send.resend();
             }
         }
-        // Section 6.2.4: probes of the Initial and Handshake spaces go together.
+        // Section 6.2.4: Initial and Handshake probes are sent together.
         if id == SpaceId::Initial
             && let Some(space) = self.space_mut(SpaceId::Handshake)
         {

@@ -1,24 +1,24 @@
-//! Connection IDs that this server issues, and the stateless reset tokens that belong to them
-//! (RFC 9000, sections 5.1 and 10.3).
+//! Connection IDs that this server issues, and their stateless reset tokens (RFC 9000, sections 5.1
+//! and 10.3).
 //!
-//! A connection ID is one AES-128 block: the encryption of where its connection lives. Whoever
-//! holds the key (a core that received a datagram for another one, a load balancer) can route by
-//! it; to everyone else successive IDs of a connection are unrelated (RFC 9000, section 5.1:
-//! they "MUST NOT contain any information that can be used … to correlate them").
+//! A connection ID is one encrypted AES-128 block that names the connection's location. Holders of
+//! the key (another core that received the datagram, a load balancer) can route by it. To others,
+//! successive IDs of a connection are unrelated (RFC 9000, section 5.1: they "MUST NOT contain any
+//! information that can be used … to correlate them").
 
 use aws_lc_rs::cipher::{
     AES_128, DecryptingKey, DecryptionContext, EncryptingKey, EncryptionContext, UnboundCipherKey,
 };
 use aws_lc_rs::hmac;
 
-/// What a connection ID says to those who hold the key.
+/// Decrypted content of a connection ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CidPlain {
     /// The server of a fleet that issued it.
     pub server: u16,
-    /// The core (thread) whose connection it is.
+    /// The core (thread) that owns the connection.
     pub core: u8,
-    /// Which of the connection's IDs it is, modulo 256 (RFC 9000, section 5.1.1).
+    /// Sequence number of the ID, modulo 256 (RFC 9000, section 5.1.1).
     pub sequence: u8,
     /// The connection's place in that core's table.
     pub slot: u32,
@@ -61,7 +61,7 @@ impl CidCipher {
         block
     }
 
-    /// What a connection ID says. Foreign bytes decode to arbitrary values.
+    /// Decrypts a connection ID. Foreign bytes decode to arbitrary values.
     pub fn decode(&self, id: &[u8; 16]) -> CidPlain {
         let mut block = *id;
         self.decrypting.decrypt(&mut block, DecryptionContext::None).expect("one whole block");

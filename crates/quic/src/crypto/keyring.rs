@@ -1,14 +1,12 @@
-//! The secrets of a server, or of a fleet that shares them: what seals session tickets and address
-//! tokens, and what makes connection IDs and reset tokens.
+//! Secrets of a server or fleet: keys for session tickets, address tokens, connection IDs and reset
+//! tokens.
 //!
-//! Two kinds of master keys, since they live for different times. *Rotating* keys seal tickets and
-//! tokens: the newest one whose time has come seals, every one that is still in the file opens, so
-//! that rotation is "append a line, later delete an old one", and a line dated in the future lets
-//! a fleet learn a key before anybody uses it. The *static* key makes connection IDs and reset
-//! tokens: a live connection's IDs must decode, and its reset tokens stay the same, for as long as
-//! the connection lasts and across a restart, which no rotation may disturb (RFC 9000, section
-//! 10.3.2). Each use has a sub-key of its own by HKDF-SHA256 (RFC 5869), so that no blob opens as
-//! something that it is not.
+//! There are two kinds of master keys, with different lifetimes. *Rotating* keys seal tickets and
+//! tokens. The newest valid key seals, and every key in the file opens, so rotation means appending
+//! a line and later deleting an old one. A line dated in the future lets a fleet learn a key before
+//! its first use. The *static* key derives connection IDs and reset tokens, which must survive
+//! rotations and restarts as long as a connection lasts (RFC 9000, section 10.3.2). Each use has
+//! its own sub-key by HKDF-SHA256 (RFC 5869), so that a blob never opens as another kind.
 
 use core::fmt;
 
@@ -17,7 +15,7 @@ use aws_lc_rs::{aead, hkdf};
 use super::CryptoRng;
 use super::cid::CidCipher;
 
-/// What a sealed blob is for.
+/// Purpose of a sealed blob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// A TLS session ticket.
@@ -26,14 +24,14 @@ pub enum Purpose {
     RetryToken,
     /// A token sent in a NEW_TOKEN frame.
     AddressToken,
-    /// Something of the application's, which clients carry as they do tokens.
+    /// Application data that clients carry like tokens.
     Application,
 }
 
 /// A blob that opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unsealed {
-    /// What was sealed.
+    /// The sealed content.
     pub plaintext: Vec<u8>,
     /// Identifies the blob, for the [`SingleUseLog`](super::SingleUseLog): 64 random bits that are
     /// part of it.
@@ -42,7 +40,7 @@ pub struct Unsealed {
 
 /// A server's keys. Immutable: rotation swaps in a new ring.
 pub struct KeyRing {
-    /// By creation time, oldest first; never empty.
+    /// Sorted by creation time, oldest first; never empty.
     rotating: Vec<Rotating>,
     cids: CidCipher,
 }
@@ -56,12 +54,12 @@ struct Rotating {
     application: aead::LessSafeKey,
 }
 
-/// Why the text of a keys file is refused.
+/// Error in the text of a keys file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRingError {
     /// The line's number, counted from 1; `None` if the fault is the file's as a whole.
     pub line: Option<usize>,
-    /// What is wrong.
+    /// Description of the error.
     pub reason: &'static str,
 }
 

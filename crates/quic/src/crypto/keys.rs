@@ -1,9 +1,8 @@
-//! Packet protection and header protection (RFC 9001 section 5), the Initial keys that everyone
-//! can derive (section 5.2) and the integrity tag of Retry packets (section 5.8).
+//! Packet and header protection (RFC 9001, section 5), the public Initial keys (section 5.2), and
+//! the integrity tag of Retry packets (section 5.8).
 //!
-//! Beside the ciphers that TLS negotiates there is a null cipher for the testbed. It keeps the
-//! 16-byte tag, so that packet sizes, key phases and failures stay those of the real thing, and
-//! spends no CPU on the payload.
+//! In addition to TLS ciphers there is a null cipher for the testbed. It keeps the 16-byte tag, so
+//! that packet sizes, key phases and failures are realistic, and spends no CPU time on the payload.
 
 use aws_lc_rs::aead;
 use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
@@ -110,8 +109,8 @@ impl PacketKey {
     }
 }
 
-/// The tag that the null cipher writes after `generation` key updates (modulo 256); a testbed client
-/// writes the same. Keys of different phases must not open one another's packets.
+/// Returns the null cipher's tag after `generation` key updates (modulo 256), which a testbed
+/// client writes too. Keys of different phases must not open each other's packets.
 pub fn null_tag(generation: u8) -> [u8; TAG_LEN] {
     let mut tag = [0xc0; TAG_LEN];
     tag[TAG_LEN - 1] = generation;
@@ -138,12 +137,12 @@ impl HeaderKey {
         Self(HeaderCipher::Null)
     }
 
-    /// Masks the header of a sealed packet whose packet number lies at
-    /// `pn_offset..pn_offset + pn_len`.
+    /// Masks the header of a sealed packet with its packet number at `pn_offset..pn_offset +
+    /// pn_len`.
     ///
     /// # Panics
     /// If the packet is shorter than `pn_offset + 20` bytes, the end of the sample (the sender pads
-    /// for it: RFC 9001, section 5.4.2), or `pn_len` is not within 1..=4: bugs of the caller.
+    /// for it: RFC 9001, section 5.4.2), or `pn_len` is not within 1..=4.
     pub fn protect(&self, packet: &mut [u8], pn_offset: usize, pn_len: usize) {
         assert!((1..=4).contains(&pn_len), "a packet number has 1 to 4 bytes");
         if let HeaderCipher::Real(key) = &self.0 {
@@ -236,9 +235,9 @@ const RETRY_KEY: [u8; 16] = [
 const RETRY_NONCE: [u8; 12] =
     [0x46, 0x15, 0x99, 0xd3, 0x5d, 0x63, 0x2b, 0xf2, 0x23, 0x98, 0x25, 0xbb];
 
-/// The Retry Integrity Tag that ends a Retry packet (RFC 9001, section 5.8). `original_dcid` is the
-/// Destination Connection ID of the Initial that the Retry answers (0..=20 bytes),
-/// `retry_without_tag` the packet as far as it is written.
+/// Returns the Retry Integrity Tag that ends a Retry packet (RFC 9001, section 5.8).
+/// `original_dcid` is the Destination Connection ID of the client's Initial (0..=20 bytes),
+/// `retry_without_tag` the packet without the tag.
 pub fn retry_tag(original_dcid: &[u8], retry_without_tag: &[u8]) -> [u8; TAG_LEN] {
     let mut pseudo_packet = Vec::with_capacity(1 + original_dcid.len() + retry_without_tag.len());
     pseudo_packet

@@ -25,11 +25,11 @@ const CLOSING_RESERVE: u64 = 64;
 pub struct Opened {
     /// Bytes of plaintext at the start of the payload buffer.
     pub len: usize,
-    /// Whether this packet was the peer's first of a new key phase and made us update as well.
+    /// The packet was the peer's first of a new key phase, and triggered our update.
     pub key_updated: bool,
 }
 
-/// Why a 1-RTT packet did not open.
+/// Reason why a 1-RTT packet was not opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenError {
     /// Not authentic: drop and count it (RFC 9001, section 5.5).
@@ -42,7 +42,7 @@ pub enum OpenError {
     IntegrityLimit,
 }
 
-/// Why a key update may not start now; trying again later is fine (RFC 9001, sections 6.1, 6.5).
+/// Reason why a key update may not start now. Retry later (RFC 9001, sections 6.1, 6.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UpdateRefused {
     /// The handshake is not confirmed.
@@ -66,7 +66,7 @@ pub struct OneRtt {
     /// Packets sealed in this phase, and the number of the first of them.
     sealed: u64,
     first_sealed: Option<u64>,
-    /// Whether the peer has acknowledged a packet of this phase.
+    /// The peer has acknowledged a packet of this phase.
     acked: bool,
     /// Packet numbers opened in this phase, and the largest opened in any earlier one.
     lowest_opened: Option<u64>,
@@ -84,7 +84,7 @@ struct PreviousKey {
     drop_at: Option<Timestamp>,
 }
 
-/// Where the keys of later phases come from.
+/// Source of the keys of later phases.
 enum Schedule {
     /// The secrets of the phase after the current one.
     Real(Box<quic::Secrets>),
@@ -183,9 +183,9 @@ impl OneRtt {
         self.first_sealed.get_or_insert(pn);
     }
 
-    /// Opens the payload of a short-header packet whose header is unmasked. `phase` is its key
-    /// phase bit, `retain` three times the current PTO: for that long after the peer's first packet
-    /// of a new phase, late packets of the previous one still open.
+    /// Opens the payload of a short-header packet with an unmasked header. `phase` is its key phase
+    /// bit. `retain`, three times the current PTO, is how long late packets of the previous phase
+    /// still open after a key update.
     ///
     /// # Errors
     /// See [`OpenError`]; the payload's contents are then unspecified.
@@ -289,9 +289,8 @@ impl OneRtt {
         Ok(())
     }
 
-    /// Whether the send key has been used so often that an update should be initiated: for `after`
-    /// packets (0: no matter how many), or for seven eighths of the confidentiality limit
-    /// (RFC 9001, section 6.6).
+    /// Returns true if the send key has protected `after` packets (0: no limit), or seven eighths
+    /// of the confidentiality limit (RFC 9001, section 6.6), so that an update is due.
     pub fn should_update(&self, after: u64) -> bool {
         let near_limit = self.confidentiality_limit - self.confidentiality_limit / 8;
         self.sealed >= near_limit || after > 0 && self.sealed >= after

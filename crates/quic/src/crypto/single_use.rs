@@ -1,15 +1,15 @@
-//! The log of session tickets and address tokens that have been used, in bounded memory.
+//! Log of used session tickets and address tokens, in bounded memory.
 //!
-//! Against replayed 0-RTT (RFC 8446, section 8.2, "Client Hello Recording"; RFC 9001, section 9.2)
-//! and for tokens that are good once (RFC 9000, section 8.1.4). The log remembers for a window of
-//! time only. For tickets that suffices: TLS refuses early data whose ticket age is more than 60 s
-//! off, so that a recorded ClientHello can only be replayed within 120 s. Refusing costs a client
-//! its early data, or its token, never its connection: every doubtful case is "not the first use".
+//! Protects against replayed 0-RTT (RFC 8446, section 8.2, "Client Hello Recording"; RFC 9001,
+//! section 9.2) and enforces single-use tokens (RFC 9000, section 8.1.4). The log covers a limited
+//! time window. That suffices for tickets: TLS rejects early data with a ticket age more than 60 s
+//! off, so a recorded ClientHello can be replayed only within 120 s. A rejection costs the client
+//! its early data or token, never its connection. Doubtful cases are therefore rejected.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-/// Which identifiers were used lately; shared by all threads of a server.
+/// Recently used identifiers, shared by all threads of a server.
 pub struct SingleUseLog {
     started: u64,
     window: u64,

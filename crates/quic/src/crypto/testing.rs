@@ -1,5 +1,5 @@
-//! What the tests of this module share: fixed seeds and keys, a clock that is set by hand, and
-//! handshakes in memory between [`Tls`] and the TLS library's own QUIC client.
+//! Shared test fixtures: fixed seeds and keys, a manual clock, and in-memory handshakes between
+//! [`Tls`] and the TLS library's own QUIC client.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -135,7 +135,7 @@ fn client_config(
     Arc::new(config)
 }
 
-/// One handshake: the two ends and what each has got out of it.
+/// A handshake: both ends and their outputs.
 pub struct Handshake {
     pub client: ClientConnection,
     pub server: Tls,
@@ -169,7 +169,7 @@ impl Handshake {
         }
     }
 
-    /// What the client has to send, with the levels.
+    /// Returns the client's pending output, with levels.
     pub fn client_output(&mut self) -> Vec<(Level, Vec<u8>)> {
         self.pump_client();
         core::mem::take(&mut self.from_client)
@@ -205,7 +205,7 @@ impl Handshake {
         }
     }
 
-    /// What the server has to send, with the levels.
+    /// Returns the server's pending output, with levels.
     pub fn server_output(&mut self) -> Vec<(Level, Vec<u8>)> {
         let mut flights = Vec::new();
         loop {

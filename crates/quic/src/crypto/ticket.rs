@@ -1,14 +1,13 @@
-//! TLS session tickets that carry bytes of ours and need no server state (RFC 8446, section 4.6.1;
+//! TLS session tickets that carry our own bytes and need no server state (RFC 8446, section 4.6.1;
 //! RFC 9001, section 4.6).
 //!
 //! The TLS library refuses 0-RTT with its stateless tickets, so its *stateful* sessions are used
-//! with a store that stores nothing. When the library puts a session away under a random 32-byte
-//! id, the session is kept beside the connection, and the NewSessionTicket with that id is withheld
-//! from the output. Whenever the connection decides to send it, the id is replaced by a sealed blob:
-//! the session followed by our own bytes, decided at that moment. When a client returns the blob,
-//! the store opens it and hands the session back. The blob's random nonce is the ticket's identity
-//! in the [`SingleUseLog`], which takes the place of the replay protection that the library's store
-//! would have given.
+//! with a store that stores nothing. When the library stores a session under a random 32-byte ID,
+//! the session is kept beside the connection, and the NewSessionTicket with that ID is withheld
+//! from the output. When the connection sends it, a sealed blob replaces the ID: the session and
+//! our own bytes. When a client returns the blob, the store opens it and returns the session. The
+//! blob's random nonce identifies the ticket in the [`SingleUseLog`], which replaces the replay
+//! protection of the library's store.
 
 use core::fmt;
 use core::ops::Range;
@@ -24,7 +23,7 @@ use super::single_use::SingleUseLog;
 /// The most bytes of our own that a ticket or a token carries.
 pub const MAX_OWN_BYTES: usize = 1024;
 
-/// What the tickets of one [`TlsConfig`](super::TlsConfig) have in common.
+/// Ticket settings of one [`TlsConfig`](super::TlsConfig).
 pub(super) struct TicketPolicy {
     pub(super) keys: Arc<KeyRing>,
     pub(super) single_use: Arc<SingleUseLog>,
@@ -57,7 +56,7 @@ struct Session {
 const CREATED_FROM_END: usize = 12;
 const AGE_OFFSET_FROM_END: usize = 4;
 
-/// When an encoded session was made, in Unix seconds.
+/// Returns the creation time of an encoded session, in Unix seconds.
 fn created(session: &[u8]) -> Option<u64> {
     let at = session.len().checked_sub(CREATED_FROM_END)?;
     session[at..].first_chunk().map(|seconds| u64::from_be_bytes(*seconds))
@@ -78,7 +77,7 @@ impl SessionStore {
         self.exchange().own.take()
     }
 
-    /// The withheld tickets in `output`, which is what the handshake wrote after its end.
+    /// Returns the withheld tickets in `output`, the handshake's output after its end.
     pub(super) fn withhold(&self, mut output: &[u8]) -> Vec<PendingTicket> {
         let issued = core::mem::take(&mut self.exchange().issued);
         let mut tickets = Vec::new();
@@ -133,8 +132,8 @@ impl SessionStore {
 
 impl StoresServerSessions for SessionStore {
     fn put(&self, id: Vec<u8>, value: Vec<u8>) -> bool {
-        // The encoding is the library's own affair. One that has no creation time in its place is none
-        // that could be changed: such a session gets no ticket.
+        // The encoding is internal to the library. A session without a creation time in the
+        // expected place gets no ticket.
         let now = self.policy.time.current_time().map(|now| now.as_secs());
         let known = created(&value).zip(now).is_some_and(|(at, now)| at.abs_diff(now) <= 1);
         if known {
@@ -162,7 +161,7 @@ impl fmt::Debug for SessionStore {
     }
 }
 
-/// What a ticket's blob holds.
+/// Content of a ticket's blob.
 struct Content<'a> {
     issued: u64,
     early_data_context: u64,
@@ -201,7 +200,7 @@ impl<'a> Content<'a> {
 /// A NewSessionTicket that has not been sent; about 300 bytes.
 pub struct PendingTicket {
     message: Vec<u8>,
-    /// Where `message` has the ticket field's content.
+    /// Returns the position of the ticket field's content in `message`.
     ticket: Range<usize>,
     session: Vec<u8>,
     lifetime: u32,

@@ -44,16 +44,16 @@ pub enum Cipher {
     ChaCha20Poly1305,
 }
 
-/// How 1-RTT packets are protected; every other level is always real.
+/// Protection of 1-RTT packets. All other levels use real ciphers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OneRttProtection {
     /// As negotiated.
     Real,
-    /// By the null cipher, for the testbed: the peer must play along.
+    /// The null cipher, for the testbed. The peer must use it too.
     Null,
 }
 
-/// What a [`TlsConfig`] is made from.
+/// Settings of a [`TlsConfig`].
 pub struct TlsSettings {
     /// The certificate chain in DER, the server's own certificate first.
     pub certificate_chain: Vec<Vec<u8>>,
@@ -63,11 +63,11 @@ pub struct TlsSettings {
     pub alpn: Vec<Vec<u8>>,
     /// What opens returned tickets.
     pub keys: Arc<KeyRing>,
-    /// Where used tickets are noted.
+    /// Log of used tickets.
     pub single_use: Arc<SingleUseLog>,
     /// The wall clock, in Unix seconds; [`SystemTime`] outside the testbed.
     pub time: Arc<dyn TimeProvider>,
-    /// Whether 0-RTT is offered and accepted.
+    /// 0-RTT is offered and accepted.
     pub early_data: bool,
     /// A number that changes whenever a transport parameter or application setting that clients
     /// remember is lowered: tickets of another context resume without early data
@@ -75,15 +75,15 @@ pub struct TlsSettings {
     pub early_data_context: u64,
     /// Tickets per handshake: 1 is plenty, 2 serve clients that open connections in parallel.
     pub tickets: usize,
-    /// How long a ticket is good, in seconds: at most 604 800 (RFC 8446, section 4.6.1).
+    /// Lifetime of a ticket, in seconds: at most 604 800 (RFC 8446, section 4.6.1).
     pub ticket_lifetime: u32,
     /// The cipher suites to allow; empty for all.
     pub ciphers: Vec<Cipher>,
-    /// How 1-RTT packets are protected.
+    /// Protection of 1-RTT packets.
     pub one_rtt: OneRttProtection,
 }
 
-/// Why a [`TlsConfig`] cannot be made.
+/// Error in the settings of a [`TlsConfig`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(String);
@@ -164,7 +164,7 @@ pub struct TlsError {
 
 /// New keys that the handshake has produced.
 pub enum KeyChange {
-    /// For Handshake packets; what is written from now on is Handshake CRYPTO data.
+    /// For Handshake packets. Later output is Handshake CRYPTO data.
     Handshake(Keys),
     /// For 1-RTT packets. The server may send at once; received 1-RTT packets must wait until
     /// [`Tls::is_handshaking`] is false (RFC 9001, section 5.7).
@@ -178,7 +178,7 @@ pub struct Tls {
     one_rtt: OneRttProtection,
     /// The level at which the peer's next message is due.
     reading: Level,
-    /// What was read at the Initial level, until it is known to be a hello of QUIC.
+    /// Bytes read at the Initial level, until they are known to be a QUIC ClientHello.
     hello: Vec<u8>,
     one_rtt_written: bool,
     returned: Option<Vec<u8>>,
@@ -186,7 +186,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// A handshake in which the server sends `transport_parameters` (RFC 9001, section 8.2).
+    /// Creates a handshake that sends `transport_parameters` (RFC 9001, section 8.2).
     pub fn new(config: &TlsConfig, transport_parameters: Vec<u8>) -> Self {
         let store = Arc::new(SessionStore::new(config.tickets.clone()));
         // The copy shares everything but three short lists; it exists because the TLS library has
@@ -276,8 +276,8 @@ impl Tls {
         }
     }
 
-    /// The keys of the client's 0-RTT packets, if early data is accepted; known as soon as the
-    /// ClientHello has been read. Derived anew by each call.
+    /// Returns the keys of the client's 0-RTT packets, if early data is accepted. Available once
+    /// the ClientHello has been read, and derived on each call.
     pub fn zero_rtt_keys(&mut self) -> Option<DirectionKeys> {
         self.connection.zero_rtt_keys().map(DirectionKeys::real)
     }
@@ -312,7 +312,7 @@ impl Tls {
         self.connection.quic_transport_parameters()
     }
 
-    /// Whether a ticket was resumed; known as soon as the ClientHello has been read.
+    /// Returns true if a ticket was resumed. Known once the ClientHello has been read.
     pub fn resumed(&self) -> bool {
         self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
     }

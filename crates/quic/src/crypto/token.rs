@@ -1,10 +1,11 @@
-//! Address validation tokens (RFC 9000, section 8.1): short-lived ones for Retry packets, bound to
-//! the client's address and port and to the connection ID that the Retry gave it, so that one token is
-//! good for one handshake at a time, and longer-lived ones for NEW_TOKEN frames, bound to its address
-//! and carrying bytes of ours for the client's next connection.
+//! Address validation tokens (RFC 9000, section 8.1). Retry tokens are short-lived and bound to the
+//! client's address, port and connection ID of the Retry, so that one token serves one handshake at
+//! a time. NEW_TOKEN tokens live longer, are bound to the client's address, and carry our own bytes
+//! for its next connection.
 //!
-//! The first byte tells the two apart, as RFC 9000 section 8.1.1 demands, and selects the sub-key,
-//! which authenticates it. Everything else is encrypted: observers cannot link connections by it.
+//! The first byte distinguishes the two, as RFC 9000, section 8.1.1, requires. It selects the
+//! sub-key, which authenticates it. Everything else is encrypted: observers cannot link connections
+//! by it.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -14,27 +15,27 @@ use super::keyring::{KeyRing, Purpose};
 const RETRY: u8 = 0x52;
 const ADDRESS: u8 = 0x4e;
 
-/// What the token of a Retry packet says.
+/// Content of a Retry token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryToken {
     /// The Destination Connection ID of the Initial that the Retry answered (the transport
     /// parameter original_destination_connection_id must repeat it: RFC 9000, section 7.3).
     pub original_dcid: Vec<u8>,
-    /// When it was issued, in Unix seconds.
+    /// Issue time, in Unix seconds.
     pub issued: u64,
 }
 
-/// What the token of a NEW_TOKEN frame says.
+/// Content of a NEW_TOKEN token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddressToken {
     /// Bytes of ours for the next connection (the transport cookie), at most
     /// [`MAX_OWN_BYTES`](super::MAX_OWN_BYTES).
     pub own: Vec<u8>,
-    /// When it was issued, in Unix seconds.
+    /// Issue time, in Unix seconds.
     pub issued: u64,
 }
 
-/// What the Token field of an Initial packet turned out to be.
+/// Result of opening an Initial packet's Token field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Token {
     /// From our Retry: the address is validated.
@@ -42,7 +43,7 @@ pub enum Token {
     /// From our NEW_TOKEN: the address is validated, provided that the
     /// [`SingleUseLog`](super::SingleUseLog) finds `id` unused.
     Address {
-        /// What it says.
+        /// The token's content.
         token: AddressToken,
         /// Identifies the token.
         id: u64,
@@ -51,7 +52,7 @@ pub enum Token {
     Invalid(InvalidToken),
 }
 
-/// Why a token is invalid.
+/// Reason why a token is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InvalidToken {
     /// Not one of ours for this client address: forged, damaged, issued to another address or
@@ -65,10 +66,10 @@ pub enum InvalidToken {
 }
 
 impl RetryToken {
-    /// How long a client may take to answer a Retry, in seconds.
+    /// Maximum time for a client to answer a Retry, in seconds.
     pub const LIFETIME: u64 = 15;
 
-    /// The Token field of a Retry packet to `client`, whose Source Connection ID is `scid`.
+    /// Returns the Token field of a Retry packet to `client` with Source Connection ID `scid`.
     pub fn seal(
         &self,
         keys: &KeyRing,
@@ -103,9 +104,9 @@ fn seal(
     token
 }
 
-/// Examines the (non-empty) Token field of an Initial packet to the Destination Connection ID `dcid`
-/// that came from `client` at `now` (Unix seconds). `address_lifetime` is how long a NEW_TOKEN token
-/// is good, in seconds (86 400 is usual).
+/// Opens the (non-empty) Token field of an Initial packet with Destination Connection ID `dcid`
+/// from `client` at `now` (Unix seconds). `address_lifetime` is the lifetime of a NEW_TOKEN token,
+/// in seconds (usually 86 400).
 pub fn open_token(
     keys: &KeyRing,
     token: &[u8],
@@ -151,7 +152,7 @@ fn address(ip: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// What a Retry token is bound to: the client's address and port, and the ID that it answers to.
+/// Returns the data that binds a Retry token: the client's address and port, and the ID it answers.
 fn bound_to(client: SocketAddr, id: &[u8]) -> Vec<u8> {
     [&address(client.ip()).octets()[..], &client.port().to_be_bytes(), id].concat()
 }

@@ -1,5 +1,5 @@
-//! Admission of clients: what the token of a first Initial proves, who is sent a Retry, who is
-//! refused, and the slot of a new connection (RFC 9000, sections 5.2.2 and 8.1).
+//! Admission of clients (RFC 9000, sections 5.2.2 and 8.1): checks the token of a first Initial,
+//! sends Retry, refuses clients, and assigns slots to connections.
 
 use super::{Endpoint, Handle, MAX_SLOT, Outcome};
 use crate::config::RetryPolicy;
@@ -19,11 +19,11 @@ use crate::wire::{
 use rand_chacha::rand_core::Rng;
 use units::Timestamp;
 
-/// Handshakes without proof of an address that may be unfinished before [`RetryPolicy::Above`] asks
-/// for one, as a multiple of those that may begin in a second.
+/// Maximum unfinished handshakes without proof of an address before [`RetryPolicy::Above`] asks for
+/// one, as a multiple of the handshakes per second.
 const UNFINISHED_PER_BEGUN: usize = 8;
 
-/// Where a first Initial came from, and the IDs in its header.
+/// Source of a first Initial, and the IDs in its header.
 #[derive(Clone, Copy)]
 struct FirstInitial {
     addresses: Addresses,
@@ -31,7 +31,7 @@ struct FirstInitial {
     scid: ConnectionId,
 }
 
-/// What is done with a client.
+/// Decision about a client.
 enum Verdict {
     Admit(Proof),
     Retry,
@@ -61,7 +61,7 @@ impl Endpoint {
             let (keys, remote) = (&self.config.keys, addresses.remote);
             open_token(keys, token, remote, dcid.as_slice(), unix_now, lifetime)
         });
-        // Under a flood, the cheapest answer comes first; a token that is none changes nothing.
+        // Under a flood, the cheapest answer comes first. A foreign token changes nothing.
         if wants_proof && matches!(token, None | Some(Token::Invalid(InvalidToken::NotOurs))) {
             return self.retry(&initial, unix_now, reply);
         }
@@ -82,7 +82,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether clients have to prove their addresses now.
+    /// Returns true if clients must prove their addresses now.
     fn wants_proof(&mut self, now: Timestamp) -> bool {
         match self.config.retry {
             RetryPolicy::Never => false,
@@ -94,7 +94,7 @@ impl Endpoint {
         }
     }
 
-    /// What is done with a client that brings this token.
+    /// Decides about a client by its token.
     fn judge_token(&mut self, token: Option<Token>, wants_proof: bool, unix_now: u64) -> Verdict {
         let invalid = || Proof { token_use: TokenUse::Invalid, ..Proof::default() };
         let proof = match token {
@@ -106,8 +106,8 @@ impl Endpoint {
                 None => invalid(),
             },
             Some(Token::Address { token, id }) => {
-                // RFC 9000, section 8.1.4: a token used before proves nothing; the connection
-                // goes on as one without a token.
+                // RFC 9000, section 8.1.4: a reused token proves nothing. The connection continues
+                // as if without one.
                 if self.token_log.first_use(id, token.issued, unix_now) {
                     let own = Some(token.own);
                     Proof { token_use: TokenUse::NewToken, original_dcid: None, own }
@@ -169,7 +169,7 @@ impl Endpoint {
         }
     }
 
-    /// Retry: the client comes back with a token that proves its address (RFC 9000, section 8.1.2).
+    /// Sends a Retry, so that the client proves its address with a token (RFC 9000, section 8.1.2).
     fn retry(&mut self, initial: &FirstInitial, unix_now: u64, reply: &mut Vec<u8>) -> Outcome {
         let FirstInitial { addresses, dcid, scid } = initial;
         // An ID without a slot: the next Initial is routed as a first one.
@@ -215,7 +215,7 @@ impl Endpoint {
     }
 }
 
-/// Whether a first Initial authenticates.
+/// Returns true if a first Initial authenticates.
 fn opens(dcid: &ConnectionId, packet: &mut [u8], pn_offset: usize) -> bool {
     let keys = initial_keys(dcid.as_slice()).remote;
     let Ok((_, number, len)) = keys.header.unprotect(packet, pn_offset) else { return false };

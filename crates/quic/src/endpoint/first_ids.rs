@@ -1,14 +1,14 @@
-//! The clients' own first destination IDs: a client uses its own until it has one of ours (RFC
-//! 9000, section 7.2).
+//! The clients' initial destination IDs, in use until the client has one of ours (RFC 9000, section
+//! 7.2).
 
 use crate::wire::ConnectionId;
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
 use units::Timestamp;
 
-/// How long a first ID leads to its connection when the handshake is over: a late copy of the
-/// client's first packet would open another connection.
-const LINGERS: Duration = Duration::from_secs(3);
+/// Lifetime of a first ID after the handshake. Without it, a late copy of the client's first packet
+/// would open another connection.
+const FIRST_ID_LIFETIME: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy)]
 struct FirstId {
@@ -39,7 +39,7 @@ impl FirstIds {
         self.unfinished
     }
 
-    /// A handshake begins in this slot. Forgets the IDs whose time is over.
+    /// Adds a handshake in this slot. Forgets expired IDs.
     pub(super) fn insert(&mut self, now: Timestamp, slot: u32, id: ConnectionId) {
         self.forget_old(now);
         self.slots.insert(id, slot);
@@ -55,11 +55,11 @@ impl FirstIds {
             && core::mem::take(&mut first.is_early)
         {
             self.unfinished -= 1;
-            self.lingering.push_back((now + LINGERS, slot, first.id));
+            self.lingering.push_back((now + FIRST_ID_LIFETIME, slot, first.id));
         }
     }
 
-    /// Nothing more is to be delivered to this slot by its first ID.
+    /// Removes the slot's first ID.
     pub(super) fn forget(&mut self, slot: u32) {
         if let Some(FirstId { id, is_early }) = self.by_slot.remove(&slot) {
             self.slots.remove(&id);

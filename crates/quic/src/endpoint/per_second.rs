@@ -2,7 +2,7 @@
 
 use units::Timestamp;
 
-/// How often something happened in the present second.
+/// Event count of the current second.
 #[derive(Clone, Copy, Default)]
 pub(super) struct PerSecond {
     second: u64,

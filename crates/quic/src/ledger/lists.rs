@@ -1,4 +1,4 @@
-//! What packets carry that hold more than one STREAM frame: lists of frames, used again and again.
+//! Reusable frame lists of packets with more than one STREAM frame.
 
 use super::record::{Carried, Content, SentFrame};
 

@@ -1,10 +1,9 @@
 //! Packets that were declared lost and that the ledger has moved on from: a late acknowledgement is
 //! recognised for a while (RFC 9002, section 6.1: "spurious").
 //!
-//! A peer can acknowledge any of thousands of them, one by one, in any order and again and again, many
-//! times in a datagram. Entries therefore stay where they are until they expire; those that are
-//! settled point over themselves, and pointers are shortened as they are followed, so that finding
-//! the next open one takes a few steps however many are settled.
+//! A peer can acknowledge thousands of them in any order, repeatedly, many times in a datagram.
+//! Entries therefore stay in place until they expire. Settled ones point to the next open entry,
+//! and look-ups shorten these pointers, so that finding an open entry takes a few steps.
 
 use super::record::{Fate, IDLE_CAPACITY, SentPacket};
 use std::collections::VecDeque;
@@ -18,7 +17,7 @@ struct Entry {
     number: u64,
     until: Timestamp,
     record: SentPacket,
-    /// Of a settled one: where the next open one may be, counted over the life of the list.
+    /// In a settled entry: position of the next possibly open one, counted over the list's life.
     skip: u64,
 }
 
@@ -68,8 +67,8 @@ impl Lost {
         end
     }
 
-    /// Forgets the oldest packet if its time is over, or if there are too many: the packet if it was
-    /// open, else nothing of it.
+    /// Forgets the oldest packet if it has expired or the list is full. Returns the packet if it
+    /// was open.
     pub(super) fn expire(&mut self, now: Timestamp) -> Option<Option<SentPacket>> {
         let oldest = self.entries.front();
         if oldest.is_none_or(|oldest| now < oldest.until && self.entries.len() <= MAX_KEPT) {

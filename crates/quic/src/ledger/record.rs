@@ -1,4 +1,4 @@
-//! What is known of one sent packet: what it carries, what it is, and its fate.
+//! Record of one sent packet: content, kind and fate.
 
 use crate::streams::{ControlFrame, StreamRange};
 use congestion::RateStamp;
@@ -8,7 +8,7 @@ use units::{StreamId, Timestamp};
 /// Capacity that an empty deque of packets may keep.
 pub(super) const IDLE_CAPACITY: usize = 16;
 
-/// A frame of a sent packet whose arrival or loss matters.
+/// A frame whose acknowledgement or loss has consequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SentFrame {
     /// Stream data.
@@ -17,7 +17,7 @@ pub(crate) enum SentFrame {
     Control(ControlFrame),
     /// Handshake bytes.
     Crypto { offset: u64, len: u16 },
-    /// An acknowledgement of everything up to `largest`: once it arrived, older ranges may go.
+    /// An acknowledgement up to `largest`. Once received, older ranges can be dropped.
     Ack { largest: u64 },
     /// NEW_CONNECTION_ID with this sequence number.
     NewConnectionId(u64),
@@ -29,18 +29,18 @@ pub(crate) enum SentFrame {
     NewToken { slot: u8, generation: u32 },
 }
 
-/// What a packet carries; the common case, one STREAM frame, stands in the record itself.
+/// Content of a packet. The common case, one STREAM frame, is stored inline.
 ///
-/// A range with two impossible values in place of an enumeration around one: the compiler writes
-/// an enumeration's payload in overlapping moves, which the processor cannot forward to the reads
-/// that follow. That cost a tenth of the time of a packet.
+/// Two impossible ranges serve instead of enum variants: the compiler writes enum payloads in
+/// overlapping moves, which the processor cannot forward to subsequent reads. That cost a tenth of
+/// the time per packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Content(StreamRange);
 
-/// [`Content`], to be matched.
+/// [`Content`] as an enum for matching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carried {
-    /// Nothing that would be sent again.
+    /// Nothing to retransmit.
     Nothing,
     /// One STREAM frame.
     Stream(StreamRange),
@@ -49,7 +49,7 @@ pub(crate) enum Carried {
 }
 
 impl Content {
-    /// Nothing that would be sent again: a range without bytes and without an end.
+    /// Nothing to retransmit: a range without bytes or FIN.
     pub(crate) const NOTHING: Self =
         Self(StreamRange { slot: 0, id: StreamId(0), offset: 0, len: 0, fin: false });
     /// More than a datagram holds.
@@ -82,7 +82,7 @@ impl Content {
     }
 }
 
-/// What a packet is, apart from what it carries.
+/// Kind of packet, apart from its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PacketKind {
     /// First transmission, or frames that have no unit.
@@ -94,7 +94,7 @@ pub(crate) enum PacketKind {
 }
 
 impl PacketKind {
-    /// What it is to its round, if it is a copy.
+    /// The role of a copy in its round.
     #[inline]
     pub(crate) fn copy(self) -> Option<CopyKind> {
         match self {
@@ -104,7 +104,7 @@ impl PacketKind {
     }
 }
 
-/// What is known of a packet's fate.
+/// Fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Outstanding,
@@ -124,7 +124,7 @@ pub(crate) struct SentPacket {
     pub kind: PacketKind,
     /// UDP payload bytes of this packet.
     pub size: u16,
-    /// Which path of the connection it was sent on.
+    /// Mark of the path it was sent on.
     pub path: u8,
     pub ack_eliciting: bool,
     /// Sent with an ECN-capable codepoint.
@@ -133,7 +133,7 @@ pub(crate) struct SentPacket {
 }
 
 impl SentPacket {
-    /// Whether an acknowledgement is expected that would say something of new content.
+    /// Returns true if its acknowledgement is expected and would say something about new content.
     pub(super) fn is_expected(&self) -> bool {
         self.fate == Fate::Outstanding
             && self.kind == PacketKind::Original

@@ -48,10 +48,14 @@ fn ack(ledger: &mut Ledger, ranges: &[RangeInclusive<u64>]) -> Result<Vec<(u64, 
 }
 
 fn lost(ledger: &mut Ledger, now: Timestamp, delay: Duration) -> (Vec<u64>, Option<Duration>) {
-    lost_by(ledger, now, Patience::Since { delay, other_path: Duration::ZERO })
+    lost_by(ledger, now, TimeThreshold::Since { delay, other_path: Duration::ZERO })
 }
 
-fn lost_by(ledger: &mut Ledger, now: Timestamp, time: Patience) -> (Vec<u64>, Option<Duration>) {
+fn lost_by(
+    ledger: &mut Ledger,
+    now: Timestamp,
+    time: TimeThreshold,
+) -> (Vec<u64>, Option<Duration>) {
     let mut all = Vec::new();
     let first_rtt_sample = Some(Timestamp::ZERO);
     let thresholds = Thresholds { packets: 3, time, first_rtt_sample };
@@ -109,7 +113,7 @@ fn packets_of_another_path_are_lost_by_a_longer_time_and_by_no_number() {
     let mut ledger = ledger(2);
     (3..=8).for_each(|sent| ledger.push(SentPacket { path: 1, ..packet(sent) }));
     ack(&mut ledger, &[7..=7]).expect("honest");
-    let time = Patience::Since { delay: RTT, other_path: 2 * RTT };
+    let time = TimeThreshold::Since { delay: RTT, other_path: 2 * RTT };
     assert_eq!(lost_by(&mut ledger, at(10), time).0, [2, 3, 4]);
     assert!(lost_by(&mut ledger, at(2) + RTT, time).0.is_empty());
     assert_eq!(lost_by(&mut ledger, at(7) + RTT, time).0, [5, 6]);
@@ -118,9 +122,9 @@ fn packets_of_another_path_are_lost_by_a_longer_time_and_by_no_number() {
 
 #[test]
 fn as_lsquic_has_it_packets_are_lost_by_the_distance_of_sendings_or_early_at_the_tail() {
-    let between = Patience::Between(RTT);
+    let between = TimeThreshold::Between(RTT);
     let mut tail = ledger(4);
-    // Two packets with another far behind them: what was sent more than an RTT earlier is lost.
+    // Packets sent more than an RTT before the largest acknowledged one are lost.
     let mut ledger = ledger(2);
     ledger.push(packet(102));
     ack(&mut ledger, &[2..=2]).expect("honest");

@@ -1,9 +1,9 @@
 //! qlog: an [`Observer`] that writes a connection's events as a JSON text sequence
 //! (draft-ietf-quic-qlog-main-schema-02 and -quic-events-01, version "0.3", which qvis opens).
 //!
-//! The caller gives the writer and thereby decides what a full disk or a slow one means: at the
-//! first error the log ends, the connection goes on. Of connection IDs only the client's first
-//! destination ID is written; stream data and tokens never are.
+//! The caller supplies the writer and so decides how to handle a full or slow disk. At the first
+//! error the log ends; the connection continues. The log contains only the client's first
+//! destination ID, and no stream data or tokens.
 
 mod frames;
 mod json;
@@ -34,8 +34,8 @@ pub struct QlogObserver<W> {
     state: &'static str,
 }
 
-/// What `recovery:metrics_updated` says, in milliseconds, bytes and bits per second, in the order of
-/// [`METRICS`]; only what has changed is written.
+/// Values of `recovery:metrics_updated`, in milliseconds, bytes and bits per second, in the order
+/// of [`METRICS`]. Only changed values are written.
 type Metrics = [Option<f64>; METRICS.len()];
 
 const METRICS: [&str; 8] = [
@@ -253,7 +253,7 @@ impl<W: io::Write> Observer for QlogObserver<W> {
                     let _ = write!(line, "\"connection_code\":{code},\"reason\":");
                     string(line, reason);
                 });
-                // What is buffered must not wait for the connection to be forgotten.
+                // Flush now: the connection may be kept for long.
                 if let Some(writer) = &mut self.writer
                     && writer.flush().is_err()
                 {

@@ -93,7 +93,7 @@ fn a_log_has_a_header_and_an_event_per_record() {
 #[test]
 fn any_payload_gives_valid_records() {
     let (mut observer, shared) = observer(0);
-    // Every first byte of a frame, with bytes behind it that may or may not make sense.
+    // Every first byte of a frame, followed by arbitrary bytes.
     for first in 0..=255u8 {
         for fill in [0, 1, 0x40, 0xff] {
             let mut payload = vec![fill; 40];

@@ -1,5 +1,5 @@
-//! The application's side of the streams (RFC 9000, section 2.4): opening, writing, reading, ending,
-//! and what happened meanwhile.
+//! Application interface of streams (RFC 9000, section 2.4): opening, writing, reading, ending and
+//! events.
 
 use bytes::Bytes;
 use units::{Direction, Mark, Side, StreamId};
@@ -28,8 +28,7 @@ impl Streams {
         Some(id)
     }
 
-    /// How many streams of this direction the peer was allowed to open so far: its identifiers have
-    /// indices below.
+    /// Number of streams of this direction that the peer has been allowed to open.
     pub fn peer_limit(&self, direction: Direction) -> u64 {
         self.remote[lane(direction)].advertised
     }
@@ -84,13 +83,13 @@ impl Streams {
         }
     }
 
-    /// Appends `data` to stream `id`: the whole chunk, without copying. The caller bounds what it
-    /// leaves [unsent](Self::unsent).
+    /// Appends `data` to stream `id`, without copying. The caller limits its [unsent](Self::unsent)
+    /// data.
     pub fn write(&mut self, id: StreamId, data: Bytes) -> Result<(), WriteError> {
         self.write_marked(id, data, None)
     }
 
-    /// [`write`](Self::write) with a mark, which loss recovery gets to see should any of the chunk be
+    /// [`write`](Self::write) with a mark, which loss recovery receives if any of the chunk is
     /// lost.
     pub fn write_marked(
         &mut self,
@@ -111,7 +110,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Ends stream `id` behind the data written so far.
+    /// Ends stream `id` after the data written before.
     pub fn finish(&mut self, id: StreamId) -> Result<(), WriteError> {
         let (slot, send) = self.writable(id)?;
         send.finish();
@@ -140,8 +139,8 @@ impl Streams {
         true
     }
 
-    /// Tells the peer that nothing more of stream `id` will be read, with the application's error
-    /// code `code`, at most 2^62 − 1; what was received and what still comes is dropped.
+    /// Asks the peer to stop sending on stream `id`, with application error code `code`, at most
+    /// 2^62 − 1. Received and future data is dropped.
     pub fn stop_sending(&mut self, id: StreamId, code: u64) -> Result<(), UnknownStream> {
         let slot = self.table.find(id).ok_or(UnknownStream)?;
         let recv = self.table.at(slot).recv.as_mut().ok_or(UnknownStream)?;
@@ -168,7 +167,7 @@ impl Streams {
         Some(stream.send.as_ref()?.unsent())
     }
 
-    /// How far the data written to stream `id` has come; `None` if there is no such stream.
+    /// Progress of the data written to stream `id`. `None` for an unknown stream.
     pub fn send_progress(&self, id: StreamId) -> Option<SendProgress> {
         let stream = self.table.get(self.table.find(id)?, id)?;
         Some(stream.send.as_ref()?.progress())

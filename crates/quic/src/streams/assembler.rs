@@ -29,7 +29,7 @@ impl Segment {
 pub(super) struct Assembler {
     /// Disjoint, ascending, none before `read + head.len()`.
     segments: VecDeque<Segment>,
-    /// What a short read left of a segment; begins at `read`.
+    /// Rest of a partly read segment. Starts at `read`.
     head: Bytes,
     /// Offset of the next byte for the application.
     read: u64,
@@ -52,13 +52,13 @@ impl Assembler {
         (self.head.len() + rest) as u64
     }
 
-    /// Whether the next byte in order is here.
+    /// Returns true if the next byte in order is available.
     pub(super) fn is_readable(&self) -> bool {
         !self.head.is_empty() || self.segments.front().is_some_and(|s| s.start == self.read)
     }
 
-    /// Stores what is new of `data`, which begins at `offset`. Of bytes received twice the first
-    /// copy stays (RFC 9000, section 2.2 leaves the choice open). Whether anything was new.
+    /// Stores the new part of `data`, which starts at `offset`. The first copy of duplicate bytes
+    /// stays (RFC 9000, section 2.2, leaves the choice open). Returns true if anything was new.
     pub(super) fn insert(&mut self, offset: u64, data: &[u8]) -> bool {
         let end = offset + data.len() as u64;
         let mut at = offset.max(self.read + self.head.len() as u64);

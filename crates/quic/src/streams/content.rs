@@ -20,8 +20,8 @@ impl Content for Streams {
         range.len.into()
     }
 
-    /// What of the range is not acknowledged; the FIN, if it is not acknowledged, on the last piece,
-    /// which may be empty. Nothing for a stream that was reset or removed.
+    /// Lists the unacknowledged parts of the range. An unacknowledged FIN is on the last part,
+    /// which may be empty. Reset or removed streams have none.
     fn missing(&self, range: &StreamRange, out: &mut Vec<StreamRange>) {
         let Some(send) = self.sender(range).filter(|send| send.reset.is_none()) else { return };
         let bytes = range.bytes();

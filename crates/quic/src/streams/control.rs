@@ -1,6 +1,6 @@
-//! The control frames of streams and flow control (RFC 9000, sections 19.4, 19.5 and 19.9 to 19.14).
-//! Only the fact that a frame is due is kept, never the frame: each copy is written with the value of
-//! the moment (RFC 9000, section 13.3), and a lost frame that no longer matters is not repeated.
+//! Control frames of streams and flow control (RFC 9000, sections 19.4, 19.5 and 19.9 to 19.14).
+//! Only the fact that a frame is due is stored: each copy is written with the current value (RFC
+//! 9000, section 13.3), and obsolete frames are not repeated.
 
 use units::{Direction, StreamId};
 
@@ -56,12 +56,12 @@ impl Streams {
         }
     }
 
-    /// Whether control frames wait to be written.
+    /// Returns true if control frames are due.
     pub fn has_control(&self) -> bool {
         self.due != 0 || !self.due_streams.is_empty()
     }
 
-    /// Writes the control frames that are due, as far as they surely fit, and tells `sent` of each.
+    /// Writes the due control frames that fit, and passes each to `sent`.
     pub fn write_control(&mut self, w: &mut Writer<'_>, sent: &mut impl FnMut(ControlFrame)) {
         while self.due != 0 {
             // Each frame of the connection has one number in it.
@@ -144,8 +144,8 @@ impl Streams {
         self.table.get(slot, id).filter(|stream| matters(stream)).map(|_| slot)
     }
 
-    /// A packet with this frame was lost: the frame is due again, with the value of the moment, if it
-    /// still matters (RFC 9000, section 13.3).
+    /// Handles a lost frame. It is due with the current value, unless obsolete (RFC 9000, section
+    /// 13.3).
     pub fn on_control_lost(&mut self, frame: ControlFrame) {
         let (slot, bit) = match frame {
             ControlFrame::MaxData => {

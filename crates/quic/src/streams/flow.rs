@@ -10,7 +10,7 @@ use crate::wire::VARINT_MAX;
 /// One receive window. Offsets and sizes in bytes.
 #[derive(Debug, Default)]
 pub(super) struct Window {
-    /// How far past `consumed` the peer may send.
+    /// Credit of the peer beyond `consumed`, in bytes.
     size: u64,
     /// `size` never grows past this.
     ceiling: u64,
@@ -23,7 +23,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// A window whose first `size` bytes the transport parameters advertise.
+    /// Creates a window. The transport parameters advertise its first `size` bytes.
     pub(super) fn new(size: u64, ceiling: u64) -> Self {
         Self { size, ceiling: ceiling.max(size), advertised: size, ..Self::default() }
     }

@@ -1,4 +1,4 @@
-//! What the application of the streams deals with: limits, priorities, progress, events and errors.
+//! Application interface of streams: limits, priorities, progress, events and errors.
 
 use units::StreamId;
 
@@ -23,8 +23,8 @@ pub struct Limits {
     pub connection_window_ceiling: u64,
     /// Up to where auto-tuning may grow a stream's window.
     pub stream_window_ceiling: u64,
-    /// Unsent bytes of a stream from which on the application is told ([`StreamEvent::Writable`])
-    /// when fewer than half of it are left.
+    /// High-water mark of a stream's unsent bytes. Beyond it, the application is notified
+    /// ([`StreamEvent::Writable`]) once fewer than half are left.
     pub send_high_water: u64,
 }
 
@@ -48,7 +48,7 @@ impl Default for Limits {
 /// The priority of a stream (RFC 9218, section 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Priority {
-    /// 0 (first) to 7 (last), 3 unless said otherwise (RFC 9218, section 4.1); larger values count as 7.
+    /// 0 (first) to 7 (last), default 3 (RFC 9218, section 4.1). Larger values count as 7.
     pub urgency: u8,
     /// Whether the stream shares the bandwidth with others of its urgency, rather than being served
     /// in the order of identifiers: parts of the response are of use (RFC 9218, section 4.2).
@@ -66,7 +66,7 @@ impl Default for Priority {
 pub enum StreamEvent {
     /// The peer opened the stream.
     Opened(StreamId),
-    /// Something new can be read: data, or the end of the stream.
+    /// New data, or the end of the stream, can be read.
     Readable(StreamId),
     /// Few bytes are left unsent, after there were many ([`Limits::send_high_water`]).
     Writable(StreamId),
@@ -92,12 +92,12 @@ pub enum StreamEvent {
     Closed(StreamId),
 }
 
-/// How far the data of a stream has come, in bytes from its start.
+/// Progress of a stream's data, in bytes from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendProgress {
-    /// What the application wrote.
+    /// Bytes written by the application.
     pub written: u64,
-    /// What was sent at least once.
+    /// Bytes sent at least once.
     pub sent: u64,
     /// Everything before this was acknowledged.
     pub acked: u64,
@@ -108,7 +108,7 @@ pub struct SendProgress {
 #[error("no such stream")]
 pub struct UnknownStream;
 
-/// Why a stream takes no more data.
+/// Reason why a stream takes no more data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
     /// The stream does not exist, not yet or no more, or is the peer's alone to send on.

@@ -1,12 +1,11 @@
-//! Streams and flow control of a server's connection (RFC 9000, sections 2 to 4), with the priorities
-//! of RFC 9218: what the application reads and writes (`application`), what frames bring in
-//! (`incoming`), what packets carry away (`outgoing`), what loss recovery asks (`content`), and the
-//! control frames that go with it (`control`).
+//! Streams and flow control of a server's connection (RFC 9000, sections 2 to 4), with the
+//! priorities of RFC 9218: the application's interface (`application`), received frames
+//! (`incoming`), sent data (`outgoing`), content for loss recovery (`content`), and control frames
+//! (`control`).
 //!
-//! Packets are described by [`StreamRange`]s, never by copies: payload stays in the chunks that the
-//! application wrote until a packet is written, and each first send, retransmission or replica of
-//! the same bytes names the same range. Of an acknowledged, reset or removed range nothing is
-//! [missing](recovery::Content::missing).
+//! Packets refer to data by [`StreamRange`], never by copies. Payload stays in the application's
+//! chunks until a packet is written, and every transmission of the same bytes names the same range.
+//! Acknowledged, reset or removed ranges have nothing [missing](recovery::Content::missing).
 
 mod application;
 mod assembler;
@@ -101,7 +100,7 @@ pub struct Streams {
     limits: Limits,
     local: [LocalStreams; 2],
     remote: [RemoteStreams; 2],
-    /// Streams with events, in the order in which they got the first.
+    /// Streams with events, ordered by their first event.
     events: VecDeque<u32>,
     /// Streams that ended before the application heard of it.
     closed: VecDeque<StreamId>,
@@ -135,8 +134,8 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// No streams yet; the peer may open and send what `local` says. Until the peer's parameters are
-    /// [known](Self::set_peer_limits), nothing can be opened or sent.
+    /// Creates an empty set of streams with the local limits. Nothing can be opened or sent until
+    /// the peer's parameters are [known](Self::set_peer_limits).
     pub fn new(local: &Limits) -> Self {
         Self {
             limits: *local,
@@ -167,7 +166,7 @@ impl Streams {
         self.on_max_streams(Direction::Unidirectional, peer.initial_max_streams_uni);
     }
 
-    /// What the peer's parameters let us send on stream `id`.
+    /// Returns our initial send limit on stream `id` from the peer's parameters.
     fn initial_max_data(&self, id: StreamId) -> u64 {
         // "Local" and "remote" are from the view of the endpoint that sent the parameter.
         match (id.initiator(), id.direction()) {
@@ -219,7 +218,7 @@ impl Streams {
         }
     }
 
-    /// Whether a bidirectional stream of the peer is open.
+    /// Returns true if a bidirectional stream of the peer is open.
     pub(crate) fn has_requests(&self) -> bool {
         let requests = &self.remote[lane(Direction::Bidirectional)];
         requests.opened > requests.closed
@@ -244,7 +243,7 @@ impl Streams {
         }
     }
 
-    /// Gives the connection's window back what was read or will never be read.
+    /// Returns read or discarded bytes to the connection's window.
     fn consume(&mut self, bytes: u64) {
         if bytes > 0 && self.window.consume(bytes) {
             self.due |= of_connection::MAX_DATA;

@@ -10,10 +10,10 @@ use super::flags::{event, of_connection, of_stream};
 use super::range::StreamRange;
 use super::send::Sendable;
 
-/// How many bytes of data fit, behind a STREAM header with a Length field, into `room` bytes.
+/// Returns how many bytes of data fit into `room` bytes after a STREAM header with a Length field.
 fn data_room(id: StreamId, offset: u64, room: usize) -> Option<u64> {
     let room = room.checked_sub(stream_header_len(id, offset, None))?.min(usize::from(u16::MAX));
-    // The Length field is 1, 2 or 4 bytes long, depending on what it says.
+    // The Length field takes 1, 2 or 4 bytes.
     let len = match room {
         0 => return None,
         1..=64 => room - 1,
@@ -29,7 +29,7 @@ impl Streams {
         self.max_data - self.data_sent
     }
 
-    /// Whether bytes wait and the connection's flow control lets none go.
+    /// Returns true if bytes wait and the connection's flow control blocks all of them.
     pub(super) fn is_connection_blocked(&self) -> bool {
         self.unsent > 0 && self.credit() == 0
     }
@@ -68,13 +68,14 @@ impl Streams {
         }
     }
 
-    /// Whether some stream has new bytes, or a FIN after its last byte, that flow control lets go.
+    /// Returns true if flow control permits new bytes, or a FIN after the last byte, of some
+    /// stream.
     #[inline]
     pub fn has_sendable(&self) -> bool {
         self.scheduled_fins > 0 || (self.credit() > 0 && !self.schedule.is_empty())
     }
 
-    /// Whether bytes wait and flow control holds all of them.
+    /// Returns true if bytes wait and flow control blocks all of them.
     #[inline]
     pub fn is_flow_blocked(&self) -> bool {
         self.unsent > 0 && !self.has_sendable()
@@ -94,9 +95,9 @@ impl Streams {
         })
     }
 
-    /// Takes new data, or a FIN, for a STREAM frame with a Length field; `room` is what the packet's
-    /// payload has left for the frame, its header included, in bytes. `None` if nothing may be
-    /// sent or the frame would not fit.
+    /// Takes new data, or a FIN, for a STREAM frame with a Length field. `room` is the packet's
+    /// remaining payload in bytes, frame header included. Returns `None` if nothing may be sent or
+    /// the frame would not fit.
     #[inline]
     pub fn next_range(&mut self, room: usize) -> Option<StreamRange> {
         let credit = self.credit();
@@ -125,9 +126,8 @@ impl Streams {
         Some(StreamRange { slot, id, offset: bytes.start, len: len as u16, fin })
     }
 
-    /// Copies the bytes of `range` into `out`, which is as long as the range: for the first
-    /// transmission, a retransmission or a replica. False, with `out` in any state, if the bytes are
-    /// gone: acknowledged, reset, or the stream removed.
+    /// Copies the bytes of `range` into `out`, of the same length. Returns false, with `out`
+    /// unspecified, if the bytes are gone: acknowledged, reset, or the stream removed.
     pub fn copy(&self, range: &StreamRange, out: &mut [u8]) -> bool {
         debug_assert_eq!(out.len(), usize::from(range.len));
         let stream = self.table.get(range.slot, range.id);

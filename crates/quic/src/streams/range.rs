@@ -13,7 +13,7 @@ pub struct StreamRange {
     pub offset: u64,
     /// Length in bytes; 0 only together with `fin`.
     pub len: u16,
-    /// Whether the stream ends behind the range.
+    /// The stream ends after the range.
     pub fin: bool,
 }
 

@@ -51,12 +51,12 @@ impl RecvStream {
         Self { window, ..Self::default() }
     }
 
-    /// Whether more data could still come that the application would get.
+    /// Returns true if the application may still receive more data.
     pub(super) fn wants_data(&self) -> bool {
         self.end == End::Open && self.final_size.is_none()
     }
 
-    /// Whether nothing that the peer sends on the stream matters any more.
+    /// Returns true if later frames of the peer no longer matter.
     pub(super) fn is_done(&self) -> bool {
         match self.end {
             End::Open => false,
@@ -65,19 +65,18 @@ impl RecvStream {
         }
     }
 
-    /// Whether a read would give something other than `Blocked`.
+    /// Returns true if a read would not return `Blocked`.
     pub(super) fn is_readable(&self) -> bool {
         self.assembler.is_readable() || self.final_size == Some(self.assembler.position())
     }
 
-    /// Whether every byte up to the final size is here or was read ("Data Recvd").
+    /// Returns true if every byte up to the final size has arrived ("Data Recvd").
     fn is_complete(&self) -> bool {
         self.final_size == Some(self.assembler.position() + self.assembler.buffered())
     }
 
-    /// Checks a frame whose data ends at `end`, which is the final size if `is_final`, against what
-    /// is known and against the stream's window; returns by how much it raises the highest offset.
-    /// Changes nothing.
+    /// Checks a frame with data up to `end`, the final size if `is_final`, against the stream's
+    /// known state and window. Returns the increase of the highest offset. Changes nothing.
     pub(super) fn check(&self, end: u64, is_final: bool) -> Result<u64, TransportError> {
         // RFC 9000, section 4.5: "Once a final size for a stream is known, it cannot change."
         let wrong_size = match self.final_size {

@@ -1,6 +1,6 @@
-//! The sending part of a stream (RFC 9000, section 3.1): the chunks that the application wrote, what
-//! of them was sent and acknowledged, and how the stream ends. The bytes stay in the application's
-//! shared chunks until a packet is written.
+//! The sending part of a stream (RFC 9000, section 3.1): written chunks, their sent and
+//! acknowledged parts, and the end of the stream. Bytes stay in the application's shared chunks
+//! until a packet is written.
 
 use core::cell::Cell;
 use core::ops::Range;
@@ -17,9 +17,9 @@ use crate::ranges::RangeSet;
 struct Chunk {
     start: u64,
     end: u64,
-    /// Nothing once all of it is acknowledged.
+    /// `None` once fully acknowledged.
     data: Option<Bytes>,
-    /// What the application said about it.
+    /// The application's mark.
     mark: Option<Mark>,
 }
 
@@ -32,7 +32,7 @@ impl Chunk {
 /// Entries of freed chunks that may stand between others before they are removed.
 const MAX_FREED: usize = 16;
 
-/// How far the end of the stream has come.
+/// Progress of the end of the stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Fin {
     /// The application may write more.
@@ -51,11 +51,11 @@ pub(super) enum Fin {
 pub(super) struct Reset {
     /// Application error code.
     pub(super) code: u64,
-    /// Whether the peer acknowledged it.
+    /// The peer has acknowledged it.
     pub(super) acked: bool,
 }
 
-/// What a stream could send now, as far as its own flow control goes.
+/// Data that a stream could send within its own flow control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sendable {
     /// New bytes, which the connection's flow control must let go too.
@@ -67,7 +67,7 @@ pub(super) enum Sendable {
 /// The sending part of one stream. Offsets in bytes from the start of the stream.
 #[derive(Debug, Default)]
 pub(super) struct SendStream {
-    /// What is kept of the written data: chunks in their order, until all of a chunk is acknowledged.
+    /// Retained data: chunks in order, each kept until fully acknowledged.
     chunks: VecDeque<Chunk>,
     /// Entries of `chunks` without data.
     freed: usize,
@@ -104,27 +104,27 @@ impl SendStream {
         self.written - self.sent
     }
 
-    /// How far the data has come.
+    /// Progress of the data.
     pub(super) fn progress(&self) -> SendProgress {
         SendProgress { written: self.written, sent: self.sent, acked: self.acked_to }
     }
 
-    /// Bytes sent so far: the final size, should the stream be reset now (RFC 9000, section 4.5).
+    /// Number of sent bytes: the final size if the stream is reset now (RFC 9000, section 4.5).
     pub(super) fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Whether the application may still write.
+    /// Returns true while the application may write.
     pub(super) fn is_writable(&self) -> bool {
         self.fin == Fin::Open && self.reset.is_none()
     }
 
-    /// Whether all data and the FIN were acknowledged ("Data Recvd").
+    /// Returns true if all data and the FIN were acknowledged ("Data Recvd").
     pub(super) fn is_complete(&self) -> bool {
         self.fin == Fin::Acked && self.acked_to == self.written
     }
 
-    /// Whether nothing is left to do ("Data Recvd" or "Reset Recvd").
+    /// Returns true in a final state ("Data Recvd" or "Reset Recvd").
     pub(super) fn is_done(&self) -> bool {
         match self.reset {
             Some(reset) => reset.acked,
@@ -132,12 +132,12 @@ impl SendStream {
         }
     }
 
-    /// Whether data waits and the stream's flow control holds all of it.
+    /// Returns true if data waits and the stream's flow control blocks all of it.
     pub(super) fn is_blocked(&self) -> bool {
         self.unsent() > 0 && self.sent >= self.max_data
     }
 
-    /// What the stream could send now.
+    /// Returns the data that the stream could send now.
     pub(super) fn sendable(&self) -> Option<Sendable> {
         if self.unsent() > 0 {
             (self.sent < self.max_data).then_some(Sendable::Data)
@@ -255,8 +255,8 @@ impl SendStream {
         }
     }
 
-    /// Frees the chunks behind a gap that are wholly acknowledged now that `range` is: one packet that
-    /// the peer never acknowledges must not keep all that follows it.
+    /// Frees fully acknowledged chunks after a gap, so that one withheld acknowledgement does not
+    /// keep all later data in memory.
     fn free_acked(&mut self, range: Range<u64>) {
         let first = self.chunks.partition_point(|chunk| chunk.end <= range.start);
         for chunk in self.chunks.range_mut(first..) {
@@ -276,8 +276,8 @@ impl SendStream {
         }
     }
 
-    /// The bytes of `range` may be missing for long: they get a copy of their own, so that the chunks
-    /// around them need not be kept for them.
+    /// Copies the bytes of `range`, which may stay missing for long, so that the chunks around them
+    /// can be freed.
     pub(super) fn detach(&mut self, range: Range<u64>) {
         let range = range.start.max(self.acked_to)..range.end;
         if range.is_empty() || self.reset.is_some() || self.chunks.is_empty() {
@@ -309,7 +309,7 @@ impl SendStream {
         self.acked.gaps_in(range.start.max(self.acked_to)..range.end)
     }
 
-    /// Whether the end of the stream was sent and not acknowledged.
+    /// Returns true if the end of the stream is sent but unacknowledged.
     pub(super) fn is_fin_unacked(&self) -> bool {
         self.fin == Fin::Sent
     }

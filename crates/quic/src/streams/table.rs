@@ -30,7 +30,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Whether both parts are done and the application knows.
+    /// Both parts are finished, and the application has been told.
     pub(super) fn is_over(&self) -> bool {
         self.events == 0
             && self.send.as_ref().is_none_or(SendStream::is_done)

@@ -37,7 +37,7 @@ impl ConnectionId {
         self.len as usize
     }
 
-    /// Whether it is the connection ID of length zero.
+    /// Returns true for the zero-length connection ID.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0

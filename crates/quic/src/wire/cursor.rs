@@ -58,13 +58,13 @@ impl<'a> Reader<'a> {
         self.rest.len()
     }
 
-    /// Bytes read so far.
+    /// Number of bytes read.
     #[inline]
     pub const fn position(&self) -> usize {
         self.len - self.rest.len()
     }
 
-    /// Whether everything has been read.
+    /// Returns true at the end of the input.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
@@ -119,7 +119,7 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
-    /// Reads a byte string whose length stands before it as a variable-length integer.
+    /// Reads a byte string with a variable-length integer as its length prefix.
     #[inline]
     pub fn prefixed(&mut self) -> Result<&'a [u8], Truncated> {
         let before = self.rest;
@@ -158,7 +158,7 @@ impl<'a> Writer<'a> {
         Self { buf, at: 0 }
     }
 
-    /// Bytes written so far.
+    /// Number of bytes written.
     #[inline]
     pub const fn position(&self) -> usize {
         self.at
@@ -170,7 +170,7 @@ impl<'a> Writer<'a> {
         self.buf.len() - self.at
     }
 
-    /// What has been written, to be patched or encrypted in place.
+    /// The written bytes, to be patched or encrypted in place.
     #[inline]
     pub fn written_mut(&mut self) -> &mut [u8] {
         &mut self.buf[..self.at]

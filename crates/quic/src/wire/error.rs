@@ -1,4 +1,4 @@
-//! Transport errors (RFC 9000, section 20.1): what a CONNECTION_CLOSE frame of type 0x1c says.
+//! Transport errors (RFC 9000, section 20.1), carried by CONNECTION_CLOSE frames of type 0x1c.
 
 use core::fmt;
 
@@ -86,7 +86,7 @@ impl fmt::Display for TransportErrorCode {
 /// sections 11.1 and 19.19).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TransportError {
-    /// What went wrong.
+    /// Error code.
     pub code: TransportErrorCode,
     /// The type of the frame that triggered it; 0 (PADDING) if unknown.
     pub frame_type: u64,

@@ -9,8 +9,8 @@ use super::cursor::{Reader, Truncated, Writer};
 pub const VERSION_1: u32 = 1;
 /// Bytes of the Retry Integrity Tag at the end of a Retry packet (RFC 9001, section 5.8).
 pub const RETRY_INTEGRITY_TAG_LEN: usize = 16;
-/// Bytes that every protected packet has from its packet number on: header protection samples 16
-/// bytes behind a packet number taken as four bytes long (RFC 9001, section 5.4.2).
+/// Minimum length of a protected packet from its packet number on, in bytes. Header protection
+/// samples 16 bytes after a packet number of assumed length 4 (RFC 9001, section 5.4.2).
 pub const MIN_PROTECTED_LEN: usize = 20;
 
 const LONG_FORM: u8 = 0x80;
@@ -38,7 +38,7 @@ pub enum PacketType {
 pub enum Header<'a> {
     /// A packet of version 1 with a long header.
     Long {
-        /// Which one; not 1-RTT.
+        /// Packet type; not 1-RTT.
         ty: PacketType,
         /// Destination Connection ID.
         dcid: ConnectionId,
@@ -46,7 +46,7 @@ pub enum Header<'a> {
         scid: ConnectionId,
         /// The token of an Initial packet; empty in the others.
         token: &'a [u8],
-        /// Where the protected packet number starts.
+        /// Offset of the protected packet number.
         pn_offset: usize,
         /// One past the packet's last byte, at least [`MIN_PROTECTED_LEN`] behind `pn_offset`;
         /// the next coalesced packet starts there (section 12.2).
@@ -56,7 +56,7 @@ pub enum Header<'a> {
     Short {
         /// Destination Connection ID, one of ours if the packet is valid.
         dcid: ConnectionId,
-        /// Where the protected packet number starts; at least [`MIN_PROTECTED_LEN`] bytes follow.
+        /// Offset of the protected packet number; at least [`MIN_PROTECTED_LEN`] bytes follow.
         pn_offset: usize,
     },
     /// A long header of another version; only its invariants can be read (RFC 8999, section 5.1).
@@ -70,7 +70,7 @@ pub enum Header<'a> {
     },
 }
 
-/// Why the rest of a datagram is dropped; for counters.
+/// Reason why the rest of a datagram is dropped, for counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum HeaderError {
     /// It ends inside the header, or a 1-RTT packet is too short for header protection.
@@ -91,13 +91,13 @@ impl From<Truncated> for HeaderError {
 
 /// Reads the header of the first packet in `datagram`, as a server does.
 ///
-/// The fixed bit (RFC 9000, section 17) is not looked at: a server that advertises `grease_quic_bit`
-/// accepts both values (RFC 9287, section 3).
+/// Ignores the fixed bit (RFC 9000, section 17): a server that advertises `grease_quic_bit` accepts
+/// both values (RFC 9287, section 3).
 ///
 /// `local_cid_len` is the length of our connection IDs, 0 to 20 bytes.
 ///
 /// # Errors
-/// The packet and whatever follows it in the datagram must be dropped.
+/// The packet and the rest of the datagram must be dropped.
 #[inline]
 pub fn parse_header(datagram: &[u8], local_cid_len: usize) -> Result<Header<'_>, HeaderError> {
     let mut r = Reader::new(datagram);
@@ -152,12 +152,12 @@ fn connection_id(bytes: &[u8]) -> Result<ConnectionId, HeaderError> {
     ConnectionId::new(bytes).ok_or(HeaderError::InvalidConnectionId)
 }
 
-/// Writes a version 1 long header of any type but 1-RTT up to the packet number, which is to be
-/// `pn_len` (1 to 4) bytes long. `token` is for Initial packets only: RFC 9000, section 17.2.2, wants it empty in a
-/// server's.
+/// Writes a version 1 long header (except 1-RTT) up to the packet number, of length `pn_len` (1 to
+/// 4 bytes). `token` is for Initial packets only. A server's must be empty (RFC 9000, section
+/// 17.2.2).
 ///
-/// Returns where the two-byte Length stands, 0 so far: [`Writer::set_varint2`] sets it to the
-/// bytes of packet number, payload and tag.
+/// Returns the offset of the two-byte Length field, set to 0. [`Writer::set_varint2`] sets it to
+/// the length of packet number, payload and tag.
 pub fn put_long_header(
     w: &mut Writer<'_>,
     ty: PacketType,

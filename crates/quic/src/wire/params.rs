@@ -101,12 +101,12 @@ impl Default for TransportParameters {
 }
 
 impl TransportParameters {
-    /// Reads what a client sent in its TLS extension. Unknown parameters are ignored.
+    /// Parses a client's TLS extension. Ignores unknown parameters.
     ///
     /// # Errors
-    /// TRANSPORT_PARAMETER_ERROR for anything badly formatted, out of range, repeated, reserved
-    /// for servers, or for a missing `initial_source_connection_id` (RFC 9000, sections 7.3, 7.4
-    /// and 18.2). Whether that one matches the packets is for the caller to check.
+    /// TRANSPORT_PARAMETER_ERROR for parameters that are badly formatted, out of range, repeated or
+    /// reserved for servers, or for a missing `initial_source_connection_id` (RFC 9000, sections
+    /// 7.3, 7.4 and 18.2). The caller checks that this one matches the packets.
     pub fn decode_client(bytes: &[u8]) -> Result<Self, TransportError> {
         let mut params = Self::default();
         let mut seen = 0u32;
@@ -192,9 +192,9 @@ impl TransportParameters {
         Ok(())
     }
 
-    /// Appends what a server sends in its TLS extension: each parameter that differs from its
-    /// default, and an empty one with the identifier `grease`, of the form 31 × N + 27 and below
-    /// 2^62, which peers must ignore (RFC 9000, section 18.1). `initial_rtt` is not for servers.
+    /// Appends a server's TLS extension: each parameter that differs from its default, and an empty
+    /// one with the identifier `grease`, of the form 31 × N + 27 and below 2^62, which peers must
+    /// ignore (RFC 9000, section 18.1). `initial_rtt` is not for servers.
     pub fn encode_server(&self, out: &mut Vec<u8>, grease: u64) {
         let default = Self::default();
         let ids = [

@@ -1,5 +1,5 @@
-//! The in-memory pair: our endpoint and an unmodified `quinn-proto` client in virtual time, joined by
-//! paths of `links` that a test can make slow, lossy, or hostile.
+//! In-memory pair: our endpoint and an unmodified `quinn-proto` client in virtual time, joined by
+//! paths of `links` that a test can make slow, lossy or hostile.
 
 mod server;
 
@@ -57,13 +57,13 @@ pub fn read<T: FromStr<Err = links::ParseError>>(text: &str) -> T {
     text.parse().expect("a setting")
 }
 
-/// What a test does once the server's handshake is confirmed.
+/// Callback after the server's handshake is confirmed.
 pub type OnConnected = Box<dyn FnMut(&mut Endpoint, Handle, Timestamp)>;
 
-/// Which codepoint a datagram has behind a node; `None` if the node drops it.
+/// Codepoint of a datagram after a node; `None` if the node drops it.
 pub type EcnNode = Box<dyn FnMut(Timestamp, Ecn) -> Option<Ecn>>;
 
-/// Both ends and what is between them.
+/// Both endpoints and the links between them.
 pub struct Pair {
     pub now: Timestamp,
     epoch: Instant,
@@ -76,16 +76,15 @@ pub struct Pair {
     route: PathConfig,
     /// That path, and before it those on which datagrams are still under way.
     pub paths: Vec<Path<Vec<u8>>>,
-    /// Asked as each datagram leaves for the client: whether it is lost. For tests that choose by what
-    /// it carries, which no loss model of `links` knows.
+    /// Decides on the loss of each datagram to the client, for tests that choose by content, which
+    /// no loss model of `links` knows.
     pub loses: Box<dyn FnMut() -> bool>,
     /// What nodes on the way to the client, and on that to the server, do with ECN codepoints.
     pub ecn_down: EcnNode,
     pub ecn_up: EcnNode,
     /// Where the server sees the client.
     pub client_address: SocketAddr,
-    /// Two addresses of the client, of which the second has a path of its own: the first of
-    /// `paths`.
+    /// Two addresses of the client. The second one uses the first of `paths`.
     pub detour: Option<[SocketAddr; 2]>,
     /// Other addresses at which the client is reached.
     pub other_addresses: Vec<SocketAddr>,
@@ -94,9 +93,9 @@ pub struct Pair {
     pub client_events: Vec<String>,
     /// Bytes that the server answers to each request stream.
     pub answer: Bytes,
-    /// Bytes of each chunk in which it writes them; a chunk's mark is its number, in milliseconds.
+    /// Size of each written chunk, in bytes. A chunk's mark is its number, in milliseconds.
     pub marked: usize,
-    /// Whether the marks are those of a live stream.
+    /// Uses the marks of a live stream.
     pub is_live: bool,
     /// The rate of the stream that the marks say.
     pub catching_up: Option<Rate>,
@@ -169,9 +168,9 @@ impl Pair {
         pair
     }
 
-    /// From here on, datagrams take another path, whose links have these differences; those under
-    /// way still arrive by the old one. A path counts its packets from 0. The first path takes 10 ms
-    /// each way and does nothing else.
+    /// Moves later datagrams to another path with changed links; datagrams in flight still arrive
+    /// over the old one. A path counts its packets from 0. The first path only has a delay of 10 ms
+    /// each way.
     pub fn both(&mut self, change: impl Fn(&mut LinkConfig)) {
         change(&mut self.route.up);
         self.down(change);
@@ -420,7 +419,7 @@ impl Pair {
         Some(id)
     }
 
-    /// Reads what has arrived; returns whether the stream is finished.
+    /// Reads available data. Returns true once the stream is finished.
     pub fn read(&mut self, id: client::StreamId, into: &mut Vec<u8>) -> bool {
         let mut stream = self.client.recv_stream(id);
         let Ok(mut chunks) = stream.read(true) else { return true };
@@ -441,7 +440,7 @@ impl Pair {
         self.receive(id, limit)
     }
 
-    /// What is left of the answer on this stream.
+    /// Returns the rest of the answer on this stream.
     pub fn receive(&mut self, id: client::StreamId, limit: Duration) -> Vec<u8> {
         let mut got = Vec::new();
         let mut finished = false;

@@ -49,7 +49,7 @@ fn acknowledgements_before_there_is_anything_to_acknowledge() {
 
 #[test]
 fn an_acknowledgement_of_everything_meets_a_number_that_was_skipped() {
-    // RFC 9000, section 21.4: a client that acknowledges what it never received.
+    // RFC 9000, section 21.4: a client that acknowledges packets it never received.
     let mut raw = downloading(&generous(), 20_000_000);
     let mut turns = 0;
     while raw.close.is_none() && turns < 1_000 {

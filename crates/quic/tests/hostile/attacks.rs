@@ -1,4 +1,4 @@
-//! Floods and forgeries: what they cost stays bounded, and who is honest is served.
+//! Floods and forgeries: their cost is bounded, and honest clients are served.
 
 use std::time::Duration;
 

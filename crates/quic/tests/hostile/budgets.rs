@@ -1,7 +1,7 @@
-//! Small budgets: an address that is not validated gets three times what it sends (RFC 9000, section
-//! 8.1), so whoever moves and never answers the challenge decides to the byte how much room the
-//! server's packets have. Whatever waits to be sent, the server neither goes round in circles nor
-//! writes behind the end of a packet.
+//! Small budgets: an unvalidated address gets three times the bytes it sends (RFC 9000, section
+//! 8.1). A client that moves but never answers the challenge therefore chooses the exact size of
+//! the server's packets. For all pending frames, the server must neither loop nor write beyond the
+//! end of a packet.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn ends(time: Duration, what: &str, run: impl FnOnce() + Send + 'static) {
     });
     match wait.recv_timeout(time) {
         Ok(()) => {}
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{what}: it goes on for ever"),
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{what}: endless loop"),
         Err(mpsc::RecvTimeoutError::Disconnected) => panic!("{what}: the thread panicked"),
     }
 }
@@ -46,7 +46,7 @@ fn next_port(raw: &mut Raw) {
     raw.address.set_port(if port == u16::MAX { 10_000 } else { port + 1 });
 }
 
-/// What waits to be sent while budgets go through all sizes.
+/// Pending frames while budgets take all sizes.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     /// Acknowledgements of 64 ranges, each gap this long; none for 0.
@@ -61,8 +61,8 @@ struct Waiting {
     keep_alive: bool,
 }
 
-/// Moves the client on for each size of datagram, so that every budget from nothing to a full packet
-/// meets what waits; after each, time passes until all timers within a second have run.
+/// Moves the client for each datagram size, so that pending frames meet every budget from zero to a
+/// full packet. After each move, time passes until all timers within a second have fired.
 fn every_budget(waiting: Waiting) {
     let mut config = config();
     let mut transport = (*config.transport).clone();
@@ -98,7 +98,8 @@ fn every_budget(waiting: Waiting) {
         let sent = raw.bytes_to.get(&raw.address).copied().unwrap_or(0) - before;
         assert!(sent <= 3 * packet.len(), "{sent} for {} with {waiting:?}", packet.len());
         if raw.close_by_server().is_some() {
-            // Whoever retires faster than it learns of new IDs breaks a rule; the rest was seen.
+            // A client that retires IDs faster than it learns new ones violates the protocol; the
+            // rest was seen.
             assert!(waiting.control && extra > 2, "{:?} with {waiting:?}", raw.close_by_server());
             return;
         }

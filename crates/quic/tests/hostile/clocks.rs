@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mendcast_quic::detection::{Detection, STEADY};
+use mendcast_quic::detection::{Detection, STEADY_PROBE_PERIOD};
 use mendcast_quic::wire::{Frame, Frames, PacketType, put_crypto, put_ping};
 use mendcast_quic::{Connection, Endpoint, TransportConfig};
 use units::Timestamp;
@@ -34,7 +34,7 @@ fn gaps(times: &[Timestamp]) -> Vec<Duration> {
     times.windows(2).map(|pair| pair[1].since(pair[0])).collect()
 }
 
-/// A client for whom `len` bytes are on their way, and who has acknowledged everything before.
+/// A client with `len` bytes in flight, and everything before acknowledged.
 fn quiet_download(len: usize) -> Raw {
     acknowledged(downloading(&generous(), len))
 }
@@ -99,7 +99,10 @@ fn probes_stop_doubling_at_the_longest_wait_and_go_on_after_ten_seconds() {
     // The time-out here is 25 ms of max_ack_delay and the granularity: three doublings.
     assert_eq!(waits[..4], [26, 52, 104, 200].map(|ms| ms * MS), "{waits:?}");
     let steady = waits.iter().filter(|&&wait| wait == longest).count() as u32;
-    assert!((9 * STEADY / 10..=STEADY).contains(&(longest * steady)), "{waits:?}");
+    assert!(
+        (9 * STEADY_PROBE_PERIOD / 10..=STEADY_PROBE_PERIOD).contains(&(longest * steady)),
+        "{waits:?}"
+    );
     // Who stays away hears less and less.
     let rest: Vec<Duration> = waits.into_iter().skip_while(|&wait| wait <= longest).collect();
     assert_eq!(rest, [2, 4, 8, 16].map(|times| longest * times), "{rest:?}");
@@ -197,7 +200,7 @@ fn a_round_trip_is_measured_by_the_largest_number_and_by_packets_that_ask_for_an
     assert!(numbers.last() < Some(&alone));
     raw.send(PacketType::OneRtt, &ack(alone, alone));
     assert_eq!(samples(&mut raw), None);
-    // A frame that reports it again and others anew measures nothing.
+    // A frame that repeats its largest number gives no RTT sample.
     raw.wait(30 * MS);
     raw.send(PacketType::OneRtt, &ack(numbers[0], alone));
     assert_eq!(samples(&mut raw), None);

@@ -1,7 +1,6 @@
-//! What a datagram may cost: the dearest ones that a client with a connection of its own can make. Each
-//! is measured from its arrival until the server has said what it has to say to it; the least of
-//! several times counts, because machines are shared. Not here are datagrams with a TLS handshake in
-//! them, which are budgeted by whoever receives them.
+//! CPU time of the most expensive datagrams that an established client can send. Each is measured
+//! from its arrival until the server has answered. The minimum of several runs counts, because
+//! machines are shared. Datagrams with TLS handshakes are excluded; receivers budget them.
 //!
 //! In an optimised build, `MENDCAST_COSTS=1` checks the limit and prints the table:
 //! `MENDCAST_COSTS=1 cargo test --release -p mendcast-quic --test hostile costs -- --nocapture`
@@ -28,7 +27,7 @@ const FLIGHT: u64 = 8 << 20;
 const RETIRED: u64 = 16;
 /// The limit in an optimised build.
 const LIMIT: Duration = Duration::from_micros(100);
-/// In any build: so many times what 1,350 PINGs cost.
+/// Limit in any build, as a multiple of the cost of 1,350 PINGs.
 const RATIO: u32 = 60;
 
 /// Fills a payload with frames, the first `n` for as many as fit.
@@ -66,7 +65,7 @@ fn with_in_flight() -> Raw {
         if unsent == 0 && in_flight > FLIGHT - FLIGHT / 10 {
             return raw;
         }
-        // What came in the 50 ms before these.
+        // Packets received within the 50 ms before.
         let numbers = raw.numbers(PacketType::OneRtt).to_vec();
         raw.send(PacketType::OneRtt, &ack_of(&numbers[..arrived]));
         arrived = numbers.len();
@@ -93,7 +92,7 @@ fn open(raw: &mut Raw) -> u64 {
     connection(raw).in_flight() / 1_452
 }
 
-/// A client of whose 4,000 packets all but the newest were declared lost a moment ago.
+/// A client with 4,000 packets, all but the newest just declared lost.
 fn with_losses() -> Raw {
     let mut raw = connected();
     let largest = raw.largest(PacketType::OneRtt).expect("1-RTT packets");
@@ -104,7 +103,7 @@ fn with_losses() -> Raw {
     }
     let largest = raw.largest(PacketType::OneRtt).expect("1-RTT packets");
     raw.send(PacketType::OneRtt, &ack(largest, largest));
-    // They are declared lost in passes, each of which is due at once.
+    // Losses are declared in passes, each due at once.
     while open(&mut raw) > 0 {
         raw.wait(Duration::from_micros(1));
     }
@@ -285,7 +284,7 @@ fn the_dearest_datagrams_have_a_limit() {
         };
         println!("{:8.1} µs  {}{packets}", time.as_secs_f64() * 1e6, case.name);
         let packets = settled as u32;
-        // Debug builds on busy machines take what time they take; what is wrong in kind still shows.
+        // Debug builds on busy machines vary; only wrong orders of growth show.
         assert!(packets > 0 || time < RATIO * plain, "{}: {time:?}, PING {plain:?}", case.name);
         assert!(!strict || time < LIMIT, "{}: {time:?}", case.name);
     }

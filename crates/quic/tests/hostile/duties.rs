@@ -1,6 +1,5 @@
-//! What a server owes every client, seen from outside: the sizes and headers of what it sends, when
-//! it acknowledges, which keys it keeps, how it closes (RFC 9000, sections 8 to 19; RFC 9001,
-//! section 4.9).
+//! Duties of a server towards every client, seen from outside: sizes and headers of its packets,
+//! acknowledgements, key lifetimes and closing (RFC 9000, sections 8 to 19; RFC 9001, section 4.9).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -18,7 +17,7 @@ use crate::{client, client_tls, config, connected, downloading, endpoint};
 
 const MS: Duration = Duration::from_millis(1);
 const ELSEWHERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(11, 0, 0, 7));
-/// A frame that no version 1 endpoint knows: whoever reads it closes the connection.
+/// A frame unknown to version 1. Reading it closes the connection.
 const UNKNOWN_FRAME: &[u8] = &[0x21];
 
 /// A client that has the server's flight and has not finished.
@@ -47,7 +46,7 @@ fn acknowledges(raw: &Raw, since: usize, number: u64) -> bool {
     acks(raw, since).iter().any(|ack| ack.ranges().any(|range| range.contains(&number)))
 }
 
-/// Acknowledges all 1-RTT packets so far.
+/// Acknowledges all received 1-RTT packets.
 fn acknowledge_all(raw: &mut Raw) {
     for number in raw.numbers(PacketType::OneRtt).to_vec() {
         raw.send(PacketType::OneRtt, &ack(number, number));
@@ -563,7 +562,7 @@ fn stateless_resets_look_like_any_packet_and_are_shorter() {
                 assert_eq!(reset[0] & 0xc0, 0x40, "a short header");
                 assert_eq!(reset.len(), (len - 1).min(41), "{len}");
                 tails.push(reset[reset.len() - 16..].to_vec());
-                // Else the bits of the first byte and what follows are random.
+                // Otherwise the bits of the first byte, and the following bytes, are random.
                 assert_ne!(reset[1..5], [0; 4]);
             }
         }

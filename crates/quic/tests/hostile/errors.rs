@@ -1,5 +1,5 @@
-//! One broken rule, one error code (RFC 9000, section 20.1; RFC 9001, section 4.8): what stands
-//! beside the cases of `h3spec`.
+//! Each broken rule has its error code (RFC 9000, section 20.1; RFC 9001, section 4.8). Complements
+//! the cases of `h3spec`.
 
 use mendcast_quic::wire::ConnectionId;
 use mendcast_quic::wire::{
@@ -70,7 +70,7 @@ fn expect_for_parameters(change: impl FnOnce(&mut Parameters)) {
 
 #[test]
 fn transport_parameters_that_break_section_7_or_18_2() {
-    // Section 7.3: initial_source_connection_id is not what the packets say.
+    // Section 7.3: initial_source_connection_id differs from the packets' source ID.
     expect_for_parameters(|p| {
         p.retain(|(id, _)| *id != id::INITIAL_SOURCE_CONNECTION_ID);
         p.push((id::INITIAL_SOURCE_CONNECTION_ID, [&SCID[1..], &[0]].concat()));
@@ -159,7 +159,7 @@ fn frames_in_packets_that_may_not_carry_them() {
     }
 }
 
-/// Goes so far that packets of this type can be sent, and the handshake is not over.
+/// Advances the handshake until packets of this type can be sent, without finishing it.
 fn start(raw: &mut Raw) {
     let hello = raw.hello();
     raw.send_crypto(PacketType::Initial, &hello);
@@ -232,8 +232,8 @@ fn acknowledgements_of_what_was_not_sent() {
 
 #[test]
 fn handshake_messages_at_times_that_quic_does_not_know() {
-    // RFC 9001, section 6: KeyUpdate (24) of TLS is an unexpected_message, before the Finished too;
-    // section 8.3: so is EndOfEarlyData (5), behind it too.
+    // RFC 9001, section 6: a TLS KeyUpdate (24) is an unexpected_message, also before the Finished;
+    // section 8.3: so is EndOfEarlyData (5), also after it.
     let mut raw = client(&honest());
     start(&mut raw);
     raw.send_crypto(PacketType::Handshake, &[24, 0, 0, 1, 0]);

@@ -1,7 +1,7 @@
 //! Random clients: well-formed and damaged frames of every type in every packet number space, with
-//! valid protection, among replays, moves, key updates and a server application that does random
-//! things, too. Whatever happens, the server neither panics nor spins, what it sends is well formed
-//! (the client checks that), and the connection comes to an end.
+//! valid protection, mixed with replays, migrations and key updates. The server application acts
+//! randomly too. The server must not panic or spin, must send only well-formed packets (checked by
+//! the client), and must end the connection.
 
 use std::time::Duration;
 

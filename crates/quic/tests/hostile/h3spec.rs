@@ -29,8 +29,8 @@ const UNEXPECTED_MESSAGE: u64 = 0x10a;
 const MISSING_EXTENSION: u64 = 0x16d;
 const NO_APPLICATION_PROTOCOL: u64 = 0x178;
 
-/// What the client does otherwise than an honest one.
-enum Deed {
+/// Deviation of the client from an honest one.
+enum Deviation {
     /// A 1-RTT packet with this payload.
     Payload(&'static [u8]),
     /// A NEW_CONNECTION_ID frame: sequence number, Retire Prior To, ID.
@@ -44,7 +44,7 @@ enum Deed {
     /// Transport parameters with this one, with an integer or bytes as its value.
     Integer(u64, u64),
     Bytes(u64, &'static [u8]),
-    /// Handshake messages in front of and behind the client's Finished.
+    /// Handshake messages before and after the client's Finished.
     AroundFinished(&'static [u8], &'static [u8]),
     /// Handshake data in a 1-RTT packet.
     Crypto(&'static [u8]),
@@ -52,15 +52,15 @@ enum Deed {
     EarlyCrypto(&'static [u8]),
     /// An application protocol that the server does not speak.
     Protocol(&'static [u8]),
-    /// A ClientHello whose extension of transport parameters has this number instead of 0x39, or is
-    /// not there.
+    /// A ClientHello with this number instead of 0x39 for the transport parameters extension, or
+    /// without the extension.
     ParametersAs(Option<[u8; 2]>),
 }
 
-use Deed::*;
+use Deviation::*;
 
-/// A case: its name, what is done, the error, and the section that prescribes it.
-type Case = (&'static str, Deed, u64, &'static str);
+/// A case: name, deviation, expected error, and the section that prescribes it.
+type Case = (&'static str, Deviation, u64, &'static str);
 
 const GET: &[u8] = b"\x0f\x00\x85\xf5\xe1\x00\x07GET /\r\n";
 const GET_1000000000: &[u8] = b"\x0b\xbb\x9a\xca\x00\x07GET /\r\n";
@@ -139,8 +139,7 @@ const CASES: [Case; 34] = [
         EarlyCrypto(b"\x08\x00\x00\x02\x00\x00"), VIOLATION, "9001, 8.3"),
 ];
 
-/// Cases that do not end as they should, by what is sent, and why. One that conforms has to leave
-/// this list.
+/// Known deviations of the server, by case, with reasons. Remove a case once it conforms.
 const DEVIATIONS: [(&str, &str); 0] = [];
 
 /// A frame of this type that says 2^60 + 1.
@@ -156,7 +155,7 @@ const fn prefixed(frame_type: u8) -> [u8; 9] {
 }
 
 /// Does it, and gives the client that did it.
-fn run(deed: &Deed) -> Raw {
+fn run(deviation: &Deviation) -> Raw {
     let with_parameter = |id: u64, value: Option<Vec<u8>>| {
         let mut parameters = honest();
         parameters.retain(|(other, _)| *other != id);
@@ -165,9 +164,9 @@ fn run(deed: &Deed) -> Raw {
         raw.handshake();
         raw
     };
-    match *deed {
+    match *deviation {
         Payload(payload) => one_rtt(payload),
-        NewConnectionId(..) => one_rtt(&new_connection_id(deed)),
+        NewConnectionId(..) => one_rtt(&new_connection_id(deviation)),
         HandshakePayload(payload) => {
             let mut raw = begun();
             raw.send(PacketType::Handshake, payload);
@@ -234,12 +233,14 @@ fn begun() -> Raw {
     raw
 }
 
-fn new_connection_id(deed: &Deed) -> Vec<u8> {
-    let &NewConnectionId(sequence, retire, id) = deed else { unreachable!("another deed") };
+fn new_connection_id(deviation: &Deviation) -> Vec<u8> {
+    let &NewConnectionId(sequence, retire, id) = deviation else {
+        unreachable!("another deviation")
+    };
     [&[0x18, sequence, retire, id.len() as u8], id, &[9; 16]].concat()
 }
 
-/// A ClientHello (RFC 8446, section 4.1.2) whose extension 0x39 has another number, or is left out.
+/// A ClientHello (RFC 8446, section 4.1.2) with another number for extension 0x39, or without it.
 fn hello_with_parameters_as(number: Option<[u8; 2]>) -> Vec<u8> {
     let hello = client(&honest()).hello();
     let length = |at: usize| usize::from(u16::from_be_bytes([hello[at], hello[at + 1]]));
@@ -273,13 +274,13 @@ fn hello_with_parameters_as(number: Option<[u8; 2]>) -> Vec<u8> {
     [&hello[..1], body_length, &body].concat()
 }
 
-/// What is done, as a table shows it.
-fn told(deed: &Deed) -> String {
+/// Describes a deviation for a table.
+fn told(deviation: &Deviation) -> String {
     let or_nothing =
         |bytes: &[u8]| if bytes.is_empty() { "nothing".to_owned() } else { hex(bytes) };
-    match *deed {
+    match *deviation {
         Payload(payload) => format!("1-RTT: {}", or_nothing(payload)),
-        NewConnectionId(..) => format!("1-RTT: {}", hex(&new_connection_id(deed))),
+        NewConnectionId(..) => format!("1-RTT: {}", hex(&new_connection_id(deviation))),
         HandshakePayload(payload) => format!("Handshake: {}", hex(payload)),
         Flip(ty, bits) => {
             let ty = if ty == PacketType::OneRtt { "1-RTT" } else { "Handshake" };
@@ -312,16 +313,16 @@ fn name_of(code: u64) -> String {
 
 #[test]
 fn h3spec_every_quic_case_ends_with_its_error() {
-    let rows = CASES.iter().map(|(name, deed, code, section)| {
-        let (got, sent) = (run(deed).code(), told(deed));
+    let rows = CASES.iter().map(|(name, deviation, code, section)| {
+        let (got, sent) = (run(deviation).code(), told(deviation));
         let answer = got.map_or_else(|| "no error".to_owned(), name_of);
-        let deviation = DEVIATIONS.iter().find(|(deed, _)| *deed == sent);
+        let known = DEVIATIONS.iter().find(|(sending, _)| *sending == sent);
         Row {
             name,
             sent,
             expected: format!("{} (RFC {section})", name_of(*code)),
-            got: deviation.map_or_else(|| answer.clone(), |(_, why)| format!("{answer}: {why}")),
-            good: (got == Some(*code)) != deviation.is_some(),
+            got: known.map_or_else(|| answer.clone(), |(_, why)| format!("{answer}: {why}")),
+            good: (got == Some(*code)) != known.is_some(),
         }
     });
     conclude("h3spec-quic.tsv", &rows.collect::<Vec<_>>());

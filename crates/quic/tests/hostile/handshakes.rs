@@ -1,5 +1,5 @@
-//! Attacks on the beginning of a connection: tokens, coalesced junk, handshake data that never ends,
-//! and handshakes that take an odd but lawful way (RFC 9000, sections 7, 8.1 and 14.1).
+//! Attacks on connection setup: tokens, coalesced junk, endless handshake data, and unusual but
+//! valid handshakes (RFC 9000, sections 7, 8.1 and 14.1).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +61,7 @@ fn a_retry_token_from_elsewhere_or_damaged_proves_nothing() {
         let answer = raw.initial(&hello).expect("another Retry packet");
         assert_eq!(answer[0] & 0xf0, 0xf0);
         assert!(raw.handle.is_none() && raw.server.is_empty());
-        // RFC 9000, section 14.1, and 8.1: what it gets is smaller than what it sent.
+        // RFC 9000, sections 14.1 and 8.1: the answer is smaller than the client's datagram.
         assert!(answer.len() < 1_200);
     }
 }
@@ -382,7 +382,7 @@ impl rustls::crypto::SupportedKxGroup for Unknown {
     }
 }
 
-/// A share whose exchange is never completed.
+/// A key share without a completed exchange.
 struct Share(Vec<u8>);
 
 impl rustls::crypto::ActiveKeyExchange for Share {

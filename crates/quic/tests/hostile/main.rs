@@ -1,11 +1,12 @@
-//! Clients that break the rules: each ends with the error code that the RFC prescribes, or is
-//! ignored where the RFC says so, and costs the server a bounded amount of work and memory.
-//! `h3spec` are the cases that the tester of this name checks, by name, `errors` their neighbours,
-//! `duties` and `clocks` what a client of any kind is owed; the others are floods and forgeries:
-//! `handshakes` before a connection exists and while it begins, `paths` with addresses, connection
-//! IDs and resets, `acknowledgements` with packet numbers and keys, `budgets` with addresses that
-//! may get little, `costs` what a datagram may cost, `withheld` with what is never acknowledged, `attacks` the rest, and `fuzz` random
-//! clients.
+//! Clients that break the rules. Each ends with the error code that the RFC prescribes, or is
+//! ignored where the RFC says so, and costs the server bounded work and memory.
+//!
+//! - `h3spec`: the cases of the tester of this name; `errors`: related cases.
+//! - `duties`, `clocks`: the server's duties towards any client.
+//! - `handshakes`: attacks before and during connection setup.
+//! - `paths`: addresses, connection IDs and resets; `budgets`: unvalidated addresses.
+//! - `acknowledgements`: packet numbers and keys; `withheld`: missing acknowledgements.
+//! - `costs`: CPU time per datagram; `attacks`: other floods and forgeries; `fuzz`: random clients.
 
 mod acknowledgements;
 mod attacks;
@@ -66,7 +67,7 @@ pub fn connected() -> Raw {
     raw
 }
 
-/// A client whose request is answered with `len` bytes, which are on their way.
+/// A client with a request whose answer of `len` bytes is in flight.
 pub fn downloading(parameters: &Parameters, len: usize) -> Raw {
     let mut raw = client(parameters);
     raw.connect();

@@ -93,8 +93,8 @@ fn a_client_that_moves_and_answers_is_followed() {
 
 #[test]
 fn moves_without_end_and_late_acknowledgements_keep_the_books() {
-    // Paths are told apart by a byte: what went to the very first address must not count as sent to
-    // the one whose mark is the same.
+    // Paths are marked with one byte. Packets of the first address must not count for the later one
+    // with the same mark.
     for moves in 253..=258 {
         let mut raw = downloading(&honest(), 200_000);
         let first = raw.largest(PacketType::OneRtt).expect("1-RTT packets");
@@ -139,7 +139,7 @@ fn resets_are_only_for_ids_that_this_server_gave() {
     let answer = raw.deliver(&mut reset);
     assert!(answer.is_none_or(|answer| answer.len() < reset.len()));
     // RFC 9000, section 21.11: the connection may be alive on another server with the same keys,
-    // and whoever sends this packet here would learn how to end it.
+    // and an attacker that sends this packet here would learn how to end it.
     let mut other = config();
     other.server_id = 2;
     let mut elsewhere = Raw::without_tls(Endpoint::new(other, [4; 32]));
@@ -225,7 +225,7 @@ fn random_ids_reach_no_connection() {
     assert!(matches!(raw.outcome(&mut genuine.clone()), Outcome::Connection(_)));
 }
 
-/// Challenges in what the server sent, with the sizes of the packets' payloads.
+/// Returns the received challenges, with the sizes of their packets' payloads.
 fn challenges(raw: &mut Raw) -> Vec<([u8; 8], usize)> {
     let mut found = Vec::new();
     for payload in raw.received.drain(..) {

@@ -83,7 +83,7 @@ pub fn ack_of(numbers: &[u64]) -> Vec<u8> {
     out
 }
 
-/// A client whose flow control holds nothing back.
+/// A client with unlimited flow control.
 pub fn generous() -> Parameters {
     let mut parameters = honest();
     for (parameter, value) in &mut parameters {
@@ -113,7 +113,7 @@ fn encoded(parameters: &Parameters) -> Vec<u8> {
     out
 }
 
-/// What the server said with CONNECTION_CLOSE.
+/// Content of the server's CONNECTION_CLOSE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Close {
     pub code: u64,
@@ -186,7 +186,7 @@ pub struct Raw {
     pub token: Vec<u8>,
     /// Whether Initial packets are padded to 1,200 bytes.
     pub pads: bool,
-    /// The mark of what is sent.
+    /// ECN codepoint of sent datagrams.
     pub ecn: Ecn,
     /// The keys of the phases to come, and the present phase.
     secrets: Option<Secrets>,
@@ -319,7 +319,7 @@ impl Raw {
         assert!(self.confirmed, "no handshake: {:?}, {:?}", self.close, self.server_events);
     }
 
-    /// Handshake data, in order behind what was sent before.
+    /// Sends handshake data at the next offset.
     pub fn send_crypto(&mut self, ty: PacketType, data: &[u8]) {
         for piece in data.chunks(1_000) {
             let level = &mut self.levels[place(ty)];
@@ -360,7 +360,7 @@ impl Raw {
         self.phase = !self.phase;
     }
 
-    /// The largest packet number that the server has used, as far as it was seen.
+    /// Largest packet number seen from the server.
     pub fn largest(&self, ty: PacketType) -> Option<u64> {
         self.levels[place(ty)].expected.checked_sub(1)
     }
@@ -446,13 +446,13 @@ impl Raw {
         out
     }
 
-    /// Sends frames in a packet of its own, and takes what the server answers.
+    /// Sends frames in one packet, and takes the server's answers.
     pub fn send(&mut self, ty: PacketType, payload: &[u8]) {
         let mut packet = self.packet(ty, payload);
         self.deliver(&mut packet);
     }
 
-    /// Gives the server a datagram, and takes what it answers; an answer without state is returned.
+    /// Delivers a datagram and takes the server's answers. Returns a stateless answer.
     pub fn deliver(&mut self, datagram: &mut [u8]) -> Option<Vec<u8>> {
         let mut reply = Vec::new();
         let outcome = self.hand_over(datagram, &mut reply);
@@ -472,7 +472,7 @@ impl Raw {
         outcome
     }
 
-    /// Gives the server a datagram, and leaves to the test what comes of it.
+    /// Delivers a datagram without taking the answers.
     pub fn hand_over(&mut self, datagram: &mut [u8], reply: &mut Vec<u8>) -> Outcome {
         let addresses = Addresses::of(self.address);
         let outcome = self.server.handle_datagram(self.now, addresses, self.ecn, datagram, reply);
@@ -499,7 +499,7 @@ impl Raw {
         self.now = end;
     }
 
-    /// Takes what the server has to send.
+    /// Takes the server's pending datagrams.
     pub fn collect(&mut self) {
         let Some(handle) = self.handle else { return };
         while let Some(event) = self.server.poll_event(handle) {
@@ -523,7 +523,7 @@ impl Raw {
         }
     }
 
-    /// Opens the packets of a datagram as far as there are keys.
+    /// Opens the packets of a datagram while keys are available.
     pub fn open(&mut self, mut rest: &mut [u8]) {
         loop {
             let (ty, pn_offset, end) = match parse_header(rest, SCID.len()) {

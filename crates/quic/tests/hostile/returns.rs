@@ -18,7 +18,7 @@ fn connection(raw: &mut Raw) -> &mut mendcast_quic::Connection {
     raw.server.connection(handle).expect("open")
 }
 
-/// Challenges in what the server sent since the last call.
+/// Returns the challenges received since the last call.
 fn challenges(raw: &mut Raw) -> Vec<[u8; 8]> {
     let payloads: Vec<_> = raw.received.drain(..).collect();
     let frames = payloads.iter().flat_map(|payload| Frames::new(payload).flatten());
@@ -59,7 +59,7 @@ fn a_response_from_another_address_proves_the_one_that_was_challenged() {
     assert_eq!(connection(&mut raw).addresses().remote, home);
     speak(&mut raw, elsewhere(1));
     assert!(connection(&mut raw).is_validated(), "proved from elsewhere");
-    // The challenge in a full datagram leaves now, and both are proven behind it.
+    // The challenge in a full datagram is sent now; afterwards both are proven.
     let found = challenges(&mut raw);
     answer(&mut raw, found);
     for address in [home, elsewhere(1), home, elsewhere(1)] {
@@ -159,7 +159,7 @@ fn packets_of_each_path_count_in_its_own_flight() {
     raw.wait(Duration::from_millis(20));
     let there = connection(&mut raw).in_flight();
     assert!(there > 1_000);
-    // An acknowledgement of what was sent home, which comes from here.
+    // Acknowledges packets sent to the home address, from this address.
     let window = connection(&mut raw).window();
     let mut packet = raw.packet(PacketType::OneRtt, &ack_of(&at_home));
     raw.outcome_alone(&mut packet);

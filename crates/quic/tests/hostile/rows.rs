@@ -1,5 +1,5 @@
-//! Rows for the tables of docs/conformance.md: what a case sends, what has to come back, and what
-//! came. `make h3spec` asks for them.
+//! Rows for the tables of docs/conformance.md: sent packet, expected answer and actual answer.
+//! `make h3spec` requests them.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,13 +8,13 @@ use std::path::Path;
 pub struct Row {
     /// The case's name.
     pub name: &'static str,
-    /// What the client sent.
+    /// The client's packet.
     pub sent: String,
     /// The error that the RFC prescribes, and the section that does.
     pub expected: String,
-    /// What the client was told.
+    /// The server's answer.
     pub got: String,
-    /// Whether that is what was expected.
+    /// The answer was as expected.
     pub good: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Clients that withhold an acknowledgement, of a packet that they may well have: all that the server
-//! sends afterwards is acknowledged, so it goes on. What it keeps for the one packet is bounded.
+//! Clients that withhold the acknowledgement of one packet and acknowledge all later ones, so that
+//! the transfer continues. The server's memory for the one packet must be bounded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use units::{Ecn, Mark, StreamId};
 use crate::raw::{Parameters, Raw, ack_of, frames, generous, id, varint};
 use crate::{client, client_tls, config};
 
-/// Bytes whose release is counted.
+/// A buffer that counts its release.
 struct Counted(Vec<u8>, Arc<AtomicUsize>);
 
 impl AsRef<[u8]> for Counted {
@@ -28,17 +28,17 @@ impl Drop for Counted {
     }
 }
 
-/// What a download without end came to.
+/// Result of an endless download.
 struct Outcome {
     written: usize,
-    /// The most bytes of what was written that were kept at a time, and the largest window.
+    /// Maximum of written bytes kept at a time, and largest window.
     kept: usize,
     window: u64,
     close: Option<u64>,
 }
 
-/// Downloads up to `bytes` on stream 0 for at most `time`, in chunks of `chunk` bytes, as an application
-/// that keeps little unsent; packets that `withheld` says so of are never acknowledged.
+/// Downloads up to `bytes` on stream 0 for at most `time`, in chunks of `chunk` bytes, like an
+/// application that keeps little unsent data. Never acknowledges packets selected by `withheld`.
 fn download(
     bytes: usize,
     chunk: usize,
@@ -118,7 +118,7 @@ fn who_acknowledges_everything_but_one_packet_for_long_is_shut_out() {
     assert_eq!(outcome.close, Some(0x0a));
 }
 
-/// A client of a server that lets so many bytes into flight.
+/// A client of a server with this limit on bytes in flight.
 fn client_of(max_in_flight: u64, parameters: &Parameters) -> Raw {
     let mut config = config();
     config.transport = Arc::new(TransportConfig { max_in_flight, ..TransportConfig::default() });

@@ -12,7 +12,7 @@ const FRAME: Duration = Duration::from_millis(40);
 const FRAME_BYTES: usize = 8_300;
 const TICK: Duration = Duration::from_millis(10);
 
-/// A connection whose server sends a live stream over 20 ms each way.
+/// A connection with a live stream from the server, over 20 ms each way.
 pub struct Live {
     pub pair: Pair,
     server_stream: StreamId,

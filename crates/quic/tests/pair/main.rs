@@ -93,7 +93,7 @@ fn each_of_many_tokens_arrives_also_when_its_packet_was_lost() {
         pair.run_until(Duration::from_millis(5), |_| false);
     };
     issue(&mut pair, 4);
-    // The fifth takes the slot of one that is on its way, whose acknowledgement says nothing of it.
+    // The fifth token reuses the slot of one in flight, whose acknowledgement must not affect it.
     pair.down(|link| link.loss = Some(read("100%")));
     issue(&mut pair, 1);
     pair.down(|link| link.loss = None);
@@ -205,7 +205,7 @@ fn a_request_that_overtakes_the_end_of_the_handshake_is_not_asked_for_again() {
     pair.up(|link| link.delay = Some(SECOND / 100));
     let begin = pair.now;
     assert_eq!(pair.download(SECOND), pair.answer);
-    // The way of the Finished, and that of the answer.
+    // One trip for the Finished, and one for the answer.
     assert!((48..52).contains(&pair.now.since(begin).as_millis()), "{:?}", pair.now.since(begin));
     let stats = *pair.connection().stats();
     assert_eq!(stats.dropped, Counts::default(), "{stats:?}");
@@ -232,7 +232,7 @@ fn damage_duplicates_reordering_and_rebinding_cost_no_byte() {
             if finished {
                 break;
             }
-            // Now and then the client's port changes, as behind a NAT that forgets.
+            // The client's port changes occasionally, as with NAT rebinding.
             if dice.chance(10) {
                 pair.client_address.set_port(5_000 + (dice.roll() % 1_000) as u16);
             }

@@ -56,7 +56,7 @@ fn a_datagram_size_that_shrinks_in_mid_stream_is_found_within_a_second() {
         });
         assert_eq!(pair.connection().mtu(), 1_452);
         pair.down(|link| link.mtu = Some(1_300 + UDP_IPV4_HEADERS));
-        // What was under way still arrives.
+        // Datagrams in flight still arrive.
         pair.run_until(Duration::from_millis(2 * delay), |_| false);
         pair.read(id, &mut got);
         let (begin, base) = (pair.now, got.len());
@@ -121,7 +121,7 @@ fn a_path_that_reorders_is_learned() {
     let mut pair = Pair::new(&setup);
     pair.answer = content(20_000_000);
     pair.connect();
-    // One datagram in thirty is overtaken by what comes in the next 6 ms.
+    // One datagram in thirty is overtaken by those of the next 6 ms.
     pair.down(|link| link.reorder = Some(read("3.3%,6ms")));
     let id = pair.request();
     let mut got = Vec::new();
@@ -153,7 +153,7 @@ fn caps_hold_on_every_path_and_never_lift_the_limit_of_bytes_in_flight() {
         assert_eq!(pair.connection().addresses().remote, pair.client_address);
         let begin = pair.now;
         assert_eq!(pair.download(60 * SECOND), pair.answer);
-        // 24 million bits, of which a burst may leave at once.
+        // 24 million bits, partly sent as an initial burst.
         let span = pair.now.since(begin);
         assert!(span > 5 * SECOND / 2, "{span:?}");
         assert_eq!(pair.connection().window(), 20_000);

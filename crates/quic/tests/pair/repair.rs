@@ -1,4 +1,4 @@
-//! Schemes of loss recovery over the whole transport, against an unmodified client: which copies leave,
+//! Recovery schemes over the whole transport, against an unmodified client: which copies are sent,
 //! in which packets, and what ends them.
 
 use crate::common::{Dice, Pair, Setup, content};
@@ -24,7 +24,7 @@ struct Sent {
     bytes: Option<(u64, usize)>,
 }
 
-/// What the server sent in 1-RTT packets, and the marks of the lost units that it finished.
+/// The server's 1-RTT packets, and the marks of its finished lost units.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<Sent>>>, Arc<Mutex<Vec<Option<Mark>>>>);
 
@@ -59,8 +59,8 @@ impl Observer for Log {
     }
 }
 
-/// A pair whose server repairs by `scheme`; `loses` decides on each 1-RTT packet of the server with
-/// stream data.
+/// A pair with the server's recovery scheme `scheme`. `loses` decides the fate of each 1-RTT packet
+/// with stream data.
 fn pair(
     seed: u64,
     scheme: impl Fn() -> Scheme + Send + Sync + 'static,
@@ -99,7 +99,7 @@ fn pair_with(
     (pair, log)
 }
 
-/// Downloads what the server has, and lets the last acknowledgements arrive.
+/// Downloads all data and lets the last acknowledgements arrive.
 fn download(pair: &mut Pair, bytes: usize, name: &str) {
     pair.answer = content(bytes);
     assert_eq!(pair.download(120 * SECOND), pair.answer, "{name}");
@@ -110,10 +110,10 @@ fn fixed(level: u32) -> impl Fn() -> Scheme + Send + Sync {
     move || autorec::fixed(FixedLife::new(level).expect("in range"))
 }
 
-/// AutoRec, journal version, section VIII-C: "P1 (carrying application data D) is lost, it retransmits P1
-/// by renumbering it as P2 […] reinjects P2 by renumbering P2 as P3 […] P3 as P4 […] Upon a third
-/// trigger, AutoRec skips reinjection […] Should P4 be lost, QUIC's native loss-recovery mechanism […]
-/// retransmits P4 by renumbering P4 as P5".
+/// AutoRec, journal version, section VIII-C: "P1 (carrying application data D) is lost, it
+/// retransmits P1 by renumbering it as P2 […] reinjects P2 by renumbering P2 as P3 […] P3 as P4 […]
+/// Upon a third trigger, AutoRec skips reinjection […] Should P4 be lost, QUIC's native
+/// loss-recovery mechanism […] retransmits P4 by renumbering P4 as P5".
 #[test]
 fn lost_data_goes_out_again_in_renumbered_packets_as_often_as_the_level_says() {
     let lost_byte = 200_000;
@@ -242,7 +242,7 @@ fn an_acknowledgement_of_any_copy_ends_recovery() {
     let recovery = pair.connection().recovery();
     assert_eq!(recovery.totals.rounds_max, 1);
     assert_eq!(recovery.latencies.max(), Some(copies[2].at.since(copies[1].at)));
-    // What was on its way when the acknowledgement came is scored all the same.
+    // Copies in flight at the acknowledgement are scored too.
     let totals = &recovery.totals;
     assert_eq!(totals.replicas, totals.replicas_acked + totals.replicas_lost);
     assert_eq!(pair.connection().lost_units(), 0);
@@ -322,8 +322,8 @@ fn while_there_is_new_data_the_copies_of_a_unit_are_spread_over_its_t_unit() {
     assert!(middle > t_unit / 9 && middle < t_unit / 4, "{middle:?} of {t_unit:?}");
 }
 
-/// RFC 9002, section 7.3.1: a lost packet is a signal of congestion, also where a probe has brought its
-/// data meanwhile, so that there is nothing to repair.
+/// RFC 9002, section 7.3.1: a lost packet signals congestion, even if a probe has already delivered
+/// its data.
 #[test]
 fn a_loss_that_a_probe_repaired_is_a_signal_of_congestion() {
     const BYTES: usize = 10_000;
@@ -338,8 +338,8 @@ fn a_loss_that_a_probe_repaired_is_a_signal_of_congestion() {
     assert_eq!(connection.stats().congestion_events, 1);
 }
 
-/// How long after the last packet of an answer its data leaves again when that packet is lost, and the PINGs of the
-/// server, on a path that has lost something before, or not.
+/// Drops the last packet of an answer. Returns the delay of its retransmission and the number of
+/// the server's PINGs, on a path with or without recent loss.
 fn tail(detection: Detection, is_lossy: bool) -> (Duration, usize) {
     let (first, second) = (300_000, 30_000);
     let last = second as u64 - 1;
@@ -377,12 +377,12 @@ fn tail(detection: Detection, is_lossy: bool) -> (Duration, usize) {
 
 #[test]
 fn on_a_lossy_path_a_ping_reveals_the_loss_of_the_last_packet() {
-    // 20 ms there and back, and no acknowledgement before 25 ms have passed but for what is out of order.
+    // RTT 20 ms, and acknowledgements delayed by 25 ms unless packets arrive out of order.
     let (after, pings) = tail(Detection::LIVE, true);
     assert_eq!(after, Duration::from_millis(24));
     assert_eq!(
         pings, 2,
-        "one behind the answer and one behind its last packet's copy, and no more in a second"
+        "one after the answer and one after its last packet's copy, and no more in a second"
     );
     let (after, pings) = tail(Detection { tail: false, ..Detection::LIVE }, true);
     assert!(after > Duration::from_millis(45), "{after:?} is a probe time-out");
@@ -392,8 +392,8 @@ fn on_a_lossy_path_a_ping_reveals_the_loss_of_the_last_packet() {
     assert!(pings <= 1, "{pings}");
 }
 
-/// When the first packet of a third answer leaves again if what was sent within `outage` of it is lost, as what, and how
-/// often.
+/// Drops all packets within `outage` of a third answer's first packet. Returns when its data is
+/// resent, how, and how often.
 fn overdue(
     outage: Duration,
     scheme: impl Fn() -> Scheme + Send + Sync + 'static,
@@ -431,9 +431,9 @@ fn overdue(
 #[test]
 fn what_is_overdue_leaves_again_before_a_probe_would() {
     let of = |patience| deadline::Options { patience, ..deadline::Options::default() };
-    // Who has no time for another round.
+    // A player without time for another round.
     let deadline = move || deadline::scheme(of(Duration::from_millis(50))).expect("in range");
-    // 20 ms there and back, and the peer may take 25 ms to answer.
+    // RTT 20 ms, and an acknowledgement delay of up to 25 ms.
     let outage = Duration::from_millis(40);
     let (after, purpose, copies) = overdue(outage, deadline);
     assert!((45..48).contains(&after.as_millis()), "{after:?}");

@@ -23,7 +23,7 @@ const HANGS_AFTER: Duration = Duration::from_secs(30);
 /// Runs that may be spent on making one failing schedule shorter.
 const CUTS: u32 = 3_000;
 
-/// Name of the threads whose panics are kept rather than printed.
+/// Name of threads whose panics are recorded instead of printed.
 const QUIET: &str = "schedules";
 
 thread_local! {
@@ -108,8 +108,8 @@ fn try_each(schedules: impl Iterator<Item = (String, Vec<u8>)>) -> Outcome {
     (reports, failures)
 }
 
-/// The tests of this file, and what they say of failures, run one after the other: what another thread
-/// allocates would be taken for the server's.
+/// Runs the tests of this file one after the other, since another thread's allocations would count
+/// as the server's.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,6 +1,5 @@
 //! Datagrams of Initial and Handshake packets, coalesced and expanded (RFC 9000, sections 12.2 and
-//! 14.1), and the CONNECTION_CLOSE that ends a connection in every space that has keys (section
-//! 10.2.3).
+//! 14.1), and CONNECTION_CLOSE in every space with keys (section 10.2.3).
 
 use super::Transmit;
 use super::packet::{ACK_DELAY_EXPONENT, Draft, MIN_ROOM};
@@ -15,11 +14,11 @@ use crate::wire::{
 };
 use units::{Ecn, Timestamp};
 
-/// Packet-number bytes of long headers.
+/// Packet-number length of long headers, in bytes.
 const LONG_PN_LEN: usize = 2;
 
 impl Connection {
-    /// One datagram of Initial and Handshake packets.
+    /// Writes one datagram of Initial and Handshake packets.
     pub(super) fn transmit_handshake(
         &mut self,
         now: Timestamp,
@@ -38,11 +37,11 @@ impl Connection {
             }
             let probes = self.space(id).is_some_and(|s| s.probes > 0);
             let due = self.space(id).is_some_and(|s| s.crypto_send.is_due());
-            // RFC 9000, section 14.1: datagrams with ack-eliciting Initial packets are expanded
-            // to 1,200 bytes; without the budget for that only an acknowledgement may leave.
+            // RFC 9000, section 14.1: datagrams with ack-eliciting Initial packets are expanded to
+            // 1,200 bytes. With a smaller budget only an acknowledgement may be sent.
             let fits = id != SpaceId::Initial || limit == usize::from(BASE);
-            // Handshake bytes pass the window: 1-RTT data may fill it, and the client acknowledges none
-            // of that before it has them.
+            // Handshake bytes ignore the window: 1-RTT data may fill it, and the client
+            // acknowledges none of that before it has the handshake.
             let may_elicit = fits && (window || probes || due);
             pads |= id == SpaceId::Initial && may_elicit && (probes || due);
             let room_behind = limit - len > 200;
@@ -65,7 +64,7 @@ impl Connection {
         })
     }
 
-    /// Starts an Initial or Handshake packet in `buf`; it leaves room for the tag.
+    /// Starts an Initial or Handshake packet in `buf`, leaving room for the tag.
     fn begin_early<'a>(
         &mut self,
         id: SpaceId,
@@ -82,7 +81,7 @@ impl Connection {
         Some(Draft::new(w, Some(length_at), id, number, LONG_PN_LEN))
     }
 
-    /// One Initial or Handshake packet, of at least `pad_to` bytes. Returns its size.
+    /// Writes one Initial or Handshake packet of at least `pad_to` bytes. Returns its size.
     fn early_packet(
         &mut self,
         now: Timestamp,
@@ -102,8 +101,8 @@ impl Connection {
         }
         if may_elicit {
             if space.probes > 0 && !space.crypto_send.is_due() {
-                // RFC 9002, section 6.2.4: every probe carries data where there is some, so that
-                // either of two is enough.
+                // RFC 9002, section 6.2.4: every probe carries data if there is any, so that either
+                // of two suffices.
                 space.crypto_send.resend();
             }
             while let Some(frame) = space.crypto_send.write_frame(&mut draft.w) {
@@ -125,7 +124,7 @@ impl Connection {
         Some(self.end_packet(now, buf, &built, self.path.generation))
     }
 
-    /// CONNECTION_CLOSE in every space that has keys (RFC 9000, section 10.2.3).
+    /// Writes CONNECTION_CLOSE in every space with keys (RFC 9000, section 10.2.3).
     pub(super) fn transmit_close(
         &mut self,
         now: Timestamp,
@@ -164,8 +163,8 @@ impl Connection {
             CloseReason::Application { code, reason } if id == SpaceId::Data => {
                 put_application_close(&mut draft.w, *code, reason);
             }
-            // RFC 9000, section 10.2.3: the application's code and reason are not for Initial and
-            // Handshake packets.
+            // RFC 9000, section 10.2.3: Initial and Handshake packets must not reveal the
+            // application's code and reason.
             CloseReason::Application { .. } => {
                 let error = TransportError::new(Code::APPLICATION_ERROR, 0, "");
                 put_connection_close(&mut draft.w, &error);

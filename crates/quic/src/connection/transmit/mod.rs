@@ -1,7 +1,7 @@
-//! Sending: which datagrams leave and when, in the order that docs/architecture.md gives: path
-//! validation, the handshake, MTU probes, then batches of 1-RTT packets: probes, control frames and
-//! first copies, due replicas, new data, off-mode replicas. `next_turn` chooses what a packet is for,
-//! `packet` writes it, `early` makes the datagrams of the handshake and of the end.
+//! Sending: path validation, the handshake, MTU probes, then batches of 1-RTT packets: probes,
+//! control frames and retransmissions, due replicas, new data, off-mode replicas (order:
+//! docs/architecture.md). `next_turn` chooses the purpose of a packet, `packet` writes it, `early`
+//! writes handshake and closing datagrams.
 
 mod early;
 mod packet;
@@ -10,7 +10,7 @@ use super::ecn::codepoint;
 use super::off_path::{NO_PATH, OffPath, OffPathFrame};
 use super::{Connection, Context, State};
 use crate::connection::timers::PROBES;
-use crate::detection::{LOSSY, SHORTEST_TAIL};
+use crate::detection::{LOSSY_PERIOD, MIN_TAIL_DELAY};
 use crate::ledger::PacketKind;
 use crate::mtud::BASE;
 use crate::path::{Addresses, MIN_BUDGET};
@@ -18,56 +18,56 @@ use crate::wire::{put_path_challenge, put_path_response, put_ping};
 use recovery::UnitKey;
 use units::{Ecn, Timestamp};
 
-/// Packets that only acknowledge before one of them carries a PING.
+/// ACK-only packets between two PINGs.
 const PING_EVERY: u32 = 32;
-/// Bytes that an acknowledgement leaves to what is to leave with it: a control frame (the longest of a
-/// fixed size is NEW_CONNECTION_ID), or the beginning of stream data.
+/// Room reserved after an acknowledgement, in bytes, for a control frame (the longest of fixed size
+/// is NEW_CONNECTION_ID) or the beginning of stream data.
 const BESIDE_ACK: usize = 80;
 
-/// Datagrams to send: all of `segment` bytes, but the last, which may be shorter.
+/// Datagrams to send. All have `segment` bytes; the last may be shorter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transmit {
-    /// Where to, and from which of our addresses.
+    /// Destination, and source among our addresses.
     pub addresses: Addresses,
-    /// Codepoint for all of them.
+    /// ECN codepoint of all datagrams.
     pub ecn: Ecn,
     /// Bytes written to the buffer.
     pub len: usize,
-    /// Bytes of each datagram.
+    /// Size of each datagram, in bytes.
     pub segment: usize,
 }
 
-/// What a 1-RTT packet is for, most important first.
+/// Purpose of a 1-RTT packet, most important first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Turn {
-    /// What the peer has not acknowledged, because a probe time-out fired.
+    /// Unacknowledged data, after a probe time-out.
     Probe,
-    /// Control frames, and new data behind them.
+    /// Control frames, followed by new data.
     Control,
-    /// The first copy of a lost unit's round.
+    /// Retransmission: the first copy in a lost unit's round.
     Retransmission,
-    /// A further copy; `beyond_window` if it leaves although the congestion window is full.
+    /// A further copy. `beyond_window` if it is sent despite a full congestion window.
     Replica { key: UnitKey, beyond_window: bool },
     /// New data.
     Data,
-    /// An acknowledgement, with a PING if need be and if the window lets it go (`may_elicit`).
+    /// An acknowledgement, with a PING if needed and allowed by the window (`may_elicit`).
     Ack { may_elicit: bool },
 }
 
-/// Whether congestion control lets a packet go that elicits an acknowledgement.
+/// Permission of congestion control for ack-eliciting packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Leave {
     /// Any packet.
     Freely,
-    /// A replica alone: the window is full, but not by much.
+    /// Replicas only: the window is slightly exceeded.
     BeyondWindow,
-    /// None before the pacer's time.
+    /// None until the pacer's release time.
     Paced,
-    /// None before an acknowledgement.
+    /// None until an acknowledgement.
     No,
 }
 
-/// What congestion control grants to one batch, in bytes.
+/// Bytes that congestion control grants to one batch.
 #[derive(Clone, Copy)]
 struct Allowance {
     window: u64,
@@ -75,8 +75,8 @@ struct Allowance {
 }
 
 impl Connection {
-    /// Writes the next datagrams, at most `max_segments`, into `buf`; `None` when nothing may or
-    /// needs to be sent now. To be called until then, after every event and time-out.
+    /// Writes the next datagrams, at most `max_segments`, into `buf`. Returns `None` if nothing can
+    /// or need be sent. Call it after every event and time-out, until it returns `None`.
     pub(crate) fn poll_transmit(
         &mut self,
         now: Timestamp,
@@ -119,7 +119,7 @@ impl Connection {
         self.transmit_data(now, buf, max_segments, budget, ctx)
     }
 
-    /// One or more datagrams of 1-RTT packets.
+    /// Writes one or more datagrams of 1-RTT packets.
     fn transmit_data(
         &mut self,
         now: Timestamp,
@@ -168,7 +168,7 @@ impl Connection {
         }))
     }
 
-    /// Counts what leaves on the present path.
+    /// Counts a transmission on the present path.
     fn sent(&mut self, transmit: Transmit) -> Transmit {
         self.path.standing.sent += transmit.len as u64;
         self.stats.bytes_sent += transmit.len as u64;
@@ -176,8 +176,8 @@ impl Connection {
         transmit
     }
 
-    /// What the next 1-RTT packet is for, if one may leave; `first` of its batch. This is the order of
-    /// docs/architecture.md ("One transmit opportunity").
+    /// Returns the purpose of the next 1-RTT packet, if one may be sent; `first` of its batch. The
+    /// order is in docs/architecture.md ("One transmit opportunity").
     fn next_turn(&mut self, now: Timestamp, allowance: Allowance, first: bool) -> Option<Turn> {
         let probing = self.data.probes > 0;
         if probing && !first {
@@ -210,7 +210,7 @@ impl Connection {
         if (leave == Leave::Freely || beyond_window)
             && let Some(key) = self.recovery.next_replica(now, &at)
         {
-            // Two copies of a unit never leave in one batch.
+            // Two copies of a unit are never sent in one batch.
             return first.then_some(Turn::Replica { key, beyond_window });
         }
         if leave == Leave::Freely && fresh {
@@ -220,7 +220,7 @@ impl Connection {
         ack_due.then_some(Turn::Ack { may_elicit: leave == Leave::Freely })
     }
 
-    /// What congestion control lets go now.
+    /// Returns what congestion control permits now.
     fn may_leave(&self, allowance: Allowance) -> Leave {
         let (mtu, in_flight) = (u64::from(self.path.mtud.current()), self.path.in_flight);
         let crowded = u64::from(self.data.ledger.eliciting_in_flight) >= self.max_packets();
@@ -236,7 +236,7 @@ impl Connection {
         }
     }
 
-    /// Congestion control holds something back; `wants` something other than replicas.
+    /// Records that congestion control blocks sending; `wants` something other than replicas.
     fn hold(&mut self, now: Timestamp, leave: Leave, wants: bool) {
         self.path.limited |= wants;
         if leave == Leave::Paced {
@@ -245,15 +245,15 @@ impl Connection {
         }
     }
 
-    /// Returns whether to mark a batch that begins with this turn. Probes are unmarked, because a
+    /// Returns whether to mark a batch that starts with this turn. Probes are unmarked, because a
     /// path may drop marked packets.
     fn marks_batch(&mut self, now: Timestamp, turn: Turn) -> bool {
         let is_copy = matches!(turn, Turn::Retransmission | Turn::Replica { .. });
         turn != Turn::Probe && self.marks_next(now, !is_copy)
     }
 
-    /// Writes one 1-RTT packet for a turn, ECN-marked or not. Returns its size, and whether nothing
-    /// may follow in the batch.
+    /// Writes one 1-RTT packet for a turn, optionally ECN-marked. Returns its size, and whether the
+    /// batch must end after it.
     fn data_packet(
         &mut self,
         now: Timestamp,
@@ -264,7 +264,8 @@ impl Connection {
         self.skip_number(ctx);
         let mut draft = self.begin_short(buf)?;
         draft.built.ect = marked;
-        // What a packet carried must fit into its copy: there, acknowledgements take what is left.
+        // A copy must have room for the original's content, so its acknowledgement takes only the
+        // rest.
         let is_copy = matches!(turn, Turn::Probe | Turn::Retransmission | Turn::Replica { .. });
         if self.data.received.wants_ack() && !is_copy {
             let reserved = if matches!(turn, Turn::Ack { .. }) { 0 } else { BESIDE_ACK };
@@ -278,8 +279,8 @@ impl Connection {
         if draft.is_empty() {
             return None;
         }
-        // RFC 9000, section 13.2.4: a PING now and then among packets that only acknowledge, so
-        // that the peer's answer lets both sides forget.
+        // RFC 9000, section 13.2.4: an occasional PING among ACK-only packets, so that the peer's
+        // acknowledgement lets both sides drop state.
         let may_elicit = !matches!(
             turn,
             Turn::Ack { may_elicit: false } | Turn::Replica { beyond_window: true, .. }
@@ -296,32 +297,32 @@ impl Connection {
         Some((self.end_packet(now, buf, &built, self.path.generation), alone))
     }
 
-    /// A PING is to follow this packet if nothing else does.
+    /// Arms the tail PING, which is sent if nothing follows this packet.
     fn arm_tail(&mut self, now: Timestamp, turn: Turn) {
-        let is_lossy = || self.last_loss.is_some_and(|at| now.since(at) < LOSSY);
+        let is_lossy = || self.last_loss.is_some_and(|at| now.since(at) < LOSSY_PERIOD);
         let is_awaited = self.config.detection.tail
             && !matches!(turn, Turn::Control | Turn::Ack { .. })
             && self.handshake.is_none()
             && self.pto_count == 0
             && is_lossy();
-        let wait = (self.path.rtt.smoothed() / 8).max(SHORTEST_TAIL);
+        let wait = (self.path.rtt.smoothed() / 8).max(MIN_TAIL_DELAY);
         self.tail = is_awaited.then(|| now + wait);
     }
 
-    /// The first probe is as large as what it repeats. All others are of a size that every path
-    /// carries: the time-out may be the doing of packets that have become too large.
+    /// The first probe is as large as its original. Later ones have a size that every path carries,
+    /// since oversized packets may have caused the time-out.
     fn is_first_probe(&self) -> bool {
         self.pto_count == 1 && self.data.probes == PROBES
     }
 
-    /// Packets in flight at most: a peer that grants credit byte by byte makes them small, and each has
-    /// its entry in the ledger.
+    /// Maximum number of packets in flight. A peer that grants credit byte by byte makes packets
+    /// small, and each one has a ledger entry.
     fn max_packets(&self) -> u64 {
         self.config.max_in_flight / u64::from(BASE)
     }
 
-    /// ART's opportunism (section 6.4): a replica may pass the window by 2 packets or a quarter of it,
-    /// but not where the network may be in trouble or the peer somebody else.
+    /// ART's opportunism (section 6.4): a replica may exceed the window by 2 packets or a quarter,
+    /// unless the network may be congested or the peer's address is unproven.
     fn may_pass_window(&self, in_flight: u64, window: u64, mtu: u64) -> bool {
         self.recovery.passes_window()
             && self.pto_count == 0
@@ -330,7 +331,7 @@ impl Connection {
             && in_flight + mtu <= window + (2 * mtu).max(window / 4)
     }
 
-    /// Frames that are no stream data wait.
+    /// Returns true if frames other than STREAM are pending.
     fn has_control(&self) -> bool {
         self.handshake_done_due
             || self.ping_due
@@ -341,8 +342,8 @@ impl Connection {
             || self.streams.has_control()
     }
 
-    /// A datagram with PATH_CHALLENGE or PATH_RESPONSE, before anything else: until the address is
-    /// validated, the little that it may get must not go to data.
+    /// Writes a datagram with PATH_CHALLENGE or PATH_RESPONSE, before anything else. Data must not
+    /// use up the budget of an unvalidated address.
     fn transmit_path_validation(&mut self, now: Timestamp, buf: &mut [u8]) -> Option<Transmit> {
         self.keys.as_ref()?;
         if let Some(challenge) = self.path.standing.challenge.filter(|challenge| challenge.due) {
@@ -351,7 +352,7 @@ impl Connection {
             let data = if limit < u64::from(BASE) { small } else { full };
             let frame = OffPathFrame::Challenge(data);
             let owed = OffPath { addresses: self.path.standing.addresses, frame, limit };
-            // Booked on no path: its fate says nothing about the present one.
+            // Belongs to no path: its fate says nothing about the present one.
             if let Some(transmit) = self.validation_datagram(now, buf, owed, NO_PATH) {
                 if let Some(challenge) = &mut self.path.standing.challenge {
                     challenge.on_sent(now);
@@ -380,8 +381,8 @@ impl Connection {
         None
     }
 
-    /// RFC 9000, section 8.2.1: expanded to 1,200 bytes unless the limit does not permit that; nothing
-    /// if not even the frame fits.
+    /// Writes a path validation datagram. RFC 9000, section 8.2.1: expanded to 1,200 bytes unless
+    /// the limit forbids it. Writes nothing if the frame does not fit.
     fn validation_datagram(
         &mut self,
         now: Timestamp,
@@ -405,7 +406,7 @@ impl Connection {
         Some(Transmit { addresses: owed.addresses, ecn, len: size, segment: size })
     }
 
-    /// A padded PING that tests a larger datagram size (RFC 8899).
+    /// Writes a padded PING that tests a larger datagram size (RFC 8899).
     fn transmit_mtu_probe(&mut self, now: Timestamp, buf: &mut [u8]) -> Option<Transmit> {
         if self.handshake.is_some() || !self.path.standing.validated || self.data.probes > 0 {
             return None;

@@ -1,5 +1,5 @@
-//! One packet: its header, the frames that it carries, in the order of docs/architecture.md, its
-//! protection (RFC 9001, section 5), and its entry in the ledger.
+//! Writes one packet: header, frames in the order of docs/architecture.md, protection (RFC 9001,
+//! section 5), and ledger entry.
 
 use super::Turn;
 use crate::connection::new_tokens::Due;
@@ -21,26 +21,26 @@ use units::{PacketNumber, Timestamp};
 
 /// Exponent of the delay field in our ACK frames (the default of RFC 9000, section 18.2).
 pub(super) const ACK_DELAY_EXPONENT: u32 = 3;
-/// Packet number and payload must make up this much for header protection (RFC 9001, section
+/// Minimum length of packet number and payload for header protection, in bytes (RFC 9001, section
 /// 5.4.2).
 const MIN_SAMPLE: usize = 4;
-/// The least room that makes another STREAM frame worthwhile.
+/// Minimum room for another STREAM frame, in bytes.
 const MIN_STREAM_ROOM: usize = 32;
-/// The least room for a packet's header and frames.
+/// Minimum room for a packet's header and frames, in bytes.
 pub(super) const MIN_ROOM: usize = 64;
 
-/// A packet whose frames are being written.
+/// A packet under construction.
 pub(super) struct Draft<'a> {
     pub(super) w: Writer<'a>,
-    /// Where the Length of a long header stands.
+    /// Offset of a long header's Length field.
     length_at: Option<usize>,
-    /// The packet so far; its end is not known.
+    /// The packet so far. Its end is not known.
     pub(super) built: Built,
-    /// Goes out in a transmission of its own.
+    /// Must be sent in its own transmission.
     pub(super) alone: bool,
 }
 
-/// A packet whose frames are written; what is left is to seal it.
+/// A packet with complete frames, ready to be sealed.
 #[derive(Clone, Copy)]
 pub(super) struct Built {
     space: SpaceId,
@@ -50,15 +50,15 @@ pub(super) struct Built {
     end: usize,
     pub(super) kind: PacketKind,
     unit: Option<UnitKey>,
-    /// The first STREAM frame; whatever else there is stands in the connection's scratch list.
+    /// The first STREAM frame. The other frames are in the connection's scratch list.
     content: Content,
     pub(super) eliciting: bool,
-    /// Leaves with an ECN-capable codepoint.
+    /// Sent with an ECN-capable codepoint.
     pub(super) ect: bool,
 }
 
 impl<'a> Draft<'a> {
-    /// Writes the packet number behind a header.
+    /// Writes the packet number after a header.
     #[inline(always)]
     pub(super) fn new(
         mut w: Writer<'a>,
@@ -84,7 +84,7 @@ impl<'a> Draft<'a> {
         Self { w, length_at, built, alone: false }
     }
 
-    /// Ends the frames, padded so far as header protection needs it.
+    /// Ends the frames, padded to the minimum for header protection.
     #[inline(always)]
     pub(super) fn build(mut self) -> Built {
         let pn_offset = self.built.pn_offset;
@@ -96,12 +96,12 @@ impl<'a> Draft<'a> {
         self.built
     }
 
-    /// Whether there is no frame in it.
+    /// Returns true if the packet has no frames.
     pub(super) fn is_empty(&self) -> bool {
         self.w.position() == self.built.payload_at
     }
 
-    /// Writes a PING if there is room. Returns whether there was.
+    /// Writes a PING if there is room. Returns true on success.
     pub(super) fn write_ping(&mut self) -> bool {
         let fits = self.w.remaining() > 0;
         if fits {
@@ -111,12 +111,12 @@ impl<'a> Draft<'a> {
         fits
     }
 
-    /// Fills the packet up with PADDING.
+    /// Fills the packet with PADDING.
     pub(super) fn pad(&mut self) {
         self.w.fill(0, self.w.remaining());
     }
 
-    /// PADDING up to this place.
+    /// Writes PADDING up to this offset.
     #[inline(always)]
     pub(super) fn pad_to(&mut self, least: usize) {
         self.w.fill(0, least.saturating_sub(self.w.position()));
@@ -124,7 +124,7 @@ impl<'a> Draft<'a> {
 }
 
 impl Connection {
-    /// Leaves out a packet number now and then (RFC 9000, section 21.4).
+    /// Skips a packet number occasionally (RFC 9000, section 21.4).
     pub(super) fn skip_number(&mut self, ctx: &mut Context<'_>) {
         let number = self.data.ledger.next_number();
         if number.is_multiple_of(64) {
@@ -132,25 +132,25 @@ impl Connection {
         }
         if number == self.next_skip {
             self.data.ledger.skip_number();
-            // About one in two windows: a peer that acknowledges ahead is caught within a few round trips,
-            // however late it begins.
+            // About one in two windows: catches a peer that acknowledges unsent packets within a
+            // few round trips, however late it starts.
             let packets = self.path.controller.window() / u64::from(self.path.mtud.current());
             let spread = packets.clamp(64, 65_536);
             self.next_skip += spread + ctx.rng.next_u64() % (2 * spread);
         }
     }
 
-    /// Starts a 1-RTT packet in `buf`; it leaves room for the tag.
+    /// Starts a 1-RTT packet in `buf`, leaving room for the tag.
     #[inline(always)]
     pub(super) fn begin_short<'a>(&mut self, buf: &'a mut [u8]) -> Option<Draft<'a>> {
         self.scratch.clear();
         let keys = self.keys.as_ref()?;
         let number = self.data.ledger.next_number();
-        // At least 2 bytes, so that copies of what just fitted into a packet fit as well.
+        // At least 2 bytes, so that a copy fits wherever its original just fitted.
         let pn_len = packet_number_len(number, self.data.ledger.largest_acked).max(2);
         let end = buf.len().checked_sub(TAG_LEN).filter(|&end| end >= MIN_ROOM)?;
         let mut w = Writer::new(&mut buf[..end]);
-        // RFC 9287, section 3: "an unpredictable value" towards peers that allow it.
+        // RFC 9287, section 3: "an unpredictable value", if the peer allows it.
         let fixed_bit = !self.peer.grease_quic_bit || self.grease >> (number % 64) & 1 == 1;
         let id = &self.remote_ids.active.id;
         put_short_header(&mut w, id, false, keys.local_phase(), pn_len, fixed_bit);
@@ -191,7 +191,7 @@ impl Connection {
         size
     }
 
-    /// Enters a packet in the ledger of its space and in the path's counts.
+    /// Enters a packet in its space's ledger and the path's counts.
     #[inline]
     fn book(&mut self, now: Timestamp, built: &Built, generation: u8) {
         let (id, size) = (built.space, built.end + TAG_LEN);
@@ -272,10 +272,10 @@ impl Connection {
             }
             Turn::Retransmission | Turn::Data => {}
         }
-        // Each pass ends a unit or the loop.
+        // Each pass finishes a unit or ends the loop.
         while let Some(key) = self.recovery.next_waiting() {
             if draft.built.eliciting {
-                // Control frames leave in a packet of their own: a copy carries no other content.
+                // Control frames are sent in a separate packet: a copy carries no other content.
                 return;
             }
             match self.write_unit(now, draft, key, CopyKind::Retransmission) {
@@ -286,7 +286,8 @@ impl Connection {
         self.write_new_data(draft);
     }
 
-    /// Two copies of a unit never leave in one batch: they would be lost together.
+    /// Writes a replica. Two copies of a unit are never sent in one batch: they would be lost
+    /// together.
     fn write_replica(&mut self, now: Timestamp, draft: &mut Draft<'_>, key: UnitKey) -> Written {
         draft.alone = true;
         self.write_unit(now, draft, key, CopyKind::Replica)
@@ -299,13 +300,13 @@ impl Connection {
         }
     }
 
-    /// Writes a STREAM frame that is known to fit.
+    /// Writes a STREAM frame that fits.
     #[inline]
     fn write_range(&mut self, draft: &mut Draft<'_>, range: &StreamRange) {
         put_range(&self.streams, &mut self.scratch, draft, range);
     }
 
-    /// Writes a copy of what is missing of a unit.
+    /// Writes a copy of a unit's missing data.
     fn write_unit(
         &mut self,
         now: Timestamp,
@@ -330,7 +331,7 @@ impl Connection {
         written
     }
 
-    /// RFC 9002, section 6.2.4: a probe carries the oldest unfinished unit, else the oldest
+    /// Writes a probe (RFC 9002, section 6.2.4): the oldest unfinished unit, else the oldest
     /// unacknowledged data, else new data, else a PING.
     fn write_probe(&mut self, now: Timestamp, draft: &mut Draft<'_>) {
         draft.alone = true;
@@ -358,8 +359,7 @@ impl Connection {
         }
     }
 
-    /// Acknowledges; the frame leaves `reserved` bytes free for what follows it, with fewer ranges if
-    /// need be.
+    /// Writes an ACK frame. Drops ranges if needed to leave `reserved` bytes free.
     pub(super) fn write_ack(&mut self, now: Timestamp, draft: &mut Draft<'_>, reserved: usize) {
         let limit = draft.w.remaining().saturating_sub(reserved);
         let received = &mut self.data.received;
@@ -368,7 +368,7 @@ impl Connection {
         }
     }
 
-    /// HANDSHAKE_DONE and handshake bytes.
+    /// Writes HANDSHAKE_DONE and handshake bytes.
     fn write_transport_control(&mut self, draft: &mut Draft<'_>) {
         if self.handshake_done_due && draft.w.remaining() >= max_len::HANDSHAKE_DONE {
             put_handshake_done(&mut draft.w);
@@ -419,7 +419,7 @@ impl Connection {
     }
 }
 
-/// Writes a STREAM frame that is known to fit.
+/// Writes a STREAM frame that fits.
 #[inline]
 fn put_range(
     streams: &Streams,
@@ -440,8 +440,8 @@ fn put_range(
     }
 }
 
-/// How much of a range fits into `room` bytes, frame header included. A part is the first bytes; the
-/// rest keeps the FIN.
+/// Returns the part of a range that fits into `room` bytes, frame header included. A part takes the
+/// first bytes; the rest keeps the FIN.
 fn fitting(range: &StreamRange, room: usize) -> Fit<StreamRange> {
     let header = stream_header_len(range.id, range.offset, Some(usize::from(range.len)));
     match room.checked_sub(header) {

@@ -1,13 +1,13 @@
-//! Handshakes with the TLS library's own QUIC client: full, resumed, with early data, and the ways
-//! in which tickets and early data are refused.
+//! Handshakes with the TLS library's own QUIC client: full, resumed, with early data, and with
+//! rejected tickets and early data.
 
 use super::super::testing::{
     CLIENT_PARAMETERS, Handshake, SERVER_PARAMETERS, World, key_ring, rng,
 };
 use super::*;
 
-/// The outcome of a handshake as the server sees it: (resumed, early data accepted). The library forgets
-/// the early secret when it refuses.
+/// Outcome of a handshake for the server: (resumed, early data accepted). The library drops the
+/// early secret when it refuses early data.
 fn outcome(Handshake { server, .. }: &Handshake) -> (bool, bool) {
     (server.resumed(), server.connection.zero_rtt_keys().is_some())
 }

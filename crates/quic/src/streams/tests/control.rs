@@ -1,4 +1,4 @@
-//! Control frames: when they are due, what they say, and what happens when they are lost.
+//! Control frames: timing, content and loss.
 
 use super::*;
 

@@ -23,7 +23,7 @@ pub(super) fn cases() -> ProptestConfig {
     }
 }
 
-/// What is there of all streams.
+/// State held for all streams.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct StreamStats {
     /// Streams that exist, of both sides.
@@ -131,8 +131,8 @@ fn content(streams: &Streams, range: &StreamRange) -> Option<Vec<u8>> {
     streams.copy(range, &mut out).then_some(out)
 }
 
-/// Writes the control frames that are due into a packet of `room` bytes: their tokens and what the
-/// peer reads.
+/// Writes due control frames into a packet of `room` bytes. Returns their tokens and their parsed
+/// form.
 fn control_in(streams: &mut Streams, room: usize) -> (Vec<ControlFrame>, Vec<String>) {
     let mut packet = vec![0; room];
     let mut tokens = Vec::new();
@@ -158,7 +158,7 @@ fn shown(frame: Frame<'_>) -> String {
     format!("{frame:?}")
 }
 
-/// Ends both parts of a stream of the peer whose sending part was finished and acknowledged.
+/// Ends both parts of a peer's stream after its sending part was acknowledged.
 fn close(streams: &mut Streams, id: StreamId) {
     receive(streams, id, 0, b"", true).unwrap();
     assert_eq!(streams.read(id, 1), Ok(ReadOutcome::Finished));

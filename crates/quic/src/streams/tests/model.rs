@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What the peer has of one of our streams, and what was written.
+/// Model of one of our streams: written data, and the peer's state.
 #[derive(Default)]
 struct Sent {
     id: Option<StreamId>,
@@ -51,7 +51,7 @@ struct Sender {
     streams: Streams,
     model: Vec<Sent>,
     flight: Vec<StreamRange>,
-    /// Ranges whose packets were acknowledged or lost: a late acknowledgement may still come.
+    /// Ranges of acknowledged or lost packets, which may still be acknowledged late.
     old: Vec<StreamRange>,
     max_data: u64,
 }
@@ -97,7 +97,7 @@ impl Sender {
         self.old.push(range);
     }
 
-    /// What is left of `range` must be what the peer has not.
+    /// Missing parts of `range` must be missing at the peer.
     fn check_unacked(&mut self, range: &StreamRange) -> Vec<StreamRange> {
         let left = unacked(&self.streams, range);
         let sent = self.of(range);
@@ -187,7 +187,7 @@ impl Sender {
         self.check();
     }
 
-    /// The counters agree with what they count.
+    /// The counters match the state.
     fn check(&self) {
         let sends = || self.streams.table.iter().filter_map(|(_, stream)| stream.send.as_ref());
         assert_eq!(self.streams.unsent, sends().map(|send| send.unsent()).sum::<u64>());
@@ -216,7 +216,7 @@ impl Sender {
         while let Some(range) = self.streams.next_range(1200) {
             self.transmit(range);
         }
-        // What was in flight is lost; then only probes go on.
+        // All packets in flight are lost; only probes continue.
         self.flight.clear();
         while let Some(range) = self.streams.oldest_unacked(150) {
             self.transmit(range);

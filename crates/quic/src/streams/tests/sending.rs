@@ -257,8 +257,8 @@ fn bytes_that_are_missing_for_long_are_kept_without_the_chunks_around_them() {
         streams.detach(&missing);
         streams.on_acked(&before);
         let kept = chunks.iter().filter(|chunk| !chunk.is_unique()).count();
-        // A chunk that is wholly missing is kept as it is; of one at whose edge a range crosses, the
-        // first part has a copy.
+        // A fully missing chunk is kept without a copy. A partly missing one has its first part
+        // copied.
         assert!(kept <= 1, "{kept} chunks for {missing:?}");
         assert_eq!(content(&streams, &missing).unwrap(), pattern(offset, usize::from(len)));
         streams.on_acked(&missing);

@@ -18,7 +18,7 @@ pub struct EcnCounts {
     pub ce: u64,
 }
 
-/// An ACK frame whose ranges are known to be well-formed.
+/// An ACK frame with well-formed ranges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AckFrame<'a> {
     /// Largest Acknowledged.
@@ -34,7 +34,7 @@ pub struct AckFrame<'a> {
 }
 
 impl<'a> AckFrame<'a> {
-    /// Reads what follows the frame's type.
+    /// Parses the frame after its type.
     pub(super) fn parse(r: &mut Reader<'a>, has_ecn: bool) -> Result<Self, FrameErrorKind> {
         let largest = r.varint()?;
         let delay = r.varint()?;
@@ -100,10 +100,10 @@ impl Iterator for AckRanges<'_> {
 
 impl core::iter::FusedIterator for AckRanges<'_> {}
 
-/// Writes an ACK frame with as many of the newest of `ranges` as fit into `limit` bytes and into the
-/// room that is left; `delay` is already shifted by our `ack_delay_exponent`.
+/// Writes an ACK frame with as many of the newest `ranges` as fit into `limit` bytes and the
+/// remaining room. `delay` is already shifted by our `ack_delay_exponent`.
 ///
-/// Returns how many ranges it wrote: 0, and nothing written, if there are none or not even the
+/// Returns the number of written ranges: 0, with nothing written, if there are none or not even the
 /// newest fits.
 ///
 /// # Panics

@@ -119,7 +119,7 @@ pub enum Frame<'a> {
         offset: u64,
         /// The bytes, possibly none.
         data: &'a [u8],
-        /// Whether the stream ends behind `data`.
+        /// The stream ends after `data`.
         fin: bool,
     },
     /// MAX_DATA: bytes on all streams together.
@@ -133,9 +133,9 @@ pub enum Frame<'a> {
     },
     /// MAX_STREAMS.
     MaxStreams {
-        /// Which kind of streams.
+        /// Direction of the streams.
         direction: Direction,
-        /// How many may be opened over the connection's life, at most 2^60.
+        /// Maximum number of streams over the connection's life, at most 2^60.
         max: u64,
     },
     /// DATA_BLOCKED: the connection's limit that blocks the peer, in bytes.
@@ -149,7 +149,7 @@ pub enum Frame<'a> {
     },
     /// STREAMS_BLOCKED.
     StreamsBlocked {
-        /// Which kind of streams.
+        /// Direction of the streams.
         direction: Direction,
         /// The limit that blocks the peer, at most 2^60.
         limit: u64,
@@ -158,7 +158,7 @@ pub enum Frame<'a> {
     NewConnectionId {
         /// Sequence number of the connection ID.
         sequence: u64,
-        /// Connection IDs with smaller sequence numbers are to be retired; at most `sequence`.
+        /// Connection IDs with smaller sequence numbers must be retired; at most `sequence`.
         retire_prior_to: u64,
         /// The connection ID, 1 to 20 bytes.
         id: ConnectionId,
@@ -248,7 +248,7 @@ impl Frame<'_> {
     }
 }
 
-/// What is wrong with a frame.
+/// Kind of a malformed frame's error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum FrameErrorKind {
     /// The payload is empty: PROTOCOL_VIOLATION (RFC 9000, section 12.4).
@@ -274,7 +274,7 @@ impl From<Truncated> for FrameErrorKind {
 pub struct FrameError {
     /// Its type; 0 if that could not be read.
     pub frame_type: u64,
-    /// What is wrong with it.
+    /// Kind of error.
     pub kind: FrameErrorKind,
 }
 
@@ -361,7 +361,7 @@ impl<'a> Frames<'a> {
     }
 }
 
-/// The frames that end streams, and those of flow control.
+/// Parses frames that end streams, and flow-control frames.
 fn parse_stream_control<'a>(r: &mut Reader<'a>, ty: u64) -> Result<Frame<'a>, FrameErrorKind> {
     Ok(match ty {
         types::RESET_STREAM => Frame::ResetStream {

@@ -93,8 +93,8 @@ pub const fn stream_header_len(id: StreamId, offset: u64, len: Option<usize>) ->
 
 /// Writes the part of a STREAM frame before its data.
 ///
-/// `len` is the length of the data in bytes; with `None` the frame has no Length field and its
-/// data must extend to the end of the packet, with no padding behind it.
+/// `len` is the length of the data in bytes. With `None` the frame has no Length field, and its
+/// data must extend to the end of the packet, without padding after it.
 #[inline]
 pub fn put_stream_header(
     w: &mut Writer<'_>,

@@ -53,7 +53,7 @@ fn written(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     written_in(4_096, write)
 }
 
-/// Fields from which any frame can be made, so that one strategy serves every type.
+/// Fields of every frame type, so that one strategy serves all.
 #[derive(Clone, Debug)]
 struct Fields {
     ty: u64,

@@ -1,4 +1,4 @@
-//! Transport parameters: what a server refuses, ignores and sends.
+//! Transport parameters: rejected, ignored and sent values.
 
 use super::*;
 use core::time::Duration;

@@ -1,5 +1,5 @@
-//! The client after the handshake: what it has received, the packets that it makes, and what the
-//! server may do by what it has heard.
+//! The client after the handshake: received data, sent packets, and the resulting limits of the
+//! server.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -31,7 +31,7 @@ pub fn varints(out: &mut Vec<u8>, values: &[u64]) {
     values.iter().for_each(|&value| varint(out, value));
 }
 
-/// What the server sent on a stream.
+/// Data sent by the server on a stream.
 #[derive(Clone, Copy, Default, Debug)]
 struct Seen {
     highest: u64,
@@ -82,7 +82,7 @@ pub struct Client {
     /// Bytes on all streams, by the highest offset of each.
     total: u64,
     pub closed_by_server: bool,
-    /// Bytes were sent of which the client knows nothing: they may have opened streams, for example.
+    /// The client sent arbitrary bytes, which may have opened streams, for example.
     pub wild: bool,
 }
 
@@ -96,7 +96,7 @@ impl Client {
             sequence: 1,
             server_ids: vec![(0, server_id)],
             active: 0,
-            // Behind what was sent in the handshake.
+            // Higher than all packet numbers of the handshake.
             next: 100,
             expected: 0,
             received: RangeSet::new(),
@@ -286,7 +286,7 @@ impl Client {
         ids
     }
 
-    /// From now on, what comes next on a stream is never acknowledged.
+    /// Withholds all acknowledgements of the stream's next data.
     pub fn withhold(&mut self, id: StreamId) {
         self.withheld = Some((id, self.seen.get(&id).map_or(0, |seen| seen.highest)));
     }

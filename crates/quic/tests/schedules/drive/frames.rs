@@ -1,5 +1,5 @@
-//! The frames that a schedule's packets carry (RFC 9000, section 19): well-formed ones whose fields
-//! fit the connection's state, so that deep states are reached, and among them arbitrary ones.
+//! Frames of a schedule's packets (RFC 9000, section 19): mostly well-formed and valid in the
+//! connection's state, to reach deep states, mixed with arbitrary ones.
 
 use mendcast_quic::wire::{EcnCounts, types};
 use units::{Direction, StreamId};
@@ -9,7 +9,7 @@ use super::pattern;
 use super::script::Script;
 use super::world::client_id;
 
-/// What a frame is to be.
+/// Kind of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Ping,
@@ -66,7 +66,7 @@ pub const LAWLESS: &[(Kind, u8)] = &[
     (Kind::Anything, 2),
 ];
 
-/// Appends a frame. Returns what it is, for the log.
+/// Appends a frame. Returns its description for the log.
 pub fn put(out: &mut Vec<u8>, kind: Kind, client: &mut Client, script: &mut Script<'_>) -> String {
     let from = out.len();
     client.data_sent += 100;
@@ -306,7 +306,7 @@ pub fn reset_token(sequence: u64) -> [u8; 16] {
     [sequence as u8; 16]
 }
 
-/// An ACK of some of what was received, never of what is held back.
+/// Writes an ACK of some received packets, except withheld ones.
 fn put_ack(out: &mut Vec<u8>, client: &Client, script: &mut Script<'_>) {
     let shape = script.byte();
     let ranges = acknowledged(client, shape, script);

@@ -1,5 +1,5 @@
-//! The client's half of an honest handshake, perhaps over a network that loses some of it: afterwards
-//! the server has confirmed it, and the 1-RTT packets that it sent meanwhile are handed on.
+//! The client's half of an honest handshake, optionally over a lossy network. It ends with the
+//! server's confirmation and passes on the 1-RTT packets sent until then.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -28,13 +28,13 @@ struct Level {
     keys: Option<Keys>,
     next: u64,
     expected: u64,
-    /// Handshake bytes received in order, and all that came: what is lost comes again.
+    /// Handshake bytes: those received in order, and all received ones.
     received: u64,
     /// Packets received.
     numbers: RangeSet,
 }
 
-/// What the handshake ended with.
+/// Result of the handshake.
 pub struct Established {
     pub handle: Handle,
     pub now: Timestamp,
@@ -64,11 +64,11 @@ struct Handshake<'a> {
     datagrams: Vec<(Vec<u8>, Ecn)>,
     sent: u64,
     received: u64,
-    /// What the client has said, to be said again if it gets lost.
+    /// The client's sent messages, kept for retransmission.
     said: Vec<(usize, Vec<u8>)>,
     /// Number of the next 1-RTT packet.
     early: u64,
-    /// Whether the application opens a stream as soon as it can, and what it has written.
+    /// The application opens a stream as early as possible; and its written data.
     eager: bool,
     written: u64,
     /// Of the datagrams of both sides, from the low bit on, which get lost.
@@ -79,8 +79,8 @@ struct Handshake<'a> {
 /// Rounds of a handshake that goes through losses.
 const ROUNDS: u32 = 200;
 
-/// Goes through a handshake whose flights take `rtt` to and fro. Of the first 31 datagrams those get
-/// lost that have a bit in `losses`; with the last bit the application sends as early as it can.
+/// Completes a handshake with round-trip time `rtt`. The low 31 bits of `losses` select lost
+/// datagrams. The last bit makes the application send as early as possible.
 pub fn connect(
     server: &mut Endpoint,
     parameters: &Parameters,
@@ -262,7 +262,7 @@ impl Handshake<'_> {
         }
     }
 
-    /// Takes what the server sends; whether the handshake is confirmed.
+    /// Takes the server's answers. Returns true once the handshake is confirmed.
     fn take_answers(&mut self) -> bool {
         let Some(handle) = self.handle else { return false };
         let mut confirmed = false;
@@ -349,11 +349,11 @@ impl Handshake<'_> {
                 self.tls.read_hs(new).expect("the server's handshake is in order");
             }
         }
-        // What was read may bring the keys that the next packet of the datagram needs.
+        // The next packet of the datagram may need keys from this one.
         self.install_keys();
     }
 
-    /// Takes new keys out of TLS as soon as they are there, and keeps what it says for the flight.
+    /// Installs new TLS keys once available, and keeps TLS output for the flight.
     fn install_keys(&mut self) {
         if self.level != 0 {
             return;

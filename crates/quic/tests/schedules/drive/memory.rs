@@ -1,6 +1,5 @@
-//! Counts the bytes that the server holds on the heap: what the process holds more after a call into
-//! the server than before. Only one schedule may be under way in a process at a time, and what the
-//! TLS library's C code allocates is left out.
+//! Measures the server's heap: the process's growth during calls into the server. Only one schedule
+//! may run in a process at a time. Allocations of the TLS library's C code are not counted.
 
 use std::alloc::System;
 use std::cell::Cell;
@@ -14,13 +13,13 @@ thread_local! {
     static HELD: Cell<isize> = const { Cell::new(0) };
 }
 
-/// What the process holds.
+/// Allocated bytes of the process.
 fn all() -> isize {
     let stats = ALLOCATOR.stats();
     stats.bytes_allocated.wrapping_sub(stats.bytes_deallocated) as isize
 }
 
-/// Begins anew.
+/// Resets the count.
 pub fn reset() {
     HELD.set(0);
 }

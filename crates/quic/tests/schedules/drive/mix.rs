@@ -1,6 +1,6 @@
 //! Which steps there are, and how likely each is: mixes that reach different depths.
 
-/// What a step is.
+/// Kind of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     Packet,

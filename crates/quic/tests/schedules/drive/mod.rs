@@ -1,18 +1,19 @@
-//! A driver for connections: reads arbitrary bytes as a schedule of what a client, the network, the
-//! clock and the application do to one connection of a server, carries it out in virtual time, and
-//! checks after every step what must always hold:
+//! A driver for connections. Interprets arbitrary bytes as a schedule of actions by a client, the
+//! network, the clock and the application on one connection of a server. Runs it in virtual time
+//! and checks these invariants after every step:
 //!
-//! - progress or sleep: events and datagrams end at every moment, and time-outs move the deadline on;
-//! - memory is bounded, and what the application wrote is counted apart;
-//! - the bytes in flight are those of the packets that are open, by a second set of books;
-//! - nothing is larger than its buffer, the path or the peer's limit, and an address that is not
-//!   validated gets at most three times what came from it;
-//! - stream data is what was written, within flow control, and packet numbers are used once;
-//! - after a close nothing but the close leaves, and the connection ends by itself;
-//! - a client that does all that it can, at the end, gets everything.
+//! - progress or sleep: events and datagrams end at every moment, and time-outs advance the
+//!   deadline;
+//! - memory is bounded, not counting the application's written data;
+//! - the bytes in flight match the open packets, by independent accounting;
+//! - sizes respect the buffer, the path and the peer's limit, and an unvalidated address gets at
+//!   most three times its received bytes;
+//! - stream data matches the written data, within flow control, and packet numbers are unique;
+//! - after a close only the close is sent, and the connection ends by itself;
+//! - a client that finally does its best gets everything.
 //!
-//! The client has an honest handshake behind it, with real keys; 1-RTT packets have the testbed's
-//! null cipher, so that it costs nothing to make them.
+//! The client starts after an honest handshake, with real keys. 1-RTT packets use the testbed's
+//! null cipher, so that they are cheap to make.
 
 mod client;
 mod frames;
@@ -43,7 +44,7 @@ const STEPS_AFTER_CLOSE: u32 = 8;
 /// Rounds without progress after which a client that does all it can gives up.
 const PATIENCE: u32 = 40;
 
-/// What a run did, for those who want to know whether schedules get anywhere.
+/// Counters of a run, to judge the coverage of schedules.
 #[derive(Clone, Default, Debug)]
 pub struct Report {
     /// Steps by kind.
@@ -90,10 +91,10 @@ pub fn pattern(offset: u64, len: usize) -> &'static [u8] {
     &BYTES[from..from + len]
 }
 
-/// Carries out a schedule. With `tells`, every step is told on the standard error before it is taken.
+/// Runs a schedule. With `tells`, prints every step to standard error before it runs.
 ///
 /// # Panics
-/// When something does not hold that must.
+/// If an invariant is violated.
 pub fn drive(schedule: &[u8], tells: bool) -> Report {
     let mut script = Script::new(schedule);
     let setup = Setup::read(&mut script);

@@ -32,7 +32,7 @@ impl TimeProvider for Clock {
     }
 }
 
-/// Trusts everybody: whom the client talks to is not what is tried here, and costs time.
+/// Trusts every certificate: verification is out of scope and takes time.
 #[derive(Debug)]
 struct Trusting;
 
@@ -116,14 +116,14 @@ pub fn client_tls() -> Arc<rustls::ClientConfig> {
     IDENTITY.client.clone()
 }
 
-/// What the client says of itself, as far as the checks need it (RFC 9000, section 18.2).
+/// The client's transport parameters, as needed by the checks (RFC 9000, section 18.2).
 #[derive(Clone, Debug)]
 pub struct Parameters {
     /// Length of the client's connection IDs.
     pub id_len: usize,
     pub max_udp_payload: u64,
     pub max_data: u64,
-    /// By the two low bits of the stream's identifier: what the server may send on it.
+    /// The server's send limit on a stream, by the two low bits of the stream ID.
     pub max_stream_data: [u64; 4],
     /// Streams that the server may open: bidirectional and unidirectional ones.
     pub max_streams: [u64; 2],
@@ -143,8 +143,8 @@ pub struct Setup {
     pub profile: u8,
     /// Round-trip time of the handshake.
     pub rtt: Duration,
-    /// Which of the first datagrams of the handshake get lost: few enough for it to end in time; and
-    /// whether the application sends early (the last bit).
+    /// Lost datagrams at the start of the handshake, few enough for it to finish in time. The last
+    /// bit makes the application send early.
     pub handshake_losses: u32,
     /// Pieces of 60,000 bytes that the client has asked for before the first step.
     pub download: u8,

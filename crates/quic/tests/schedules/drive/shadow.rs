@@ -28,7 +28,7 @@ pub struct Counts {
 #[derive(Clone, Copy)]
 struct Sent {
     size: u64,
-    /// In flight, as far as the packet asks for an acknowledgement.
+    /// An ack-eliciting packet in flight.
     open: bool,
     /// Carries frames of path validation: it counts on no path, or on the present one.
     validates: bool,

@@ -1,4 +1,4 @@
-//! The steps of a schedule: what the client, the network, the clock and the application do.
+//! Steps of a schedule: actions of the client, the network, the clock and the application.
 
 use std::time::Duration;
 
@@ -287,7 +287,7 @@ impl Driver {
     fn hold(&mut self, script: &mut Script<'_>) {
         let shape = script.byte();
         if shape & 0x0c == 0x0c {
-            self.tell(|_| "holds back what comes next on stream 0".into());
+            self.tell(|_| "withholds the next data of stream 0".into());
             return self.world.client.withhold(StreamId(0));
         }
         let newest = self.world.client.largest();
@@ -360,7 +360,7 @@ impl Driver {
         }
     }
 
-    /// As bodies are pulled: not much beyond what was sent.
+    /// Writes as bodies are pulled: little more than the sent data.
     fn feed(&mut self, id: StreamId) {
         let unsent = self.world.connection().and_then(|connection| connection.unsent(id));
         if unsent.is_some_and(|unsent| unsent < 60_000) {

@@ -24,14 +24,14 @@ use super::shadow::{Bookkeeper, Shadow};
 pub const HOME: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 4_000);
 /// Time-outs at one moment, until the deadline must have moved on.
 const SAME_MOMENT: u32 = 16;
-/// Time-outs in a second of virtual time in which nothing is sent, told, given up for lost or
-/// needs no repair any more.
+/// Maximum number of time-outs in a second of virtual time without an effect: nothing sent,
+/// reported, declared lost or finished.
 const IDLE_WAKEUPS: u32 = 10;
 /// Datagrams of the server after which a run ends: enough for a few megabytes.
 const MAX_DATAGRAMS: u64 = 6_000;
-/// Bytes that a connection may hold by itself; for each packet that is on the books, the newest 4,096
-/// lost ones included, in lists that double when they are full; and for each piece of data that the
-/// application wrote, without the data.
+/// Maximum memory of a connection in bytes, plus an amount for each packet in the ledger (including
+/// the newest 4,096 lost ones, in lists that double when full), and for each written piece of data,
+/// without the data.
 const BASE_MEMORY: u64 = 512 << 10;
 const PER_PACKET: u64 = 450;
 const PER_PIECE: u64 = 200;
@@ -65,7 +65,7 @@ impl Drop for Written {
     }
 }
 
-/// The most that was seen of what is bounded, for the report on a run.
+/// Maxima of the bounded quantities, for the report on a run.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Most {
     pub memory: u64,
@@ -92,7 +92,7 @@ pub struct World {
     /// Of the next datagrams of the server, from the low bit on, which get lost; it goes round.
     pub losses: u16,
     turn: u32,
-    /// Whether the network marks what it may mark.
+    /// The network marks ECN-capable datagrams.
     pub congested: bool,
     /// Streams that the application knows of.
     pub streams: Vec<StreamId>,
@@ -175,7 +175,7 @@ impl World {
         self.connection().is_some_and(|connection| connection.is_alive())
     }
 
-    /// Whether the run has cost what one may cost.
+    /// Returns true if the run has used up its budget.
     pub fn is_tired(&self) -> bool {
         self.datagrams > MAX_DATAGRAMS
     }
@@ -286,7 +286,7 @@ impl World {
         assert!(segment as u64 <= largest, "a datagram of {segment} bytes, {largest} is the limit");
     }
 
-    /// What the network does to a datagram of the server.
+    /// The network's effect on a datagram of the server.
     fn receive(&mut self, datagram: &[u8], sent: &Transmit) {
         let remote = sent.addresses.remote;
         self.datagrams += 1;
@@ -330,7 +330,7 @@ impl World {
         let alive = self.alive.bytes.load(Relaxed);
         let shadow = self.shadow.lock().expect("one thread");
         let (span, plain, validating) = (shadow.span(), shadow.plain, shadow.validating);
-        // Memory stays for what is to come.
+        // Memory is kept for future packets.
         let known = self.most.span.max(span) + shadow.counts.lost.min(4_096);
         drop(shadow);
         self.most.memory = self.most.memory.max(held);
@@ -392,7 +392,7 @@ impl World {
             let before = self.repairs();
             self.time_out();
             if self.repairs().0 > before.0 {
-                // Losses are declared in passes, each of which is due at once.
+                // Losses are declared in passes, each due at once.
                 same = 0;
             }
             if self.settle() || self.repairs() != before {
