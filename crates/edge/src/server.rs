@@ -19,7 +19,7 @@ use crate::fronts::{rtmp, threads};
 use crate::hooks::Hook;
 use crate::io::socket::UdpSocket;
 use crate::io::{self, Listener, descriptors};
-use crate::limits::Told;
+use crate::limits::LossReport;
 use crate::live::memory;
 use crate::logging;
 use crate::loops::event_loop::{EventLoop, Plan};
@@ -196,7 +196,7 @@ async fn beat(pulse: Arc<Pulse>) {
 
 /// What has to be done now and then, until the drain starts.
 async fn housekeeping(shared: Arc<Shared>) {
-    let (mut told, mut tell_at) = (Told::default(), Instant::now());
+    let (mut told, mut tell_at) = (LossReport::default(), Instant::now());
     let mut drained = core::pin::pin!(shared.drained());
     loop {
         tokio::select! {

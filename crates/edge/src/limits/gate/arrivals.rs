@@ -1,23 +1,23 @@
-//! How often newcomers of each network came lately, in bounded memory: a count-min sketch. Networks share counters by
-//! hashes that nobody outside can predict, and a network's least counter is nearest to its own count.
+//! Recent newcomers per network, in bounded memory: a count-min sketch. Networks share counters by
+//! keyed hashes, unpredictable from outside; the smallest counter of a network estimates its count.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::{Duration, Instant};
 
 use crate::config::Network;
 
-/// Counters of a row, and rows.
+/// Counters per row, and number of rows.
 const COUNTERS: usize = 4_096;
 const ROWS: usize = 2;
-/// Newcomers count for one to two of these.
+/// Counting period. Newcomers count for one to two periods.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Counters of the period before and of the present one.
+/// Counters of the previous and the current period.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
     hasher: RandomState,
     counters: Vec<[u32; 2]>,
-    /// When the present period began.
+    /// Start of the current period.
     since: Option<Instant>,
 }
 
@@ -41,7 +41,7 @@ impl Arrivals {
         }
     }
 
-    /// Newcomers of a network lately, or more where others share all its counters.
+    /// Returns the recent newcomers of a network; an overestimate if all its counters are shared.
     pub(super) fn of(&self, network: Network) -> u32 {
         let counters = self.places(network).map(|place| self.counters.get(place));
         let counts = counters.map(|c| c.map_or(0, |[old, new]| old.saturating_add(*new)));
