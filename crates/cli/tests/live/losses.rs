@@ -28,7 +28,7 @@ fn viewers_stay_while_a_killed_publisher_is_replaced() {
     let viewers = viewers(&edge);
     viewers.iter().for_each(|viewer| viewer.wait_for_frames(50));
     publisher.kill();
-    edge.says("is gone");
+    edge.says("disconnected");
     let before = viewers.each_ref().map(|viewer| viewer.frames().len());
     let _publisher = Publisher::start(edge.rtmp, "live/demo", None);
     for (viewer, before) in viewers.iter().zip(before) {
@@ -84,7 +84,7 @@ fn a_publisher_who_falls_silent_is_given_up() {
     let viewer = Viewer::h1(edge.address, "/live/demo.flv");
     viewer.wait_for_frames(30);
     assert_eq!(viewer.end(), End::Clean);
-    edge.says("nothing heard for 1s");
+    edge.says("no data for 1s");
 }
 
 /// Segments are as far apart in their dates as in media time, also those that were there before packing
