@@ -2,9 +2,9 @@
 //! after a viewer has left.
 //!
 //! Requests are POSTs of JSON. A status of 200 to 299 grants, any other rejects. With a secret,
-//! `x-mendcast-signature: sha256=HEX` is the HMAC of the body. The operator chooses what a failing
-//! hook means. If a kept-alive connection is closed instead of answered, the request is sent once
-//! more, so a hook may see it twice.
+//! `x-mendcast-signature: sha256=HEX` is the HMAC of the body. `[hooks] on_failure` sets the
+//! effect of a failing hook. If a kept-alive connection is closed instead of answered, the request
+//! is sent once more, so a hook may see it twice.
 
 mod turns;
 
@@ -169,7 +169,7 @@ impl Hooks {
         config: &config::Hooks,
         hook: Hook,
         asker: Asker,
-        what: Value,
+        content: Value,
     ) -> Result<Grant, Denied> {
         let Some(url) = hook.url(config) else { return Ok(Grant::Nobody) };
         let (begun, limit) = (Instant::now(), self.terms.load().timeout);
@@ -180,7 +180,7 @@ impl Hooks {
             };
         };
         let limit = limit.saturating_sub(begun.elapsed());
-        let (answered, why) = match self.call(hook, url, what, limit).await {
+        let (answered, why) = match self.call(hook, url, content, limit).await {
             Ok(status @ 200..=299) => {
                 tracing::debug!("{} granted with {status}", hook.name());
                 return Ok(Grant::Hook);
@@ -234,7 +234,7 @@ impl Hooks {
 
     /// Sends a notification without waiting for the response. Fails at once if too many are
     /// pending.
-    pub fn tell(self: &Arc<Self>, config: &config::Hooks, hook: Hook, what: Value) {
+    pub fn notify(self: &Arc<Self>, config: &config::Hooks, hook: Hook, content: Value) {
         if hook.url(config).is_none() {
             return;
         }
@@ -250,7 +250,7 @@ impl Hooks {
             if let Some(url) = hook.url(&config) {
                 let limit = hooks.terms.load().timeout;
                 // The outcome is counted.
-                let _ = hooks.call(hook, url, what, limit).await;
+                let _ = hooks.call(hook, url, content, limit).await;
             }
         });
     }
@@ -267,7 +267,7 @@ impl Hooks {
     }
 
     /// Waits until all notifications are sent, for at most `limit`.
-    pub async fn told(&self, limit: Duration) {
+    pub async fn finish_notifications(&self, limit: Duration) {
         let notifications = core::mem::take(&mut *lock(&self.notifications));
         let count = notifications.len();
         if timeout(limit, notifications.join_all()).await.is_err() {
@@ -279,11 +279,11 @@ impl Hooks {
         &self,
         hook: Hook,
         HttpUrl(url): &HttpUrl,
-        mut what: Value,
+        mut content: Value,
         limit: Duration,
     ) -> Result<u16, String> {
-        what["event"] = hook.name().into();
-        let body = what.to_string();
+        content["event"] = hook.name().into();
+        let body = content.to_string();
         let mut headers = HeaderMap::new();
         let terms = self.terms.load_full();
         if let Some(secret) = &terms.secret {
@@ -343,8 +343,8 @@ mod tests {
         let config = Config::parse("edge.toml", &text).expect("valid").hooks;
         let hooks = Arc::new(Hooks::default());
         hooks.follow(&config);
-        let tell = |count| (0..count).for_each(|_| hooks.tell(&config, Hook::Close, json!({})));
-        tell(MAX_NOTIFICATIONS + 7);
+        let notify = |count| (0..count).for_each(|_| hooks.notify(&config, Hook::Close, json!({})));
+        notify(MAX_NOTIFICATIONS + 7);
         assert_eq!(lock(&hooks.notifications).len(), MAX_NOTIFICATIONS);
         let described = hooks.describe();
         assert_eq!((&described[0]["failed"], &described[0]["ok"]), (&7.into(), &0.into()));
@@ -354,7 +354,7 @@ mod tests {
         while lock(&hooks.notifications).try_join_next().is_none() {
             tokio::task::yield_now().await;
         }
-        tell(1);
+        notify(1);
         assert_eq!(hooks.describe()[0]["failed"], 7);
     }
 }

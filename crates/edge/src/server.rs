@@ -162,7 +162,7 @@ impl Edge {
         let state = shared.state();
         state.live.outlets.close();
         tell_ends(&state, true);
-        state.hooks.told(LAST_HOOKS).await;
+        state.hooks.finish_notifications(LAST_HOOKS).await;
         beats.iter().for_each(tokio::task::JoinHandle::abort);
         Ok(())
     }
@@ -171,7 +171,7 @@ impl Edge {
 /// Writes the records of sessions that ended, and tells the hook.
 fn tell_ends(state: &State, all: bool) {
     for record in state.sessions.flush(all) {
-        state.hooks.tell(&state.config.hooks, Hook::Close, record.object().into());
+        state.hooks.notify(&state.config.hooks, Hook::Close, record.object().into());
     }
 }
 

@@ -17,7 +17,8 @@ use crate::sync::lock;
 
 /// Header required, with any value, on changing calls without a token.
 pub(super) const HEADER: &str = "mendcast-control";
-/// Maximum wrong tokens per address (/64 of IPv6) within [`WRONG_TOKEN_WINDOW`]; further ones are not checked.
+/// Maximum wrong tokens per address (/64 of IPv6) within [`WRONG_TOKEN_WINDOW`]. Further tokens are
+/// not checked.
 const MAX_WRONG_TOKENS: u32 = 10;
 /// Starts with the first wrong token of an address.
 pub(super) const WRONG_TOKEN_WINDOW: Duration = Duration::from_secs(60);
@@ -210,7 +211,11 @@ mod tests {
             assert_eq!(check(guesser, "wrong", start), Err(Denied::Wrong));
         }
         assert_eq!(check(guesser, "wrong", start), Err(Denied::TooOften));
-        assert_eq!(check(guesser, TOKEN, start), Err(Denied::TooOften), "nobody learns by asking");
+        assert_eq!(
+            check(guesser, TOKEN, start),
+            Err(Denied::TooOften),
+            "a right token gets the same answer"
+        );
         assert_eq!(check(other, TOKEN, start), Ok(()));
         assert_eq!(check(guesser, TOKEN, start + WRONG_TOKEN_WINDOW), Ok(()));
         for n in 0..10 * MAX_COUNTED as u32 {

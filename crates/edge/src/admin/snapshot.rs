@@ -207,7 +207,12 @@ fn describe_cookies(all: &Beginnings) -> Value {
         }
     }
     let jumps = BTreeMap::from(all.jumps());
-    json!({ "accepted": accepted, "refused": refused, "strangers": all.strangers(), "jumps": jumps })
+    json!({
+        "accepted": accepted,
+        "refused": refused,
+        "strangers": all.strangers(),
+        "jumps": jumps,
+    })
 }
 
 fn describe_session(session: &Arc<Session>) -> Value {

@@ -273,30 +273,33 @@ async fn user_groups_are_shown_with_any_report_file() {
         assert!(head.contains("cache-control: no-store"), "{head}");
         serde_json::from_str::<Value>(&content).expect("JSON")
     };
-    let told = ask(&edge).await;
-    assert_eq!((&told["mode"], &told["shares"]["holdout"]), (&"safe".into(), &0.25.into()));
-    assert_eq!((&told["limits"]["floor"], &told["table"]), (&1.5.into(), &Value::Null));
-    assert_eq!((&told["sessions"]["treated"], &told["absent"]["no table"]), (&0.into(), &0.into()));
-    let fault = |told: &Value| told["report_fault"].as_str().unwrap_or_default().to_owned();
-    assert!(fault(&told).starts_with("report.json: no report"), "{told}");
-    assert!(!told.to_string().contains(&*folder.path().to_string_lossy()), "no paths: {told}");
+    let state = ask(&edge).await;
+    assert_eq!((&state["mode"], &state["shares"]["holdout"]), (&"safe".into(), &0.25.into()));
+    assert_eq!((&state["limits"]["floor"], &state["table"]), (&1.5.into(), &Value::Null));
+    assert_eq!(
+        (&state["sessions"]["treated"], &state["absent"]["no table"]),
+        (&0.into(), &0.into())
+    );
+    let fault = |state: &Value| state["report_fault"].as_str().unwrap_or_default().to_owned();
+    assert!(fault(&state).starts_with("report.json: no report"), "{state}");
+    assert!(!state.to_string().contains(&*folder.path().to_string_lossy()), "no paths: {state}");
     for (text, why) in [("{\"end\":", "damaged"), (&" ".repeat(5 << 20), "larger than 4 MiB")] {
         std::fs::write(&report, text).expect("written");
-        let told = ask(&edge).await;
-        assert!(fault(&told).contains(why) && told["report"].is_null(), "{told}");
+        let state = ask(&edge).await;
+        assert!(fault(&state).contains(why) && state["report"].is_null(), "{state}");
     }
     std::fs::write(&report, r#"{"end":7,"shown":[]}"#).expect("written");
     std::fs::write(&table, "no table").expect("written");
     edge.shared.state().autoplex.look(&table);
-    let told = ask(&edge).await;
-    assert_eq!((&told["report"]["end"], &told["report_fault"]), (&7.into(), &Value::Null));
-    assert_eq!((&told["tables"]["loaded"], &told["tables"]["refused"]), (&0.into(), &1.into()));
+    let state = ask(&edge).await;
+    assert_eq!((&state["report"]["end"], &state["report_fault"]), (&7.into(), &Value::Null));
+    assert_eq!((&state["tables"]["loaded"], &state["tables"]["refused"]), (&0.into(), &1.into()));
     let (status, head, content) = edge.ask("HEAD /api/autoplex", "", "").await;
     assert!(status == 200 && content.is_empty(), "{head}");
     assert_eq!(edge.status("POST /api/autoplex", OWN, "").await, 405);
     assert_eq!(edge.status("GET /api/autoplex", "host: evil.example\r\n", "").await, 403);
     // Without a table no report is expected.
     let off = Listening::at("127.0.0.1:0", "").await;
-    let told = ask(&off).await;
-    assert_eq!((&told["mode"], fault(&told)), (&"off".into(), String::new()));
+    let state = ask(&off).await;
+    assert_eq!((&state["mode"], fault(&state)), (&"off".into(), String::new()));
 }

@@ -58,7 +58,10 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let limit = shared.state().config.drain.timeout;
     let finished = timeout(limit, async { while connections.join_next().await.is_some() {} }).await;
     if finished.is_err() {
-        tracing::warn!("{} RTMP connections cut off after {limit:?}", connections.len());
+        tracing::warn!(
+            "{} RTMP connections closed by the drain timeout of {limit:?}",
+            connections.len()
+        );
     }
 }
 

@@ -90,7 +90,10 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let limit = shared.state().config.drain.timeout;
     let finished = timeout(limit, async { while connections.join_next().await.is_some() {} }).await;
     if finished.is_err() {
-        tracing::warn!("{} TCP connections cut off after {limit:?}", connections.len());
+        tracing::warn!(
+            "{} TCP connections closed by the drain timeout of {limit:?}",
+            connections.len()
+        );
     }
 }
 

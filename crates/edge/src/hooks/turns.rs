@@ -15,7 +15,7 @@ use crate::sync::lock;
 /// Maximum queued queries. When the queue is full, the network with most queued queries loses one.
 pub(super) const MAX_WAITING: usize = 1_024;
 
-/// The client behind a query.
+/// The client that causes a query.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Asker {
     network: Network,

@@ -24,7 +24,8 @@ pub(crate) fn is_reserved(stream: &impl AsRawFd) -> bool {
     stream.as_raw_fd() >= FIRST_RESERVED.load(Ordering::Relaxed)
 }
 
-/// Returns the lowest reserved number: the last [`MISCELLANEOUS`] descriptors, at most a quarter of all.
+/// Returns the lowest reserved number: the last [`MISCELLANEOUS`] descriptors, at most a quarter of
+/// all.
 fn ceiling(granted: u64) -> i32 {
     i32::try_from(granted - MISCELLANEOUS.min(granted / 4)).unwrap_or(i32::MAX)
 }

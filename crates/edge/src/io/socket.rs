@@ -216,7 +216,7 @@ impl UdpSocket {
     /// sent datagram by datagram for a while.
     ///
     /// # Errors
-    /// See [`SendError`]. Datagrams behind a rejected one are not sent.
+    /// See [`SendError`]. Datagrams after a rejected one are not sent.
     pub fn send(
         &mut self,
         to: SocketAddr,
@@ -456,7 +456,7 @@ mod tests {
         let greedy = Buffers { receive: 1 << 30, send: 1 << 30 };
         let socket = UdpSocket::bind(([127, 0, 0, 1], 0).into(), false, greedy).expect("bound");
         let granted = socket.buffers().expect("readable");
-        assert!(granted.receive < 1 << 30, "the kernel caps what is asked: {granted:?}");
+        assert!(granted.receive < 1 << 30, "the kernel caps the request: {granted:?}");
     }
 
     /// Sends a batch of ten datagrams and returns how many arrive.

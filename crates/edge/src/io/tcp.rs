@@ -24,7 +24,7 @@ use counts::Counts;
 use intake::Intake;
 
 /// Minimum interval of statistics updates while data is written.
-const INTERVAL: Duration = Duration::from_secs(1);
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum wait for the peer's close after ours.
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -37,7 +37,7 @@ pub(super) fn configure(listener: &impl AsFd, config: &Config) {
         let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
         let known = std::fs::read_to_string(path).unwrap_or_default();
         tracing::warn!(
-            "[tcp] congestion: the kernel refuses {:?} for viewers on TCP ({e}); it has: {}",
+            "[tcp] congestion: the kernel rejects {:?} for viewers on TCP ({e}); available: {}",
             tcp.congestion,
             known.trim()
         );
@@ -45,7 +45,7 @@ pub(super) fn configure(listener: &impl AsFd, config: &Config) {
     if tcp.pacing
         && let Err(e) = kernel::pace(listener)
     {
-        tracing::warn!("[tcp] pacing: the kernel refuses it ({e})");
+        tracing::warn!("[tcp] pacing: rejected by the kernel ({e})");
     }
 }
 
@@ -57,7 +57,7 @@ pub struct TcpPath {
 }
 
 impl TcpPath {
-    fn ask(&self, stream: &impl AsFd) {
+    fn sample(&self, stream: &impl AsFd) {
         let Some(now) = kernel::counts(stream) else { return };
         let mut counts = lock(&self.counts);
         *counts = Counts { delivery_rate: now.delivery_rate.max(counts.delivery_rate), ..now };
@@ -115,7 +115,7 @@ impl SincePath {
 pub(crate) struct Measured {
     stream: TcpStream,
     path: Arc<TcpPath>,
-    asked: Option<Instant>,
+    sampled_at: Option<Instant>,
     intake: Intake,
     /// Deadline for the peer's close, once ours is sent.
     linger: Option<Pin<Box<Sleep>>>,
@@ -125,7 +125,7 @@ impl Measured {
     pub(crate) fn new(stream: TcpStream) -> Self {
         let congestion = kernel::congestion(&stream);
         let path = Arc::new(TcpPath { congestion, counts: Mutex::default() });
-        Self { stream, path, asked: None, intake: Intake::new(), linger: None }
+        Self { stream, path, sampled_at: None, intake: Intake::new(), linger: None }
     }
 
     /// Returns the path statistics.
@@ -133,18 +133,18 @@ impl Measured {
         &self.path
     }
 
-    fn ask(&mut self) {
+    fn sample(&mut self) {
         let now = Instant::now();
-        if self.asked.is_none_or(|asked| now - asked >= INTERVAL) {
-            self.path.ask(&self.stream);
-            self.asked = Some(now);
+        if self.sampled_at.is_none_or(|sampled_at| now - sampled_at >= SAMPLE_INTERVAL) {
+            self.path.sample(&self.stream);
+            self.sampled_at = Some(now);
         }
     }
 }
 
 impl Drop for Measured {
     fn drop(&mut self) {
-        self.path.ask(&self.stream);
+        self.path.sample(&self.stream);
     }
 }
 
@@ -171,7 +171,7 @@ impl AsyncWrite for Measured {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.ask();
+        self.sample();
         let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
         self.intake.written(written);
         Poll::Ready(Ok(written))
@@ -182,7 +182,7 @@ impl AsyncWrite for Measured {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.ask();
+        self.sample();
         let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, parts))?;
         self.intake.written(written);
         Poll::Ready(Ok(written))
@@ -250,7 +250,7 @@ mod tests {
         }
         assert_eq!(got, 1_000_000);
         drop(client);
-        server.await.expect("no panic").expect("said good-bye");
+        server.await.expect("no panic").expect("closed");
     }
 
     #[tokio::test]
@@ -266,9 +266,9 @@ mod tests {
         });
         let begun = Instant::now();
         let mut stream = Measured::new(stream);
-        stream.shutdown().await.expect("said good-bye");
+        stream.shutdown().await.expect("closed");
         drop(stream);
         assert!((LINGER..10 * LINGER).contains(&begun.elapsed()), "{:?}", begun.elapsed());
-        talk.await.expect("it is told");
+        talk.await.expect("no panic");
     }
 }

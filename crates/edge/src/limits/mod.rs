@@ -1,6 +1,6 @@
 //! Limits per address and in total, with counters of rejected clients.
 //!
-//! Counters survive reloads; the limits are those of the current configuration. docs/operate.md
+//! Counters survive reloads; limits come from the current configuration. docs/operate.md
 //! lists them.
 
 mod gate;

@@ -89,7 +89,7 @@ pub(crate) fn lost() -> [(&'static str, u64); 2] {
     [("repeated", counts.0), ("slow_reader", counts.1)]
 }
 
-/// Waits until the lines so far are written, for at most 1 s.
+/// Waits until all pending lines are written, for at most 1 s.
 pub(crate) fn flush() {
     if let Some(log) = LOG.get() {
         log.writer.flush(FLUSH_TIMEOUT);

@@ -54,7 +54,7 @@ enum Next {
 /// The startup decision, made at the first response of some size.
 #[derive(Debug)]
 struct Decision {
-    known: Inputs,
+    inputs: Inputs,
     started: Started,
 }
 
@@ -62,7 +62,7 @@ struct Decision {
 #[derive(Debug)]
 pub(super) struct ConnectionStart {
     mode: Mode,
-    brought: Vec<Brought>,
+    cookies: Vec<Brought>,
     /// The resumed path state; the outer `None` before it was looked up.
     past: Option<Option<(Carrier, PathState)>>,
     decision: Option<Decision>,
@@ -81,10 +81,10 @@ pub(super) struct ConnectionStart {
 
 impl ConnectionStart {
     /// Creates the start of a connection. `unit` identifies the viewer's next connection.
-    pub(super) fn new(mode: Mode, brought: Vec<Brought>, unit: Unit) -> Self {
+    pub(super) fn new(mode: Mode, cookies: Vec<Brought>, unit: Unit) -> Self {
         Self {
             mode,
-            brought,
+            cookies,
             past: None,
             decision: None,
             is_live: false,
@@ -100,9 +100,9 @@ impl ConnectionStart {
     /// Adds a cookie from an HTTP request. Cookies from QUIC and TLS take precedence, and after the
     /// startup decision it is ignored.
     pub(super) fn on_http_cookie(&mut self, cookie: Result<Cookie, Refusal>) {
-        let is_known = self.brought.iter().any(|(carrier, _)| *carrier == Carrier::Http);
+        let is_known = self.cookies.iter().any(|(carrier, _)| *carrier == Carrier::Http);
         if self.past.is_none() && !is_known {
-            self.brought.push((Carrier::Http, cookie));
+            self.cookies.push((Carrier::Http, cookie));
         }
     }
 
@@ -189,13 +189,13 @@ impl ConnectionStart {
         all: &Beginnings,
         config: &config::Startup,
     ) -> Option<(Carrier, PathState)> {
-        if let Some(known) = self.past {
-            return known;
+        if let Some(past) = self.past {
+            return past;
         }
         let client = connection.addresses().remote.ip();
         let rules = rules(config);
         let buys = delivery::knows_nothing(connection) && self.mode.needs_past();
-        let past = match all.past(&self.brought, client, unix_now(), &rules, buys) {
+        let past = match all.past(&self.cookies, client, unix_now(), &rules, buys) {
             Ok(past) => past,
             Err(_) => {
                 self.mode = Mode::Iw10;
@@ -216,9 +216,9 @@ impl ConnectionStart {
         let (carrier, past) = past.unzip();
         let rtt = connection.rtt();
         let handshake_rtt = rtt.first_sample().map(|_| rtt.min());
-        let known = Inputs { first_frame, past, handshake_rtt };
-        let started = start(connection, self.mode, &known, config);
-        self.decision = Some(Decision { known, started: Started { carrier, ..started } });
+        let inputs = Inputs { first_frame, past, handshake_rtt };
+        let started = start(connection, self.mode, &inputs, config);
+        self.decision = Some(Decision { inputs, started: Started { carrier, ..started } });
     }
 
     /// Returns the startup decision, if made.
@@ -228,7 +228,7 @@ impl ConnectionStart {
 
     /// Whether the size of the first frame would still change the startup decision.
     pub(super) fn awaits_size(&self) -> bool {
-        self.decision.as_ref().is_some_and(|decision| decision.known.first_frame.is_none())
+        self.decision.as_ref().is_some_and(|decision| decision.inputs.first_frame.is_none())
     }
 
     /// Sets the first-frame size, known only after the response started. Returns the new startup
@@ -240,10 +240,10 @@ impl ConnectionStart {
         config: &config::Startup,
     ) -> Option<Started> {
         let decision = self.decision.as_mut()?;
-        decision.known.first_frame = Some(first_frame);
-        let again = start(connection, self.mode, &decision.known, config);
-        again.window?;
-        decision.started = Started { carrier: decision.started.carrier, ..again };
+        decision.inputs.first_frame = Some(first_frame);
+        let updated = start(connection, self.mode, &decision.inputs, config);
+        updated.window?;
+        decision.started = Started { carrier: decision.started.carrier, ..updated };
         Some(decision.started)
     }
 
@@ -324,7 +324,7 @@ impl ConnectionStart {
 fn start(
     connection: &mut Connection,
     mode: Mode,
-    known: &Inputs,
+    inputs: &Inputs,
     config: &config::Startup,
 ) -> Started {
     let limits = Limits {
@@ -333,7 +333,7 @@ fn start(
         usual_window: config.usual_window.0,
         usual_rtt: config.usual_rtt,
     };
-    delivery::start(connection, mode, known, &limits)
+    delivery::start(connection, mode, inputs, &limits)
 }
 
 /// Returns the validity rules of cookies.
@@ -342,7 +342,7 @@ pub(super) fn rules(config: &config::Startup) -> Rules {
 }
 
 /// Returns the cookies of the handshake. Tickets and tokens may carry no application data.
-pub(super) fn brought(info: &HandshakeInfo) -> Vec<Brought> {
+pub(super) fn handshake_cookies(info: &HandshakeInfo) -> Vec<Brought> {
     let carried = [
         (Carrier::Token, info.returned_token.as_deref()),
         (Carrier::Ticket, info.returned_ticket.as_deref()),

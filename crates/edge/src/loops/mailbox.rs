@@ -80,7 +80,7 @@ pub(super) struct Mail {
 pub(crate) fn mailbox() -> Result<(Sender, Mailbox), Error> {
     let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
     let wake = EventFd::from_value_and_flags(0, flags)
-        .map_err(|e| Error::new(format!("cannot make an event descriptor: {e}")))?;
+        .map_err(|e| Error::new(format!("cannot create an event descriptor: {e}")))?;
     let post = Arc::new(Post { waiting: Mutex::default(), wake });
     Ok((Sender(post.clone()), Mailbox(post)))
 }

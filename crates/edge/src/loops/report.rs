@@ -4,7 +4,7 @@ use ::quic::EndpointStats;
 
 use crate::io::socket::SendStats;
 
-/// Counters of a loop beside those of its endpoint and sockets.
+/// Counters of a loop, in addition to those of its endpoint and sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     /// Datagrams dropped because of source port 0.

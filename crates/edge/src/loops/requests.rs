@@ -103,22 +103,24 @@ impl Requests {
     /// Applies the viewer's cohort after protocol negotiation.
     pub(super) fn on_ready(&mut self, now: Timestamp, connection: &mut Connection) {
         let info = connection.take_handshake_info().unwrap_or_default();
-        let brought = connection_start::brought(&info);
+        let cookies = connection_start::handshake_cookies(&info);
         self.alpn = info.alpn;
-        let told = brought.iter().find_map(|(_, cookie)| cookie.as_ref().ok().copied());
+        let cookie = cookies.iter().find_map(|(_, cookie)| cookie.as_ref().ok().copied());
         let chosen = self.state.cohorts.choose(&Facts {
-            unit: told.map(|cookie| Unit(cookie.unit)),
+            unit: cookie.map(|cookie| Unit(cookie.unit)),
             remote: connection.addresses().remote.ip(),
         });
         let unit = self.state.cohorts.next_unit(&chosen, random_number());
-        self.start = Some(Box::new(ConnectionStart::new(chosen.cohort.start, brought, unit)));
+        self.start = Some(Box::new(ConnectionStart::new(chosen.cohort.start, cookies, unit)));
         let mut scheme = chosen.cohort.scheme.build(chosen.unit.0 ^ now.as_nanos());
         // Records include the loss correlation.
         scheme.correlation |= self.state.config.records.directory.is_some();
         connection.set_scheme(scheme);
         let client = connection.addresses().remote.ip();
         let rules = connection_start::rules(&self.state.config.startup);
-        if let Some(expected) = told.and_then(|told| told.expected(client, unix_now(), &rules)) {
+        if let Some(expected) =
+            cookie.and_then(|cookie| cookie.expected(client, unix_now(), &rules))
+        {
             connection.expect(&expected);
         }
         self.viewer = Some(chosen);
@@ -338,7 +340,7 @@ impl Requests {
             }
         }
         for watch in &mut self.watches {
-            watch.look(now, connection, false);
+            watch.update(now, connection, false);
         }
         self.follow_streams(now, connection);
         let context = &mut Context::from_waker(&self.waker);
@@ -366,7 +368,7 @@ impl Requests {
             }
             match filled {
                 Filled::Over => {
-                    let last = |watch: &mut Watch| watch.look(now, connection, true);
+                    let last = |watch: &mut Watch| watch.update(now, connection, true);
                     self.watches.iter_mut().for_each(last);
                     let over = self.responses.swap_remove(index);
                     ended = Some(ended == Some(true) || over.body().session().is_some());
@@ -392,7 +394,7 @@ impl Requests {
 
     /// Updates the sessions' statistics for the last time, as viewers may be about to leave.
     pub(super) fn on_last_chance(&mut self, now: Timestamp, connection: &Connection) {
-        self.watches.iter_mut().for_each(|watch| watch.look(now, connection, true));
+        self.watches.iter_mut().for_each(|watch| watch.update(now, connection, true));
     }
 
     /// Returns the ticket or token to send now.

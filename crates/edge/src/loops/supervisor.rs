@@ -77,13 +77,13 @@ fn message(cause: &(dyn Any + Send)) -> &str {
 /// The thread cannot be started.
 pub(crate) fn watch(pulses: Vec<Arc<Pulse>>, end: End) -> Result<(), Error> {
     let thread = Builder::new().name("watchdog".to_owned());
-    let thread = thread.spawn(move || look(&pulses, HUNG_AFTER, CHECK_PERIOD, &end));
+    let thread = thread.spawn(move || check(&pulses, HUNG_AFTER, CHECK_PERIOD, &end));
     thread.map(drop).map_err(|e| Error::new(format!("cannot start a thread: {e}")))
 }
 
 /// Checks the loops every `period`. Counts checks without a new turn instead of reading the clock,
 /// so that a process that was suspended does not look stuck.
-fn look(pulses: &[Arc<Pulse>], hung: Duration, period: Duration, end: &End) {
+fn check(pulses: &[Arc<Pulse>], hung: Duration, period: Duration, end: &End) {
     let mut seen: Vec<_> = pulses.iter().map(|pulse| (pulse.last(), Duration::ZERO)).collect();
     while pulses.iter().any(|pulse| !pulse.is_over()) {
         std::thread::sleep(period);
@@ -144,7 +144,7 @@ mod tests {
         let (release, released): (Sender<()>, _) = channel();
         let stuck = start(stuck, end.clone(), move || assert_eq!(released.recv(), Ok(())));
         let stuck = stuck.expect("started");
-        look(&pulses, Duration::from_millis(300), Duration::from_millis(10), &end);
+        check(&pulses, Duration::from_millis(300), Duration::from_millis(10), &end);
         assert_eq!(told.recv_timeout(SOON), Ok("tcp-0 has been stuck for 0 s".into()));
         assert!(pulses[1].silence() >= Duration::from_millis(300));
         for (sender, running) in [(stop, turning), (release, stuck)] {
@@ -152,7 +152,7 @@ mod tests {
             running.join().expect("no panic");
         }
         // The check ends with the loops.
-        look(&pulses, Duration::ZERO, Duration::ZERO, &end);
+        check(&pulses, Duration::ZERO, Duration::ZERO, &end);
         assert!(told.try_recv().is_err());
     }
 
@@ -174,7 +174,7 @@ mod tests {
         let hang = || std::thread::sleep(SOON);
         let _running = start(pulse.clone(), Arc::new(exit), hang).expect("started");
         let end: End = Arc::new(exit);
-        look(&[pulse], Duration::from_millis(100), Duration::from_millis(10), &end);
+        check(&[pulse], Duration::from_millis(100), Duration::from_millis(10), &end);
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl Watch {
     }
 
     /// Updates the session if due, or if this is the `last` chance.
-    pub(super) fn look(&mut self, now: Timestamp, connection: &Connection, last: bool) {
+    pub(super) fn update(&mut self, now: Timestamp, connection: &Connection, last: bool) {
         if now >= self.due || last {
             self.due = now + PERIOD;
             if let Some(session) = self.session.upgrade() {

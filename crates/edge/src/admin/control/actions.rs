@@ -222,7 +222,7 @@ pub(super) fn end(shared: &Shared, name: &str, mut fields: Fields) -> Done {
 fn end_stream(state: &State, name: &str) -> bool {
     let Some(stream) = state.live.streams.get(name) else { return false };
     let is_published = state.live.holders.end(name);
-    // A pull ends its stream itself, once nobody can find the stream without a pull.
+    // A cancelled pull ends its stream itself.
     if !state.live.pulls.cancel(name) || is_published {
         state.live.streams.end(&stream);
     }

@@ -6,7 +6,7 @@
 //!
 //! Each state has a deadline that unrelated traffic does not extend: for the handshake, and then
 //! for the first request. Publishers must send media, and players must read. A silent player is
-//! pinged behind the media, so that only a player that reads can answer.
+//! pinged behind the media, so only a reading player can answer.
 
 mod deadlines;
 
@@ -73,9 +73,9 @@ struct Times {
     /// Start of the connection, or end of its publishing or playing.
     idle: Instant,
     /// Last arrival of data.
-    heard: Instant,
+    last_received: Instant,
     /// Last write, or last time without pending output.
-    taken: Instant,
+    last_sent: Instant,
     /// Time of the unanswered ping.
     pinged: Option<Instant>,
     /// Last refill of the allowance for messages without media.
@@ -127,7 +127,13 @@ impl Connection {
             output: VecDeque::new(),
             told: Told::default(),
             received: 0,
-            times: Times { idle: now, heard: now, taken: now, pinged: None, allowed: now },
+            times: Times {
+                idle: now,
+                last_received: now,
+                last_sent: now,
+                pinged: None,
+                allowed: now,
+            },
             ending: false,
         }
     }
@@ -201,7 +207,7 @@ impl Connection {
                     input.clear();
                     self.take_events().await;
                     // After the events: a hook may have taken a while to answer.
-                    (self.times.heard, self.times.pinged) = (Instant::now(), None);
+                    (self.times.last_received, self.times.pinged) = (Instant::now(), None);
                     self.take_deviations();
                     result.map_err(|e| End::Peer(e.to_string()))?;
                     // Let other connections run before reading on.
@@ -209,7 +215,7 @@ impl Connection {
                 }
                 written = writer.write_vectored(&slices), if !slices.is_empty() => {
                     self.advance(written.map_err(|e| End::Peer(e.to_string()))?);
-                    self.times.taken = Instant::now();
+                    self.times.last_sent = Instant::now();
                 }
                 next = next => self.take_next(next),
                 () = sleep_until(deadline) => self.on_deadline()?,
@@ -257,7 +263,7 @@ impl Connection {
     /// Moves the server's pending messages to the output.
     fn collect(&mut self) {
         if self.output.is_empty() {
-            self.times.taken = Instant::now();
+            self.times.last_sent = Instant::now();
         }
         self.output.extend(core::iter::from_fn(|| self.server.poll_output()));
     }

@@ -50,7 +50,7 @@ impl Places {
     }
 }
 
-/// Whether the peer is a load balancer, whose connections start with a PROXY header.
+/// Whether the peer is a load balancer. Its connections start with a PROXY header.
 pub(super) fn is_balancer(config: &Config, peer: SocketAddr) -> bool {
     any_contains(config.rtmp.proxy_protocol.as_ref(), peer.ip())
 }

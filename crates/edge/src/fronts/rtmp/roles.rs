@@ -17,7 +17,7 @@ pub(super) enum Role {
     Plays(Box<Player>),
 }
 
-/// A player whose stream has not started.
+/// A player that waits for its stream to start.
 pub(super) struct Waiting {
     pub(super) viewer: Viewer,
     pub(super) opening: Opening,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::config::Network;
 
 /// Counters per row, and number of rows.
-const COUNTERS: usize = 4_096;
+const COUNTERS_PER_ROW: usize = 4_096;
 const ROWS: usize = 2;
 /// Counting period. Newcomers count for one to two periods.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -27,7 +27,7 @@ impl Arrivals {
         let passed = self.since.map_or(PERIOD * 2, |since| now.saturating_duration_since(since));
         if passed >= PERIOD {
             let is_old = passed >= PERIOD * 2;
-            self.counters.resize(ROWS * COUNTERS, [0; 2]);
+            self.counters.resize(ROWS * COUNTERS_PER_ROW, [0; 2]);
             self.counters.iter_mut().for_each(|[old, new]| {
                 *old = if is_old { 0 } else { *new };
                 *new = 0;
@@ -50,7 +50,7 @@ impl Arrivals {
 
     fn places(&self, network: Network) -> [usize; ROWS] {
         let hash = self.hasher.hash_one(network) as usize;
-        [hash % COUNTERS, COUNTERS + hash / COUNTERS % COUNTERS]
+        [hash % COUNTERS_PER_ROW, COUNTERS_PER_ROW + hash / COUNTERS_PER_ROW % COUNTERS_PER_ROW]
     }
 }
 

@@ -17,11 +17,11 @@ const GRACE_OF_SERVED: Duration = Duration::from_secs(10);
 /// [`GRACE_OF_SERVED`].
 const MIN_TOUCH_INTERVAL: Duration = Duration::from_secs(1);
 /// Busy holders are evicted only from networks or addresses that hold at least 1/32 of all places,
-/// clamped to 8 to 16: more viewers than a household has, at most those of a small office.
+/// clamped to 8 to 16: more than the viewers of a household, at most those of a small office.
 const BUSY_PARTS: u32 = 32;
 const MIN_BUSY_PLACES: u32 = 8;
 const MAX_BUSY_PLACES: u32 = 16;
-/// ... and at least this many times what the newcomer's network would hold.
+/// Minimum ratio between the places of their network and of the newcomer's network.
 const BUSY_FACTOR: u32 = 4;
 /// Number of longest idle holders searched for the network that opens most.
 const EVICTION_CANDIDATES: usize = 16;
@@ -32,12 +32,14 @@ const ARRIVAL_FACTOR: u32 = 2;
 /// Table capacity below which memory is not released.
 pub(super) const MIN_CAPACITY: usize = 64;
 
-/// Idle holders since when: those without work so far, and those that have had work.
+/// Idle holders with the start of their idle time: first those without work, then those with work
+/// in the past.
 #[derive(Debug, Default)]
 pub(super) struct Idle(pub(super) [BTreeSet<(Instant, u64)>; 2]);
 
 impl Idle {
-    /// Iterates over holders: first those without work so far, each kind longest idle first.
+    /// Iterates over holders: first those that never had work; each kind by idle time, longest
+    /// first.
     fn all(&self) -> impl Iterator<Item = u64> {
         self.0.iter().flatten().map(|(_, id)| *id)
     }

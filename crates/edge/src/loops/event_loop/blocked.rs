@@ -12,7 +12,7 @@ use crate::io::socket::Full;
 const DEVICE_RETRY: Duration = Duration::from_millis(1);
 pub(super) const DEVICE_RETRIES: u32 = 20;
 
-/// A blocked batch and the connections behind it.
+/// A blocked batch and the connections that wait for it.
 pub(super) struct Blocked {
     pub(super) transmit: Transmit,
     /// The unsent rest.

@@ -8,12 +8,12 @@ use super::{CLOSE_TIMEOUT, Connection, End, Role};
 use crate::limits::Fault;
 
 /// Handshake bytes from the peer: C0, C1 and C2 (specification 1.0, section 5.2).
-const HANDSHAKE: u64 = 1 + 2 * 1_536;
+const HANDSHAKE_BYTES: u64 = 1 + 2 * 1_536;
 
 impl Connection {
     /// Whether the handshake is complete.
     fn is_open(&self) -> bool {
-        self.received >= HANDSHAKE
+        self.received >= HANDSHAKE_BYTES
     }
 
     /// Returns how long a player may be silent before it is pinged.
@@ -25,18 +25,18 @@ impl Connection {
     pub(super) fn deadline(&self) -> Instant {
         let (config, times) = (&self.state.config.rtmp, &self.times);
         if self.ending {
-            return times.taken + CLOSE_TIMEOUT;
+            return times.last_sent + CLOSE_TIMEOUT;
         }
         let of_role = match self.role {
             Role::Nothing if !self.is_open() => times.idle + config.handshake_timeout,
             Role::Nothing => times.idle + config.request_timeout,
-            Role::Publishes(_) => times.heard + config.timeout,
+            Role::Publishes(_) => times.last_received + config.timeout,
             Role::Waits(_) | Role::Plays(_) => match times.pinged {
-                None => times.heard + self.silence(),
+                None => times.last_received + self.silence(),
                 Some(pinged) => pinged + config.timeout,
             },
         };
-        let taken = (!self.output.is_empty()).then(|| times.taken + config.timeout);
+        let taken = (!self.output.is_empty()).then(|| times.last_sent + config.timeout);
         taken.map_or(of_role, |taken| taken.min(of_role))
     }
 
@@ -48,7 +48,7 @@ impl Connection {
         }
         let config = &self.state.config.rtmp;
         let silent = || End::Late(Fault::RtmpSilent, format!("silent for {:?}", config.timeout));
-        if self.ending || !self.output.is_empty() && now >= self.times.taken + config.timeout {
+        if self.ending || !self.output.is_empty() && now >= self.times.last_sent + config.timeout {
             return Err(silent());
         }
         match self.role {

@@ -94,7 +94,8 @@ async fn http_2_client_that_cancels_all_requests_is_closed() {
     let url = format!("http://{}/", hook.local_addr().expect("bound"));
     let server = start(|config| {
         let text = format!(
-            "[limits]\ntrusted = \"127.0.0.0/8\"\n[hooks]\non_play = \"{url}\"\n[[pull]]\nstream = \"live/*\"\n\
+            "[limits]\ntrusted = \"127.0.0.0/8\"\n[hooks]\non_play = \"{url}\"\n\
+             [[pull]]\nstream = \"live/*\"\n\
              upstream = [\"rtmp://127.0.0.1:1/live/a\"]"
         );
         let parsed = Config::parse("edge.toml", &text).expect("valid");
