@@ -115,19 +115,19 @@ pub(super) struct Allowance {
 }
 
 impl Allowance {
-    /// Returns the time for handshakes in this turn. `beside` means that there is other work.
-    pub(super) fn grant(&mut self, now: Timestamp, beside: bool) -> Duration {
+    /// Returns the time for handshakes in this turn. `other_work` means that there is other work.
+    pub(super) fn grant(&mut self, now: Timestamp, other_work: bool) -> Duration {
         let most = MAX_TURN_TIME.as_nanos() as i64;
         let passed = now.since(self.counted).as_nanos() as u64 / TIME_SHARE;
         self.counted = now;
         self.left = self.left.saturating_add(i64::try_from(passed).unwrap_or(most)).min(most);
-        let granted = if beside { self.left.max(0) } else { most };
+        let granted = if other_work { self.left.max(0) } else { most };
         Duration::from_nanos(granted as u64)
     }
 
     /// Deducts the time used. Without other work it is free.
-    pub(super) fn spend(&mut self, took: Duration, beside: bool) {
-        if beside {
+    pub(super) fn spend(&mut self, took: Duration, other_work: bool) {
+        if other_work {
             self.left = self.left.saturating_sub(took.as_nanos() as i64);
         }
     }

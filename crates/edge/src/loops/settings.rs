@@ -43,7 +43,7 @@ impl core::fmt::Debug for QuicState {
 
 impl QuicState {
     /// Creates the settings. Without `keys`, those of `previous` are kept, or new ones are
-    /// generated that end with the process. qlog files are not written yet.
+    /// generated for the lifetime of the process. qlog files are not written yet.
     ///
     /// # Errors
     /// Certificate and key are unsuitable for TLS 1.3.

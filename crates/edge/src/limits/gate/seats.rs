@@ -9,7 +9,8 @@ use super::arrivals::Arrivals;
 use super::terms::{Bell, Bounds, Counts, Full, Origin};
 use crate::config::Network;
 
-/// Time for which a newcomer is safe from its own address and idle-time eviction: a slow handshake.
+/// Grace period of an idle newcomer: covers a handshake over a slow path. Holders of a flood or of a
+/// larger network have none.
 const GRACE_OF_NEW: Duration = Duration::from_secs(3);
 /// The same for holders that have had work: players pause between segments.
 const GRACE_OF_SERVED: Duration = Duration::from_secs(10);

@@ -73,8 +73,8 @@ impl EventLoop {
             return;
         }
         let start = self.now();
-        let beside = self.is_behind || !self.dirty.is_empty();
-        let granted = self.allowance.grant(start, beside);
+        let other_work = self.is_behind || !self.dirty.is_empty();
+        let granted = self.allowance.grant(start, other_work);
         let mut now = start;
         while now.since(start) < granted {
             let Some(mut datagram) = self.handshakes.pop() else { break };
@@ -82,7 +82,7 @@ impl EventLoop {
             self.take(now, addresses, ecn, payload);
             now = self.now();
         }
-        self.allowance.spend(now.since(start), beside);
+        self.allowance.spend(now.since(start), other_work);
     }
 
     /// Handles a datagram, or queues it if it belongs to a handshake.
