@@ -321,7 +321,7 @@ impl Requests {
         }
     }
 
-    /// Sends completed responses, and writes bodies as far as streams have space. Returns true if
+    /// Sends completed responses, and fills streams with body data. Returns true if
     /// more can be written as soon as data was sent; otherwise the waker is called.
     pub(super) fn fill(&mut self, now: Timestamp, connection: &mut Connection) -> bool {
         if connection.is_validated() {

@@ -63,8 +63,7 @@ impl Timers {
         self.heap = entries.into();
     }
 
-    /// Takes the next connection whose entry is due. The caller must check its deadline and set it
-    /// again.
+    /// Takes the next connection with a due entry. The caller must set its deadline again.
     pub(super) fn pop(&mut self, now: Timestamp) -> Option<Handle> {
         while let Some(&Reverse((at, index))) = self.heap.peek() {
             if at > now {

@@ -17,8 +17,8 @@ const GRACE_OF_SERVED: Duration = Duration::from_secs(10);
 /// Minimum interval between restarts of an idle time, which cost more than the check. Far below
 /// [`GRACE_OF_SERVED`].
 const MIN_TOUCH_INTERVAL: Duration = Duration::from_secs(1);
-/// Busy holders are evicted only from networks or addresses that hold at least 1/32 of all places,
-/// clamped to 8 to 16: more than the viewers of a household, at most those of a small office.
+/// Minimum share of a network or address whose busy holders may be evicted: 1/32 of all places,
+/// clamped to 8 to 16. A household has fewer viewers, a small office about as many.
 const BUSY_PARTS: u32 = 32;
 const MIN_BUSY_PLACES: u32 = 8;
 const MAX_BUSY_PLACES: u32 = 16;
@@ -102,8 +102,8 @@ impl Share {
         self.used -= 1;
     }
 
-    /// Returns the holder to evict for a newcomer whose network has `own` places: the longest idle,
-    /// or else the newest busy one if this share is far above the newcomer's.
+    /// Returns the holder to evict: the longest idle one, or else the newest busy one if this share
+    /// is far above `own`, the number of places of the newcomer's network.
     fn holder(&self, own: u32, bounds: Bounds) -> Option<u64> {
         self.idle.all().next().or_else(|| {
             let many = (bounds.all / BUSY_PARTS).clamp(MIN_BUSY_PLACES, MAX_BUSY_PLACES);
@@ -259,8 +259,8 @@ impl Seats {
         share.holder(own, bounds)
     }
 
-    /// Returns, among the longest idle holders without work so far, one of the network that opens
-    /// most places, if that is far more than the newcomer's network opens.
+    /// Returns a long idle holder without work so far, from the network that opens most places, if
+    /// it opens far more than the newcomer's network.
     fn holder_of_flood(&self, own_arrivals: u32) -> Option<u64> {
         let [newcomers, _] = &self.idle.0;
         let oldest = newcomers.iter().take(EVICTION_CANDIDATES).filter_map(|(_, id)| {

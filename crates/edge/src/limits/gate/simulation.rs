@@ -99,8 +99,8 @@ const ATTACKS: [From; 6] = [
 
 #[test]
 fn honest_clients_get_in_during_floods() {
-    // Few places, so that the flood fills them. With busy attackers, so many that networks of 256
-    // addresses hold more than the busy holders of a small network.
+    // The flood fills a small number of places. Busy attackers get more places: networks with 256
+    // addresses then hold more than the busy holders of small networks.
     let mut config = Config::default();
     config.quic.max_connections = 10_000;
     config.tcp.max_connections = 1_000;

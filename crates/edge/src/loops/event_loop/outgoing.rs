@@ -94,7 +94,7 @@ impl EventLoop {
         }
     }
 
-    /// Returns when to check a connection's timers whose deadline is `at`. A timer still due after
+    /// Returns when to check the timers of a connection with deadline `at`. A timer still due after
     /// serving is waiting for unread datagrams.
     fn next_check(&mut self, handle: Handle, at: Timestamp, now: Timestamp) -> Timestamp {
         if at > now
