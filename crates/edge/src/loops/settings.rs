@@ -107,8 +107,8 @@ impl QuicState {
         &self.clock
     }
 
-    /// Returns the settings of the loop on `core`, one of `loops`. Its clock started at `unix_origin`
-    /// (Unix time in seconds).
+    /// Returns the settings of the loop on `core`, one of `loops`. Its clock started at
+    /// `unix_origin` (Unix time in seconds).
     pub(super) fn endpoint(
         &self,
         config: &Config,

@@ -9,8 +9,8 @@ use super::arrivals::Arrivals;
 use super::terms::{Bell, Bounds, Counts, Full, Origin};
 use crate::config::Network;
 
-/// Grace period of an idle newcomer: covers a handshake over a slow path. Holders of a flood or of a
-/// larger network have none.
+/// Grace period of an idle newcomer: covers a handshake over a slow path. Does not apply to holders
+/// from larger networks or from a flood.
 const GRACE_OF_NEW: Duration = Duration::from_secs(3);
 /// The same for holders that have had work: players pause between segments.
 const GRACE_OF_SERVED: Duration = Duration::from_secs(10);
