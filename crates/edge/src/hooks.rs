@@ -1,10 +1,10 @@
-//! HTTP hooks: an operator's own server is asked before somebody publishes or plays, and told when a
-//! viewer has left.
+//! HTTP hooks: the operator's server is asked before a client publishes or plays, and notified
+//! after a viewer has left.
 //!
-//! The request is a POST of JSON; any status from 200 to 299 grants, every other refuses. With a
-//! secret, `x-mendcast-signature: sha256=HEX` is the HMAC of the body. What a hook that does not
-//! answer means is the operator's choice. One that closes a connection that was kept instead of
-//! answering is asked once more, so that the same request may come twice.
+//! Requests are POSTs of JSON. A status of 200 to 299 grants, any other rejects. With a secret,
+//! `x-mendcast-signature: sha256=HEX` is the HMAC of the body. `[hooks] on_failure` sets the
+//! effect of a failing hook. If a kept-alive connection is closed instead of answered, the request
+//! is sent once more, so a hook may see it twice.
 
 mod turns;
 
@@ -30,17 +30,17 @@ use crate::sync::lock;
 pub(crate) use turns::Asker;
 use turns::{QueueFull, Turn, Turns};
 
-/// The most of an answer that is read.
+/// Maximum bytes read of a response.
 const MAX_ANSWER: usize = 4_096;
 
-/// What is asked or told.
+/// The event of a hook.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Hook {
-    /// Somebody wants to publish.
+    /// A client wants to publish.
     Publish,
-    /// Somebody wants to play.
+    /// A client wants to play.
     Play,
-    /// A viewer's session is over.
+    /// A viewer's session ended.
     Close,
 }
 
@@ -62,21 +62,21 @@ impl Hook {
     }
 }
 
-/// Who let somebody in.
+/// The source of a permission.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Grant {
     /// The operator's server.
     Hook,
-    /// There is no hook, or it fails and that means yes.
+    /// No hook is configured, or it failed and `on_failure` allows.
     Nobody,
 }
 
-/// The reason why something may not be.
+/// Reason for a rejection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Denied {
-    /// The hook refuses it, or fails.
+    /// The hook rejects, or fails.
     Refused(String),
-    /// Too many questions wait for this hook.
+    /// Too many queries are queued for this hook.
     Busy(Hook),
 }
 
@@ -84,18 +84,18 @@ impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(why) => f.write_str(why),
-            Self::Busy(hook) => write!(f, "too many questions wait for the {} hook", hook.name()),
+            Self::Busy(hook) => write!(f, "too many queries wait for the {} hook", hook.name()),
         }
     }
 }
 
-/// The questions of one kind.
+/// Queries of one kind.
 #[derive(Debug, Default)]
-struct Questions {
+struct Queries {
     turns: Turns,
-    /// Refused because the queue was full.
+    /// Rejected because the queue was full.
     full: AtomicU64,
-    /// Had no turn in time.
+    /// Timed out in the queue.
     late: AtomicU64,
 }
 
@@ -107,15 +107,15 @@ struct Outcome {
     last_error: Option<String>,
 }
 
-/// What is told at the same time: the end of a stream is told once for each of its viewers.
-const AT_ONCE: usize = 32;
-/// What is being told or waits for that. How fast sessions end is their viewers' choice, and a hook that does
-/// not answer is told no more than [`AT_ONCE`] in each `[hooks] timeout`.
-const MAX_TELLING: usize = 10_000;
-/// Why something is not told.
-const TOO_MANY: &str = "too many wait to be told";
+/// Maximum concurrent notifications: the end of a stream causes one per viewer.
+const MAX_CONCURRENT_NOTIFICATIONS: usize = 32;
+/// Maximum pending notifications. Viewers choose how fast sessions end, and an unresponsive hook
+/// takes only [`MAX_CONCURRENT_NOTIFICATIONS`] per `[hooks] timeout`.
+const MAX_NOTIFICATIONS: usize = 10_000;
+/// Error of a dropped notification.
+const TOO_MANY_PENDING: &str = "too many pending notifications";
 
-/// What holds for all hooks at once, also where a connection has an older configuration.
+/// Settings that apply to all hooks at once, even on connections with an older configuration.
 #[derive(Debug, Default)]
 struct Terms {
     secret: Option<String>,
@@ -123,33 +123,33 @@ struct Terms {
     max_at_once: usize,
 }
 
-/// How the hooks did so far, and what is still to be told.
+/// The state of all hooks.
 #[derive(Debug)]
 pub struct Hooks {
     terms: ArcSwap<Terms>,
     outcomes: Mutex<BTreeMap<Hook, Outcome>>,
-    telling: Mutex<JoinSet<()>>,
+    notifications: Mutex<JoinSet<()>>,
     places: Arc<Semaphore>,
-    play: Questions,
-    publish: Questions,
+    play: Queries,
+    publish: Queries,
 }
 
 impl Default for Hooks {
     fn default() -> Self {
-        let places = Arc::new(Semaphore::new(AT_ONCE));
+        let places = Arc::new(Semaphore::new(MAX_CONCURRENT_NOTIFICATIONS));
         Self {
             terms: ArcSwap::default(),
             outcomes: Mutex::default(),
-            telling: Mutex::default(),
+            notifications: Mutex::default(),
             places,
-            play: Questions::default(),
-            publish: Questions::default(),
+            play: Queries::default(),
+            publish: Queries::default(),
         }
     }
 }
 
 impl Hooks {
-    /// From now on requests are signed with this configuration's secret, and waited for as long as it says.
+    /// Applies this configuration's secret and timeout from now on.
     pub fn follow(&self, config: &config::Hooks) {
         let terms = Terms {
             secret: config.secret.clone(),
@@ -159,17 +159,17 @@ impl Hooks {
         self.terms.store(Arc::new(terms));
     }
 
-    /// Asks whether something may be; without such a hook it may. A question waits for its turn at most
-    /// half of the time-out, so that the hook has the other half to answer.
+    /// Asks for a permission, which is granted if there is no such hook. Waiting in the queue takes
+    /// at most half of the timeout, so that the hook has the other half to answer.
     ///
     /// # Errors
-    /// The reason why not, for the log and for the publisher's user.
+    /// The reason, for the log and the publisher's user.
     pub(crate) async fn ask(
         &self,
         config: &config::Hooks,
         hook: Hook,
         asker: Asker,
-        what: Value,
+        content: Value,
     ) -> Result<Grant, Denied> {
         let Some(url) = hook.url(config) else { return Ok(Grant::Nobody) };
         let (begun, limit) = (Instant::now(), self.terms.load().timeout);
@@ -180,13 +180,13 @@ impl Hooks {
             };
         };
         let limit = limit.saturating_sub(begun.elapsed());
-        let (answered, why) = match self.call(hook, url, what, limit).await {
+        let (answered, why) = match self.call(hook, url, content, limit).await {
             Ok(status @ 200..=299) => {
                 tracing::debug!("{} granted with {status}", hook.name());
                 return Ok(Grant::Hook);
             }
-            Ok(status) => (true, format!("the {} hook answers {status}", hook.name())),
-            Err(why) => (false, format!("the {} hook fails: {why}", hook.name())),
+            Ok(status) => (true, format!("the {} hook answered {status}", hook.name())),
+            Err(why) => (false, format!("the {} hook failed: {why}", hook.name())),
         };
         match config.on_failure {
             config::OnFailure::Allow if !answered => Ok(Grant::Nobody),
@@ -194,34 +194,34 @@ impl Hooks {
         }
     }
 
-    /// Waits for a turn to ask; `None` if there is none within `limit`.
+    /// Waits for a turn; `None` after `limit`.
     async fn turn(
         &self,
         hook: Hook,
         asker: Asker,
         limit: Duration,
     ) -> Result<Option<Turn>, Denied> {
-        let questions = match hook {
+        let queries = match hook {
             Hook::Publish => &self.publish,
             Hook::Play | Hook::Close => &self.play,
         };
-        let turn = questions.turns.take(asker, self.terms.load().max_at_once);
+        let turn = queries.turns.take(asker, self.terms.load().max_at_once);
         let count = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed);
         match timeout(limit, turn).await {
             Ok(Ok(turn)) => Ok(Some(turn)),
             Ok(Err(QueueFull)) => {
-                count(&questions.full);
+                count(&queries.full);
                 Err(Denied::Busy(hook))
             }
             Err(_) => {
-                count(&questions.late);
+                count(&queries.late);
                 Ok(None)
             }
         }
     }
 
-    /// Questions that were not asked, by reason.
-    pub(crate) fn unasked(&self) -> [(&'static str, u64); 4] {
+    /// Returns the queries that were never sent, by reason.
+    pub(crate) fn limited(&self) -> [(&'static str, u64); 4] {
         let Self { play, publish, .. } = self;
         [
             ("on_play_full", &play.full),
@@ -232,24 +232,25 @@ impl Hooks {
         .map(|(reason, count)| (reason, count.load(Ordering::Relaxed)))
     }
 
-    /// Tells something; nobody waits for the answer. Where too much waits already, it fails at once.
-    pub fn tell(self: &Arc<Self>, config: &config::Hooks, hook: Hook, what: Value) {
+    /// Sends a notification without waiting for the response. Fails at once if too many are
+    /// pending.
+    pub fn notify(self: &Arc<Self>, config: &config::Hooks, hook: Hook, content: Value) {
         if hook.url(config).is_none() {
             return;
         }
         let (hooks, config) = (self.clone(), config.clone());
-        let mut telling = lock(&self.telling);
-        while telling.try_join_next().is_some() {}
-        if telling.len() >= MAX_TELLING {
-            self.count_failure(hook, TOO_MANY);
+        let mut notifications = lock(&self.notifications);
+        while notifications.try_join_next().is_some() {}
+        if notifications.len() >= MAX_NOTIFICATIONS {
+            self.count_failure(hook, TOO_MANY_PENDING);
             return;
         }
-        telling.spawn(async move {
+        notifications.spawn(async move {
             let _place = hooks.places.acquire().await;
             if let Some(url) = hook.url(&config) {
                 let limit = hooks.terms.load().timeout;
                 // The outcome is counted.
-                let _ = hooks.call(hook, url, what, limit).await;
+                let _ = hooks.call(hook, url, content, limit).await;
             }
         });
     }
@@ -258,19 +259,19 @@ impl Hooks {
         let mut outcomes = self.lock();
         let outcome = outcomes.entry(hook).or_default();
         outcome.failed += 1;
-        // One line, however many there are of the same.
+        // Repeated errors are logged once.
         if outcome.last_error.as_deref() != Some(why) {
             tracing::warn!("{}: {why}", hook.name());
             outcome.last_error = Some(why.to_owned());
         }
     }
 
-    /// Waits until all is told, at most for `limit`.
-    pub async fn told(&self, limit: Duration) {
-        let telling = core::mem::take(&mut *lock(&self.telling));
-        let count = telling.len();
-        if timeout(limit, telling.join_all()).await.is_err() {
-            tracing::warn!("not all of {count} hooks could be told within {limit:?}");
+    /// Waits until all notifications are sent, for at most `limit`.
+    pub async fn finish_notifications(&self, limit: Duration) {
+        let notifications = core::mem::take(&mut *lock(&self.notifications));
+        let count = notifications.len();
+        if timeout(limit, notifications.join_all()).await.is_err() {
+            tracing::warn!("hooks: not all of {count} notifications sent within {limit:?}");
         }
     }
 
@@ -278,11 +279,11 @@ impl Hooks {
         &self,
         hook: Hook,
         HttpUrl(url): &HttpUrl,
-        mut what: Value,
+        mut content: Value,
         limit: Duration,
     ) -> Result<u16, String> {
-        what["event"] = hook.name().into();
-        let body = what.to_string();
+        content["event"] = hook.name().into();
+        let body = content.to_string();
         let mut headers = HeaderMap::new();
         let terms = self.terms.load_full();
         if let Some(secret) = &terms.secret {
@@ -310,7 +311,7 @@ impl Hooks {
         }
     }
 
-    /// For the dashboard.
+    /// Returns the state of all hooks for the dashboard.
     pub fn describe(&self) -> Value {
         let describe = |(hook, outcome): (&Hook, &Outcome)| {
             json!({
@@ -335,25 +336,25 @@ mod tests {
     use crate::config::Config;
 
     #[tokio::test]
-    async fn what_waits_for_a_hook_that_does_not_answer_is_bounded() {
+    async fn notifications_for_a_silent_hook_are_bounded() {
         let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let address = silent.local_addr().expect("bound");
         let text = format!("[hooks]\non_close = \"http://{address}/\"\ntimeout = \"60s\"");
         let config = Config::parse("edge.toml", &text).expect("valid").hooks;
         let hooks = Arc::new(Hooks::default());
         hooks.follow(&config);
-        let tell = |count| (0..count).for_each(|_| hooks.tell(&config, Hook::Close, json!({})));
-        tell(MAX_TELLING + 7);
-        assert_eq!(lock(&hooks.telling).len(), MAX_TELLING);
+        let notify = |count| (0..count).for_each(|_| hooks.notify(&config, Hook::Close, json!({})));
+        notify(MAX_NOTIFICATIONS + 7);
+        assert_eq!(lock(&hooks.notifications).len(), MAX_NOTIFICATIONS);
         let described = hooks.describe();
         assert_eq!((&described[0]["failed"], &described[0]["ok"]), (&7.into(), &0.into()));
-        assert_eq!(described[0]["last_error"], TOO_MANY);
-        // Who is told makes room.
-        lock(&hooks.telling).abort_all();
-        while lock(&hooks.telling).try_join_next().is_none() {
+        assert_eq!(described[0]["last_error"], TOO_MANY_PENDING);
+        // Finished notifications free their places.
+        lock(&hooks.notifications).abort_all();
+        while lock(&hooks.notifications).try_join_next().is_none() {
             tokio::task::yield_now().await;
         }
-        tell(1);
+        notify(1);
         assert_eq!(hooks.describe()[0]["failed"], 7);
     }
 }

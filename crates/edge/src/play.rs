@@ -402,9 +402,9 @@ mod tests {
             statuses[usize::from(status == 403)] += 1;
         }
         assert_eq!(statuses, [1_024, 8], "503 without a turn, 403 without an answer");
-        let unasked = state.hooks.unasked();
-        assert_eq!(unasked[1], ("on_play_late", 1_024));
-        assert!(unasked[0].1 >= 3_000 - 1_024 - 8, "{unasked:?}");
+        let limited = state.hooks.limited();
+        assert_eq!(limited[1], ("on_play_late", 1_024));
+        assert!(limited[0].1 >= 3_000 - 1_024 - 8, "{limited:?}");
     }
 
     #[tokio::test]

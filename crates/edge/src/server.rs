@@ -19,7 +19,7 @@ use crate::fronts::{rtmp, threads};
 use crate::hooks::Hook;
 use crate::io::socket::UdpSocket;
 use crate::io::{self, Listener, descriptors};
-use crate::limits::Told;
+use crate::limits::LossReport;
 use crate::live::memory;
 use crate::logging;
 use crate::loops::event_loop::{EventLoop, Plan};
@@ -162,7 +162,7 @@ impl Edge {
         let state = shared.state();
         state.live.outlets.close();
         tell_ends(&state, true);
-        state.hooks.told(LAST_HOOKS).await;
+        state.hooks.finish_notifications(LAST_HOOKS).await;
         beats.iter().for_each(tokio::task::JoinHandle::abort);
         Ok(())
     }
@@ -171,7 +171,7 @@ impl Edge {
 /// Writes the records of sessions that ended, and tells the hook.
 fn tell_ends(state: &State, all: bool) {
     for record in state.sessions.flush(all) {
-        state.hooks.tell(&state.config.hooks, Hook::Close, record.object().into());
+        state.hooks.notify(&state.config.hooks, Hook::Close, record.object().into());
     }
 }
 
@@ -196,7 +196,7 @@ async fn beat(pulse: Arc<Pulse>) {
 
 /// What has to be done now and then, until the drain starts.
 async fn housekeeping(shared: Arc<Shared>) {
-    let (mut told, mut tell_at) = (Told::default(), Instant::now());
+    let (mut told, mut tell_at) = (LossReport::default(), Instant::now());
     let mut drained = core::pin::pin!(shared.drained());
     loop {
         tokio::select! {

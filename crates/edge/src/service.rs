@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::loops::pulse::Pulse;
-use crate::loops::supervisor::UNHEALTHY;
+use crate::loops::supervisor::UNHEALTHY_AFTER;
 use crate::state::Shared;
 
 /// How long a manager that reads nothing may hold its caller up.
@@ -70,7 +70,7 @@ pub(crate) async fn attend(shared: Arc<Shared>) {
     let live = async {
         let Some(period) = period else { return core::future::pending::<()>().await };
         loop {
-            if is_alive(shared.pulses(), UNHEALTHY) {
+            if is_alive(shared.pulses(), UNHEALTHY_AFTER) {
                 tell(Notice::Alive);
             }
             sleep(period).await;
@@ -186,6 +186,6 @@ mod tests {
         assert!(is_alive(&pulses, limit), "those that are over say nothing");
         let turning = [Arc::new(Pulse::new("quic-1".into()))];
         turning[0].begin(turning[0].now());
-        assert!(is_alive(&turning, UNHEALTHY));
+        assert!(is_alive(&turning, UNHEALTHY_AFTER));
     }
 }

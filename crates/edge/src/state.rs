@@ -328,7 +328,7 @@ impl Shared {
     /// What keeps the process from living on, as one line each: it will end itself soon.
     pub(crate) fn ailments(&self) -> Vec<String> {
         let silences = self.pulses.iter().map(|pulse| (pulse.name(), pulse.silence()));
-        let silent = silences.filter(|(_, silence)| *silence >= supervisor::UNHEALTHY);
+        let silent = silences.filter(|(_, silence)| *silence >= supervisor::UNHEALTHY_AFTER);
         silent
             .map(|(name, silence)| format!("{name}: no turn for {:.1} s", silence.as_secs_f64()))
             .collect()

@@ -36,8 +36,8 @@ fn hooks_grant_refuse_and_are_told_of_the_end() {
         operator.url("/")
     ));
     let refused = Publishing::open(edge.rtmp, "live/demo?pass=no").map(drop);
-    assert_eq!(refused, Err("the on_publish hook answers 403".into()));
-    edge.says("refused: the on_publish hook answers 403");
+    assert_eq!(refused, Err("the on_publish hook answered 403".into()));
+    edge.says("refused: the on_publish hook answered 403");
     let _publisher = Publisher::start(edge.rtmp, "live/demo?pass=yes", None);
     for path in ["/live/demo.flv", "/live/demo/index.m3u8"] {
         let path = format!("{path}?pass=no");
@@ -94,7 +94,7 @@ fn a_dead_hook_follows_the_configured_policy() {
     };
     let strict = edge("refuse");
     let refused = Publishing::open(strict.rtmp, "live/demo").map(drop).expect_err("refused");
-    assert!(refused.starts_with("the on_publish hook fails: "), "{refused}");
+    assert!(refused.starts_with("the on_publish hook failed: "), "{refused}");
     strict.says("on_publish: ");
     let lenient = edge("allow");
     let _publisher = Publisher::start(lenient.rtmp, "live/demo", None);

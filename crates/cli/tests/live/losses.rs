@@ -29,7 +29,7 @@ fn viewers_stay_while_a_killed_publisher_is_replaced() {
     let viewers = viewers(&edge);
     viewers.iter().for_each(|viewer| viewer.wait_for_frames(50));
     publisher.kill();
-    edge.says("is gone");
+    edge.says("disconnected");
     let before = viewers.each_ref().map(|viewer| viewer.frames().len());
     let _publisher = Publisher::start(edge.rtmp, "live/demo", None);
     for (viewer, before) in viewers.iter().zip(before) {
@@ -85,7 +85,7 @@ fn a_silent_publisher_is_disconnected() {
     let viewer = Viewer::h1(edge.address, "/live/demo.flv");
     viewer.wait_for_frames(30);
     assert_eq!(viewer.end(), End::Clean);
-    edge.says("nothing heard for 1s");
+    edge.says("no data for 1s");
 }
 
 /// Segment dates differ by their durations, also for segments older than packing: hls.js positions

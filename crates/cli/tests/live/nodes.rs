@@ -149,7 +149,7 @@ fn another_encoder_takes_over_and_ffmpeg_decodes_both_without_an_error() {
     playlist(&edge);
     viewer.wait_for_more(200);
     first.kill();
-    edge.says("is gone");
+    edge.says("disconnected");
     let _second = encoder("640x360", &[], &place);
     viewer.wait_for_more(300);
     let output = player.join().expect("run");

@@ -90,7 +90,7 @@ fn the_hook_decides_who_takes_over_unless_it_fails() {
     ));
     let first = Publishing::open(edge.rtmp, "live/demo?user=a").expect("granted");
     let refused = Publishing::open(edge.rtmp, "live/demo?user=no").map(drop);
-    assert_eq!(refused, Err("the on_publish hook answers 403".into()));
+    assert_eq!(refused, Err("the on_publish hook answered 403".into()));
     let _second = Publishing::open(edge.rtmp, "live/demo?user=a").expect("taken over");
     assert_eq!(first.closed().as_deref(), Some(TAKEN));
 

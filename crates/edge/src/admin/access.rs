@@ -1,9 +1,9 @@
-//! Who may control the server: everybody on this machine where the listener is on loopback, elsewhere those who
-//! bring a token along (RFC 6750, section 2.1).
+//! Access to the control API: on loopback for everybody on this machine, elsewhere with a token
+//! (RFC 6750, section 2.1).
 //!
-//! A page in the operator's browser reaches loopback as well. It may send simple requests to any address (Fetch
-//! standard, section 4.8), but no header of its own without asking first, which nobody here grants. So calls that
-//! change something bring the header [`HEADER`], or a token.
+//! A web page in the operator's browser can reach loopback too. It may send simple requests to any
+//! address (Fetch standard, section 4.8), but custom headers only after a CORS preflight, which is
+//! never granted here. So calls that change something need the header [`HEADER`] or a token.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -15,56 +15,57 @@ use hyper::header::{AUTHORIZATION, HeaderMap};
 use crate::config::{Network, Secret};
 use crate::sync::lock;
 
-/// What a call that changes something brings along if it has no token, with any value.
+/// Header required, with any value, on changing calls without a token.
 pub(super) const HEADER: &str = "mendcast-control";
-/// Wrong tokens of one address (one /64 of IPv6) within [`WINDOW`]; what comes after that is not looked at.
-const MAX_WRONG: u32 = 10;
-/// From the first wrong token of an address on.
-pub(super) const WINDOW: Duration = Duration::from_secs(60);
-/// Addresses whose wrong tokens are counted; for a further one the oldest is forgotten.
+/// Maximum wrong tokens per address (/64 of IPv6) within [`WRONG_TOKEN_WINDOW`]. Further tokens are
+/// not checked.
+const MAX_WRONG_TOKENS: u32 = 10;
+/// Starts with the first wrong token of an address.
+pub(super) const WRONG_TOKEN_WINDOW: Duration = Duration::from_secs(60);
+/// Maximum addresses with counted wrong tokens. Beyond it the oldest is dropped.
 const MAX_COUNTED: usize = 1_000;
 
-/// Why somebody may not.
+/// Reason for denied access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Denied {
-    /// There is no token that could be brought along.
+    /// No token is configured.
     NoToken,
-    /// None was.
+    /// The call has no token.
     Missing,
-    /// It was a wrong one.
+    /// The token is wrong.
     Wrong,
-    /// The address has brought too many wrong ones.
+    /// The address has sent too many wrong tokens.
     TooOften,
-    /// The call may be a page's.
+    /// The call lacks [`HEADER`] and may come from a web page.
     NoHeader,
 }
 
-/// Who may control the server.
+/// Access control of a listener.
 #[derive(Debug)]
 pub(super) struct Access {
-    /// The listener is on loopback.
+    /// Whether the listener is on loopback.
     is_local: bool,
     wrong: Mutex<Wrong>,
 }
 
 #[derive(Debug, Default)]
 struct Wrong {
-    /// How many each address brought, and from when on.
+    /// Wrong tokens by address, and the time of the first.
     counts: HashMap<Network, (Instant, u32)>,
     /// The same addresses, oldest first.
     order: VecDeque<Network>,
 }
 
 impl Access {
-    /// For a listener that `is_local` to this machine.
+    /// Creates the access control of a listener; `is_local` if it is on loopback.
     pub(super) fn new(is_local: bool) -> Self {
         Self { is_local, wrong: Mutex::default() }
     }
 
-    /// Whether the request with these headers may look, or change something.
+    /// Checks whether a request with these headers may read or, if `changes`, change something.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason for denied access.
     pub(super) fn check(
         &self,
         tokens: &[Secret],
@@ -95,7 +96,7 @@ impl Access {
         if wrong.is_over(network, now) {
             return Err(Denied::TooOften);
         }
-        // All are looked at, so that the time tells nothing.
+        // Compare with all tokens, for constant time.
         if tokens.iter().fold(false, |right, token| token.is(given) | right) {
             return Ok(());
         }
@@ -105,16 +106,17 @@ impl Access {
 }
 
 impl Wrong {
-    /// Whether this address has brought too many.
+    /// Whether this address has sent too many wrong tokens.
     fn is_over(&mut self, network: Network, now: Instant) -> bool {
         while let Some(oldest) = self.order.front() {
             let since = self.counts.get(oldest).map(|(since, _)| *since);
-            if since.is_some_and(|since| now.saturating_duration_since(since) < WINDOW) {
+            if since.is_some_and(|since| now.saturating_duration_since(since) < WRONG_TOKEN_WINDOW)
+            {
                 break;
             }
             self.forget_oldest();
         }
-        self.counts.get(&network).is_some_and(|(_, count)| *count >= MAX_WRONG)
+        self.counts.get(&network).is_some_and(|(_, count)| *count >= MAX_WRONG_TOKENS)
     }
 
     fn count(&mut self, network: Network, now: Instant) {
@@ -134,7 +136,8 @@ impl Wrong {
     }
 }
 
-/// The token of `Authorization: Bearer TOKEN`; the scheme's name may be in any case (RFC 9110, section 11.1).
+/// Returns the token of `Authorization: Bearer TOKEN`. The scheme is case-insensitive (RFC 9110,
+/// section 11.1).
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(AUTHORIZATION)?.as_bytes();
     let (scheme, token) = value.split_at_checked(7)?;
@@ -164,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn on_loopback_a_header_is_enough_and_elsewhere_a_token_is_needed() {
+    fn loopback_needs_a_header_and_other_listeners_a_token() {
         let (local, far) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([192, 0, 2, 7]));
         let (none, own, now) = (headers(&[]), headers(&[(HEADER, "1")]), Instant::now());
         let on_loopback = Access::new(true);
@@ -176,7 +179,7 @@ mod tests {
         assert_eq!(on_loopback.check(&tokens(), &right, local, true, now), Ok(()));
         let wrong = with_token("wrong");
         assert_eq!(on_loopback.check(&tokens(), &wrong, local, false, now), Err(Denied::Wrong));
-        // Whoever comes from elsewhere all the same is not local.
+        // A remote address is not local, even on this listener.
         assert_eq!(on_loopback.check(&[], &own, far, true, now), Err(Denied::NoToken));
         let outside = Access::new(false);
         for changes in [false, true] {
@@ -198,21 +201,28 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_guesses_is_not_listened_to_for_a_minute_and_others_are() {
+    fn guessing_address_is_blocked_for_a_minute() {
         let (access, start) = (Access::new(false), Instant::now());
         let (guesser, other) = (IpAddr::from([192, 0, 2, 7]), IpAddr::from([192, 0, 2, 8]));
         let check = |remote, token: &str, now| {
             access.check(&tokens(), &with_token(token), remote, false, now)
         };
-        for _ in 0..MAX_WRONG {
+        for _ in 0..MAX_WRONG_TOKENS {
             assert_eq!(check(guesser, "wrong", start), Err(Denied::Wrong));
         }
         assert_eq!(check(guesser, "wrong", start), Err(Denied::TooOften));
-        assert_eq!(check(guesser, TOKEN, start), Err(Denied::TooOften), "nobody learns by asking");
+        assert_eq!(
+            check(guesser, TOKEN, start),
+            Err(Denied::TooOften),
+            "a right token gets the same answer"
+        );
         assert_eq!(check(other, TOKEN, start), Ok(()));
-        assert_eq!(check(guesser, TOKEN, start + WINDOW), Ok(()));
+        assert_eq!(check(guesser, TOKEN, start + WRONG_TOKEN_WINDOW), Ok(()));
         for n in 0..10 * MAX_COUNTED as u32 {
-            assert_eq!(check(IpAddr::V4(n.into()), "wrong", start + WINDOW), Err(Denied::Wrong));
+            assert_eq!(
+                check(IpAddr::V4(n.into()), "wrong", start + WRONG_TOKEN_WINDOW),
+                Err(Denied::Wrong)
+            );
         }
         let wrong = lock(&access.wrong);
         assert!(wrong.counts.len() <= MAX_COUNTED && wrong.order.len() == wrong.counts.len());

@@ -7,13 +7,13 @@ use std::collections::HashSet;
 pub(super) enum Format {
     /// OpenMetrics 1.0.0.
     OpenMetrics,
-    /// Prometheus' own text format, version 0.0.4.
+    /// Prometheus text format, version 0.0.4.
     Plain,
 }
 
 impl Format {
-    /// Returns the format that the header field `Accept` prefers. The default is the older one,
-    /// which every client reads.
+    /// Returns the format preferred by the header field `Accept`. Defaults to the older one, which
+    /// every client reads.
     pub(super) fn accepted(accept: Option<&str>) -> Self {
         let (mut open, mut plain) = (0.0f64, 0.0f64);
         for range in accept.unwrap_or_default().split(',') {
@@ -38,8 +38,8 @@ impl Format {
     }
 }
 
-/// Converts OpenMetrics text to the older format: counters have the names of their samples, and
-/// lines of units and the end marker are absent.
+/// Converts OpenMetrics text to the older format: counter families get their samples' names, and
+/// unit lines and the end marker are removed.
 pub(super) fn plain(text: &str) -> String {
     let counters: HashSet<&str> = text
         .lines()
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_gets_the_format_that_it_accepts() {
+    fn format_follows_the_accept_field() {
         for (accept, format) in [
             (None, Format::Plain),
             (Some("*/*"), Format::Plain),

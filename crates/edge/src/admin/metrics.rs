@@ -1,5 +1,5 @@
-//! Metrics for Prometheus. Labels have few values, and no client can add one: cohort, protocol,
-//! format, reason. Figures per stream or viewer are on the dashboard and in the records.
+//! Prometheus metrics. Labels have few values, and clients cannot add any: cohort, protocol,
+//! format, reason. Statistics per stream or viewer are on the dashboard and in the records.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Error;
@@ -30,10 +30,10 @@ use crate::loops::report::Report;
 use crate::sessions::{Key, Totals};
 use crate::state::{Shared, State};
 
-/// Upper ends of the buckets of latencies, in seconds.
+/// Upper bounds of latency buckets, in seconds.
 const BUCKETS: [f64; 12] = [0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0];
 
-/// All metrics as text, with the admin listener's `own`.
+/// Returns all metrics as text, including the admin listener's `own`.
 pub(super) fn encode_as(format: Format, shared: &Arc<Shared>, own: (&Calls, Limited)) -> String {
     let text = encode(shared, own);
     match format {
@@ -42,13 +42,13 @@ pub(super) fn encode_as(format: Format, shared: &Arc<Shared>, own: (&Calls, Limi
     }
 }
 
-/// All metrics as OpenMetrics text.
+/// Returns all metrics as OpenMetrics text.
 fn encode(shared: &Arc<Shared>, (calls, visitors): (&Calls, Limited)) -> String {
     let mut registry = Registry::with_prefix("mendcast");
     let edge = Edge { shared: shared.clone(), calls: calls.all(), visitors };
     registry.register_collector(Box::new(edge));
     let mut text = String::new();
-    // A string takes everything.
+    // Writing to a string cannot fail.
     let _ = encode_text(&mut text, &registry);
     text
 }
@@ -56,9 +56,9 @@ fn encode(shared: &Arc<Shared>, (calls, visitors): (&Calls, Limited)) -> String 
 #[derive(Debug)]
 struct Edge {
     shared: Arc<Shared>,
-    /// Control calls, by action and result.
+    /// Control calls by action and result.
     calls: Vec<([&'static str; 2], u64)>,
-    /// What the admin listener limited.
+    /// Connections and requests limited by the admin listener.
     visitors: Limited,
 }
 
@@ -73,39 +73,35 @@ type Count = fn(&Totals) -> f64;
 type Distribution = fn(&Totals) -> &Latencies;
 type BySession = BTreeMap<Key, Totals>;
 
-/// Sums over sessions: name, help and value.
+/// Sums over sessions: name, help text and value.
 const COUNTERS: [(&str, &str, Count); 16] = [
     ("sessions", "Viewer sessions", |t| t.sessions as f64),
-    ("media_bytes", "Media handed to transports", |t| t.bytes as f64),
-    ("skips", "Skips of viewers who were too slow", |t| t.skips as f64),
-    ("skipped_seconds", "Media that they skipped", |t| t.skipped.as_secs_f64()),
-    (
-        "thinned_pictures",
-        "Pictures that no other needs and that viewers who were behind did not get",
-        |t| t.thinned as f64,
-    ),
+    ("media_bytes", "Media bytes passed to transports", |t| t.bytes as f64),
+    ("skips", "Skips of slow viewers", |t| t.skips as f64),
+    ("skipped_seconds", "Media skipped by slow viewers", |t| t.skipped.as_secs_f64()),
+    ("thinned_pictures", "Non-reference pictures withheld from viewers that fell behind", |t| {
+        t.thinned as f64
+    }),
     ("resumed_sessions", "Sessions with TLS resumption", |t| t.resumed as f64),
     ("early_data_sessions", "Sessions with 0-RTT data", |t| t.early_data as f64),
     ("packets_settled", "Packets acknowledged or lost", |t| t.recovery.settled() as f64),
     ("packets_lost", "Packets lost", |t| t.recovery.lost as f64),
-    ("first_transmissions", "Packets that were no copies", |t| {
+    ("first_transmissions", "Packets with first transmissions", |t| {
         t.recovery.first_transmissions as f64
     }),
     ("retransmissions", "First copies of each round", |t| t.recovery.retransmissions as f64),
-    ("repeated_retransmissions", "Those of round 2 and later", |t| t.recovery.repeated as f64),
-    ("replicas", "Further copies", |t| t.recovery.replicas as f64),
-    ("played_seconds", "Time played, by the players", |t| t.played_s),
-    ("freezes", "Freezes, by the players", |t| t.freezes as f64),
-    ("freeze_seconds", "Time frozen, by the players", |t| t.freeze_s),
+    ("repeated_retransmissions", "First copies from round 2 on", |t| t.recovery.repeated as f64),
+    ("replicas", "Additional copies", |t| t.recovery.replicas as f64),
+    ("played_seconds", "Playback time reported by players", |t| t.played_s),
+    ("freezes", "Freezes reported by players", |t| t.freezes as f64),
+    ("freeze_seconds", "Freeze time reported by players", |t| t.freeze_s),
 ];
 
 /// Distributions over sessions, in seconds.
 const HISTOGRAMS: [(&str, &str, Distribution); 3] = [
-    ("first_frame", "From the request to the acknowledged first frame", |t| &t.first_frames),
-    ("player_first_frame", "From the request to the first picture", |t| &t.player_first_frames),
-    ("recovery_latency", "From a loss to the copy that arrived, if not the first", |t| {
-        &t.latencies
-    }),
+    ("first_frame", "Time from request to acknowledged first frame", |t| &t.first_frames),
+    ("player_first_frame", "Time from request to first picture", |t| &t.player_first_frames),
+    ("recovery_latency", "Time from loss to arrival of a copy", |t| &t.latencies),
 ];
 
 impl Collector for Edge {
@@ -118,23 +114,23 @@ impl Collector for Edge {
         encode_loops(&mut encoder, &loops)?;
         encode_pulses(&mut encoder, shared.pulses())?;
         encode_limits(&mut encoder, self)?;
-        let help = "Requests that were refused before the hook or an upstream was asked";
+        let help = "Requests rejected before the hook or an upstream was asked";
         let names = state.live.asked.refused();
-        let refused = state.hooks.unasked().into_iter().chain(names);
+        let refused = state.hooks.limited().into_iter().chain(names);
         encode_family(&mut encoder, "requests_limited", help, "reason", refused)?;
-        let help = "Lines of the log that were left out or lost";
+        let help = "Log lines dropped";
         encode_family(&mut encoder, "log_lines_lost", help, "reason", logging::lost())?;
         encode_beginnings(&mut encoder, &state.beginnings)?;
         encode_autoplex(&mut encoder, &state.autoplex)?;
         encode_control(&mut encoder, &state.bans, &self.calls)?;
         encode_memory(&mut encoder, state.live.streams.memory())?;
-        let help = "What happened to publishers and upstreams";
+        let help = "Events of publishers and upstreams";
         let events = state.live.events.all();
         encode_family(&mut encoder, "ingest_events", help, "event", events)?;
-        let help = "Breaches of media formats' rules that readers went on after";
+        let help = "Tolerated violations of media formats";
         let tolerated = state.live.tolerated.all();
         encode_family(&mut encoder, "media_tolerated", help, "reason", tolerated)?;
-        let help = "Corrections of what publishers and upstreams sent";
+        let help = "Corrections of media from publishers and upstreams";
         let repairs = state.live.repairs.all();
         encode_family(&mut encoder, "media_repairs", help, "reason", repairs)
     }
@@ -148,7 +144,8 @@ fn encode_sessions(encoder: &mut DescriptorEncoder<'_>, all: &BySession) -> Resu
             family.encode_family(&labels(key))?.encode_counter(&value(totals), none)?;
         }
     }
-    let mut open = encoder.encode_descriptor("viewers", "Viewers now", None, MetricType::Gauge)?;
+    let mut open =
+        encoder.encode_descriptor("viewers", "Open sessions", None, MetricType::Gauge)?;
     for (key, totals) in all {
         open.encode_family(&labels(key))?.encode_gauge(&(totals.open as i64))?;
     }
@@ -169,7 +166,7 @@ fn encode_sessions(encoder: &mut DescriptorEncoder<'_>, all: &BySession) -> Resu
     Ok(())
 }
 
-/// The process, and what came in.
+/// Encodes statistics of the process and of ingest.
 fn encode_process(
     encoder: &mut DescriptorEncoder<'_>,
     shared: &Shared,
@@ -178,15 +175,15 @@ fn encode_process(
 ) -> Result<(), Error> {
     let (usage, live) = (process::usage(), &state.live);
     for (name, help, value) in [
-        ("streams", "Streams now", live.streams.len() as f64),
+        ("streams", "Current streams", live.streams.len() as f64),
         ("resident_memory_bytes", "Resident memory", usage.resident as f64),
-        ("quic_connections", "QUIC connections now", loops.connections as f64),
-        ("uptime_seconds", "Time since the start", shared.uptime().as_secs_f64()),
+        ("quic_connections", "Current QUIC connections", loops.connections as f64),
+        ("uptime_seconds", "Time since start", shared.uptime().as_secs_f64()),
     ] {
         encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
     }
     if let Some(expires) = state.identity.expires() {
-        let (name, help) = ("certificate_expiry_timestamp_seconds", "When the certificate ends");
+        let (name, help) = ("certificate_expiry_timestamp_seconds", "Expiry of the certificate");
         let mut gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         gauge.encode_gauge(&(expires as f64))?;
     }
@@ -195,45 +192,33 @@ fn encode_process(
     let udp_drops = process::udp_drops(shared.ports());
     encode_counter(encoder, "cpu_seconds", "CPU time of the process", usage.cpu.as_secs_f64())?;
     for (name, help, value) in [
-        ("udp_receive_drops", "Datagrams that found a full buffer", udp_drops),
-        ("ingest_bytes", "Media taken in", streams.bytes),
+        ("udp_receive_drops", "Datagrams dropped at full socket buffers", udp_drops),
+        ("ingest_bytes", "Media bytes received", streams.bytes),
         ("ingest_jumps", "Jumps of publishers' clocks", streams.jumps),
         (
             "ingest_other_tracks",
-            "Tags left out because they only had other tracks than the default ones",
+            "Tags dropped because they contained only non-default tracks",
             streams.other_tracks,
         ),
-        (
-            "cache_overflows",
-            "Groups of pictures that were too large for the cache",
-            streams.overflows,
-        ),
-        ("viewers_refused", "Viewers turned away by full streams", streams.refused),
-        (
-            "records_dropped",
-            "Session records that could not be written",
-            sessions.records_dropped(),
-        ),
-        (
-            "connection_log_lines_lost",
-            "Lines of the connection log that could not be written",
-            shared.log_lines_lost(),
-        ),
-        ("beacons_unmatched", "Players' reports without a session", sessions.beacons_unmatched()),
+        ("cache_overflows", "Groups of pictures too large for the cache", streams.overflows),
+        ("viewers_refused", "Viewers rejected by full streams", streams.refused),
+        ("records_dropped", "Session records dropped", sessions.records_dropped()),
+        ("connection_log_lines_lost", "Connection log lines dropped", shared.log_lines_lost()),
+        ("beacons_unmatched", "Player reports without a session", sessions.beacons_unmatched()),
         ("sessions_without_media", "Sessions that ended without media", sessions.without_media()),
         (
             "sessions_without_record",
-            "Fleeting sessions of networks that had too many of them for a record each",
+            "Short sessions without a record, from networks with too many of them",
             sessions.fleeting(),
         ),
     ] {
         encode_counter(encoder, name, help, value as f64)?;
     }
-    let help = "Players' reports of more than their session has room for, which were cut";
+    let help = "Player reports clamped to what their session allows";
     encode_family(encoder, "reports_clamped", help, "reason", sessions.beyond())
 }
 
-/// Counts that one label tells apart.
+/// Encodes counters with one label.
 fn encode_family(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
@@ -260,12 +245,12 @@ fn encode_counter(
     metric.encode_counter(&value, none)
 }
 
-/// What the event loops count.
+/// Encodes the counters of the event loops.
 fn encode_loops(encoder: &mut DescriptorEncoder<'_>, loops: &Report) -> Result<(), Error> {
     let Report { endpoint: quic, sends, counters, .. } = loops;
     let singles = [
         ("quic_accepted", "QUIC connections accepted", quic.accepted),
-        ("quic_refused", "QUIC connections refused", quic.refused),
+        ("quic_refused", "QUIC connections rejected", quic.refused),
         ("quic_retries", "Retry packets sent", quic.retries),
         ("quic_resets", "Stateless resets sent", quic.resets),
         (
@@ -273,29 +258,29 @@ fn encode_loops(encoder: &mut DescriptorEncoder<'_>, loops: &Report) -> Result<(
             "Paths that dropped ECN-marked packets or marked all CE",
             quic.ecn_failed,
         ),
-        ("quic_invalid_tokens", "Tokens that proved nothing", quic.invalid_tokens),
+        ("quic_invalid_tokens", "Invalid address validation tokens", quic.invalid_tokens),
         (
             "quic_version_negotiations",
             "Version Negotiation packets sent",
             quic.version_negotiations,
         ),
-        ("quic_forwarded_datagrams", "Datagrams for another event loop", counters.forwarded),
+        ("quic_forwarded_datagrams", "Datagrams forwarded between event loops", counters.forwarded),
         (
             "quic_timers_postponed",
-            "Timers that waited for datagrams which had arrived and were not read yet",
+            "Timers postponed because of unread datagrams",
             counters.timers_postponed,
         ),
         (
             "udp_segmentation_refused",
-            "Batches that left datagram by datagram because the kernel did not segment them",
+            "Batches sent datagram by datagram because the kernel did not segment them",
             sends.segmentation_refused,
         ),
         (
             "udp_sends_refused",
-            "Sends that the kernel refused for their destination or size",
+            "Sends rejected by the kernel because of destination or size",
             sends.refused,
         ),
-        ("udp_device_full", "Sends that found a device's queue full", sends.device_full),
+        ("udp_device_full", "Sends that found the device queue full", sends.device_full),
     ];
     for (name, help, value) in singles {
         encode_counter(encoder, name, help, value as f64)?;
@@ -312,17 +297,16 @@ fn encode_loops(encoder: &mut DescriptorEncoder<'_>, loops: &Report) -> Result<(
     encode_family(encoder, "quic_dropped_datagrams", help, "reason", reasons)
 }
 
-/// Whether the threads that serve viewers live, and how long their turns take.
+/// Encodes the liveness and turn durations of the threads that serve viewers.
 fn encode_pulses(encoder: &mut DescriptorEncoder<'_>, pulses: &[Arc<Pulse>]) -> Result<(), Error> {
     let unit = Some(&Unit::Seconds);
-    let help =
-        "Time since the loop last began a turn: at most about 1 s, also when nothing happens";
+    let help = "Time since the start of the loop's last turn; idle loops take one turn per second";
     let mut family = encoder.encode_descriptor("loop_silence", help, unit, MetricType::Gauge)?;
     for pulse in pulses {
         let silence = pulse.silence().as_secs_f64();
         family.encode_family(&[("loop", pulse.name())])?.encode_gauge(&silence)?;
     }
-    let help = "Time that the loop's turns take, from the end of one wait to the next";
+    let help = "Duration of the loop's turns, without waiting";
     let mut family = encoder.encode_descriptor("loop_turn", help, unit, MetricType::Histogram)?;
     for pulse in pulses {
         let (buckets, sum) = pulse.turns();
@@ -334,68 +318,68 @@ fn encode_pulses(encoder: &mut DescriptorEncoder<'_>, pulses: &[Arc<Pulse>]) -> 
     Ok(())
 }
 
-/// The places that are bounded in number, and who was turned away or cut off.
+/// Encodes used places, and rejected or closed connections.
 fn encode_limits(encoder: &mut DescriptorEncoder<'_>, edge: &Edge) -> Result<(), Error> {
     let limits = edge.shared.limits();
-    let help = "Places in use, where their number is bounded";
+    let help = "Places in use, by limit";
     let mut family = encoder.encode_descriptor("places_used", help, None, MetricType::Gauge)?;
     for place in Place::ALL {
         let used = limits.counts(place).used as i64;
         family.encode_family(&[("place", place.name())])?.encode_gauge(&used)?;
     }
-    let help = "Connections that a limit refused or ended";
+    let help = "Connections rejected or closed by a limit";
     let losses = limits.losses().into_iter().chain(edge.visitors);
     encode_family(encoder, "connections_limited", help, "reason", losses)
 }
 
-/// What the operator does, and whom that keeps out.
+/// Encodes bans and control calls.
 fn encode_control(
     encoder: &mut DescriptorEncoder<'_>,
     bans: &Bans,
     calls: &[([&'static str; 2], u64)],
 ) -> Result<(), Error> {
-    let help = "Bans now";
+    let help = "Current bans";
     let count = bans.count(Instant::now()) as i64;
     encoder.encode_descriptor("bans", help, None, MetricType::Gauge)?.encode_gauge(&count)?;
-    let help = "Connections and requests that a ban refused";
+    let help = "Connections and requests rejected by a ban";
     encode_family(encoder, "banned", help, "what", bans.refused())?;
     let (help, calls) = ("Control calls", calls.iter().copied());
     encode_pairs(encoder, "control_calls", help, ["action", "result"], calls)
 }
 
-/// How connections begin.
+/// Encodes statistics of session starts.
 fn encode_beginnings(encoder: &mut DescriptorEncoder<'_>, all: &Beginnings) -> Result<(), Error> {
-    let help = "Transport cookies that clients brought along, by the way they came";
+    let help = "Transport cookies received, by carrier and outcome";
     encode_pairs(encoder, "transport_cookies", help, ["carrier", "outcome"], all.cookies())?;
-    let help = "First live responses to viewers of whose path nothing was known";
+    let help = "First live responses without a saved path state";
     encode_counter(encoder, "transport_strangers", help, all.strangers() as f64)?;
-    let help = "First flights beyond the initial window, by what became of them";
+    let help = "First flights beyond the initial window, by outcome";
     encode_family(encoder, "jumps", help, "verdict", all.jumps())?;
-    let help = "Networks whose last connection is remembered";
+    let help = "Networks with a remembered path state";
     let mut gauge = encoder.encode_descriptor("known_networks", help, None, MetricType::Gauge)?;
     gauge.encode_gauge(&(all.networks() as f64))
 }
 
 fn encode_autoplex(encoder: &mut DescriptorEncoder<'_>, all: &AutoPlex) -> Result<(), Error> {
-    let help = "Sessions by their part in AutoPlex";
+    let help = "Sessions by role in AutoPlex";
     encode_family(encoder, "autoplex_sessions", help, "part", all.sessions())?;
-    let help = "Sessions that AutoPlex was to hold and did not, by the reason";
+    let help = "Sessions that AutoPlex should have capped but did not, by reason";
     encode_family(encoder, "autoplex_absent", help, "reason", all.absent())?;
-    let help = "Tables of user groups that were put in force, and files that were none";
+    let help = "User group tables loaded, and files rejected";
     encode_family(encoder, "autoplex_tables", help, "outcome", all.tables())?;
     let table = all.table();
-    let help = "User groups of the table in force";
+    let help = "User groups in the current table";
     let groups = table.as_ref().map_or(0, |table| table.groups().len());
     let mut gauge = encoder.encode_descriptor("autoplex_groups", help, None, MetricType::Gauge)?;
     gauge.encode_gauge(&(groups as f64))?;
-    let help = "When the table in force was decided, in Unix seconds; 0 without one";
+    let help = "Decision time of the current table, in Unix seconds; 0 without a table";
     let name = "autoplex_decided_timestamp_seconds";
     let issued = table.map_or(0, |table| table.times().issued);
     let mut gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     gauge.encode_gauge(&(issued as f64))
 }
 
-/// Counts that two labels tell apart.
+/// Encodes counters with two labels.
 fn encode_pairs(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
@@ -412,21 +396,21 @@ fn encode_pairs(
     Ok(())
 }
 
-/// What streams keep in memory, and what came of too little of it.
+/// Encodes the memory usage of streams, and evictions.
 fn encode_memory(encoder: &mut DescriptorEncoder<'_>, memory: &Memory) -> Result<(), Error> {
     for (name, help, value) in [
-        ("stream_memory_bytes", "Media that streams keep in memory", memory.held()),
-        ("stream_memory_limit_bytes", "What they may keep", memory.limit()),
+        ("stream_memory_bytes", "Memory used for media of streams", memory.held()),
+        ("stream_memory_limit_bytes", "Memory limit for media of streams", memory.limit()),
     ] {
         let mut gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         gauge.encode_gauge(&(value as f64))?;
     }
-    let help = "What was given up or refused because streams keep too much";
+    let help = "Evictions and rejections because of the memory limit for streams";
     let events = Event::ALL.map(|event| (event.name(), memory.count_of(event)));
     encode_family(encoder, "stream_memory_events", help, "event", events)
 }
 
-/// Counts by bucket, each without those below; the last one is for the rest.
+/// Returns counts per bucket, not cumulative; the last one is for the rest.
 fn buckets(latencies: &Latencies) -> Vec<(f64, u64)> {
     let mut below = 0;
     let mut out: Vec<_> = BUCKETS
@@ -467,7 +451,7 @@ mod tests {
     const FROZEN: &str = include_str!("../../../../docs/operate/frozen-viewer.md");
     const LIMITS: &str = include_str!("../../../../docs/operate/limits.md");
 
-    /// The names of metrics in a text, without what histograms add to theirs.
+    /// Returns the metric names in a text, without the suffixes of histograms.
     fn names(text: &str) -> BTreeSet<&str> {
         let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         let names = words.filter(|word| word.starts_with("mendcast_"));
@@ -476,7 +460,7 @@ mod tests {
         names.map(|word| plain(word).unwrap_or(word)).collect()
     }
 
-    /// The families of a scrape, by the names that queries have for them.
+    /// Returns the families of a scrape, by their names in queries.
     fn families(scrape: &str) -> BTreeSet<String> {
         let types = scrape.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
         let of_query = |(name, kind): (&str, &str)| match kind {
@@ -487,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn the_manual_lists_each_metric_of_a_scrape_once_and_nothing_else() {
+    fn manual_lists_exactly_the_metrics_of_a_scrape() {
         let scraped = families(&scrape(&edge()));
         let (_, section) = METRICS.split_once("\n## Metrics\n").expect("a section");
         let section = section.split("\n## ").next().unwrap_or_default();
@@ -501,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn alerts_and_the_board_only_ask_for_metrics_that_there_are() {
+    fn alerts_and_dashboard_query_only_existing_metrics() {
         let scraped = families(&scrape(&edge()));
         let board = include_str!("../../../../deploy/grafana.json");
         serde_json::from_str::<serde_json::Value>(board).expect("JSON");
@@ -520,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_format_has_the_same_samples() {
+    fn older_format_has_the_same_samples() {
         let open = scrape(&edge());
         let plain = format::plain(&open);
         let samples = |text: &str| -> Vec<String> {
@@ -529,7 +513,7 @@ mod tests {
         };
         assert_eq!(samples(&open), samples(&plain));
         assert!(open.ends_with("# EOF\n") && !plain.contains("# EOF") && !plain.contains("# UNIT"));
-        // Each family is called as its samples are.
+        // Each family name is a prefix of its samples' names.
         for (name, _) in plain.lines().filter_map(|l| l.strip_prefix("# TYPE ")?.split_once(' ')) {
             let is_of = |sample: &String| sample.starts_with(name);
             let is_empty = !open.contains(&format!("\n{name}"));
@@ -540,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn each_loop_tells_its_silence_and_its_turns() {
+    fn each_loop_exports_its_silence_and_turns() {
         let edge = edge();
         let pulse = &edge.shared().pulses()[1];
         pulse.end(Timestamp::ZERO, Timestamp::from_millis(3));

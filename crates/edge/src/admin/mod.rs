@@ -1,11 +1,11 @@
-//! The operator's listener: dashboard, metrics, health, control. Plain HTTP/1.1, meant for this machine or a
-//! private network.
+//! The operator's listener: dashboard, metrics, health and control. Plain HTTP/1.1, meant for this
+//! machine or a private network.
 //!
-//! `/` is the dashboard, `/api/events` what it shows (server-sent events, one a second), `/api/state`
-//! the same once. `/groups.html` shows user groups, and `/api/autoplex` is what it shows. `/side-by-side.html` plays one
-//! stream several times, through the origins that its query names.
-//! `/metrics` is for Prometheus, `/healthz` says whether the process lives and `/readyz` whether viewers
-//! may come; what else is below `/api` is the control API.
+//! `/` is the dashboard. It shows `/api/events` (server-sent events, one per second); `/api/state`
+//! is a single event. `/groups.html` shows user groups from `/api/autoplex`. `/side-by-side.html`
+//! plays one stream through several origins, given in its query. `/metrics` is for Prometheus.
+//! `/healthz` reports liveness, `/readyz` readiness for viewers. The rest of `/api` is the control
+//! API.
 
 mod access;
 mod control;
@@ -46,30 +46,29 @@ use format::Format;
 use snapshot::Sampler;
 use visitors::{EventStream, Visitor, Visitors};
 
-/// How often the dashboard is told.
+/// Interval of dashboard events.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Longest wait for a request head.
+/// Timeout for a request head.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What all requests share.
-struct Desk {
+/// State shared by all requests.
+struct Handler {
     shared: Arc<Shared>,
-    /// What the dashboard gets.
+    /// Dashboard events.
     events: watch::Receiver<Bytes>,
-    /// For those who ask once: rates since somebody last did.
+    /// Sampler of `/api/state`, with rates since the last request.
     sampler: Mutex<Sampler>,
     control: Control,
     visitors: Visitors,
 }
 
-/// Serves `listener` until the drain is over, for everybody who waits to see it: `/readyz` says
-/// that the server is draining.
+/// Serves `listener` until the end of the drain, so that `/readyz` can report draining.
 pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let (sender, events) = watch::channel(Bytes::new());
     let sampler = tokio::spawn(sample(shared.clone(), sender));
     let address = listener.local_addr();
     let is_local = address.is_ok_and(|address| address.ip().to_canonical().is_loopback());
-    let desk = Arc::new(Desk {
+    let handler = Arc::new(Handler {
         shared: shared.clone(),
         events,
         sampler: Mutex::new(Sampler::new(&shared)),
@@ -86,8 +85,8 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
         };
         match accepted {
             Ok((stream, remote)) => {
-                let visitor = Arc::new(desk.visitors.enter());
-                connections.spawn(desk.clone().receive(stream, remote, visitor));
+                let visitor = Arc::new(handler.visitors.enter());
+                connections.spawn(handler.clone().receive(stream, remote, visitor));
             }
             Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(e) => {
@@ -99,14 +98,14 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     sampler.abort();
 }
 
-/// Takes a sample each second while anybody looks.
+/// Takes a sample per second while any client subscribes.
 async fn sample(shared: Arc<Shared>, sender: watch::Sender<Bytes>) {
     let mut sampler = Sampler::new(&shared);
     let mut ticks = interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        // One receiver is the listener's own.
+        // One receiver belongs to the listener itself.
         if sender.receiver_count() > 1 {
             let text = sampler.sample(&shared).to_string();
             sender.send_replace(format!("data: {text}\n\n").into());
@@ -114,8 +113,8 @@ async fn sample(shared: Arc<Shared>, sender: watch::Sender<Bytes>) {
     }
 }
 
-impl Desk {
-    /// Answers the requests of one connection until it ends.
+impl Handler {
+    /// Serves the requests of one connection.
     async fn receive(
         self: Arc<Self>,
         stream: TcpStream,
@@ -124,10 +123,10 @@ impl Desk {
     ) {
         let asking = visitor.clone();
         let service = service_fn(move |request: Request<Incoming>| {
-            let (desk, visitor) = (self.clone(), asking.clone());
+            let (handler, visitor) = (self.clone(), asking.clone());
             async move {
                 visitor.touch();
-                Ok::<_, Infallible>(desk.answer(request, remote, &visitor).await)
+                Ok::<_, Infallible>(handler.answer(request, remote, &visitor).await)
             }
         });
         let connection = http1::Builder::new()
@@ -153,11 +152,10 @@ impl Desk {
         let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("");
         let hosts = self.shared.state().config.admin.hosts.clone().unwrap_or_default();
         let path = request.uri().path();
-        // Monitoring asks by whatever name it has, and gets nothing that a page of another site could use.
+        // Monitoring may use any name. Its responses are useless to a page of another site.
         let is_open = matches!(path, "/metrics" | "/healthz" | "/readyz");
         if !is_open && !is_own_name(host, &hosts) {
-            let text =
-                "403 Forbidden: ask by address, as localhost, or by a name of [admin] hosts\n";
+            let text = "403 Forbidden: use an address, localhost, or a name from [admin] hosts\n";
             return text_response(403, text.into());
         }
         if let Some(resource) = Resource::of(path) {
@@ -176,7 +174,7 @@ impl Desk {
         self.show(&request, remote, visitor)
     }
 
-    /// What is known of user groups, of which a file is a part that takes its time to read.
+    /// Returns the state of user groups. Reads a file, so runs on a blocking thread.
     async fn user_groups(&self) -> Response<Content> {
         let state = self.shared.state();
         let told = tokio::task::spawn_blocking(move || user_groups::describe(&state).to_string());
@@ -186,7 +184,7 @@ impl Desk {
         }
     }
 
-    /// What changes nothing.
+    /// Answers read-only requests.
     fn show(
         &self,
         request: &Request<Incoming>,
@@ -197,7 +195,7 @@ impl Desk {
         match request.uri().path() {
             "/api/events" => {
                 let Some(place) = visitor.events() else {
-                    let mut full = text_response(503, "503 Too many streams of events\n".into());
+                    let mut full = text_response(503, "503 Too many event streams\n".into());
                     full.headers_mut().insert("retry-after", const { header("5") });
                     return full;
                 };
@@ -226,7 +224,7 @@ impl Desk {
     }
 }
 
-/// The answer to a load balancer or supervisor: 200 if nothing speaks against it.
+/// Returns a health response: 200 unless there are reasons `against`.
 fn probe(good: &str, against: &[String]) -> Response<Content> {
     match against {
         [] => text_response(200, format!("{good}\n")),
@@ -234,7 +232,7 @@ fn probe(good: &str, against: &[String]) -> Response<Content> {
     }
 }
 
-/// The dashboard, players side by side, or what one of them loads.
+/// Returns the dashboard, the side-by-side players, or a file of theirs.
 fn page(request: &Request<Incoming>, path: &str, remote: SocketAddr) -> Response<Content> {
     let name = if path == "/" { "dashboard.html" } else { path.trim_start_matches('/') };
     let fields = request.headers().iter().map(|(n, v)| (n.as_str(), v.as_bytes()));
@@ -254,7 +252,7 @@ fn page(request: &Request<Incoming>, path: &str, remote: SocketAddr) -> Response
     }
 }
 
-/// An answer of the control API.
+/// Converts a response of the control API.
 fn json_response(reply: Reply) -> Response<Content> {
     let response = text_response(reply.status, format!("{}\n", reply.body));
     let mut response = with_type(response, "application/json");
@@ -270,8 +268,8 @@ const fn header(value: &'static str) -> hyper::header::HeaderValue {
     hyper::header::HeaderValue::from_static(value)
 }
 
-/// Whether a Host header names the server as somebody does who knows where it is, or by one of `hosts`. A
-/// page of another site that had its name point here (DNS rebinding) sends its own name.
+/// Whether a Host header is an address, localhost or one of `hosts`. A page of another site whose
+/// name points here (DNS rebinding) sends its own name.
 fn is_own_name(host: &str, hosts: &[String]) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
@@ -296,7 +294,7 @@ fn with_type(mut response: Response<Content>, kind: &'static str) -> Response<Co
     response
 }
 
-/// A page in hyper's form.
+/// Converts a page to hyper's response.
 fn written(page: http::Response) -> Response<Content> {
     let body = match page.body {
         http::Body::Bytes(bytes) => Some(bytes),
@@ -320,13 +318,13 @@ enum Content {
     Events(Events),
 }
 
-/// Server-sent events (HTML, section 9.2) without end.
+/// An endless stream of server-sent events (HTML, section 9.2).
 struct Events {
     next: Pin<Box<dyn Future<Output = Next> + Send>>,
     place: EventStream,
 }
 
-/// The next event, and where those after it come from; `None` when there are no more.
+/// The next event and the source of further ones; `None` at the end.
 type Next = Option<(watch::Receiver<Bytes>, Bytes)>;
 
 impl Events {

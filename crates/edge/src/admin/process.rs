@@ -1,9 +1,9 @@
-//! What the operating system says of the process: CPU time, memory, datagrams that were dropped
-//! because a socket's buffer was full. Linux; elsewhere, and where `/proc` is hidden, nothing.
+//! Process statistics of the operating system: CPU time, memory, and datagrams dropped at full
+//! socket buffers. Zero on systems other than Linux, or if `/proc` is hidden.
 
 use std::time::Duration;
 
-/// What the process took so far.
+/// Resource usage since the start of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Usage {
     /// CPU time of all threads.
@@ -12,9 +12,9 @@ pub(super) struct Usage {
     pub resident: u64,
 }
 
-/// Clock ticks of `/proc`, each second: a constant of the kernel's interface on every architecture
-/// that Linux still has.
-const TICKS: f64 = 100.0;
+/// Clock ticks per second in `/proc`, constant on all architectures of Linux.
+const TICKS_PER_SECOND: f64 = 100.0;
+
 pub(super) fn usage() -> Usage {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -22,19 +22,18 @@ pub(super) fn usage() -> Usage {
 }
 
 fn parse_usage(stat: &str, status: &str) -> Option<Usage> {
-    // proc(5): the name, in parentheses, may hold anything; utime and stime are fields 14 and 15.
+    // proc(5): the name, in parentheses, is arbitrary; utime and stime are fields 14 and 15.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<f64>().ok();
-    let cpu = Duration::from_secs_f64((ticks()? + ticks()?) / TICKS);
-    // In kB, whatever the size of a page is.
+    let cpu = Duration::from_secs_f64((ticks()? + ticks()?) / TICKS_PER_SECOND);
+    // In kB, independent of the page size.
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let resident = resident.split_whitespace().next()?.parse::<u64>().ok()? << 10;
     Some(Usage { cpu, resident })
 }
 
-/// Datagrams for one of our UDP ports that found its socket's buffer full, since the start of the
-/// sockets.
+/// Returns the datagrams for our UDP ports that were dropped at full socket buffers.
 pub(super) fn udp_drops(ports: &[u16]) -> u64 {
     ["/proc/self/net/udp", "/proc/self/net/udp6"]
         .iter()
@@ -59,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_tables_are_read() {
+    fn kernel_tables_are_parsed() {
         let stat = "77 (a) b) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0 20 0 5 0 1 2 3";
         let usage = parse_usage(stat, "VmHWM:\t 9 kB\nVmRSS:\t    100 kB\n");
         let expected = Usage { cpu: Duration::from_secs(3), resident: 102_400 };

@@ -1,4 +1,4 @@
-//! What the dashboard shows, once a second, as one JSON object.
+//! The dashboard's data: one JSON object per second.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::beginnings::Beginnings;
 use crate::sessions::{Session, Totals};
 use crate::state::{Shared, State};
 
-/// Sessions that the dashboard lists: the newest.
+/// Maximum sessions on the dashboard, newest first.
 const MAX_SESSIONS: usize = 200;
 
-/// Rates are of at least this time: of less they say nothing.
-const SHORTEST: Duration = Duration::from_millis(500);
+/// Minimum interval for rates. Shorter intervals are too noisy.
+const MIN_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Remembers what it takes to turn counts into rates: those since the sample before.
+/// Counters at the last sample, to compute rates.
 pub(super) struct Sampler {
     at: Instant,
     usage: Usage,
@@ -35,7 +35,7 @@ impl Sampler {
         Self { at: Instant::now(), usage: process::usage(), bytes, streams: ingested(&state) }
     }
 
-    /// All streams, with those who watch: the streams themselves also count their packagers.
+    /// Describes all streams with their viewers. The streams' own counts include packagers.
     fn streams(
         &self,
         state: &State,
@@ -111,7 +111,7 @@ impl Sampler {
             "sessions": newest.map(describe_session).collect::<Vec<_>>(),
             "hooks": state.hooks.describe(),
         });
-        if self.at.elapsed() >= SHORTEST {
+        if self.at.elapsed() >= MIN_INTERVAL {
             let streams = ingested(&state);
             *self = Self { at: Instant::now(), usage, bytes: all.bytes, streams };
         }
@@ -119,13 +119,13 @@ impl Sampler {
     }
 }
 
-/// The bytes that each stream has taken in.
+/// Returns the ingested bytes of each stream.
 fn ingested(state: &State) -> HashMap<String, u64> {
     let streams = state.live.streams.all();
     streams.iter().map(|s| (s.name().to_owned(), s.stats().bytes)).collect()
 }
 
-/// How many of the sessions each stream has.
+/// Returns the number of sessions per stream.
 pub(super) fn viewers_of_streams(sessions: &[Arc<Session>]) -> HashMap<&str, u64> {
     let mut viewers: HashMap<&str, u64> = HashMap::new();
     for session in sessions {
@@ -134,7 +134,7 @@ pub(super) fn viewers_of_streams(sessions: &[Arc<Session>]) -> HashMap<&str, u64
     viewers
 }
 
-/// A stream that so many watch.
+/// Describes a stream with this number of viewers.
 pub(super) fn describe_stream(state: &State, stream: &Arc<Stream>, viewers: u64) -> Value {
     let pull = state.live.pulls.status(stream.name());
     let (gop, age, codecs) = stream.with_cache(|cache| {
@@ -197,7 +197,7 @@ fn describe_totals(t: &Totals) -> Value {
     })
 }
 
-/// What viewers brought along of their last visits, and what their jumps came to.
+/// Describes transport cookies and the outcomes of jumps.
 fn describe_cookies(all: &Beginnings) -> Value {
     let (mut accepted, mut refused) = (0, BTreeMap::new());
     for ([_, outcome], count) in all.cookies().filter(|(_, count)| *count > 0) {
@@ -207,7 +207,12 @@ fn describe_cookies(all: &Beginnings) -> Value {
         }
     }
     let jumps = BTreeMap::from(all.jumps());
-    json!({ "accepted": accepted, "refused": refused, "strangers": all.strangers(), "jumps": jumps })
+    json!({
+        "accepted": accepted,
+        "refused": refused,
+        "strangers": all.strangers(),
+        "jumps": jumps,
+    })
 }
 
 fn describe_session(session: &Arc<Session>) -> Value {
@@ -237,7 +242,7 @@ fn describe_session(session: &Arc<Session>) -> Value {
         "rtt_ms": rtt_ms,
         "goodput_mbps": goodput_mbps,
         "loss_rate": loss_rate,
-        // What the viewer saw, where it is known.
+        // As measured by the player, if known.
         "first_frame_ms": player_first_frame_ms.or(first_frame_ms),
         "freezes": player_freezes,
         "freeze_s": player_freeze_s,

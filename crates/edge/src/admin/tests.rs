@@ -1,4 +1,4 @@
-//! The admin listener as its callers see it.
+//! Tests of the admin listener over its socket.
 
 use super::*;
 use crate::config::Config;
@@ -8,10 +8,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
 const TOKEN: &str = "correct-horse-battery";
-/// What does not happen within this time does not happen.
+/// Timeout of each wait.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// An admin listener at this address with these keys; the rest of the edge does not run.
+/// An admin listener at this address with these keys; the rest of the edge is not running.
 struct Listening {
     shared: Arc<Shared>,
     port: u16,
@@ -29,7 +29,7 @@ impl Listening {
         Self { shared, port }
     }
 
-    /// Status, head and content of the answer to a request with these header fields.
+    /// Returns status, head and content of the response to a request with these header fields.
     async fn ask(&self, request: &str, fields: &str, body: &str) -> (u16, String, String) {
         let asked = async {
             let mut socket = TcpStream::connect(("127.0.0.1", self.port)).await.expect("connected");
@@ -41,7 +41,8 @@ impl Listening {
             );
             socket.write_all(text.as_bytes()).await.expect("sent");
             let mut answer = String::new();
-            // What was too long is not read, which may reset the connection behind the answer.
+            // Content beyond the limit stays unread, which may reset the connection after the
+            // response.
             let _ = socket.read_to_string(&mut answer).await;
             let (head, content) = answer.split_once("\r\n\r\n").expect("an answer");
             let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
@@ -60,7 +61,7 @@ const JSON: &str = "mendcast-control: 1\r\ncontent-type: application/json\r\n";
 const BAN: &str = r#"{"address":"192.0.2.7","for":"10m"}"#;
 
 #[tokio::test]
-async fn a_page_in_the_operators_browser_changes_nothing() {
+async fn web_page_in_the_operators_browser_cannot_change_anything() {
     let edge = Listening::at("127.0.0.1:0", "").await;
     for fields in [
         "",
@@ -73,7 +74,7 @@ async fn a_page_in_the_operators_browser_changes_nothing() {
             assert_eq!(edge.status(call, fields, BAN).await, 403, "{call} {fields}");
         }
     }
-    // It has to ask before it sends what it needs, and is told nothing that grants it.
+    // The page's preflight is not granted.
     let (status, head, _) =
         edge.ask("OPTIONS /api/bans", "origin: https://evil.example\r\n", "").await;
     assert!(status == 405 && !head.contains("access-control"), "{head}");
@@ -94,7 +95,7 @@ async fn a_page_in_the_operators_browser_changes_nothing() {
 }
 
 #[tokio::test]
-async fn silent_connections_and_event_streams_are_bounded_and_health_is_always_told() {
+async fn silent_connections_and_event_streams_are_bounded_and_health_stays_available() {
     let edge = Listening::at("127.0.0.1:0", "").await;
     let connect = async || TcpStream::connect(("127.0.0.1", edge.port)).await.expect("connected");
     let ask = async || {
@@ -138,7 +139,7 @@ async fn silent_connections_and_event_streams_are_bounded_and_health_is_always_t
 }
 
 #[tokio::test]
-async fn a_listener_for_others_wants_the_token_that_is_configured_at_the_moment() {
+async fn remote_listener_requires_the_current_token() {
     let edge = Listening::at("0.0.0.0:0", "").await;
     let calls = ["GET /api/streams", "GET /api/viewers", "GET /api/bans", "POST /api/drain"];
     for call in calls {
@@ -170,7 +171,7 @@ async fn a_listener_for_others_wants_the_token_that_is_configured_at_the_moment(
 }
 
 #[tokio::test]
-async fn a_call_that_makes_no_sense_is_told_why() {
+async fn invalid_calls_get_a_reason() {
     let edge = Listening::at("127.0.0.1:0", "").await;
     for (call, fields, body, status, key) in [
         ("POST /api/bans", JSON, r#"{"address":"x","for":"10m"}"#, 400, "address"),
@@ -209,7 +210,7 @@ async fn a_call_that_makes_no_sense_is_told_why() {
 }
 
 #[tokio::test]
-async fn a_drain_is_the_end_of_readiness_and_not_of_life() {
+async fn drain_ends_readiness_but_not_health() {
     let edge = Listening::at("127.0.0.1:0", "").await;
     let probe = async |path: &str| {
         let (status, _, text) = edge.ask(&format!("GET {path}"), "", "").await;
@@ -223,7 +224,7 @@ async fn a_drain_is_the_end_of_readiness_and_not_of_life() {
 }
 
 #[test]
-fn the_admin_listener_is_asked_for_by_address_or_by_its_names() {
+fn host_must_be_an_address_or_a_configured_name() {
     let hosts = ["edge-1.example".to_owned()];
     for host in ["127.0.0.1:9433", "localhost", "localhost:1", "[::1]:9433", "10.0.0.7"] {
         assert!(is_own_name(host, &[]), "{host}");
@@ -237,7 +238,7 @@ fn the_admin_listener_is_asked_for_by_address_or_by_its_names() {
 }
 
 #[tokio::test]
-async fn only_players_side_by_side_may_reach_other_origins_and_only_over_https() {
+async fn only_side_by_side_players_may_connect_to_other_https_origins() {
     let edge = Listening::at("127.0.0.1:0", "").await;
     let policy = async |path: &str| {
         let (status, head, _) = edge.ask(&format!("GET {path}"), "", "").await;
@@ -255,13 +256,13 @@ async fn only_players_side_by_side_may_reach_other_origins_and_only_over_https()
     let (status, players) = policy("/side-by-side.html?player=a=https://127.0.0.1:5000").await;
     let players = players.expect("a policy");
     assert_eq!(status, 200);
-    // What it has more is where it may connect to; scripts stay our own.
+    // Only connect-src is added; scripts stay restricted to our own.
     assert_eq!(players.replace(" connect-src https:;", ""), dashboard);
     assert!(players.contains(" connect-src https:;"), "{players}");
 }
 
 #[tokio::test]
-async fn what_is_known_of_user_groups_is_told_whatever_lies_beside_the_table() {
+async fn user_groups_are_shown_with_any_report_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let (table, report) = (folder.path().join("table.groups"), folder.path().join("report.json"));
     let config = format!("[autoplex]\nmode = \"safe\"\nholdout = 0.25\ntable = {table:?}\n");
@@ -272,30 +273,33 @@ async fn what_is_known_of_user_groups_is_told_whatever_lies_beside_the_table() {
         assert!(head.contains("cache-control: no-store"), "{head}");
         serde_json::from_str::<Value>(&content).expect("JSON")
     };
-    let told = ask(&edge).await;
-    assert_eq!((&told["mode"], &told["shares"]["holdout"]), (&"safe".into(), &0.25.into()));
-    assert_eq!((&told["limits"]["floor"], &told["table"]), (&1.5.into(), &Value::Null));
-    assert_eq!((&told["sessions"]["treated"], &told["absent"]["no table"]), (&0.into(), &0.into()));
-    let fault = |told: &Value| told["report_fault"].as_str().unwrap_or_default().to_owned();
-    assert!(fault(&told).starts_with("report.json: there is none"), "{told}");
-    assert!(!told.to_string().contains(&*folder.path().to_string_lossy()), "no paths: {told}");
-    for (text, why) in [("{\"end\":", "damaged"), (&" ".repeat(5 << 20), "more than 4 MiB")] {
+    let state = ask(&edge).await;
+    assert_eq!((&state["mode"], &state["shares"]["holdout"]), (&"safe".into(), &0.25.into()));
+    assert_eq!((&state["limits"]["floor"], &state["table"]), (&1.5.into(), &Value::Null));
+    assert_eq!(
+        (&state["sessions"]["treated"], &state["absent"]["no table"]),
+        (&0.into(), &0.into())
+    );
+    let fault = |state: &Value| state["report_fault"].as_str().unwrap_or_default().to_owned();
+    assert!(fault(&state).starts_with("report.json: no report"), "{state}");
+    assert!(!state.to_string().contains(&*folder.path().to_string_lossy()), "no paths: {state}");
+    for (text, why) in [("{\"end\":", "damaged"), (&" ".repeat(5 << 20), "larger than 4 MiB")] {
         std::fs::write(&report, text).expect("written");
-        let told = ask(&edge).await;
-        assert!(fault(&told).contains(why) && told["report"].is_null(), "{told}");
+        let state = ask(&edge).await;
+        assert!(fault(&state).contains(why) && state["report"].is_null(), "{state}");
     }
     std::fs::write(&report, r#"{"end":7,"shown":[]}"#).expect("written");
     std::fs::write(&table, "no table").expect("written");
     edge.shared.state().autoplex.look(&table);
-    let told = ask(&edge).await;
-    assert_eq!((&told["report"]["end"], &told["report_fault"]), (&7.into(), &Value::Null));
-    assert_eq!((&told["tables"]["loaded"], &told["tables"]["refused"]), (&0.into(), &1.into()));
+    let state = ask(&edge).await;
+    assert_eq!((&state["report"]["end"], &state["report_fault"]), (&7.into(), &Value::Null));
+    assert_eq!((&state["tables"]["loaded"], &state["tables"]["refused"]), (&0.into(), &1.into()));
     let (status, head, content) = edge.ask("HEAD /api/autoplex", "", "").await;
     assert!(status == 200 && content.is_empty(), "{head}");
     assert_eq!(edge.status("POST /api/autoplex", OWN, "").await, 405);
     assert_eq!(edge.status("GET /api/autoplex", "host: evil.example\r\n", "").await, 403);
-    // Without a table there is nothing to miss.
+    // Without a table no report is expected.
     let off = Listening::at("127.0.0.1:0", "").await;
-    let told = ask(&off).await;
-    assert_eq!((&told["mode"], fault(&told)), (&"off".into(), String::new()));
+    let state = ask(&off).await;
+    assert_eq!((&state["mode"], fault(&state)), (&"off".into(), String::new()));
 }

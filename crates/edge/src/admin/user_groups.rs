@@ -1,5 +1,6 @@
-//! `/api/autoplex`: what this edge knows of AutoPlex, and the report of the last decision, which lies beside the table. The
-//! report is made elsewhere and shown as it is: an edge that cannot read it says so and serves viewers all the same.
+//! `/api/autoplex`: AutoPlex state of this edge, and the report of the last decision, stored beside
+//! the table. The report is created elsewhere and passed through unchanged. An unreadable report is
+//! reported and does not affect viewers.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -13,12 +14,12 @@ use serde_json::{Value, json};
 use crate::clock::unix_now;
 use crate::state::State;
 
-/// The report's name in the folder of the table.
+/// File name of the report, in the folder of the table.
 const REPORT: &str = "report.json";
-/// The most that is read of it: twice what the largest one has.
+/// Maximum size in bytes: twice the largest expected report.
 const MAX_REPORT: u64 = 4 << 20;
 
-/// The whole answer. Reads a file: not for an event loop.
+/// Returns the whole response. Reads a file, so must not run on an event loop.
 pub(super) fn describe(state: &State) -> Value {
     let (config, all) = (&state.config.autoplex, &state.autoplex);
     let report = config.table.as_ref().map(|table| report(&table.with_file_name(REPORT)));
@@ -59,31 +60,31 @@ fn counts(named: impl IntoIterator<Item = (&'static str, u64)>) -> Value {
     json!(named.into_iter().collect::<BTreeMap<_, _>>())
 }
 
-/// The report, as it was written.
+/// Returns the report as written.
 ///
 /// # Errors
-/// Why there is none, in words without the path: whoever sees the dashboard need not know it.
+/// The reason, without the path, which viewers of the dashboard need not know.
 fn report(path: &Path) -> Result<Value, String> {
     let described = |e: io::Error| match e.kind() {
         io::ErrorKind::NotFound => {
-            "there is none beside the table: decide writes it, and it travels with the table".into()
+            "no report beside the table: deploy the one that `decide` writes with the table".into()
         }
         _ => e.to_string(),
     };
-    // Nothing that could wait for somebody to write into it, such as a pipe.
+    // Opening a pipe could block.
     if !fs::metadata(path).map_err(described)?.is_file() {
-        return Err("it is no file".into());
+        return Err("not a regular file".into());
     }
     let mut text = Vec::new();
     let file = File::open(path).map_err(described)?;
     file.take(MAX_REPORT + 1).read_to_end(&mut text).map_err(described)?;
     if text.len() as u64 > MAX_REPORT {
-        return Err(format!("it has more than {} MiB", MAX_REPORT >> 20));
+        return Err(format!("larger than {} MiB", MAX_REPORT >> 20));
     }
     match serde_json::from_slice(&text) {
         Ok(report @ Value::Object(_)) => Ok(report),
-        Ok(_) => Err("it is damaged: no JSON object".into()),
-        Err(e) => Err(format!("it is damaged: {e}")),
+        Ok(_) => Err("damaged: not a JSON object".into()),
+        Err(e) => Err(format!("damaged: {e}")),
     }
 }
 
@@ -92,24 +93,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_is_what_was_written_or_the_reason_why_there_is_none() {
+    fn report_is_passed_through_or_its_fault_is_stated() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join(REPORT);
         let fault = |text: &[u8]| {
             fs::write(&path, text).expect("written");
             report(&path).expect_err("no report")
         };
-        assert!(report(&path).expect_err("missing").starts_with("there is none"));
-        assert!(report(folder.path()).expect_err("a folder").contains("no file"));
+        assert!(report(&path).expect_err("missing").starts_with("no report"));
+        assert!(report(folder.path()).expect_err("a folder").contains("not a regular file"));
         for bad in ["", "{", "{\"end\":1}}", "\u{0}", "{\"end\":01}"] {
             let fault = fault(bad.as_bytes());
-            assert!(fault.starts_with("it is damaged: ") && !fault.contains('\n'), "{fault}");
+            assert!(fault.starts_with("damaged: ") && !fault.contains('\n'), "{fault}");
         }
-        assert!(fault(b"{\"name\":\"\xff\"}").starts_with("it is damaged: "));
-        assert_eq!(fault(b"[1]"), "it is damaged: no JSON object");
-        assert!(fault("[".repeat(100_000).as_bytes()).starts_with("it is damaged: "));
+        assert!(fault(b"{\"name\":\"\xff\"}").starts_with("damaged: "));
+        assert_eq!(fault(b"[1]"), "damaged: not a JSON object");
+        assert!(fault("[".repeat(100_000).as_bytes()).starts_with("damaged: "));
         let long = vec![b' '; MAX_REPORT as usize + 1];
-        assert_eq!(fault(&long), "it has more than 4 MiB");
+        assert_eq!(fault(&long), "larger than 4 MiB");
         let whole = [&long[3..], b"{}"].concat();
         fs::write(&path, whole).expect("written");
         assert_eq!(report(&path), Ok(json!({})));

@@ -1,5 +1,5 @@
-//! The connections of the admin listener: a bounded number of them, of which the one that has asked for
-//! nothing for the longest time makes room for a newcomer.
+//! Connections of the admin listener. Their number is bounded; a newcomer evicts the least recently
+//! active one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -10,21 +10,21 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::sync::lock;
 
-/// Connections at the same time.
+/// Maximum concurrent connections.
 pub(super) const MAX_CONNECTIONS: usize = 64;
-/// Streams of events at the same time. Further ones get status 503.
+/// Maximum concurrent event streams. Further ones get status 503.
 pub(super) const MAX_EVENT_STREAMS: usize = 32;
-/// Longest time without a request, and without an event that the client takes.
-const IDLE: Duration = Duration::from_secs(60);
+/// Maximum time without a request and without an event that the client reads.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Limited connections and requests, by reason.
 pub(super) type Limited = [(&'static str, u64); 2];
 
 #[derive(Debug)]
 struct Seat {
-    /// Time when it was accepted, last sent a request or last took an event.
+    /// Time of accept, last request or last event read.
     active: Instant,
-    /// It gets events, so it is not evicted.
+    /// Whether it receives events, and so is not evicted.
     has_events: bool,
     bell: Arc<Notify>,
 }
@@ -41,7 +41,7 @@ struct Table {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Visitors(Arc<Mutex<Table>>);
 
-/// One connection. Dropping it frees its place.
+/// A connection. Dropping it frees its place.
 #[derive(Debug)]
 pub(super) struct Visitor {
     visitors: Visitors,
@@ -49,16 +49,16 @@ pub(super) struct Visitor {
     bell: Arc<Notify>,
 }
 
-/// The right to one stream of events, until it is dropped.
+/// Permission for one event stream, until dropped.
 #[derive(Debug)]
 pub(super) struct EventStream(Arc<Visitor>);
 
 impl Visitors {
-    /// Takes a connection in. If there are too many, the one that was active longest ago ends.
+    /// Admits a connection. If there are too many, the least recently active one is evicted.
     pub(super) fn enter(&self) -> Visitor {
         let mut table = self.lock();
         if table.seats.len() >= MAX_CONNECTIONS {
-            // There are fewer event streams than connections, so there always is one.
+            // Event streams are limited to fewer than the connections, so there always is one.
             let others = table.seats.iter().filter(|(_, seat)| !seat.has_events);
             let first = others.min_by_key(|(_, seat)| seat.active).map(|(&id, _)| id);
             if let Some(seat) = first.and_then(|id| table.seats.remove(&id)) {
@@ -74,7 +74,7 @@ impl Visitors {
         Visitor { visitors: self.clone(), id, bell }
     }
 
-    /// Evicted connections, and refused streams of events.
+    /// Returns the evicted connections and rejected event streams.
     pub(super) fn limited(&self) -> Limited {
         let table = self.lock();
         [("admin_evicted", table.evicted), ("admin_events", table.events_refused)]
@@ -86,29 +86,29 @@ impl Visitors {
 }
 
 impl Visitor {
-    /// Notes that the client sends a request, or takes an event.
+    /// Notes a request or an event read.
     pub(super) fn touch(&self) {
         if let Some(seat) = self.visitors.lock().seats.get_mut(&self.id) {
             seat.active = Instant::now();
         }
     }
 
-    /// Returns when the connection has to end: it was evicted, or idle for too long.
+    /// Waits until the connection must end because it was evicted or idle for too long.
     pub(super) async fn over(&self) {
         loop {
             let active = self.visitors.lock().seats.get(&self.id).map(|seat| seat.active);
             let Some(active) = active else { return };
-            if active.elapsed() >= IDLE {
+            if active.elapsed() >= IDLE_TIMEOUT {
                 return;
             }
             tokio::select! {
                 () = self.bell.notified() => return,
-                () = sleep_until(active + IDLE) => {}
+                () = sleep_until(active + IDLE_TIMEOUT) => {}
             }
         }
     }
 
-    /// Starts a stream of events; `None` if there are too many.
+    /// Starts an event stream; `None` if there are too many.
     pub(super) fn events(self: &Arc<Self>) -> Option<EventStream> {
         let mut table = self.visitors.lock();
         let streams = table.seats.values().filter(|seat| seat.has_events).count();
@@ -130,7 +130,7 @@ impl Drop for Visitor {
 }
 
 impl EventStream {
-    /// Notes that the client takes an event.
+    /// Notes an event read.
     pub(super) fn touch(&self) {
         self.0.touch();
     }
@@ -153,17 +153,17 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(1);
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_asks_for_nothing_and_takes_no_event_is_closed() {
+    async fn idle_clients_are_closed() {
         let visitors = Visitors::default();
         let [silent, reader] = [visitors.enter(), visitors.enter()].map(Arc::new);
         let events = reader.events().expect("room");
-        advance(IDLE / 2).await;
+        advance(IDLE_TIMEOUT / 2).await;
         events.touch();
         assert!(timeout(SHORT, silent.over()).await.is_err(), "not yet");
-        advance(IDLE / 2).await;
+        advance(IDLE_TIMEOUT / 2).await;
         assert!(timeout(SHORT, silent.over()).await.is_ok());
         assert!(timeout(SHORT, reader.over()).await.is_err(), "it takes events");
-        advance(IDLE / 2).await;
+        advance(IDLE_TIMEOUT / 2).await;
         assert!(timeout(SHORT, reader.over()).await.is_ok(), "a stalled reader");
     }
 }

@@ -1,4 +1,4 @@
-//! The fronts on TCP: HTTP/1.1 and HTTP/2, and RTMP. QUIC has its event loops.
+//! TCP fronts: HTTP/1.1 and HTTP/2, and RTMP. QUIC is served by the event loops.
 
 mod proxy;
 pub(crate) mod rtmp;

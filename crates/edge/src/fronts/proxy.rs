@@ -1,8 +1,7 @@
-//! The PROXY protocol, versions 1 and 2 (HAProxy, "The PROXY protocol", 2020/03/05): a load balancer says
-//! before the first byte of its client who that is.
+//! The PROXY protocol, versions 1 and 2 (HAProxy, "The PROXY protocol", 2020/03/05), with which a
+//! load balancer announces the client's address.
 //!
-//! Only the receiver's side, and nothing of it but the client's address. The header is read to its last
-//! byte and no further, so that what follows is the client's.
+//! Receiver only; everything but the client's address is ignored. Reads exactly the header.
 
 use std::io::{Error, ErrorKind, Result};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,38 +10,38 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::time::timeout;
 
-/// A balancer has its header at hand when it connects.
+/// Timeout for the header, which balancers send at once.
 const LIMIT: Duration = Duration::from_secs(3);
-/// Section 2.1: the longest line of version 1, CRLF included.
+/// Section 2.1: maximum line length of version 1, including CRLF.
 const MAX_LINE: usize = 107;
-/// Section 2.2: what every header of version 2 begins with.
+/// Section 2.2: signature of version 2.
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
-/// The most bytes of addresses and extensions (TLVs) that are read; balancers send some hundred.
+/// Maximum bytes of addresses and extensions (TLVs); balancers send a few hundred.
 const MAX_EXTENSIONS: usize = 2_048;
-/// A client of whom the balancer knows nothing: certainly not one of this machine.
+/// Stands for a client unknown to the balancer. Never a local address.
 const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-/// Reads the header from a balancer's connection. The client is the balancer itself, at `balancer`,
-/// where it speaks for itself (LOCAL: its health checks), and 0.0.0.0 where it does not say who.
+/// Reads the header from a balancer's connection and returns the client's address: `balancer`
+/// itself for its health checks (LOCAL), and 0.0.0.0 if unknown.
 ///
 /// # Errors
-/// There is no header, it is malformed, or it does not come in time.
+/// The header is missing, malformed or late.
 pub(super) async fn client<S: AsyncRead + Unpin>(
     stream: &mut S,
     balancer: SocketAddr,
 ) -> Result<SocketAddr> {
-    timeout(LIMIT, header(stream, balancer)).await.unwrap_or_else(|_| Err(invalid("too late")))
+    timeout(LIMIT, header(stream, balancer)).await.unwrap_or_else(|_| Err(invalid("timeout")))
 }
 
 async fn header<S: AsyncRead + Unpin>(stream: &mut S, balancer: SocketAddr) -> Result<SocketAddr> {
-    // No header of either version is shorter.
+    // Headers of both versions have at least this length.
     let mut start = [0; SIGNATURE.len()];
     stream.read_exact(&mut start).await?;
     if start == SIGNATURE {
         return binary(stream, balancer).await;
     }
     if !start.starts_with(b"PROXY ") {
-        return Err(invalid("none"));
+        return Err(invalid("missing"));
     }
     let mut line = start.to_vec();
     while !line.ends_with(b"\r\n") {
@@ -55,7 +54,7 @@ async fn header<S: AsyncRead + Unpin>(stream: &mut S, balancer: SocketAddr) -> R
     line.ok().and_then(text).ok_or_else(|| invalid("malformed"))
 }
 
-/// Section 2.1: a line of version 1.
+/// Section 2.1: parses a line of version 1.
 fn text(line: &str) -> Option<SocketAddr> {
     let mut fields = line.split(' ').skip(1);
     let family = fields.next()?;
@@ -79,7 +78,7 @@ fn text(line: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(address(source)?, port(source_port)?))
 }
 
-/// Section 2.2: a header of version 2, from behind its signature.
+/// Section 2.2: reads a header of version 2 after its signature.
 async fn binary<S: AsyncRead + Unpin>(stream: &mut S, balancer: SocketAddr) -> Result<SocketAddr> {
     let mut fixed = [0; 4];
     stream.read_exact(&mut fixed).await?;
@@ -94,20 +93,20 @@ async fn binary<S: AsyncRead + Unpin>(stream: &mut S, balancer: SocketAddr) -> R
         (0x20, _) => Ok(balancer),
         (0x21, 0x11) => addresses(&rest).ok_or_else(|| invalid("too short")),
         (0x21, 0x21) => addresses6(&rest).ok_or_else(|| invalid("too short")),
-        // Neither the family nor the protocol are known, or the client is on a UNIX socket.
+        // Unspecified family and protocol, or a UNIX socket.
         (0x21, 0x00 | 0x31) => Ok(UNKNOWN),
         _ => Err(invalid("malformed")),
     }
 }
 
-/// Source, destination and both ports of IPv4.
+/// Parses IPv4 source, destination and both ports.
 fn addresses(bytes: &[u8]) -> Option<SocketAddr> {
     let source: [u8; 4] = bytes.get(..4)?.try_into().ok()?;
     let [.., p0, p1, _, _] = *bytes.get(..12)? else { return None };
     Some(SocketAddr::from((source, u16::from_be_bytes([p0, p1]))))
 }
 
-/// The same of IPv6.
+/// The same for IPv6.
 fn addresses6(bytes: &[u8]) -> Option<SocketAddr> {
     let source: [u8; 16] = bytes.get(..16)?.try_into().ok()?;
     let [.., p0, p1, _, _] = *bytes.get(..36)? else { return None };

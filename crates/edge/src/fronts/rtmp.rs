@@ -1,4 +1,4 @@
-//! RTMP over TCP: which connections are taken in, and who is behind them.
+//! RTMP over TCP: accepts connections and identifies clients behind load balancers.
 
 mod connection;
 mod naming;
@@ -21,10 +21,10 @@ use crate::state::Shared;
 use connection::{Connection, End};
 use places::{Places, is_balancer};
 
-/// How long nothing is accepted when there is no descriptor for it.
-const BREATH: Duration = Duration::from_millis(100);
+/// Pause after a failed accept, usually for lack of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves `listener` until the drain is over. A connection without a place is closed.
+/// Serves `listener` until the end of the drain. Connections beyond the limits are reset.
 pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     let mut drained = std::pin::pin!(shared.drained());
@@ -46,11 +46,11 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
             },
             Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(e) => {
-                // Out of descriptors, most likely: trying again at once would spin.
+                // Usually out of descriptors: an immediate retry would spin.
                 tracing::debug!("RTMP accept: {e}");
                 shared.limits().count(Fault::Accept);
                 shared.limits().make_room();
-                sleep(BREATH).await;
+                sleep(ACCEPT_PAUSE).await;
             }
         }
     }
@@ -58,11 +58,14 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let limit = shared.state().config.drain.timeout;
     let finished = timeout(limit, async { while connections.join_next().await.is_some() {} }).await;
     if finished.is_err() {
-        tracing::warn!("{} RTMP connections cut off after {limit:?}", connections.len());
+        tracing::warn!(
+            "{} RTMP connections closed by the drain timeout of {limit:?}",
+            connections.len()
+        );
     }
 }
 
-/// Serves one connection to its end.
+/// Serves one connection.
 async fn run(shared: Arc<Shared>, places: Places, mut stream: TcpStream, peer: SocketAddr) {
     let state = shared.state();
     let mut remote = peer;

@@ -1,5 +1,5 @@
-//! HTTP/1.1 (RFC 9112) and HTTP/2 (RFC 9113) over TLS on TCP, which invite viewers to HTTP/3 by
-//! `Alt-Svc` (RFC 7838, section 3; RFC 9114, section 3.1).
+//! HTTP/1.1 (RFC 9112) and HTTP/2 (RFC 9113) over TLS on TCP. Advertises HTTP/3 through `Alt-Svc`
+//! (RFC 7838, section 3; RFC 9114, section 3.1).
 
 mod activity;
 mod handshakes;
@@ -39,20 +39,20 @@ use crate::viewer::Protocol;
 use activity::{Activity, Open};
 use handshakes::Turns;
 
-/// Bytes of headers in one request, as in HTTP/3.
+/// Maximum header bytes per request, as in HTTP/3.
 const MAX_HEADERS: u32 = 16 * 1024;
-/// Bytes of response that wait in memory for one stream's viewer.
+/// Maximum bytes of a response buffered in memory per stream.
 const MAX_SEND_BUFFER: usize = 128 * 1024;
-/// Requests at the same time on one HTTP/2 connection.
+/// Maximum concurrent requests per HTTP/2 connection.
 const MAX_STREAMS: u32 = 128;
-/// How long an HTTP/2 client may take to answer a PING.
-const PONG: Duration = Duration::from_secs(15);
-/// How long a connection that has to end may take to say good-bye.
-const FAREWELL: Duration = Duration::from_secs(1);
-/// How long nothing is accepted when there is no descriptor for it.
-const BREATH: Duration = Duration::from_millis(100);
+/// Timeout for the answer to an HTTP/2 PING.
+const PONG_TIMEOUT: Duration = Duration::from_secs(15);
+/// Timeout for a graceful close.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Pause after a failed accept, usually for lack of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves `listener` until the drain is over.
+/// Serves `listener` until the end of the drain.
 pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let port = listener.local_addr().map_or(0, |address| address.port());
     let turns = Arc::new(Turns::new());
@@ -75,14 +75,14 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
                     connections.spawn(connection.run(shared.clone(), turns.clone()));
                 }
             }
-            // The peer gave up in the kernel's queue.
+            // The peer aborted while in the accept queue.
             Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(e) => {
-                // Out of descriptors, most likely: trying again at once would spin.
+                // Usually out of descriptors: an immediate retry would spin.
                 tracing::debug!("accept: {e}");
                 shared.limits().count(Fault::Accept);
                 shared.limits().make_room();
-                sleep(BREATH).await;
+                sleep(ACCEPT_PAUSE).await;
             }
         }
     }
@@ -90,24 +90,27 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let limit = shared.state().config.drain.timeout;
     let finished = timeout(limit, async { while connections.join_next().await.is_some() {} }).await;
     if finished.is_err() {
-        tracing::warn!("{} TCP connections cut off after {limit:?}", connections.len());
+        tracing::warn!(
+            "{} TCP connections closed by the drain timeout of {limit:?}",
+            connections.len()
+        );
     }
 }
 
-/// A connection that has a place.
+/// An admitted connection.
 struct Connection {
     state: Arc<State>,
     stream: TcpStream,
     peer: SocketAddr,
-    /// It comes from a load balancer that says who the client is.
+    /// The peer is a load balancer, which sends the client's address.
     is_proxied: bool,
     port: u16,
     place: Permit,
 }
 
 impl Connection {
-    /// Takes a connection in, if there is a place for it. It is closed without a word otherwise: what
-    /// could be said would cost a handshake.
+    /// Admits a connection within the limits. Otherwise it is reset without a message, which would
+    /// cost a handshake.
     fn admit(shared: &Shared, stream: TcpStream, peer: SocketAddr, port: u16) -> Option<Self> {
         let state = shared.state();
         let balancers = state.config.tcp.proxy_protocol.as_ref();
@@ -126,7 +129,7 @@ impl Connection {
         }
     }
 
-    /// Serves it from the balancer's header, or the TLS handshake, to its end.
+    /// Serves the connection, from the PROXY header or TLS handshake to its end.
     async fn run(self, shared: Arc<Shared>, turns: Arc<Turns>) {
         let Self { state, mut stream, peer, is_proxied, port, place } = self;
         crate::io::prepare(&stream, state.config.tcp.idle_timeout);
@@ -151,14 +154,14 @@ impl Connection {
                 return crate::io::reset(&stream);
             }
         }
-        let shaken = handshake(limits, &turns, &state, stream, remote, &place).await;
-        let Some(stream) = shaken else { return };
+        let accepted = handshake(limits, &turns, &state, stream, remote, &place).await;
+        let Some(stream) = accepted else { return };
         serve_http(&shared, state, stream, remote, port, place).await;
     }
 }
 
-/// The TLS handshake. Without a place for it, or when that is lost to somebody else, the connection
-/// ends.
+/// Performs the TLS handshake. Returns `None`, which closes the connection, if no place is free or
+/// on eviction.
 async fn handshake(
     limits: &Limits,
     turns: &Turns,
@@ -186,7 +189,7 @@ async fn handshake(
     None
 }
 
-/// Answers requests until the connection ends.
+/// Serves requests until the connection ends.
 async fn serve_http(
     shared: &Shared,
     state: Arc<State>,
@@ -222,7 +225,7 @@ async fn serve_http(
             .max_header_list_size(MAX_HEADERS)
             .max_send_buf_size(MAX_SEND_BUFFER)
             .keep_alive_interval(Some(times.keep_alive).filter(|interval| !interval.is_zero()))
-            .keep_alive_timeout(PONG)
+            .keep_alive_timeout(PONG_TIMEOUT)
             .serve_connection(io, service);
         drive(connection, |c| c.graceful_shutdown(), shared, &state, &activity).await
     } else {
@@ -239,8 +242,8 @@ async fn serve_http(
     }
 }
 
-/// Runs a connection to its end, and brings that about when the drain starts, when no request came or
-/// no response could go on for too long, or when its place is somebody else's.
+/// Runs a connection to its end. Shuts it down gracefully when the drain starts, on timeout, and on
+/// eviction.
 async fn drive<C: Future<Output = hyper::Result<()>>>(
     connection: C,
     shut_down: fn(Pin<&mut C>),
@@ -262,7 +265,7 @@ async fn drive<C: Future<Output = hyper::Result<()>>>(
                 continue;
             }
             () = sleep_until(deadline()) => {
-                // A response may have gone on since this timer was set.
+                // A response may have made progress since this timer was set.
                 if deadline() > Instant::now() {
                     continue;
                 }
@@ -277,7 +280,7 @@ async fn drive<C: Future<Output = hyper::Result<()>>>(
             }
         }
         shut_down(connection.as_mut());
-        return timeout(FAREWELL, connection).await.unwrap_or(Ok(()));
+        return timeout(CLOSE_TIMEOUT, connection).await.unwrap_or(Ok(()));
     }
 }
 
@@ -346,7 +349,7 @@ fn written(response: Response, open: Open) -> hyper::Response<ResponseBody> {
     out
 }
 
-/// A [`Responder`] that hyper pulls when it has room.
+/// A [`Responder`] as hyper body.
 #[derive(Debug)]
 struct ResponseBody {
     responder: Responder,
@@ -363,7 +366,7 @@ impl Body for ResponseBody {
     ) -> Poll<Option<io::Result<Frame<Piece>>>> {
         self.open.touch();
         let next = self.responder.poll_fill(context);
-        // The end is not asked for where the length is known.
+        // hyper does not poll for the end if the length is known.
         if self.is_end_stream() || matches!(next, Poll::Ready(Ok(None))) {
             self.open.complete();
         }

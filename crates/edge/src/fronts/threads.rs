@@ -1,9 +1,10 @@
-//! The threads of HTTP/1.1 and HTTP/2: one runtime each, which accepts, does TLS and answers, so that
-//! viewers on TCP take nothing from ingest and packing, and have all cores.
+//! The threads of HTTP/1.1 and HTTP/2. Each runs its own runtime, which accepts connections,
+//! performs TLS and serves requests, so that viewers on TCP use all cores without slowing ingest
+//! and packaging.
 //!
-//! All of them accept from the same listening socket: the kernel gives a connection to a thread that
-//! waits for one. With a socket for each (SO_REUSEPORT) it would go by a hash, also to a thread that is
-//! busy while others wait, and a second process could take the port.
+//! All threads accept from the same socket, so the kernel hands connections to idle threads. With
+//! one socket per thread (SO_REUSEPORT), a hash would assign connections even to busy threads, and
+//! a second process could take the port.
 
 use std::net::TcpListener;
 use std::panic::resume_unwind;
@@ -22,14 +23,14 @@ use crate::loops::pulse::Pulse;
 use crate::loops::supervisor::{self, End};
 use crate::state::Shared;
 
-/// How often a runtime shows that it lives.
-const BEAT: Duration = Duration::from_secs(1);
+/// Interval of a runtime's sign of life.
+const BEAT_PERIOD: Duration = Duration::from_secs(1);
 
-/// Starts a thread that serves these listeners until the drain is over. If it panics or hangs, that is
-/// the `end`.
+/// Starts a thread that serves these listeners until the end of the drain. Calls `end` if it panics
+/// or hangs.
 ///
 /// # Errors
-/// One line: there is no runtime, no thread, or no descriptor for a listener.
+/// The runtime, the thread or a listener's descriptor cannot be created.
 pub(crate) fn start(
     listeners: &[&TcpListener],
     shared: &Arc<Shared>,
@@ -57,7 +58,7 @@ pub(crate) fn start(
     supervisor::start(pulse.clone(), end.clone(), work)
 }
 
-/// A runtime whose turns, from the end of one wait to the next, are counted.
+/// Creates a runtime that measures its turns, from the end of one wait to the next.
 fn runtime(pulse: &Arc<Pulse>) -> std::io::Result<Runtime> {
     let (start, seen) = (Arc::new(AtomicU64::new(pulse.now().as_nanos())), pulse.clone());
     let (started, counted) = (start.clone(), pulse.clone());
@@ -71,8 +72,8 @@ fn runtime(pulse: &Arc<Pulse>) -> std::io::Result<Runtime> {
         .build()
 }
 
-/// Runs the fronts until all are over. A panic of one of them goes on here: the thread would be one
-/// that accepts nothing.
+/// Runs the fronts until all have ended. Propagates panics, as the thread would otherwise accept
+/// nothing.
 async fn until_over<F: Future<Output = ()> + Send + 'static>(fronts: impl IntoIterator<Item = F>) {
     let mut running: JoinSet<()> = fronts.into_iter().collect();
     while let Some(over) = running.join_next().await {
@@ -82,11 +83,11 @@ async fn until_over<F: Future<Output = ()> + Send + 'static>(fronts: impl IntoIt
     }
 }
 
-/// Shows that the runtime gets around to what is due, for ever.
+/// Updates the pulse periodically to show that the runtime makes progress.
 async fn beat(pulse: &Pulse) {
     loop {
         pulse.begin(pulse.now());
-        tokio::time::sleep(BEAT).await;
+        tokio::time::sleep(BEAT_PERIOD).await;
     }
 }
 
@@ -97,7 +98,7 @@ mod tests {
     use crate::server::Edge;
 
     #[test]
-    fn a_thread_shows_that_it_lives_until_the_drain_is_over() {
+    fn thread_beats_until_the_drain_is_complete() {
         let mut config = Config::default();
         config.server.listen = vec![([127, 0, 0, 1], 0).into()];
         config.server.cores = 1;
@@ -109,9 +110,9 @@ mod tests {
         let end: End = Arc::new(|line| panic!("{line}"));
         let running = start(&[&listener], edge.shared(), &pulse, &end).expect("started");
         let started = pulse.last();
-        while pulse.last().since(started) < 2 * BEAT {
+        while pulse.last().since(started) < 2 * BEAT_PERIOD {
             std::thread::sleep(Duration::from_millis(10));
-            assert!(pulse.silence() < 5 * BEAT);
+            assert!(pulse.silence() < 5 * BEAT_PERIOD);
         }
         let (turns, _) = pulse.turns();
         assert!(turns.iter().map(|(_, count)| count).sum::<u64>() >= 2, "{turns:?}");
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_of_a_front_is_the_end() {
+    fn panic_of_a_front_ends_the_process() {
         let (sender, told) = std::sync::mpsc::channel();
         let end: End = Arc::new(move |line| drop(sender.send(line)));
         let pulse = Arc::new(Pulse::new("tcp-3".into()));

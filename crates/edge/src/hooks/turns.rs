@@ -1,5 +1,5 @@
-//! Turns to ask a hook: a bounded number of questions at once, a bounded queue behind them, and a fair
-//! order between networks and between the subscribers of a network.
+//! Admission of hook queries: bounded concurrency, a bounded queue, and fair order between networks
+//! and between subscribers of a network.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -12,17 +12,16 @@ use crate::config::Network;
 use crate::limits::Origin;
 use crate::sync::lock;
 
-/// Questions that may wait for a turn. If the queue is full, the network with most waiting questions
-/// loses one.
+/// Maximum queued queries. When the queue is full, the network with most queued queries loses one.
 pub(super) const MAX_WAITING: usize = 1_024;
 
-/// A client as far as it shares turns with others.
+/// The client that causes a query.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Asker {
     network: Network,
     subscriber: Network,
-    /// A trusted client may take all turns. Others may take a quarter per network, and half of that per
-    /// subscriber: neighbours of a flood need not wait for its answers.
+    /// Trusted clients may take all turns. Others may take a quarter per network, and half of that
+    /// per subscriber, so that neighbours of a flood need not wait for it.
     is_trusted: bool,
 }
 
@@ -32,21 +31,21 @@ impl Asker {
         Self { network, subscriber: address, is_trusted }
     }
 
-    /// The turns that its network, and it alone, may take of `all`.
+    /// Returns the maximum turns of its network and of itself, out of `all`.
     fn most(self, all: usize) -> [usize; 2] {
         let share = (all / 4).max(1);
         if self.is_trusted { [all, all] } else { [share, (share / 2).max(1)] }
     }
 }
 
-/// The questions of one network.
+/// Queries of one network.
 #[derive(Debug, Default)]
 struct Group {
     asking: usize,
-    /// The same by subscriber, without zeros.
+    /// Running queries by subscriber, without zeros.
     asking_of: HashMap<Network, usize>,
     waiting: usize,
-    /// The queues of the subscribers, the one whose turn is next first. None is empty.
+    /// Non-empty queues of the subscribers, in service order.
     lines: VecDeque<(Asker, VecDeque<Ticket>)>,
 }
 
@@ -79,30 +78,30 @@ struct Table {
     next: u64,
     asking: usize,
     waiting: usize,
-    /// Questions that may be asked at once, as the last request's configuration says.
+    /// Maximum concurrent queries in the latest configuration.
     all: usize,
     groups: HashMap<Network, Group>,
-    /// The networks with waiting questions, the one whose turn is next first.
+    /// Networks with queued queries, in service order.
     order: VecDeque<Network>,
 }
 
-/// The turns of one kind of question.
+/// Admission of one kind of query.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Turns(Arc<Mutex<Table>>);
 
-/// Permission to ask now. The next question has its turn when this is dropped.
+/// Permission to send a query. Dropping it admits the next.
 #[derive(Debug)]
 pub(super) struct Turn {
     turns: Turns,
     asker: Asker,
 }
 
-/// The queue is full, or was filled by networks with fewer waiting questions.
+/// The queue is full, or was filled by networks with fewer queued queries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct QueueFull;
 
 impl Turns {
-    /// Waits for a turn among at most `all` questions at once.
+    /// Waits for a turn, with at most `all` queries at once.
     ///
     /// # Errors
     /// The queue is full.
@@ -115,19 +114,19 @@ impl Turns {
             evicted = table.make_room(asker)?;
             table.push(asker, bell)
         };
-        // Its bell is dropped, which refuses it.
+        // Dropping its bell rejects it.
         drop(evicted);
-        // If the caller stops waiting, this removes the ticket.
+        // Removes the ticket if the caller stops waiting.
         let _waiting = Waiting { turns: self, asker, id };
         self.hand_out();
         granted.await.map_err(|_| QueueFull)
     }
 
-    /// Gives free turns to waiting questions.
+    /// Grants free turns to queued queries.
     fn hand_out(&self) {
         loop {
             let Some((asker, bell)) = lock(&self.0).pick() else { return };
-            // A turn that nobody takes any more comes back by its drop.
+            // A turn without receiver is released by its drop.
             let _ = bell.send(Turn { turns: self.clone(), asker });
         }
     }
@@ -160,15 +159,15 @@ struct Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        // A bell is dropped outside of the lock: it may hold a turn.
+        // Drop the bell outside the lock: it may hold a turn.
         let removed = lock(&self.turns.0).remove(self.asker, self.id);
         drop(removed);
     }
 }
 
 impl Table {
-    /// Makes room in the queue for a question of this network. Returns the question that loses its
-    /// place for that, the newest of the subscriber with most in the network with most.
+    /// Makes space in the queue for a query of this network. Returns the evicted query: the newest
+    /// of the largest subscriber in the largest network.
     fn make_room(&mut self, asker: Asker) -> Result<Option<Ticket>, QueueFull> {
         let network = asker.network;
         let group = self.groups.get(&network);
@@ -180,7 +179,7 @@ impl Table {
         let waiting = |network: &Network| self.groups.get(network).map_or(0, |group| group.waiting);
         let longest = self.order.iter().copied().max_by_key(|n| waiting(n)).ok_or(QueueFull)?;
         let own = waiting(&network);
-        // A newcomer takes a place only from a network, or in its own from a subscriber, with more.
+        // A newcomer evicts only from a larger network, or within its own from a larger subscriber.
         if longest != network && waiting(&longest) <= own + 1 {
             return Err(QueueFull);
         }
@@ -211,7 +210,7 @@ impl Table {
         id
     }
 
-    /// The next question that may be asked, if any.
+    /// Takes the next admissible query, if any.
     fn pick(&mut self) -> Option<(Asker, oneshot::Sender<Turn>)> {
         if self.asking >= self.all {
             return None;
@@ -254,7 +253,7 @@ impl Table {
         ticket
     }
 
-    /// Forgets a network without questions.
+    /// Removes a network without queries.
     fn tidy(&mut self, network: Network) {
         let Some(group) = self.groups.get(&network) else { return };
         if group.waiting == 0 {
@@ -291,7 +290,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_network_asks_a_quarter_at_once_and_a_trusted_one_all() {
+    async fn network_takes_a_quarter_of_the_turns_and_a_trusted_one_all() {
         let turns = Turns::default();
         let flood: Vec<_> = (0..50).map(|n| ask(&turns, [192, 0, 2, n])).collect();
         settle().await;
@@ -313,11 +312,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_flood_leaves_turns_to_its_neighbours() {
+    async fn flood_leaves_turns_to_its_neighbours() {
         let turns = Turns::default();
         let flood: Vec<_> = (0..200).map(|_| ask(&turns, [192, 0, 2, 9])).collect();
         settle().await;
-        assert_eq!(turns.counts(), (1, 199, 1), "half of the network's two");
+        assert_eq!(turns.counts(), (1, 199, 1), "half of the network's two turns");
         let honest = ask(&turns, [192, 0, 2, 2]);
         settle().await;
         assert!(honest.is_finished(), "it has the other half");
@@ -334,7 +333,7 @@ mod tests {
         let honest = ask(&turns, [192, 0, 2, 2]);
         settle().await;
         assert!(!honest.is_finished());
-        // It waits for some turns, not for all questions before it.
+        // It waits for a few turns, not for all earlier queries.
         for _ in 0..3 {
             drop(answer(flood.pop_front().expect("one")).await);
             settle().await;
@@ -343,14 +342,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_queue_takes_from_the_network_with_most() {
+    async fn full_queue_evicts_from_the_largest_network() {
         let turns = Turns::default();
         let flood: Vec<_> = (0..MAX_WAITING + 12).map(|_| ask(&turns, [192, 0, 2, 9])).collect();
         settle().await;
         assert_eq!(turns.counts(), (1, MAX_WAITING, 1));
         let ended = || flood.iter().filter(|asked| asked.is_finished()).count();
-        assert_eq!(ended(), 1 + 11, "one asks, eleven are refused");
-        // Seven other networks fill the turns. Two more wait, in places of the flood.
+        assert_eq!(ended(), 1 + 11, "one runs, eleven are rejected");
+        // Seven other networks fill the turns. Two more are queued in places of the flood.
         let others: Vec<_> = (0..9).map(|n| ask(&turns, [198, 51, 100 + n, 1])).collect();
         settle().await;
         assert_eq!(others.iter().filter(|asked| asked.is_finished()).count(), 7);

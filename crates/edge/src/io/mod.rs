@@ -19,7 +19,7 @@ use socket::UdpSocket;
 pub(crate) use tcp::Measured;
 pub use tcp::{SincePath, TcpPath};
 
-/// What listens on one of the configured addresses.
+/// Sockets on one of the configured addresses.
 #[derive(Debug)]
 pub struct Listener {
     /// The bound address; its port is never 0.
@@ -30,10 +30,10 @@ pub struct Listener {
     pub udp: Vec<UdpSocket>,
 }
 
-/// Binds an address of TCP alone.
+/// Binds a TCP-only address.
 ///
 /// # Errors
-/// One line: the address is in use or not this machine's.
+/// The address is in use or does not belong to this machine.
 pub fn listen_tcp(address: SocketAddr) -> Result<TcpListener, Error> {
     tcp(address, false).map_err(|e| Error::new(format!("cannot listen on {address}: {e}")))
 }
@@ -41,16 +41,16 @@ pub fn listen_tcp(address: SocketAddr) -> Result<TcpListener, Error> {
 /// Binds every address of `[server] listen`, for `cores` (at least 1) event loops.
 ///
 /// # Errors
-/// One line: an address is in use or not this machine's.
+/// An address is in use or does not belong to this machine.
 pub fn listen(config: &Config, cores: usize) -> Result<Vec<Listener>, Error> {
     let addresses = &config.server.listen;
     addresses
         .iter()
         .map(|&address| {
-            // RFC 3493, section 5.3: an IPv6 wildcard takes IPv4 too, unless the operator gave
-            // that an address of its own.
+            // RFC 3493, section 5.3: an IPv6 wildcard socket also accepts IPv4, unless IPv4 is
+            // configured separately on the same port.
             let split = addresses.iter().any(|a| a.is_ipv4() && a.port() == address.port());
-            // Port 0 asks for any port that is free for both protocols.
+            // For port 0, retry until a port is free for both TCP and UDP.
             let attempts = if address.port() == 0 { 16 } else { 1 };
             let mut result = bind(address, split, cores, config);
             for _ in 1..attempts {
@@ -81,38 +81,38 @@ fn bind(address: SocketAddr, split: bool, cores: usize, config: &Config) -> io::
     Ok(Listener { address, tcp, udp })
 }
 
-/// Bytes that the kernel takes ahead of what a viewer on TCP has room for: what waits there can no
-/// longer be skipped.
-const UNSENT: u32 = 128 * 1024;
+/// Maximum unsent bytes in the kernel per TCP connection. Data queued there can no longer be
+/// skipped.
+const MAX_UNSENT_BYTES: u32 = 128 * 1024;
 
-/// Makes a TCP connection fit for live media: nothing waits for more, little waits in the kernel, and that
-/// is given up, also after the connection was closed, when for `patience` the peer took nothing (RFC 5482's
-/// user timeout). Where the kernel cannot do that, the connection works all the same.
+/// Configures a TCP connection for live media: no Nagle delay, little unsent data in the kernel,
+/// and a user timeout (RFC 5482) of `patience`, which also applies after close. Unsupported options
+/// are ignored.
 pub(crate) fn prepare(stream: &tokio::net::TcpStream, patience: Duration) {
     let _ = stream.set_nodelay(true);
     #[cfg(target_os = "linux")]
     {
         let socket = socket2::SockRef::from(stream);
-        let _ = socket.set_tcp_notsent_lowat(UNSENT);
+        let _ = socket.set_tcp_notsent_lowat(MAX_UNSENT_BYTES);
         let _ = socket.set_tcp_user_timeout(Some(patience));
     }
 }
 
-/// Ends a connection that is not served, at once: nothing of it stays in the kernel.
+/// Makes the connection end with a reset on drop, leaving no state in the kernel.
 pub(crate) fn reset(stream: &tokio::net::TcpStream) {
-    // Where the kernel refuses, it closes the connection in the usual way.
+    // If the kernel refuses, the connection closes normally.
     let _ = stream.set_zero_linger();
 }
 
-/// A TCP listener; on an IPv6 wildcard it takes IPv4 too, unless `split`.
+/// Binds a TCP listener. An IPv6 wildcard also accepts IPv4 unless `split`.
 fn tcp(address: SocketAddr, split: bool) -> io::Result<TcpListener> {
     let tcp =
         socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv6() {
         tcp.set_only_v6(split)?;
     }
-    // A restarted server must not wait for the old connections' TIME-WAIT. Not SO_REUSEPORT: a
-    // second server on the same port has to fail here.
+    // Do not wait for TIME-WAIT after a restart. Not SO_REUSEPORT: a second server on the same
+    // port must fail.
     tcp.set_reuse_address(true)?;
     tcp.set_nonblocking(true)?;
     tcp.bind(&address.into())?;
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_wildcard_takes_ipv4_unless_that_is_listed() {
+    fn ipv6_wildcard_accepts_ipv4_unless_it_is_listed() {
         let both = listen(&config(&["[::]:0"]), 1).expect("bound");
         let port = both[0].address.port();
         assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_in_use_is_one_line_that_names_the_address() {
+    fn error_of_a_port_in_use_is_one_line_with_the_address() {
         let first = listen(&config(&["127.0.0.1:0"]), 1).expect("bound");
         let address = first[0].address.to_string();
         let error = listen(&config(&[&address]), 1).expect_err("in use").to_string();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_udp_port_in_use_is_an_error_too() {
+    fn udp_port_in_use_is_an_error() {
         let other = std::net::UdpSocket::bind("127.0.0.1:0").expect("bound");
         let address = other.local_addr().expect("bound").to_string();
         assert!(listen(&config(&[&address]), 1).is_err());

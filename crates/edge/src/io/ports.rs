@@ -1,19 +1,20 @@
-//! Source ports that no client of ours should have.
+//! Source ports that legitimate clients do not use.
 //!
-//! An attacker who can spoof a source address can have a server answer to a service that answers in turn, so
-//! that both talk to each other, or the service's longer answers hit a third (RFC 9000, sections
-//! 21.5 and 8). Clients' ports are ephemeral ones, mostly from 1024 up. A NAT may choose a port of the
-//! list from 1024 up, with a chance below one in ten thousand; a client to whom that happens gets no
-//! connection and comes again from another port, or over TCP.
+//! An attacker who spoofs source addresses can make the server reply to another UDP service. The
+//! two may then answer each other endlessly, or the service may send larger responses to a victim
+//! (RFC 9000, sections 8 and 21.5). Clients use ephemeral ports, mostly from 1024 up. The chance
+//! that a NAT chooses a listed port is below 1 in 10,000; such a client has to retry from another
+//! port or use TCP.
 
-/// Whether a datagram can have no answer: its port is 0, which nobody can be reached at.
+/// Returns true for port 0, which cannot receive a response.
 pub fn is_unanswerable(port: u16) -> bool {
     port == 0
 }
 
-/// Whether the port belongs to a UDP service that answers whatever it gets, often with more. What
-/// comes from there opens no connection and gets no answer without state; a connection that exists
-/// may move there.
+/// Returns true for ports of UDP services that answer any datagram, often with amplification.
+///
+/// Datagrams from these ports open no connection and get no stateless response. An existing
+/// connection may migrate to them.
 pub fn may_reflect(port: u16) -> bool {
     matches!(
         port,
@@ -52,14 +53,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_ports_are_refused_and_almost_none_that_clients_get() {
+    fn only_a_few_ports_are_blocked_and_hardly_any_ephemeral_ones() {
         assert!(is_unanswerable(0) && !is_unanswerable(1));
         let refused =
             |ports: core::ops::RangeInclusive<u16>| ports.filter(|p| may_reflect(*p)).count();
         assert!(may_reflect(0) && may_reflect(53) && may_reflect(11211));
         assert!(!may_reflect(443) && !may_reflect(4433));
         assert!(refused(1_024..=65_535) < 12);
-        // What Linux, Windows and macOS choose from (RFC 6335, section 6, and Linux' own range).
+        // Ephemeral ranges of Windows and macOS (RFC 6335, section 6), then of Linux.
         assert_eq!(refused(49_152..=65_535), 0);
         assert!(refused(32_768..=60_999) <= 1);
     }

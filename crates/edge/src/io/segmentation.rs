@@ -1,25 +1,24 @@
-//! Destinations to which the kernel does not segment (GSO), each for itself.
+//! Destinations for which segmentation offload (GSO) is paused.
 //!
-//! Whether a batch can be segmented depends on the device that it leaves by, which only the kernel
-//! knows, and a refusal may as well be the destination's fault. So what one destination brings about
-//! holds for that one, and ends: after a pause the next batch is tried again, and the pause doubles
-//! while that fails. A device that cannot segment at all costs one refused call per destination and
-//! pause.
+//! Whether a batch can be segmented depends on the outgoing device, which only the kernel knows,
+//! but an error may also be caused by the destination. So GSO is paused per destination, and
+//! retried after a pause that doubles with each failure. A device without GSO costs one failed call
+//! per destination and pause.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// The first pause, and the longest.
-const FIRST: Duration = Duration::from_secs(5);
-const LONGEST: Duration = Duration::from_secs(600);
-/// Destinations that are remembered. With more, those whose pause is over are forgotten, and at
-/// worst all of them: that costs a refused call each.
+/// Initial and maximum pause.
+const MIN_PAUSE: Duration = Duration::from_secs(5);
+const MAX_PAUSE: Duration = Duration::from_secs(600);
+/// Maximum number of remembered destinations. Beyond it, expired entries are dropped, or all
+/// entries if none has expired, at one failed call each.
 const CAPACITY: usize = 4_096;
 
-/// Who gets no segmented batches.
+/// Destinations with paused GSO.
 #[derive(Debug, Default)]
-pub(super) struct Barred(HashMap<IpAddr, Pause>);
+pub(super) struct PausedDestinations(HashMap<IpAddr, Pause>);
 
 #[derive(Clone, Copy, Debug)]
 struct Pause {
@@ -27,10 +26,10 @@ struct Pause {
     length: Duration,
 }
 
-impl Barred {
-    /// Whether batches to `ip` should not be segmented at this moment.
+impl PausedDestinations {
+    /// Returns true if batches to `ip` should not be segmented now.
     pub(super) fn contains(&self, ip: IpAddr) -> bool {
-        // As a rule there is none, and the clock is not asked.
+        // Usually empty: skip reading the clock.
         !self.0.is_empty() && self.contains_at(ip, Instant::now())
     }
 
@@ -38,7 +37,7 @@ impl Barred {
         self.0.get(&ip).is_some_and(|pause| now < pause.until)
     }
 
-    /// A batch to `ip` was refused, its datagrams were not.
+    /// Pauses GSO after a batch to `ip` failed but its single datagrams were sent.
     pub(super) fn insert(&mut self, ip: IpAddr, now: Instant) {
         if self.0.len() >= CAPACITY && !self.0.contains_key(&ip) {
             self.0.retain(|_, pause| now < pause.until);
@@ -46,11 +45,11 @@ impl Barred {
                 self.0.clear();
             }
         }
-        let length = self.0.get(&ip).map_or(FIRST, |pause| (pause.length * 2).min(LONGEST));
+        let length = self.0.get(&ip).map_or(MIN_PAUSE, |pause| (pause.length * 2).min(MAX_PAUSE));
         self.0.insert(ip, Pause { until: now + length, length });
     }
 
-    /// A segmented batch to `ip` has left.
+    /// Resumes GSO after a segmented batch to `ip` was sent.
     pub(super) fn remove(&mut self, ip: IpAddr) {
         if !self.0.is_empty() {
             self.0.remove(&ip);
@@ -67,33 +66,33 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_ends_and_doubles_up_to_its_bound() {
-        let mut barred = Barred::default();
+    fn pause_doubles_up_to_its_maximum() {
+        let mut paused = PausedDestinations::default();
         let mut now = Instant::now();
-        let mut expected = FIRST;
+        let mut expected = MIN_PAUSE;
         for _ in 0..12 {
-            barred.insert(ip(1), now);
-            assert!(barred.contains_at(ip(1), now + expected - Duration::from_millis(1)));
+            paused.insert(ip(1), now);
+            assert!(paused.contains_at(ip(1), now + expected - Duration::from_millis(1)));
             now += expected;
-            assert!(!barred.contains_at(ip(1), now));
-            expected = (expected * 2).min(LONGEST);
+            assert!(!paused.contains_at(ip(1), now));
+            expected = (expected * 2).min(MAX_PAUSE);
         }
-        assert_eq!(expected, LONGEST);
-        barred.remove(ip(1));
-        barred.insert(ip(1), now);
-        assert!(!barred.contains_at(ip(1), now + FIRST), "a success starts over");
+        assert_eq!(expected, MAX_PAUSE);
+        paused.remove(ip(1));
+        paused.insert(ip(1), now);
+        assert!(!paused.contains_at(ip(1), now + MIN_PAUSE), "a success starts over");
     }
 
     #[test]
-    fn one_destination_is_no_other_and_their_number_is_bounded() {
-        let mut barred = Barred::default();
+    fn destinations_are_independent_and_bounded() {
+        let mut paused = PausedDestinations::default();
         let now = Instant::now();
-        barred.insert(ip(1), now);
-        assert!(!barred.contains_at(ip(2), now));
+        paused.insert(ip(1), now);
+        assert!(!paused.contains_at(ip(2), now));
         for n in 0..3 * CAPACITY as u32 {
-            barred.insert(ip(n), now);
-            assert!(barred.contains_at(ip(n), now));
-            assert!(barred.0.len() <= CAPACITY);
+            paused.insert(ip(n), now);
+            assert!(paused.contains_at(ip(n), now));
+            assert!(paused.0.len() <= CAPACITY);
         }
     }
 }

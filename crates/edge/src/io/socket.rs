@@ -1,12 +1,10 @@
-//! One UDP socket of an event loop: batches with segmentation offload (GSO), coalesced receive
-//! (GRO), ECN (RFC 9000, section 13.4), no IP fragmentation (section 14), the local address of
-//! each datagram.
+//! UDP sockets of the event loops: segmentation offload (GSO), coalesced receive (GRO), ECN
+//! (RFC 9000, section 13.4), no IP fragmentation (section 14) and local addresses per datagram.
 //!
-//! The socket is non-blocking and tied to no runtime: a loop waits for its descriptor in whatever
-//! way it likes.
+//! Sockets are non-blocking and independent of a runtime; the loop polls their descriptors.
 //!
-//! `quinn-udp` sets the socket up and receives. It does not send: after one EINVAL or EIO of any
-//! destination it goes on without segmentation and without IPv4 ECN for the life of the socket.
+//! `quinn-udp` configures the socket and receives. It is not used for sending: after one EINVAL or
+//! EIO from any destination it disables segmentation and IPv4 ECN for the life of the socket.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
@@ -20,9 +18,9 @@ use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, UdpSocketState};
 use socket2::{Domain, Protocol, Type};
 use units::Ecn;
 
-use super::segmentation::Barred;
+use super::segmentation::PausedDestinations;
 
-/// Sizes of a socket's buffers in bytes.
+/// Socket buffer sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffers {
     /// SO_RCVBUF.
@@ -31,27 +29,27 @@ pub struct Buffers {
     pub send: usize,
 }
 
-/// A non-blocking UDP socket that shares its port with those of the other loops.
+/// A non-blocking UDP socket that shares its port with the sockets of other loops.
 #[derive(Debug)]
 pub struct UdpSocket {
     socket: std::net::UdpSocket,
     receiver: UdpSocketState,
-    /// Datagrams that the kernel takes in one send.
+    /// Maximum datagrams per send.
     max_batch: usize,
-    /// Who gets no segmented sends at present.
-    barred: Barred,
+    /// Destinations for which segmentation is paused.
+    paused: PausedDestinations,
     stats: SendStats,
     address: SocketAddr,
 }
 
-/// Counts of sends that did not simply succeed.
+/// Counters of failed or degraded sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendStats {
-    /// Batches that the kernel refused to segment and that left datagram by datagram.
+    /// Batches that the kernel did not segment and that were sent datagram by datagram.
     pub segmentation_refused: u64,
-    /// Sends that the kernel refused for their destination or size.
+    /// Sends rejected because of their destination or size.
     pub refused: u64,
-    /// Sends that found the queue of the network device full.
+    /// Sends that found the device queue full.
     pub device_full: u64,
 }
 
@@ -64,46 +62,46 @@ impl SendStats {
     }
 }
 
-/// What has no room for a datagram.
+/// The full queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
-    /// The socket's send buffer. The socket becomes writable when it has room.
+    /// The socket's send buffer. The socket becomes writable again.
     Socket,
-    /// The queue of the network device (ENOBUFS). Nothing tells when it has room.
+    /// The device queue (ENOBUFS). No event signals free space.
     Device,
 }
 
-/// Why a batch, or the rest of it, has not left.
+/// Reason why a batch, or the rest of it, was not sent.
 #[derive(Debug)]
 pub enum SendError {
-    /// There is no room at present; the first `sent` bytes have left.
+    /// A queue is full; the first `sent` bytes were sent.
     Full {
-        /// A number of whole datagrams.
+        /// Sent bytes, a number of whole datagrams.
         sent: usize,
-        /// What has no room.
+        /// The full queue.
         full: Full,
     },
-    /// The kernel does not send this to this destination: no such host, a size above what the
-    /// device carries. The socket goes on.
+    /// The kernel rejects this destination or size: no route, or above the device's MTU. The
+    /// socket remains usable.
     Refused(io::Error),
 }
 
 /// A received datagram.
 #[derive(Debug)]
 pub struct Received<'a> {
-    /// The sender; an IPv4 sender on an IPv6 socket as an IPv4-mapped address, as it has to be
-    /// given to [`UdpSocket::send`].
+    /// The sender's address, in the form that [`UdpSocket::send`] expects: IPv4-mapped on an IPv6
+    /// socket.
     pub from: SocketAddr,
-    /// The local address that it was sent to, if the kernel says so.
+    /// The local destination address, if the kernel reports it.
     pub to: Option<IpAddr>,
-    /// The ECN field of its IP header.
+    /// The ECN field of the IP header.
     pub ecn: Ecn,
-    /// The UDP payload, to be decrypted in place.
+    /// The UDP payload, decrypted in place.
     pub payload: &'a mut [u8],
 }
 
-/// The memory into which a loop receives, one for all of its sockets, and what the last
-/// [`UdpSocket::receive`] put there.
+/// A receive buffer, shared by all sockets of a loop, with the result of the last
+/// [`UdpSocket::receive`].
 #[derive(Debug)]
 pub struct ReceiveBuffer {
     bytes: Vec<u8>,
@@ -111,20 +109,20 @@ pub struct ReceiveBuffer {
     filled: usize,
 }
 
-/// Enough for the largest UDP payload, and for what GRO coalesces.
-const SLOT: usize = 64 * 1024;
+/// Slot size: the largest UDP payload or GRO batch.
+const SLOT_BYTES: usize = 64 * 1024;
 
 impl Default for ReceiveBuffer {
     fn default() -> Self {
         let metas = [RecvMeta::default(); BATCH_SIZE];
-        Self { bytes: vec![0; BATCH_SIZE * SLOT], metas, filled: 0 }
+        Self { bytes: vec![0; BATCH_SIZE * SLOT_BYTES], metas, filled: 0 }
     }
 }
 
 impl ReceiveBuffer {
-    /// The datagrams of the last receive, in order.
+    /// Returns the datagrams of the last receive, in order.
     pub fn datagrams(&mut self) -> impl Iterator<Item = Received<'_>> {
-        let slots = self.bytes.chunks_exact_mut(SLOT).zip(&self.metas).take(self.filled);
+        let slots = self.bytes.chunks_exact_mut(SLOT_BYTES).zip(&self.metas).take(self.filled);
         slots.flat_map(|(slot, meta)| {
             let ecn = match meta.ecn {
                 None => Ecn::NotEct,
@@ -132,7 +130,7 @@ impl ReceiveBuffer {
                 Some(EcnCodepoint::Ect1) => Ecn::Ect1,
                 Some(EcnCodepoint::Ce) => Ecn::Ce,
             };
-            let length = meta.len.min(SLOT);
+            let length = meta.len.min(SLOT_BYTES);
             // An empty datagram has stride 0.
             let payloads = slot[..length].chunks_mut(meta.stride.max(1));
             payloads.map(move |payload| Received { from: meta.addr, to: meta.dst_ip, ecn, payload })
@@ -141,12 +139,12 @@ impl ReceiveBuffer {
 }
 
 impl UdpSocket {
-    /// Binds to `address` with SO_REUSEPORT; `only_v6` keeps an IPv6 socket from taking IPv4.
-    /// The kernel may grant smaller buffers than asked: see
+    /// Binds to `address` with SO_REUSEPORT. `only_v6` keeps an IPv6 socket from accepting IPv4.
+    /// The kernel may grant smaller buffers than requested: see
     /// [`warn_about_buffers`](Self::warn_about_buffers).
     ///
     /// # Errors
-    /// The address is in use (without SO_REUSEPORT or by another user) or not this machine's.
+    /// The address is in use (without SO_REUSEPORT or by another user) or not local.
     pub fn bind(address: SocketAddr, only_v6: bool, buffers: Buffers) -> io::Result<Self> {
         let socket =
             socket2::Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
@@ -159,34 +157,34 @@ impl UdpSocket {
         socket.bind(&address.into())?;
         let socket = std::net::UdpSocket::from(socket);
         let receiver = UdpSocketState::new((&socket).into())?;
-        // quinn-udp 0.6.3 asks for receive timestamps, but its control buffer of 96 bytes has no
-        // room for them beside the segment size, the local address and the ECN field: of a
-        // coalesced receive the kernel then drops the last, ECN. Nothing here uses the timestamps.
+        // quinn-udp 0.6.3 enables receive timestamps, but its control buffer of 96 bytes cannot
+        // hold them beside segment size, local address and ECN: the kernel then drops the ECN field
+        // of coalesced receives. Timestamps are unused here.
         setsockopt(&socket, sockopt::ReceiveTimestampns, &false)?;
         let address = socket.local_addr()?;
         let max_batch = receiver.max_gso_segments();
-        let (barred, stats) = (Barred::default(), SendStats::default());
-        Ok(Self { socket, receiver, max_batch, barred, stats, address })
+        let (paused, stats) = (PausedDestinations::default(), SendStats::default());
+        Ok(Self { socket, receiver, max_batch, paused, stats, address })
     }
 
-    /// The bound address.
+    /// Returns the bound address.
     pub fn local_address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The buffer sizes that the kernel granted.
+    /// Returns the granted buffer sizes.
     ///
     /// # Errors
-    /// The socket is broken.
+    /// The system call failed.
     pub fn buffers(&self) -> io::Result<Buffers> {
         let socket = socket2::SockRef::from(&self.socket);
-        // Linux doubles what is asked for, for its own bookkeeping, and reports the double.
+        // Linux doubles the requested size for bookkeeping and reports the double.
         let half = if cfg!(target_os = "linux") { 2 } else { 1 };
         let receive = socket.recv_buffer_size()? / half;
         Ok(Buffers { receive, send: socket.send_buffer_size()? / half })
     }
 
-    /// Logs one warning if the kernel granted less than `wanted`.
+    /// Logs a warning if the kernel granted less than `wanted`.
     pub fn warn_about_buffers(&self, wanted: Buffers) {
         let Ok(granted) = self.buffers() else { return };
         if granted.receive < wanted.receive || granted.send < wanted.send {
@@ -202,23 +200,23 @@ impl UdpSocket {
         }
     }
 
-    /// How many datagrams of one size one [`send`](Self::send) may take; at least 1.
+    /// Returns the maximum number of datagrams per [`send`](Self::send), at least 1.
     pub fn max_batch(&self) -> usize {
         self.max_batch
     }
 
-    /// Counters of what went wrong.
+    /// Returns the counters of failed and degraded sends.
     pub fn send_stats(&self) -> &SendStats {
         &self.stats
     }
 
     /// Sends `payload` to `to` as datagrams of `segment` bytes (the last may be shorter), from the
     /// local address `from` if given. At most [`max_batch`](Self::max_batch) datagrams and 65,507
-    /// bytes. A batch that the kernel cannot segment for this destination leaves datagram by
-    /// datagram, and so do the next ones to it for a while.
+    /// bytes. If the kernel cannot segment for this destination, this and the next batches are
+    /// sent datagram by datagram for a while.
     ///
     /// # Errors
-    /// See [`SendError`]. What follows a refused datagram of the batch is not sent.
+    /// See [`SendError`]. Datagrams after a rejected one are not sent.
     pub fn send(
         &mut self,
         to: SocketAddr,
@@ -231,16 +229,16 @@ impl UdpSocket {
         if payload.len() <= segment {
             return self.send_whole(to, from, ecn, None, payload).map_err(|e| self.failed(e, 0));
         }
-        let barred = self.barred.contains(to.ip());
-        if !barred {
+        let paused = self.paused.contains(to.ip());
+        if !paused {
             match self.send_whole(to, from, ecn, u16::try_from(segment).ok(), payload) {
                 Ok(()) => {
-                    self.barred.remove(to.ip());
+                    self.paused.remove(to.ip());
                     return Ok(());
                 }
-                // A device without segmentation or checksums says EIO; too many segments for this
-                // kernel, or segments larger than the device carries, are EINVAL or EMSGSIZE. The
-                // last of these is true of the single datagrams as well, and shows there.
+                // EIO: the device has no segmentation or checksums. EINVAL, EMSGSIZE: too many
+                // segments for this kernel, or segments above the MTU. In the last case the single
+                // datagrams fail too.
                 Err(Errno::EIO | Errno::EINVAL | Errno::EMSGSIZE | Errno::EOPNOTSUPP) => {}
                 Err(e) => return Err(self.failed(e, 0)),
             }
@@ -248,16 +246,16 @@ impl UdpSocket {
         for (index, datagram) in payload.chunks(segment).enumerate() {
             self.send_whole(to, from, ecn, None, datagram)
                 .map_err(|e| self.failed(e, index * segment))?;
-            // The destination takes what was refused as a batch: segmentation is at fault.
-            if index == 0 && !barred {
+            // The datagram was accepted, so segmentation caused the error.
+            if index == 0 && !paused {
                 self.stats.segmentation_refused += 1;
-                self.barred.insert(to.ip(), Instant::now());
+                self.paused.insert(to.ip(), Instant::now());
             }
         }
         Ok(())
     }
 
-    /// One system call.
+    /// Sends with one system call.
     fn send_whole(
         &self,
         to: SocketAddr,
@@ -284,7 +282,7 @@ impl UdpSocket {
             Some(IpAddr::V6(ip)) => (None, Some(v6(ip.octets()))),
             None => (None, None),
         };
-        // An IPv4-mapped destination of an IPv6 socket gets an IPv4 header.
+        // An IPv4-mapped destination on an IPv6 socket gets an IPv4 header.
         let field = match to.ip().to_canonical() {
             IpAddr::V4(_) => ControlMessage::Ipv4Tos(&mark),
             IpAddr::V6(_) => ControlMessage::Ipv6TClass(&class),
@@ -311,7 +309,7 @@ impl UdpSocket {
         }
     }
 
-    /// Notes and classifies an error after `sent` bytes.
+    /// Counts and classifies an error after `sent` bytes.
     fn failed(&mut self, error: Errno, sent: usize) -> SendError {
         match error {
             Errno::EAGAIN => SendError::Full { sent, full: Full::Socket },
@@ -326,18 +324,17 @@ impl UdpSocket {
         }
     }
 
-    /// Takes what has arrived, up to one batch, into `buffer`. Returns whether the batch was full,
-    /// so that more may wait.
+    /// Receives up to one batch into `buffer`. Returns whether the batch was full, so that more
+    /// datagrams may be waiting.
     ///
     /// # Errors
-    /// `WouldBlock` when nothing is there; anything else is an error that the network reported,
-    /// and the socket goes on. The buffer then holds nothing.
+    /// `WouldBlock` if nothing is waiting. Other errors were reported by the network; the socket
+    /// remains usable. The buffer is empty after an error.
     pub fn receive(&self, buffer: &mut ReceiveBuffer) -> io::Result<bool> {
         let ReceiveBuffer { bytes, metas, filled } = buffer;
         *filled = 0;
-        let mut slots = bytes.chunks_exact_mut(SLOT);
-        // The closure runs exactly BATCH_SIZE times, as the buffer was made for; an empty slot
-        // would receive nothing.
+        let mut slots = bytes.chunks_exact_mut(SLOT_BYTES);
+        // The buffer has exactly BATCH_SIZE slots; an empty slot would receive nothing.
         let mut slices: [IoSliceMut<'_>; BATCH_SIZE] =
             core::array::from_fn(|_| IoSliceMut::new(slots.next().unwrap_or_default()));
         *filled = self.receiver.recv((&self.socket).into(), &mut slices, metas)?;
@@ -375,7 +372,7 @@ mod tests {
         payload: Vec<u8>,
     }
 
-    /// What arrives at `socket` until `count` datagrams are there, or two seconds have passed.
+    /// Returns the datagrams that arrive at `socket`: `count`, or fewer after 2 s.
     fn arrivals(socket: &UdpSocket, count: usize) -> Vec<Datagram> {
         let mut buffer = ReceiveBuffer::default();
         let mut all = Vec::new();
@@ -398,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_arrives_as_its_datagrams_with_their_ecn_field() {
+    fn batch_arrives_as_datagrams_with_their_ecn_field() {
         for (from, at) in
             [("127.0.0.1", "127.0.0.1:0"), ("::1", "[::1]:0"), ("127.0.0.1", "[::]:0")]
         {
@@ -433,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dual_stack_socket_answers_an_ipv4_peer_from_the_address_it_used() {
+    fn dual_stack_socket_replies_from_the_address_the_peer_used() {
         let (mut server, mut client) = (bound("[::]:0"), bound("127.0.0.1:0"));
         let port = server.local_address().port();
         let to = SocketAddr::from(([127, 0, 0, 1], port));
@@ -447,22 +444,22 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_receive_would_block() {
+    fn receive_without_data_would_block() {
         let error = bound("127.0.0.1:0").receive(&mut ReceiveBuffer::default());
         assert_eq!(error.expect_err("empty").kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]
-    fn the_granted_buffers_are_reported() {
+    fn granted_buffers_are_reported() {
         let granted = bound("127.0.0.1:0").buffers().expect("readable");
         assert!(granted.receive > 0 && granted.receive <= BUFFERS.receive, "{granted:?}");
         let greedy = Buffers { receive: 1 << 30, send: 1 << 30 };
         let socket = UdpSocket::bind(([127, 0, 0, 1], 0).into(), false, greedy).expect("bound");
         let granted = socket.buffers().expect("readable");
-        assert!(granted.receive < 1 << 30, "the kernel caps what is asked: {granted:?}");
+        assert!(granted.receive < 1 << 30, "the kernel caps the request: {granted:?}");
     }
 
-    /// What a client at `address` sees of a batch of ten datagrams.
+    /// Sends a batch of ten datagrams and returns how many arrive.
     fn batch_of_ten(sender: &mut UdpSocket, receiver: &UdpSocket) -> usize {
         let to = receiver.local_address();
         sender.send(to, None, Ecn::Ect0, 100, &[7; 1_000]).expect("sent");
@@ -474,11 +471,11 @@ mod tests {
     }
 
     #[test]
-    fn a_destination_that_cannot_be_answered_changes_nothing_for_the_others() {
+    fn unreachable_destination_does_not_affect_others() {
         let (mut sender, receiver) = (bound("127.0.0.1:0"), bound("127.0.0.1:0"));
         let batch = sender.max_batch();
         assert!(batch > 1, "this kernel segments");
-        // What a datagram from port 0 would be answered to: EINVAL.
+        // Sending to port 0 fails with EINVAL.
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         for payload in [&[1; 100][..], &[1; 1_000]] {
             let error = sender.send(nowhere, None, Ecn::NotEct, 100, payload);
@@ -486,31 +483,31 @@ mod tests {
         }
         assert_eq!((sender.max_batch(), sender.send_stats().refused), (batch, 2));
         assert_eq!(batch_of_ten(&mut sender, &receiver), 10);
-        assert_eq!(sender.send_stats().segmentation_refused, 0, "neither is that address barred");
+        assert_eq!(sender.send_stats().segmentation_refused, 0, "the address is not paused");
     }
 
     #[test]
-    fn what_the_kernel_does_not_segment_leaves_datagram_by_datagram() {
+    fn batches_fall_back_to_single_datagrams() {
         let receiver = bound("0.0.0.0:0");
         let mut sender = bound("127.0.0.1:0");
         let at = |last| SocketAddr::from(([127, 0, 0, last], receiver.local_address().port()));
-        // More segments than any kernel takes at once.
+        // More segments than any kernel accepts per call.
         let many = vec![9; 300];
         sender.send(at(1), None, Ecn::Ect0, 1, &many).expect("sent");
         let all = arrivals(&receiver, many.len());
         assert_eq!(all.len(), many.len());
         assert!(all.iter().all(|datagram| datagram.ecn == Ecn::Ect0 && datagram.payload == [9]));
         assert_eq!(sender.send_stats().segmentation_refused, 1);
-        assert!(sender.barred.contains(at(1).ip()));
-        // While it is barred nothing is tried; the others are not concerned.
+        assert!(sender.paused.contains(at(1).ip()));
+        // While paused, segmentation is not tried; other destinations are unaffected.
         sender.send(at(1), None, Ecn::Ect0, 1, &many).expect("sent");
         assert_eq!(arrivals(&receiver, many.len()).len(), many.len());
         assert_eq!(sender.send_stats().segmentation_refused, 1);
-        assert!(!sender.barred.contains(at(2).ip()));
+        assert!(!sender.paused.contains(at(2).ip()));
     }
 
     #[test]
-    fn only_a_lack_of_room_is_worth_another_try() {
+    fn only_full_queues_are_retried() {
         let mut socket = bound("127.0.0.1:0");
         for (error, room) in [(Errno::EAGAIN, Full::Socket), (Errno::ENOBUFS, Full::Device)] {
             let failed = socket.failed(error, 1_200);

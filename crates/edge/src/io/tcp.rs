@@ -1,5 +1,5 @@
-//! What the kernel's TCP does for viewers: its congestion control, its pacing, and how it says the path does
-//! (TCP_INFO), so that viewers on TCP can be compared with those on QUIC.
+//! Kernel TCP for viewers: congestion control, pacing and path statistics (TCP_INFO), which make
+//! viewers on TCP comparable with those on QUIC.
 
 mod counts;
 mod intake;
@@ -23,13 +23,12 @@ use crate::sync::lock;
 use counts::Counts;
 use intake::Intake;
 
-/// How often the kernel is asked while something is written.
-const INTERVAL: Duration = Duration::from_secs(1);
-/// How long a peer may take to close after we have.
+/// Minimum interval of statistics updates while data is written.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum wait for the peer's close after ours.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Sets what connections inherit from the socket that they are accepted from. What the kernel does not have is named
-/// in the log; viewers are served all the same.
+/// Sets the options that accepted connections inherit. Logs those that the kernel rejects.
 pub(super) fn configure(listener: &impl AsFd, config: &Config) {
     let tcp = &config.tcp;
     if !tcp.congestion.is_empty()
@@ -38,7 +37,7 @@ pub(super) fn configure(listener: &impl AsFd, config: &Config) {
         let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
         let known = std::fs::read_to_string(path).unwrap_or_default();
         tracing::warn!(
-            "[tcp] congestion: the kernel refuses {:?} for viewers on TCP ({e}); it has: {}",
+            "[tcp] congestion: the kernel rejects {:?} for viewers on TCP ({e}); available: {}",
             tcp.congestion,
             known.trim()
         );
@@ -46,11 +45,11 @@ pub(super) fn configure(listener: &impl AsFd, config: &Config) {
     if tcp.pacing
         && let Err(e) = kernel::pace(listener)
     {
-        tracing::warn!("[tcp] pacing: the kernel refuses it ({e})");
+        tracing::warn!("[tcp] pacing: rejected by the kernel ({e})");
     }
 }
 
-/// What the kernel said of a connection; shared with the sessions that it serves.
+/// Latest kernel statistics of a connection, shared with its sessions.
 #[derive(Debug, Default)]
 pub struct TcpPath {
     congestion: String,
@@ -58,14 +57,14 @@ pub struct TcpPath {
 }
 
 impl TcpPath {
-    fn ask(&self, stream: &impl AsFd) {
+    fn sample(&self, stream: &impl AsFd) {
         let Some(now) = kernel::counts(stream) else { return };
         let mut counts = lock(&self.counts);
         *counts = Counts { delivery_rate: now.delivery_rate.max(counts.delivery_rate), ..now };
     }
 }
 
-/// A connection's path from the beginning of a session on.
+/// Path statistics since the start of a session.
 #[derive(Clone, Debug)]
 pub struct SincePath {
     path: Arc<TcpPath>,
@@ -73,12 +72,12 @@ pub struct SincePath {
 }
 
 impl SincePath {
-    /// From here on.
+    /// Starts now.
     pub fn new(path: &Arc<TcpPath>) -> Self {
         Self { path: path.clone(), before: *lock(&path.counts) }
     }
 
-    /// Fills the columns that TCP has an answer to; those of a connection without a round-trip time stay absent.
+    /// Fills the columns that TCP can answer, if the connection has a round-trip time.
     pub fn write_to(&self, record: &mut Record) {
         let (now, before) = (*lock(&self.path.counts), self.before);
         if now.rtt.is_zero() {
@@ -88,8 +87,8 @@ impl SincePath {
         let count = |count: u64| Some(count as i64);
         let ratio = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
         let retransmitted = since(|c| c.retransmitted);
-        let in_vain = since(|c| c.in_vain).min(retransmitted);
-        let lost = retransmitted - in_vain;
+        let spurious = since(|c| c.spurious).min(retransmitted);
+        let lost = retransmitted - spurious;
         let first = since(|c| c.sent).saturating_sub(retransmitted);
         let settled = since(|c| c.delivered).max(lost);
         record.congestion_controller =
@@ -101,7 +100,7 @@ impl SincePath {
         record.loss_rate = ratio(lost, settled);
         record.packets_settled = count(settled);
         record.packets_lost = count(lost);
-        record.packets_spurious = count(in_vain);
+        record.packets_spurious = count(spurious);
         record.first_transmissions = count(first);
         record.first_bytes =
             count(since(|c| c.sent_bytes).saturating_sub(since(|c| c.retransmitted_bytes)));
@@ -110,42 +109,42 @@ impl SincePath {
     }
 }
 
-/// A connection that the kernel is asked about while it is written to, and at its end, and whose client may send so
-/// much.
+/// A TCP connection with path statistics, updated during writes and at its end, and a receive
+/// limit.
 #[derive(Debug)]
 pub(crate) struct Measured {
     stream: TcpStream,
     path: Arc<TcpPath>,
-    asked: Option<Instant>,
+    sampled_at: Option<Instant>,
     intake: Intake,
-    /// Until when the peer's last words are awaited: all of ours was said.
-    lingers: Option<Pin<Box<Sleep>>>,
+    /// Deadline for the peer's close, once ours is sent.
+    linger: Option<Pin<Box<Sleep>>>,
 }
 
 impl Measured {
     pub(crate) fn new(stream: TcpStream) -> Self {
         let congestion = kernel::congestion(&stream);
         let path = Arc::new(TcpPath { congestion, counts: Mutex::default() });
-        Self { stream, path, asked: None, intake: Intake::new(), lingers: None }
+        Self { stream, path, sampled_at: None, intake: Intake::new(), linger: None }
     }
 
-    /// What is known of its path.
+    /// Returns the path statistics.
     pub(crate) fn path(&self) -> &Arc<TcpPath> {
         &self.path
     }
 
-    fn ask(&mut self) {
+    fn sample(&mut self) {
         let now = Instant::now();
-        if self.asked.is_none_or(|asked| now - asked >= INTERVAL) {
-            self.path.ask(&self.stream);
-            self.asked = Some(now);
+        if self.sampled_at.is_none_or(|sampled_at| now - sampled_at >= SAMPLE_INTERVAL) {
+            self.path.sample(&self.stream);
+            self.sampled_at = Some(now);
         }
     }
 }
 
 impl Drop for Measured {
     fn drop(&mut self) {
-        self.path.ask(&self.stream);
+        self.path.sample(&self.stream);
     }
 }
 
@@ -172,7 +171,7 @@ impl AsyncWrite for Measured {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.ask();
+        self.sample();
         let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
         self.intake.written(written);
         Poll::Ready(Ok(written))
@@ -183,7 +182,7 @@ impl AsyncWrite for Measured {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.ask();
+        self.sample();
         let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, parts))?;
         self.intake.written(written);
         Poll::Ready(Ok(written))
@@ -197,16 +196,17 @@ impl AsyncWrite for Measured {
         Pin::new(&mut self.stream).poll_flush(context)
     }
 
-    /// Says that we are done, and waits a moment until the peer is: a kernel that is given a connection to close while
-    /// there is something unread, or to which more comes, resets it, and what was still to be sent is lost. HTTP/2
-    /// clients always have something to say at the end, which nobody reads.
+    /// Sends FIN and waits up to [`LINGER`] for the peer's.
+    ///
+    /// Closing a socket with unread or newly arriving data resets the connection and loses unsent
+    /// data. HTTP/2 clients always send something at the end.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { stream, lingers, .. } = &mut *self;
-        let until = match lingers {
+        let Self { stream, linger, .. } = &mut *self;
+        let until = match linger {
             Some(until) => until,
             None => {
                 ready!(Pin::new(&mut *stream).poll_shutdown(context))?;
-                lingers.insert(Box::pin(sleep(LINGER)))
+                linger.insert(Box::pin(sleep(LINGER)))
             }
         };
         let mut unread = [0; 1_024];
@@ -228,7 +228,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     #[tokio::test]
-    async fn what_was_sent_last_arrives_though_the_peer_goes_on_talking() {
+    async fn final_data_arrives_while_the_peer_keeps_sending() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
         let server = tokio::spawn(async move {
@@ -240,7 +240,7 @@ mod tests {
         let mut client = TcpStream::connect(address).await.expect("connected");
         let (mut got, mut part) = (0, vec![0; 50_000]);
         loop {
-            // As an HTTP/2 client that says what it has room for.
+            // Like the flow-control frames of an HTTP/2 client.
             client.write_all(b"more").await.expect("open");
             sleep(Duration::from_millis(2)).await;
             match client.read(&mut part).await.expect("no reset") {
@@ -250,11 +250,11 @@ mod tests {
         }
         assert_eq!(got, 1_000_000);
         drop(client);
-        server.await.expect("no panic").expect("said good-bye");
+        server.await.expect("no panic").expect("closed");
     }
 
     #[tokio::test]
-    async fn a_peer_that_never_closes_is_not_waited_for() {
+    async fn shutdown_does_not_wait_for_a_peer_that_never_closes() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
         let mut client = TcpStream::connect(address).await.expect("connected");
@@ -266,9 +266,9 @@ mod tests {
         });
         let begun = Instant::now();
         let mut stream = Measured::new(stream);
-        stream.shutdown().await.expect("said good-bye");
+        stream.shutdown().await.expect("closed");
         drop(stream);
         assert!((LINGER..10 * LINGER).contains(&begun.elapsed()), "{:?}", begun.elapsed());
-        talk.await.expect("it is told");
+        talk.await.expect("no panic");
     }
 }

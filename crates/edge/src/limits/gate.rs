@@ -1,12 +1,13 @@
-//! A bounded number of places, shared fairly between networks, whose holders may have to make room.
+//! A bounded number of places, shared fairly between networks.
 //!
-//! A newcomer gets a [`Permit`], which gives the place back when it is dropped. A holder that has nothing to do says so
-//! ([`Permit::idle`]). When places run out, a newcomer from a network that holds few of them takes one from the network
-//! that holds most, or that opens most: a flood costs the flood its places. Networks are /24 of IPv4 and /48 of IPv6,
-//! and within them each address (/56 of IPv6) has a limit of its own. Within a network the same holds between addresses.
+//! A newcomer gets a [`Permit`], which releases the place on drop. An idle holder says so
+//! ([`Permit::idle`]). When all places are taken, a newcomer from a network with few places evicts
+//! a holder from the network that holds or opens most, so a flood evicts itself. Networks are IPv4
+//! /24 and IPv6 /48. Each address (/56 of IPv6) has its own limit, and the same rules apply between
+//! the addresses of a network.
 //!
-//! Between networks that hold as many, the holder that has been idle longest makes room. If nobody is idle, the
-//! newcomer is refused. A gate's memory is bounded by the permits in use, within a factor.
+//! Between networks with equal numbers of places, the longest idle holder is evicted. If nobody is
+//! idle, the newcomer is rejected. Memory is proportional to the permits in use.
 
 mod arrivals;
 mod seats;
@@ -21,33 +22,33 @@ use seats::Seats;
 use terms::Bell;
 pub(crate) use terms::{Bounds, Counts, Full, Origin};
 
-/// A gate.
+/// Admission control over one kind of place.
 #[derive(Debug, Default)]
 pub(crate) struct Gate(Mutex<Seats>);
 
 impl Gate {
-    /// A place for a newcomer; of no address in particular if that is not limited.
+    /// Admits a newcomer. Without `origin` no limit per address applies.
     ///
     /// # Errors
-    /// There is none, and nobody to make room.
+    /// All places are taken and no holder can be evicted.
     pub fn enter(self: &Arc<Self>, origin: Option<Origin>, bounds: Bounds) -> Result<Permit, Full> {
         let bell = Arc::new(Bell::default());
         let id = lock(&self.0).enter(Instant::now(), origin, bounds, &bell)?;
         Ok(Permit { gate: self.clone(), id, bell })
     }
 
-    /// Has the holder that has been idle longest leave: whatever ran out, that frees some of it.
+    /// Evicts the longest idle holder, to free resources.
     pub fn make_room(&self) {
         lock(&self.0).evict_idle(Instant::now());
     }
 
-    /// What it has done so far.
+    /// Returns the counters.
     pub fn counts(&self) -> Counts {
         lock(&self.0).counts()
     }
 }
 
-/// A place. It is given back when this is dropped.
+/// A place, released on drop.
 #[derive(Debug)]
 pub(crate) struct Permit {
     gate: Arc<Gate>,
@@ -56,36 +57,36 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
-    /// The holder turns out to be from there.
+    /// Assigns the holder to an origin that was unknown on entry.
     ///
     /// # Errors
-    /// The address has its share, and nobody of it makes room.
+    /// The address has reached its limit and none of its holders can be evicted.
     pub fn is_from(&self, origin: Option<Origin>, bounds: Bounds) -> Result<(), Full> {
         lock(&self.gate.0).move_to(Instant::now(), self.id, origin, bounds)
     }
 
-    /// The holder has nothing to do from now on, and had if it `has_served`.
+    /// Marks the holder idle. `has_served` tells whether it has had work before.
     pub fn idle(&self, has_served: bool) {
         lock(&self.gate.0).set_idle(self.id, Some((has_served, Instant::now())));
     }
 
-    /// The holder has something to do.
+    /// Marks the holder busy.
     pub fn busy(&self) {
         lock(&self.gate.0).set_idle(self.id, None);
     }
 
-    /// The holder did something just now. An idle holder is idle from now on; a busy one stays busy.
+    /// Restarts the idle time of an idle holder. A busy holder stays busy.
     pub fn touch(&self) {
         lock(&self.gate.0).touch(self.id, Instant::now());
     }
 
-    /// Returns when the place is somebody else's. To be awaited by one task.
+    /// Waits until the holder is evicted. Only one task may wait.
     pub async fn evicted(&self) {
         self.bell.rung().await;
     }
 
-    /// Wakes this when the place is somebody else's, at once if it is already. It is woken while the gate is locked, so
-    /// it must neither enter nor leave one.
+    /// Wakes `waker` on eviction, or at once if evicted already. The gate is locked meanwhile, so
+    /// the waker must neither enter nor leave a gate.
     pub fn wake_on_eviction(&self, waker: Waker) {
         self.bell.wake(waker);
         if self.is_evicted() {
@@ -93,7 +94,7 @@ impl Permit {
         }
     }
 
-    /// Whether the place is somebody else's.
+    /// Whether the holder was evicted.
     pub fn is_evicted(&self) -> bool {
         self.bell.is_rung()
     }

@@ -1,7 +1,7 @@
-//! What one address, and all together, may hold of the server, and what was turned away.
+//! Limits per address and in total, with counters of rejected clients.
 //!
-//! The counts outlive every configuration; how many are let in is what the configuration of the moment
-//! says. docs/operate/limits-table.md has the table.
+//! Counters survive reloads; limits come from the current configuration.
+//! docs/operate/limits-table.md lists them.
 
 mod gate;
 pub(crate) mod machine;
@@ -15,32 +15,32 @@ use crate::config::{Config, any_contains};
 use gate::Gate;
 pub(crate) use gate::{Bounds, Counts, Full, Origin, Permit};
 
-/// Of all QUIC connections, one part in this many is for clients whose address is not proven yet.
-const HANDSHAKES: u32 = 16;
+/// One in this many QUIC connections is reserved for handshakes with unvalidated addresses.
+const HANDSHAKE_SHARE: u32 = 16;
 
-/// What there is a bounded number of.
+/// A limited resource.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
-    /// A connection of HTTP/1.1 or HTTP/2.
+    /// An HTTP/1.1 or HTTP/2 connection.
     Tcp,
-    /// A TLS handshake under way.
+    /// A TLS handshake in progress.
     Handshake,
     /// An RTMP connection.
     Rtmp,
-    /// An RTMP connection that has not published or played yet.
+    /// An RTMP connection before `publish` or `play`.
     RtmpNewcomer,
     /// An RTMP player.
     RtmpPlayer,
-    /// A QUIC connection whose address is proven.
+    /// A QUIC connection with a validated address.
     Quic,
     /// A viewer's session, over any protocol.
     Session,
-    /// One of HLS, which needs no connection of its own.
+    /// An HLS session, which needs no connection of its own.
     HlsSession,
 }
 
 impl Place {
-    /// All of them, in the order of their declaration.
+    /// All places, in order of declaration.
     pub(crate) const ALL: [Self; 8] = [
         Self::Tcp,
         Self::Handshake,
@@ -52,7 +52,7 @@ impl Place {
         Self::HlsSession,
     ];
 
-    /// As it stands in metrics.
+    /// Returns the name in metrics.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -66,7 +66,7 @@ impl Place {
         }
     }
 
-    /// The reasons of metrics: all places taken, the address's share taken, evicted.
+    /// Returns the reasons in metrics: all places taken, address limit reached, evicted.
     const fn reasons(self) -> [&'static str; 3] {
         match self {
             Self::Tcp => ["tcp_full", "tcp_address", "tcp_evicted"],
@@ -84,7 +84,7 @@ impl Place {
         }
     }
 
-    /// Whether holders say when they have nothing to do. Elsewhere there are other deadlines.
+    /// Whether holders report when they are idle. The others have other deadlines.
     pub(super) const fn has_idle(self) -> bool {
         matches!(self, Self::Tcp | Self::Handshake | Self::RtmpNewcomer | Self::HlsSession)
     }
@@ -92,7 +92,7 @@ impl Place {
     fn bounds(self, config: &Config) -> Bounds {
         let Config { tcp, rtmp, quic, limits, .. } = config;
         let rtmp_of_one = rtmp.max_connections_per_address;
-        // At least one, whatever the share.
+        // At least one place.
         let part = |of: u32, parts: u32| (of / parts).max(1);
         let newcomers = part(rtmp.max_connections, 4);
         // Half, but enough for the encoders of a studio.
@@ -105,10 +105,10 @@ impl Place {
             Self::RtmpPlayer => (part(rtmp.max_connections, 2), rtmp_of_one),
             // The rest is for handshakes.
             Self::Quic => (
-                quic.max_connections - quic.max_connections / HANDSHAKES,
+                quic.max_connections - quic.max_connections / HANDSHAKE_SHARE,
                 quic.max_connections_per_address,
             ),
-            // As many as there may be connections of viewers: requests of one HTTP connection are many.
+            // One per viewer connection: a single HTTP connection can carry many requests.
             Self::Session => {
                 let connections = quic.max_connections.saturating_add(tcp.max_connections);
                 let players = part(rtmp.max_connections, 2);
@@ -116,32 +116,32 @@ impl Place {
             }
             Self::HlsSession => (quic.max_connections, limits.max_hls_sessions_per_address),
         };
-        // Publishers are not ended for strangers.
+        // Publishers are never evicted.
         let evicts_busy = !matches!(self, Self::Rtmp);
         Bounds { all, per_address, evicts_busy }
     }
 }
 
-/// Why a connection was closed that had found a place.
+/// Reason for closing an admitted connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
-    /// A load balancer's connection did not begin with a header of the PROXY protocol.
+    /// A load balancer's connection without a valid PROXY protocol header.
     ProxyHeader,
-    /// The TLS handshake was not over in time.
+    /// TLS handshake timeout.
     TlsTimeout,
-    /// No request came on a new connection.
+    /// No request on a new connection.
     NoRequest,
-    /// The RTMP handshake was not over in time.
+    /// RTMP handshake timeout.
     RtmpHandshake,
-    /// Neither `publish` nor `play` came in time.
+    /// No `publish` or `play` in time.
     RtmpRequest,
-    /// An RTMP peer said nothing for too long, or did not take what it asked for.
+    /// A silent RTMP peer, or a player that stopped reading.
     RtmpSilent,
-    /// The kernel could not hand over a connection: no descriptors, as a rule.
+    /// `accept` failed, usually for lack of file descriptors.
     Accept,
-    /// A client on HTTP/3 cancelled requests at a rate that no player needs.
+    /// HTTP/3 requests cancelled at an abusive rate.
     QuicCancels,
-    /// A client on HTTP/2 did so.
+    /// HTTP/2 requests cancelled at an abusive rate.
     Http2Cancels,
 }
 
@@ -181,10 +181,10 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// A place for a client at `address`; `None` while that is not known.
+    /// Admits a client at `address`, which is `None` while unknown.
     ///
     /// # Errors
-    /// There is none, and nobody to make room.
+    /// All places are taken and no holder can be evicted.
     pub(crate) fn enter(
         &self,
         place: Place,
@@ -199,10 +199,10 @@ impl Limits {
         Ok(permit)
     }
 
-    /// The holder of a place, whose address was not known, turns out to be at `address`.
+    /// Assigns a holder to `address`, which was unknown on entry.
     ///
     /// # Errors
-    /// The address has its share.
+    /// The address has reached its limit.
     pub(crate) fn identify(
         permit: &Permit,
         place: Place,
@@ -212,22 +212,22 @@ impl Limits {
         permit.is_from(origin(config, address), place.bounds(config))
     }
 
-    /// Has the connection of HTTP that has been idle longest leave.
+    /// Evicts the longest idle HTTP connection.
     pub(crate) fn make_room(&self) {
         self.gate(Place::Tcp).make_room();
     }
 
-    /// A connection was closed for this.
+    /// Counts a closed connection.
     pub(crate) fn count(&self, fault: Fault) {
         self.faults[fault as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What the gate of these places has done so far.
+    /// Returns the counters of a place.
     pub(crate) fn counts(&self, place: Place) -> Counts {
         self.gate(place).counts()
     }
 
-    /// All that was turned away or cut off so far, by reason.
+    /// Returns the number of rejected, evicted and closed connections by reason.
     pub(crate) fn losses(&self) -> Vec<(&'static str, u64)> {
         let gates = Place::ALL.into_iter().flat_map(|place| {
             let Counts { full, address, evicted, .. } = self.counts(place);
@@ -244,18 +244,18 @@ impl Limits {
     }
 }
 
-/// Whom a place counts for; `None` for those who are not limited one by one.
+/// Returns the origin for the limits per address; `None` for trusted addresses.
 fn origin(config: &Config, address: IpAddr) -> Option<Origin> {
     let is_trusted = any_contains(config.limits.trusted.as_ref(), address);
     (!is_trusted).then(|| Origin::of(address))
 }
 
-/// Tells the log what was lost since it last told, however much that is, in one line.
+/// Summarizes in one log line the drops since the last report.
 #[derive(Debug, Default)]
-pub(crate) struct Told(BTreeMap<&'static str, u64>);
+pub(crate) struct LossReport(BTreeMap<&'static str, u64>);
 
-impl Told {
-    /// The line, if anything was lost.
+impl LossReport {
+    /// Returns the line, if anything was dropped.
     pub(crate) fn line(&mut self, limits: &Limits) -> Option<String> {
         let mut parts = Vec::new();
         for (reason, count) in limits.losses() {
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn publishers_have_a_quarter_of_the_rtmp_places_whatever_others_do() {
+    fn a_quarter_of_the_rtmp_places_is_left_to_publishers() {
         for all in [1, 2, 3, 4, 12, 1_000] {
             let mut config = Config::default();
             config.rtmp.max_connections = all;
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_are_bounded_in_all_and_the_largest_network_makes_room() {
+    fn sessions_are_bounded_in_total_and_evict_from_the_largest_network() {
         let text = "[limits]\nmax_sessions_per_address = 50\n[quic]\nmax_connections = 30\n\
                     [tcp]\nmax_connections = 20\n[rtmp]\nmax_connections = 20";
         let config = Config::parse("edge.toml", text).expect("valid");
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn trusted_addresses_are_limited_together_only() {
+    fn trusted_addresses_have_only_the_total_limit() {
         let text = "[limits]\ntrusted = \"10.0.0.0/8\"\n[tcp]\nmax_connections = 3\n\
                     max_connections_per_address = 1";
         let config = Config::parse("edge.toml", text).expect("valid");
@@ -327,14 +327,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_told_once() {
-        let (limits, mut told) = (Limits::default(), Told::default());
-        assert_eq!(told.line(&limits), None);
+    fn losses_are_reported_once() {
+        let (limits, mut report) = (Limits::default(), LossReport::default());
+        assert_eq!(report.line(&limits), None);
         limits.count(Fault::NoRequest);
         limits.count(Fault::NoRequest);
         limits.count(Fault::ProxyHeader);
         let line = "connections limited: proxy_header 1, tcp_no_request 2";
-        assert_eq!(told.line(&limits).as_deref(), Some(line));
-        assert_eq!(told.line(&limits), None);
+        assert_eq!(report.line(&limits).as_deref(), Some(line));
+        assert_eq!(report.line(&limits), None);
     }
 }

@@ -1,25 +1,25 @@
-//! One line of the log, whatever text peers put into it.
+//! A log line that is safe for arbitrary text of peers.
 
 use std::fmt::Write as _;
 
-/// Longest line in bytes, without what says that it was cut.
+/// Maximum length in bytes, without the truncation mark.
 const MAX_LINE: usize = 1_024;
-/// Starts the colours of terminals. Colours of peers are escaped by the formatter.
+/// Start of a colour sequence. The formatter escapes colours in peers' text.
 const ESCAPE: char = '\u{1b}';
 
-/// A line that is safe to write: one line, no control characters, bounded.
+/// A safe log line: a single line without control characters, of bounded length.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Line(String);
 
 impl Line {
-    /// Makes a line of the formatter's text. `has_colours` keeps the formatter's own escape sequences.
+    /// Sanitizes the formatter's text. `has_colours` keeps the formatter's own escape sequences.
     pub(super) fn new(text: &[u8], has_colours: bool) -> Self {
         let text = String::from_utf8_lossy(text);
         let text = text.strip_suffix('\n').unwrap_or(&text);
         let mut line = String::with_capacity(text.len().min(MAX_LINE) + 16);
         for (at, character) in text.char_indices() {
             if line.len() >= MAX_LINE {
-                // A string takes everything.
+                // Writing to a string cannot fail.
                 let _ = write!(line, "… ({} bytes more)", text.len() - at);
                 break;
             }
@@ -38,10 +38,11 @@ impl Line {
     }
 }
 
-/// Characters that break lines, control terminals, or change the order in which text is shown.
+/// Whether a character breaks lines, controls terminals, or changes the display order.
 fn is_unsafe(character: char) -> bool {
     character.is_control()
-        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(character, '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 #[cfg(test)]
@@ -53,15 +54,15 @@ mod tests {
     }
 
     #[test]
-    fn text_of_peers_stays_on_one_line_and_controls_no_terminal() {
+    fn text_of_peers_is_escaped() {
         let text = "refused: a\nb\r\u{1b}[2Jc\0\u{85}\u{202e}\u{2028}d\n";
         let expected = "refused: a\\nb\\r\\u{1b}[2Jc\\u{0}\\u{85}\\u{202e}\\u{2028}d\n";
         assert_eq!(line(text, false), expected);
-        assert!(line(text, true).contains("\u{1b}[2J"), "the formatter escapes those of peers");
+        assert!(line(text, true).contains("\u{1b}[2J"), "only the formatter's own escapes remain");
     }
 
     #[test]
-    fn long_lines_are_cut_at_a_character_and_say_so() {
+    fn long_lines_are_truncated_at_a_character_with_a_mark() {
         let text = "é".repeat(1_000_000);
         let line = line(&text, false);
         assert!(line.len() <= MAX_LINE + 40, "{}", line.len());
@@ -69,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_replaced() {
+    fn invalid_utf_8_is_replaced() {
         let line = Line::new(b"name \xff\xfe\n", false);
         assert_eq!(line.into_bytes(), "name \u{fffd}\u{fffd}\n".as_bytes());
     }

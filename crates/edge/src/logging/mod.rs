@@ -1,8 +1,9 @@
-//! The process's log: lines on standard error that no thread waits for and no peer can flood.
+//! The process's log on standard error. Logging never blocks, and peers cannot flood it.
 //!
-//! A thread of its own writes the lines ([`Writer`]); if standard error is read too slowly, lines are lost and counted.
-//! Each kind of event has a budget of lines ([`Throttle`]), since anybody can cause some of them. Control characters
-//! are escaped and long lines are cut ([`Line`]), since names and messages come from peers.
+//! A separate thread writes the lines ([`Writer`]); lines that standard error is too slow for are
+//! dropped and counted. Each kind of event has a budget ([`Throttle`]), since peers can cause some
+//! of them at will. Control characters are escaped and long lines are truncated ([`Line`]), since
+//! names and messages come from peers.
 
 mod line;
 mod throttle;
@@ -25,12 +26,12 @@ use crate::disk::writer::Writer;
 use line::Line;
 use throttle::Throttle;
 
-/// The number of the only file.
+/// The writer's number of the only file.
 const FILE: u64 = 0;
-/// Longest wait for the last lines at the end of the process.
-const LAST_LINES: Duration = Duration::from_secs(1);
+/// Timeout for writing the last lines at exit.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The log of this process, once it is started.
+/// The log of this process, once started.
 static LOG: OnceLock<Log> = OnceLock::new();
 
 #[derive(Debug)]
@@ -41,12 +42,11 @@ struct Log {
     has_colours: bool,
 }
 
-/// Makes the log that receives all events of this process.
-///
-/// Panics are logged as well: their usual report would wait for a reader of standard error.
+/// Installs the log for all events of this process. Panics are logged too: the default hook would
+/// block on standard error.
 ///
 /// # Errors
-/// One line: the thread cannot be started, or there is a log already.
+/// The thread cannot be started, or a log exists already.
 pub fn start(level: Level) -> Result<(), Error> {
     let error = |e: std::io::Error| Error::new(format!("log: {e}"));
     let writer = Writer::start("log")?;
@@ -67,7 +67,7 @@ pub fn start(level: Level) -> Result<(), Error> {
     Ok(())
 }
 
-/// Changes the level, as a reload may.
+/// Changes the level, for example on reload.
 pub(crate) fn set_level(level: Level) {
     if let Some(log) = LOG.get() {
         log.throttle.set_level(filter(level));
@@ -75,7 +75,7 @@ pub(crate) fn set_level(level: Level) {
     }
 }
 
-/// Logs how many lines were left out since the last report, if any. To be called now and then.
+/// Logs the number of lines dropped since the last report, if any. Call it periodically.
 pub(crate) fn report() {
     let Some(log) = LOG.get() else { return };
     if let Some(line) = log.throttle.report(Instant::now()) {
@@ -83,16 +83,16 @@ pub(crate) fn report() {
     }
 }
 
-/// Lines that were left out so far by reason: repeated too often, and not read fast enough.
+/// Returns the dropped lines by reason: repeated too often, and slow reader.
 pub(crate) fn lost() -> [(&'static str, u64); 2] {
     let counts = LOG.get().map_or((0, 0), |log| (log.throttle.left_out(), log.writer.lost()));
     [("repeated", counts.0), ("slow_reader", counts.1)]
 }
 
-/// Waits until the lines so far are written, for at most a second.
+/// Waits until all pending lines are written, for at most 1 s.
 pub(crate) fn flush() {
     if let Some(log) = LOG.get() {
-        log.writer.flush(LAST_LINES);
+        log.writer.flush(FLUSH_TIMEOUT);
     }
 }
 
@@ -106,7 +106,7 @@ const fn filter(level: Level) -> LevelFilter {
     }
 }
 
-/// Makes the writer of each line.
+/// Creates the writer of each line.
 #[derive(Clone, Copy, Debug)]
 struct Lines;
 
@@ -122,7 +122,7 @@ impl Write for Lines {
     /// Takes one whole line: the formatter writes each event at once.
     fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
         if let Some(log) = LOG.get() {
-            // Lost lines are counted by the writer.
+            // Dropped lines are counted by the writer.
             let _ = log.writer.append(FILE, Line::new(text, log.has_colours).into_bytes());
         }
         Ok(text.len())

@@ -1,4 +1,4 @@
-//! How many lines of each kind of event reach the log. A kind is one place in the code, so that their number is bounded.
+//! Rate limit on log lines per kind of event. A kind is one callsite, so their number is bounded.
 
 use std::collections::HashMap;
 use std::fmt::{Debug, Write as _};
@@ -15,23 +15,23 @@ use tracing_subscriber::layer::{Context, Filter};
 
 use crate::sync::lock;
 
-/// Lines of a kind that may follow each other at once, and the time that gives one back.
+/// Burst of lines per kind, and time to regain one.
 const BURST: u32 = 50;
 const PERIOD: Duration = Duration::from_millis(200);
-/// The same for each kind of event in a library.
+/// The same per kind of event in a library.
 const LIBRARY_BURST: u32 = 10;
 const LIBRARY_PERIOD: Duration = Duration::from_secs(2);
-/// Least time between two reports of what was left out.
-const REPORT: Duration = Duration::from_secs(10);
-/// Longest example in a report, in bytes.
-const EXAMPLE: usize = 120;
-/// Start of the names of this product's crates.
-const OWN: &str = "mendcast";
+/// Minimum interval between reports of dropped lines.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+/// Maximum length of an example in a report, in bytes.
+const MAX_EXAMPLE: usize = 120;
+/// Prefix of the targets of our crates.
+const OWN_PREFIX: &str = "mendcast";
 
-/// Budgets of lines, and the level.
+/// The log level and the budgets.
 #[derive(Debug)]
 pub(super) struct Throttle {
-    /// Place of the level in [`LEVELS`].
+    /// Index into [`LEVELS`].
     level: AtomicUsize,
     budgets: Mutex<Budgets>,
     left_out: AtomicU64,
@@ -62,17 +62,17 @@ impl Throttle {
         self.level.store(place, Ordering::Relaxed);
     }
 
-    /// Returns how many lines were left out so far.
+    /// Returns the number of dropped lines.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out.load(Ordering::Relaxed)
     }
 
-    /// Returns a line that says what was left out since the last report; `None` if nothing was, or too soon after it.
+    /// Returns a summary of the lines dropped since the last report; `None` if none, or too soon.
     pub(super) fn report(&self, now: Instant) -> Option<String> {
         lock(&self.budgets).report(now)
     }
 
-    /// Libraries log warnings and errors only, unless the product's own debug messages are wanted too.
+    /// Whether the level admits the event. At `info`, libraries log only warnings and errors.
     fn is_of_level(&self, metadata: &Metadata<'_>) -> bool {
         let level = LEVELS[self.level.load(Ordering::Relaxed)];
         let level =
@@ -101,44 +101,44 @@ impl<S: Subscriber> Filter<S> for &'static Throttle {
             event.record(&mut message);
             message.0
         };
-        let is_let_in =
+        let is_admitted =
             lock(&self.budgets).take(kind, is_own(event.metadata()), Instant::now(), example);
-        if !is_let_in {
+        if !is_admitted {
             self.left_out.fetch_add(1, Ordering::Relaxed);
         }
-        is_let_in
+        is_admitted
     }
 }
 
 fn is_own(metadata: &Metadata<'_>) -> bool {
-    metadata.target().starts_with(OWN)
+    metadata.target().starts_with(OWN_PREFIX)
 }
 
-/// The message of an event, cut.
+/// The truncated message of an event.
 #[derive(Default)]
 struct Message(String);
 
 impl Visit for Message {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         if field.name() == "message" {
-            // A string takes everything.
+            // Writing to a string cannot fail.
             let _ = write!(self.0, "{value:?}");
             let end =
-                self.0.char_indices().map(|(at, _)| at).take_while(|at| *at <= EXAMPLE).last();
-            if self.0.len() > EXAMPLE {
+                self.0.char_indices().map(|(at, _)| at).take_while(|at| *at <= MAX_EXAMPLE).last();
+            if self.0.len() > MAX_EXAMPLE {
                 self.0.truncate(end.unwrap_or(0));
             }
         }
     }
 }
 
-/// What one kind may still log.
+/// The remaining budget of one kind.
 #[derive(Debug)]
 struct Budget {
     lines: u32,
-    /// When a line was last given back.
+    /// Time of the last refill.
     refilled: Instant,
-    /// Lines left out since the last report, and the first of them.
+    /// Lines dropped since the last report, and the first of them.
     left_out: u64,
     example: String,
 }
@@ -150,7 +150,7 @@ struct Budgets {
 }
 
 impl Budgets {
-    /// Takes a line of a kind's budget; `false` if none is left.
+    /// Takes a line from a kind's budget. Returns false if it is used up.
     fn take(
         &mut self,
         kind: Identifier,
@@ -186,7 +186,7 @@ impl Budgets {
     }
 
     fn report(&mut self, now: Instant) -> Option<String> {
-        if self.reported.is_some_and(|at| now.saturating_duration_since(at) < REPORT) {
+        if self.reported.is_some_and(|at| now.saturating_duration_since(at) < REPORT_INTERVAL) {
             return None;
         }
         let mut kinds = 0;
@@ -204,7 +204,7 @@ impl Budgets {
         let (count, example) = most?;
         self.reported = Some(now);
         Some(format!(
-            "log: {all} lines of {kinds} kinds left out; {count} of the kind of \"{example}\""
+            "log: {all} lines of {kinds} kinds dropped, {count} of them like \"{example}\""
         ))
     }
 }
@@ -216,7 +216,7 @@ mod tests {
     use tracing_subscriber::Layer as _;
     use tracing_subscriber::layer::SubscriberExt as _;
 
-    /// Counts the events that pass.
+    /// Counts admitted events.
     #[derive(Clone, Default)]
     struct Passed(Arc<AtomicU64>);
 
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_one_kind_leaves_room_for_the_others_and_is_reported_once() {
+    fn flood_of_one_kind_leaves_room_for_others_and_is_reported_once() {
         let (passed, throttle) = with(LevelFilter::INFO, || {
             for number in 0..5_000 {
                 tracing::info!("viewer refused: {number}");
@@ -248,14 +248,14 @@ mod tests {
         let line = throttle.report(Instant::now()).expect("something was left out");
         let count = throttle.left_out();
         let expected = format!(
-            "log: {count} lines of 1 kinds left out; {count} of the kind of \"viewer refused: 50\""
+            "log: {count} lines of 1 kinds dropped, {count} of them like \"viewer refused: 50\""
         );
         assert_eq!(line, expected);
-        assert_eq!(throttle.report(Instant::now() + REPORT), None);
+        assert_eq!(throttle.report(Instant::now() + REPORT_INTERVAL), None);
     }
 
     #[test]
-    fn budgets_come_back_with_time() {
+    fn budgets_refill_over_time() {
         let (start, mut budgets) = (Instant::now(), Budgets::default());
         let kind = || {
             static PLACE: std::sync::OnceLock<Identifier> = std::sync::OnceLock::new();
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(take(Duration::ZERO, 10), 0);
     }
 
-    /// Tells the kind of each event.
+    /// Sends the kind of each event.
     struct Kind(std::sync::mpsc::Sender<Identifier>);
 
     impl<S: Subscriber> tracing_subscriber::Layer<S> for Kind {
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn libraries_log_warnings_only_and_few_of_them() {
+    fn libraries_log_few_lines_and_only_warnings() {
         let (passed, _) = with(LevelFilter::INFO, || {
             for _ in 0..1_000 {
                 tracing::info!(target: "h2::proto", "a frame");
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_holds_until_it_is_changed() {
+    fn level_applies_until_changed() {
         let throttle: &'static Throttle = Box::leak(Box::new(Throttle::new(LevelFilter::WARN)));
         let passed = Passed::default();
         let subscriber = tracing_subscriber::registry().with(passed.clone().with_filter(throttle));

@@ -1,6 +1,7 @@
-//! The seam between a connection's requests and its application protocol: one implementation of
-//! [`Application`] per ALPN identifier. `h3` is HTTP/3, `http09` is for interoperability tests; another
-//! protocol is another file and a line in [`requests`](super::requests).
+//! The interface between a connection's requests and its application protocol, with one
+//! implementation of [`Application`] per ALPN identifier: `h3` is HTTP/3, `http09` is for
+//! interoperability tests. Another protocol needs another file and a line in
+//! [`requests`](super::requests).
 
 use ::quic::Connection;
 use ::quic::streams::StreamEvent;
@@ -11,15 +12,15 @@ use units::{StreamId, Timestamp};
 use crate::http::{RequestHead, Response};
 use crate::viewer::Protocol;
 
-/// What a client wants.
-pub(super) enum Asked {
-    /// An answer on this stream.
+/// A client's action.
+pub(super) enum Action {
+    /// A request that needs a response on this stream.
     Request(StreamId, Request),
-    /// Something that is refused with this status before it is looked at.
+    /// A request rejected early with this status.
     Refused(StreamId, u16),
-    /// Nothing more on this stream: the client gave the request up.
+    /// The client cancelled the request on this stream.
     Over(StreamId),
-    /// Nothing at all: the connection was closed because it cancelled too many requests.
+    /// The connection was closed because of too many cancelled requests.
     Flooding,
 }
 
@@ -33,7 +34,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// The request as all fronts have it in common.
+    /// Returns the request in the form common to all fronts.
     pub(super) fn head<'a>(&'a self, connection: &Connection) -> RequestHead<'a> {
         RequestHead {
             method: &self.method,
@@ -48,29 +49,29 @@ impl Request {
     }
 }
 
-/// An application protocol on one connection. The connection is lent to each call: it is the event
-/// loop's.
+/// An application protocol on one connection. The event loop owns the connection and lends it to
+/// each call.
 pub(super) trait Application {
-    /// What sends its bodies.
+    /// Returns the framing of response bodies.
     fn framing(&mut self) -> &mut dyn Framing;
 
-    /// Something happened on a stream.
+    /// Handles a stream event.
     fn on_stream(&mut self, now: Timestamp, connection: &mut Connection, event: StreamEvent);
 
-    /// The handshake is confirmed: what came in 0-RTT data is no replay.
+    /// Notes that the handshake is confirmed, so 0-RTT data was no replay.
     fn on_connected(&mut self) {}
 
-    /// The next thing that the client wants. To be asked after each call above until there is nothing.
-    fn poll(&mut self) -> Option<Asked>;
+    /// Returns the client's next action. Call after each method above until it returns `None`.
+    fn poll(&mut self) -> Option<Action>;
 
-    /// When [`Application::on_timeout`] is due.
+    /// Returns when [`Application::on_timeout`] is due.
     fn deadline(&self) -> Option<Timestamp>;
 
-    /// Ends requests, or the connection, that have taken too long by now.
+    /// Ends timed-out requests, or the connection.
     fn on_timeout(&mut self, now: Timestamp, connection: &mut Connection);
 
-    /// Begins an answer; `is_empty` if no body follows. Returns whether its body is to be sent: not to
-    /// a client that has given up, for example.
+    /// Starts a response; `is_empty` if no body follows. Returns whether to send the body: false,
+    /// for example, after a cancellation.
     fn respond(
         &mut self,
         now: Timestamp,
@@ -80,9 +81,9 @@ pub(super) trait Application {
         is_empty: bool,
     ) -> bool;
 
-    /// Whether all responses were acknowledged, and the client knows which requests were taken.
+    /// Whether all responses were acknowledged and the client knows which requests were accepted.
     fn is_drained(&self) -> bool;
 
-    /// Tells the client that no more requests are taken.
+    /// Tells the client that no more requests are accepted.
     fn go_away(&mut self, _now: Timestamp, _connection: &mut Connection) {}
 }

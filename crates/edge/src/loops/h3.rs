@@ -1,4 +1,4 @@
-//! HTTP/3 (RFC 9114) as the application protocol of a connection.
+//! HTTP/3 (RFC 9114) as application protocol.
 
 use std::collections::VecDeque;
 
@@ -9,16 +9,16 @@ use delivery::Framing;
 use http3::{OverQuic, RequestHead as Head, SendError, Server, code};
 use units::{StreamId, Timestamp};
 
-use super::application::{Application, Asked, Request};
+use super::application::{Action, Application, Request};
 use crate::config;
 use crate::http::{Response, max_body};
 use crate::viewer::Protocol;
 
-/// Requests that may be kept for their body, and as many for the end of the handshake. Players send
-/// their reports one by one.
+/// Maximum requests waiting for their body, and as many for the end of the handshake. Players send
+/// reports one by one.
 const MAX_KEPT: usize = 8;
 
-/// A request whose answer depends on its body.
+/// A request that waits for its body.
 struct Upload {
     id: StreamId,
     head: Box<Head>,
@@ -30,15 +30,15 @@ struct Upload {
 pub(super) struct H3 {
     server: Box<Server>,
     uploads: Vec<Upload>,
-    /// Requests that may be replays and are not safe to repeat: they wait for the handshake.
+    /// Unsafe requests in 0-RTT data, which may be replays. They wait for the handshake.
     held: Vec<(StreamId, Request)>,
-    asked: VecDeque<Asked>,
-    /// Whether it was told that the client cancels too many requests.
+    actions: VecDeque<Action>,
+    /// Whether [`Action::Flooding`] was reported.
     is_flooding: bool,
 }
 
 impl H3 {
-    /// The protocol begins: our SETTINGS leave.
+    /// Starts the protocol by sending SETTINGS.
     pub(super) fn start(now: Timestamp, connection: &mut Connection, quic: &config::Quic) -> Self {
         let config = http3::Config {
             max_concurrent_requests: quic.max_streams as usize,
@@ -49,8 +49,8 @@ impl H3 {
         };
         let mut server = Box::new(Server::new(config));
         server.start(&mut OverQuic::new(connection, now));
-        let (uploads, held, asked) = (Vec::new(), Vec::new(), VecDeque::new());
-        Self { server, uploads, held, asked, is_flooding: false }
+        let (uploads, held, actions) = (Vec::new(), Vec::new(), VecDeque::new());
+        Self { server, uploads, held, actions, is_flooding: false }
     }
 
     fn take_events(&mut self, now: Timestamp, connection: &mut Connection) {
@@ -68,13 +68,13 @@ impl H3 {
                 http3::Event::Cancelled { id, .. } => {
                     self.uploads.retain(|upload| upload.id != id);
                     self.held.retain(|(held, _)| *held != id);
-                    self.asked.push_back(Asked::Over(id));
+                    self.actions.push_back(Action::Over(id));
                 }
                 http3::Event::Trailers { .. } | http3::Event::GoAway => {}
             }
         }
         if self.server.is_flooding() && !core::mem::replace(&mut self.is_flooding, true) {
-            self.asked.push_back(Asked::Flooding);
+            self.actions.push_back(Action::Flooding);
         }
     }
 
@@ -88,7 +88,7 @@ impl H3 {
     ) {
         let max = max_body(&text(&head.method), &text(&head.path));
         if end || max == 0 {
-            // Without a body, this changes nothing.
+            // Without a body the discard has no effect.
             self.server.discard_body(&mut OverQuic::new(connection, now), id);
             self.ask(now, connection, id, &head, BytesMut::new());
         } else if self.uploads.len() < MAX_KEPT {
@@ -111,13 +111,13 @@ impl H3 {
             if upload.body.len() > upload.max {
                 self.server.discard_body(t, id);
                 self.take_upload(id);
-                self.asked.push_back(Asked::Refused(id, 413));
+                self.actions.push_back(Action::Refused(id, 413));
                 return;
             }
         }
     }
 
-    /// Hands a request on as soon as it may be answered.
+    /// Passes a request on, or holds it until the handshake is confirmed.
     fn ask(
         &mut self,
         now: Timestamp,
@@ -136,7 +136,7 @@ impl H3 {
         };
         let is_safe = matches!(&head.method[..], b"GET" | b"HEAD");
         if is_safe || !head.early || !connection.is_early() {
-            self.asked.push_back(Asked::Request(id, request));
+            self.actions.push_back(Action::Request(id, request));
         } else if self.held.len() < MAX_KEPT {
             self.held.push((id, request));
         } else {
@@ -144,7 +144,7 @@ impl H3 {
         }
     }
 
-    /// Leaves a request to the client to repeat.
+    /// Rejects a request, so that the client may repeat it.
     fn reject(&mut self, now: Timestamp, connection: &mut Connection, id: StreamId) {
         self.server.cancel(&mut OverQuic::new(connection, now), id, code::H3_REQUEST_REJECTED);
     }
@@ -165,12 +165,12 @@ impl Application for H3 {
     }
 
     fn on_connected(&mut self) {
-        let held = self.held.drain(..).map(|(id, request)| Asked::Request(id, request));
-        self.asked.extend(held);
+        let held = self.held.drain(..).map(|(id, request)| Action::Request(id, request));
+        self.actions.extend(held);
     }
 
-    fn poll(&mut self) -> Option<Asked> {
-        self.asked.pop_front()
+    fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
     }
 
     fn deadline(&self) -> Option<Timestamp> {
@@ -197,9 +197,9 @@ impl Application for H3 {
         let t = &mut OverQuic::new(connection, now);
         match self.server.respond(t, id, response.status, &headers, is_empty) {
             Ok(()) => !is_empty,
-            // The client gave the request up meanwhile.
+            // The client cancelled the request meanwhile.
             Err(SendError::Gone) => false,
-            // It accepts smaller field sections only, as a rule.
+            // Usually the client's limit on field sections is too small.
             Err(_) => {
                 self.server.cancel(t, id, code::H3_INTERNAL_ERROR);
                 false

@@ -1,13 +1,13 @@
-//! Datagrams of handshakes, which wait until a loop has time for them.
+//! A bounded queue of handshake datagrams.
 //!
-//! A handshake costs a hundred times what an ordinary datagram does, and a client that wants a connection can
-//! make a server begin one. So datagrams with a long header, which all handshakes are made of (RFC 9000,
-//! section 17.2), wait in a bounded queue: established connections come first, and while those have
-//! work to do, handshakes get a share of the loop's time and no more.
+//! A handshake costs a hundred times as much as an ordinary datagram, and any client can start one.
+//! So datagrams with a long header, which all handshakes consist of (RFC 9000, section 17.2), are
+//! queued. Established connections come first, and while they have work, handshakes get only a
+//! share of the loop's time.
 //!
-//! The queue is fair between networks (/24 of IPv4, /56 of IPv6): each falls into one of a number of
-//! lanes, by a hash that nobody outside can predict, and the lanes take turns. When the queue is full,
-//! the longest lane loses what came last. One network alone may fill all of it.
+//! The queue is fair between networks (IPv4 /24, IPv6 /56): a keyed hash assigns each to a lane,
+//! and lanes are served round-robin. When the queue is full, the longest lane loses its newest
+//! datagram. A single active network may use the whole queue.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -18,20 +18,20 @@ use units::Timestamp;
 
 use super::mailbox::Datagram;
 
-/// Datagrams that wait at most: a few megabytes.
+/// Maximum number of queued datagrams: a few MB.
 const CAPACITY: usize = 1_024;
 const LANES: usize = 256;
-/// A lane that is empty gives memory back above this many places.
-const KEPT: usize = 16;
+/// Capacity above which an empty lane releases memory.
+const KEPT_CAPACITY: usize = 16;
 
-/// The queue of a loop.
+/// The handshake queue of a loop.
 #[derive(Debug)]
 pub(super) struct Handshakes {
     lanes: Vec<VecDeque<Datagram>>,
-    /// The lanes that are not empty, in the order of their turns.
+    /// Non-empty lanes in service order.
     turns: VecDeque<usize>,
     len: usize,
-    /// A lane that was the longest when something last came to it.
+    /// The lane that was longest at its last insertion.
     longest: usize,
     hasher: RandomState,
 }
@@ -53,13 +53,13 @@ impl Handshakes {
         self.len == 0
     }
 
-    /// Takes a datagram in; `false` if it, or another one instead, had to be dropped.
+    /// Queues a datagram. Returns false if this or another one was dropped.
     pub(super) fn push(&mut self, datagram: Datagram) -> bool {
         let network = network(datagram.addresses.remote.ip());
         let lane = self.hasher.hash_one(network) as usize % LANES;
         let is_full = self.len == CAPACITY;
         if is_full {
-            // What is longest now has grown last, and was noted then.
+            // The longest lane grew last, and was noted then.
             if self.lanes[lane].len() + 1 >= self.lanes[self.longest].len() {
                 return false;
             }
@@ -77,7 +77,7 @@ impl Handshakes {
         !is_full
     }
 
-    /// The oldest datagram of the lane whose turn it is.
+    /// Takes the oldest datagram of the next lane.
     pub(super) fn pop(&mut self) -> Option<Datagram> {
         let lane = self.turns.pop_front()?;
         let waiting = &mut self.lanes[lane];
@@ -85,49 +85,49 @@ impl Handshakes {
         self.len -= 1;
         if !waiting.is_empty() {
             self.turns.push_back(lane);
-        } else if waiting.capacity() > KEPT {
+        } else if waiting.capacity() > KEPT_CAPACITY {
             *waiting = VecDeque::new();
         }
         Some(datagram)
     }
 }
 
-/// Those who are taken for one: what a household or a small site has of addresses.
+/// Returns the network of an address: a household or small site.
 fn network(ip: IpAddr) -> u64 {
     match ip.to_canonical() {
         IpAddr::V4(ip) => u64::from(ip.to_bits() >> 8),
-        // Not one of the above: they have no bits up there but in ::/8.
+        // The top bit keeps IPv6 networks distinct from IPv4.
         IpAddr::V6(ip) => (ip.to_bits() >> 72) as u64 | 1 << 63,
     }
 }
 
-/// The most time that handshakes get in one turn of a loop.
-const TURN: Duration = Duration::from_millis(2);
-/// While a loop has other work, handshakes get one part in this many of its time.
-const SHARE: u64 = 4;
+/// Maximum time for handshakes per turn.
+const MAX_TURN_TIME: Duration = Duration::from_millis(2);
+/// While a loop has other work, handshakes get 1/4 of its time.
+const TIME_SHARE: u64 = 4;
 
-/// The time that handshakes may take while there is other work.
+/// Time budget of handshakes while there is other work.
 #[derive(Debug, Default)]
 pub(super) struct Allowance {
-    /// Nanoseconds. A handshake that took longer is paid for before the next one begins.
+    /// Nanoseconds. Negative after a long handshake, which delays the next one.
     left: i64,
     counted: Timestamp,
 }
 
 impl Allowance {
-    /// What they may take in the turn at `now`; they may have other work `beside` them.
-    pub(super) fn grant(&mut self, now: Timestamp, beside: bool) -> Duration {
-        let most = TURN.as_nanos() as i64;
-        let passed = now.since(self.counted).as_nanos() as u64 / SHARE;
+    /// Returns the time for handshakes in this turn. `other_work` means that there is other work.
+    pub(super) fn grant(&mut self, now: Timestamp, other_work: bool) -> Duration {
+        let most = MAX_TURN_TIME.as_nanos() as i64;
+        let passed = now.since(self.counted).as_nanos() as u64 / TIME_SHARE;
         self.counted = now;
         self.left = self.left.saturating_add(i64::try_from(passed).unwrap_or(most)).min(most);
-        let granted = if beside { self.left.max(0) } else { most };
+        let granted = if other_work { self.left.max(0) } else { most };
         Duration::from_nanos(granted as u64)
     }
 
-    /// What they took. Time that nothing else wanted costs nothing.
-    pub(super) fn spend(&mut self, took: Duration, beside: bool) {
-        if beside {
+    /// Deducts the time used. Without other work it is free.
+    pub(super) fn spend(&mut self, took: Duration, other_work: bool) {
+        if other_work {
             self.left = self.left.saturating_sub(took.as_nanos() as i64);
         }
     }
@@ -152,19 +152,21 @@ mod tests {
     }
 
     #[test]
-    fn one_network_alone_gets_all_of_the_queue_in_order() {
+    fn single_network_may_fill_the_queue_in_order() {
         let mut queue = Handshakes::default();
         let all = CAPACITY as u16 + 10;
         let taken = (0..all).filter(|n| queue.push(from("192.0.2.7", *n))).count();
         assert_eq!(taken, CAPACITY);
         let order: Vec<u16> = std::iter::from_fn(|| queue.pop()).map(|d| number(&d)).collect();
         assert_eq!(order, (0..CAPACITY as u16).collect::<Vec<_>>());
-        assert!(queue.is_empty() && queue.lanes.iter().all(|lane| lane.capacity() <= KEPT));
+        assert!(
+            queue.is_empty() && queue.lanes.iter().all(|lane| lane.capacity() <= KEPT_CAPACITY)
+        );
     }
 
     #[test]
-    fn a_network_that_floods_keeps_nobody_else_out() {
-        // The others share a lane with the flood by chance: more than a few of 40 do not.
+    fn flood_from_one_network_does_not_starve_others() {
+        // A few of the 40 networks may share a lane with the flood by chance.
         let mut queue = Handshakes::default();
         for n in 0..5_000 {
             queue.push(from(&format!("198.51.100.{}", n % 250), n));
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_counts_what_it_drops_and_stays_bounded() {
+    fn full_queue_reports_drops_and_stays_bounded() {
         let mut queue = Handshakes::default();
         let mut dropped = 0;
         for n in 0..10_000u32 {
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_are_told_apart_by_what_a_site_does_not_choose() {
+    fn networks_are_distinguished_by_site_prefix() {
         let of = |ip: &str| network(ip.parse().expect("an address"));
         assert_eq!(of("192.0.2.1"), of("192.0.2.200"));
         assert_eq!(of("192.0.2.1"), of("::ffff:192.0.2.1"));
@@ -207,11 +209,11 @@ mod tests {
     }
 
     #[test]
-    fn beside_other_work_handshakes_get_their_share_of_time() {
+    fn handshakes_get_their_share_of_time_beside_other_work() {
         let mut allowance = Allowance::default();
         let (mut now, mut spent) = (Timestamp::from_secs(1), Duration::ZERO);
         let start = now;
-        // Each handshake takes 1.5 ms, and each turn as long again for the others.
+        // Each handshake takes 1.5 ms, and so does the other work of each turn.
         let one = Duration::from_micros(1_500);
         for _ in 0..1_000 {
             if !allowance.grant(now, true).is_zero() {
@@ -223,6 +225,10 @@ mod tests {
         }
         let share = spent.as_secs_f64() / now.since(start).as_secs_f64();
         assert!((0.24..0.26).contains(&share), "{share}");
-        assert_eq!(allowance.grant(now, false), TURN, "without other work nothing holds them up");
+        assert_eq!(
+            allowance.grant(now, false),
+            MAX_TURN_TIME,
+            "without other work there is no limit"
+        );
     }
 }

@@ -1,6 +1,6 @@
-//! The requests of HTTP/0.9 over QUIC (ALPN `hq-interop`), as interoperability tests make them: a
-//! line on a stream of its own. A client that is slow with a line, or sends too much of one, loses
-//! the connection, as one does that makes no requests.
+//! HTTP/0.9 over QUIC (ALPN `hq-interop`) for interoperability tests: one request line per stream.
+//!
+//! The connection is closed if a line is slow or too long, or if it stays without requests.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -12,16 +12,16 @@ use delivery::{Framing, Piece};
 use http3::{OverQuic, Transport as _, code};
 use units::{Direction, StreamId, Timestamp};
 
-use super::application::{Application, Asked, Request};
+use super::application::{Action, Application, Request};
 use crate::http::Response;
 use crate::viewer::Protocol;
 
-/// Longest request line, in bytes.
+/// Maximum length of a request line, in bytes.
 const MAX_LINE: usize = 4_096;
-/// Bytes of lines that are not complete, of a connection.
+/// Maximum bytes of incomplete lines per connection.
 const MAX_LINES: usize = 64 * 1024;
 
-/// A request line that is not complete.
+/// An incomplete request line.
 #[derive(Debug)]
 struct Line {
     id: StreamId,
@@ -29,12 +29,12 @@ struct Line {
     text: Vec<u8>,
 }
 
-/// The requests of a connection.
+/// HTTP/0.9 on one connection.
 pub(super) struct Http09 {
-    /// In the order in which they began.
+    /// In order of arrival.
     lines: Vec<Line>,
-    asked: VecDeque<Asked>,
-    /// Streams of requests that the transport knows.
+    actions: VecDeque<Action>,
+    /// Number of open request streams.
     open: usize,
     last_use: Timestamp,
     request_timeout: Duration,
@@ -43,12 +43,12 @@ pub(super) struct Http09 {
 }
 
 impl Http09 {
-    /// For a connection without requests. A line may take `request_timeout`, the connection may be
-    /// without a request for `unused_timeout`.
+    /// Creates the state of a new connection. `request_timeout` limits the time per line,
+    /// `unused_timeout` the time without requests.
     pub(super) fn new(now: Timestamp, request_timeout: Duration, unused_timeout: Duration) -> Self {
         Self {
             lines: Vec::new(),
-            asked: VecDeque::new(),
+            actions: VecDeque::new(),
             open: 0,
             last_use: now,
             request_timeout,
@@ -67,7 +67,7 @@ impl Http09 {
             match connection.read(id, MAX_LINE) {
                 Ok(ReadOutcome::Data(data)) => text.extend_from_slice(&data),
                 Ok(ReadOutcome::Finished) => break,
-                // What ended otherwise is told by an event of its own.
+                // Other ends of a stream are reported by a separate event.
                 Ok(ReadOutcome::Blocked | ReadOutcome::Reset(_)) | Err(_) => return,
             }
             let is_long = text.len() > MAX_LINE;
@@ -85,7 +85,7 @@ impl Http09 {
             body: BytesMut::new(),
             protocol: Protocol::Http09,
         };
-        self.asked.push_back(Asked::Request(id, request));
+        self.actions.push_back(Action::Request(id, request));
     }
 
     fn close(
@@ -134,16 +134,16 @@ impl Application for Http09 {
             }
             StreamEvent::Reset { id, .. } | StreamEvent::Stopped { id, .. } => {
                 self.lines.retain(|line| line.id != id);
-                // Without a whole request there is no answer that would end our part.
+                // Without a complete request no response would end our side.
                 let _ = connection.reset(id, code::H3_REQUEST_CANCELLED);
-                self.asked.push_back(Asked::Over(id));
+                self.actions.push_back(Action::Over(id));
             }
             _ => {}
         }
     }
 
-    fn poll(&mut self) -> Option<Asked> {
-        self.asked.pop_front()
+    fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
     }
 
     fn deadline(&self) -> Option<Timestamp> {
@@ -162,7 +162,8 @@ impl Application for Http09 {
         self.open == 0
     }
 
-    /// There are no status codes: what is no success is a reset. An empty body is one to finish.
+    /// Sends the body without a status code. An unsuccessful response resets the stream. Returns
+    /// true even for an empty body, which still needs a FIN.
     fn respond(
         &mut self,
         _: Timestamp,

@@ -1,5 +1,5 @@
-//! The log of closed connections: one line of JSON each, and one of the endpoint's counters at the
-//! end of a loop.
+//! The connection log: one JSON line per closed connection, and one with the endpoint's counters
+//! when a loop ends.
 
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -16,13 +16,13 @@ use startup::Carrier;
 use crate::Error;
 use crate::disk::writer::Writer;
 
-/// The number of the only file.
+/// The writer's number of the only file.
 const FILE: u64 = 0;
-/// How long the last lines may take at the end of the process.
-const LAST_LINES: Duration = Duration::from_secs(5);
+/// Timeout for writing the last lines at exit.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// An open log file. Its lines are written by a thread of its own; those that the disk is too slow
-/// for are counted, and the server goes on.
+/// A connection log. Its own thread writes the lines; lines that the disk is too slow for are
+/// dropped and counted.
 #[derive(Debug)]
 pub(crate) struct ConnectionLog(Writer);
 
@@ -30,7 +30,7 @@ impl ConnectionLog {
     /// Opens the file for appending.
     ///
     /// # Errors
-    /// One line: it cannot be opened, or the thread cannot be started.
+    /// The file cannot be opened, or the thread cannot be started.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let error =
             |e: std::io::Error| Error::new(format!("connection log {}: {e}", path.display()));
@@ -41,21 +41,21 @@ impl ConnectionLog {
     }
 
     fn write(&self, record: &Value) {
-        // What is lost is counted.
+        // Dropped lines are counted.
         let _ = self.0.append(FILE, format!("{record}\n").into_bytes());
     }
 
-    /// Lines that were lost.
+    /// Returns the number of dropped lines.
     pub(crate) fn lost(&self) -> u64 {
         self.0.lost()
     }
 
-    /// Waits until all lines are written, unless that takes too long.
+    /// Waits until all lines are written, or for the timeout.
     pub(crate) fn flush(&self) {
-        self.0.flush(LAST_LINES);
+        self.0.flush(FLUSH_TIMEOUT);
     }
 
-    /// Notes the end of a connection.
+    /// Logs the end of a connection.
     pub(super) fn closed(&self, connection: &Connection, alpn: &[u8], started: Option<&Started>) {
         let stats = connection.stats();
         let (code, text) = connection.close_reason().map_or((0, ""), CloseReason::code_and_text);
@@ -113,7 +113,7 @@ impl ConnectionLog {
         }));
     }
 
-    /// Notes a loop's counters at its end.
+    /// Logs a loop's counters at its end.
     pub(super) fn ended(&self, core: u8, stats: &EndpointStats) {
         let dropped = DropReason::ALL.map(|reason| (reason.name(), stats.dropped[reason]));
         self.write(&json!({

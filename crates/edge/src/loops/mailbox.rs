@@ -1,11 +1,11 @@
-//! What reaches a loop from other threads.
+//! Input of a loop from other threads.
 //!
-//! Datagrams for another core: after a client's address changes, the kernel may hand its datagrams
-//! to a loop that does not own the connection. Its connection ID names the core, and the datagram
-//! travels there through a bounded queue.
+//! Datagrams for another core: after a client's address changes, the kernel may deliver its
+//! datagrams to a loop that does not own the connection. The connection ID names the core, and the
+//! datagram is forwarded through a bounded queue.
 //!
-//! Connections that can go on: a live stream, or whatever an answer waits for, wakes its
-//! connections by their [`Waker`]; the loop serves each once, however often it was woken.
+//! Connections that can continue: a live stream or a pending response wakes its connections through
+//! their [`Waker`]. The loop serves each once, no matter how often it was woken.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -20,25 +20,25 @@ use units::Ecn;
 use crate::Error;
 use crate::sync::lock;
 
-/// Datagrams that may wait for one loop.
+/// Maximum datagrams queued for a loop.
 const CAPACITY: usize = 1_024;
-/// Datagrams that a loop takes at once: its own sockets want to be looked at as well.
-const TAKEN: usize = 256;
+/// Maximum datagrams taken at once, so that the loop's own sockets get their turn.
+const MAX_TAKEN: usize = 256;
 
-/// A datagram that waits.
+/// A forwarded datagram.
 #[derive(Debug)]
 pub(super) struct Datagram {
-    /// With the place of the socket that received it, the same in all loops.
+    /// The socket index is the same in all loops.
     pub addresses: Addresses,
     pub ecn: Ecn,
     pub payload: Vec<u8>,
 }
 
-/// Where a loop gets what other threads have for it, and what wakes it.
+/// The receiving end of a loop's mailbox, with the wake-up event.
 #[derive(Debug)]
 pub(crate) struct Mailbox(Arc<Post>);
 
-/// The way into a loop's mailbox.
+/// The sending end of a loop's mailbox.
 #[derive(Clone, Debug)]
 pub(crate) struct Sender(Arc<Post>);
 
@@ -52,7 +52,7 @@ struct Post {
 struct Waiting {
     bells: Vec<Arc<Bell>>,
     datagrams: VecDeque<Datagram>,
-    /// The loop was woken for what is here, or knows of it.
+    /// Whether the loop was woken for, or knows of, the current content.
     is_known: bool,
 }
 
@@ -60,33 +60,33 @@ struct Waiting {
 #[derive(Debug)]
 struct Bell {
     handle: Handle,
-    /// Whether it stands in the list already.
+    /// Whether the connection is queued already.
     rung: AtomicBool,
     post: Arc<Post>,
 }
 
-/// What a loop takes out of its mailbox at once.
+/// A portion of the mailbox's content.
 #[derive(Debug, Default)]
 pub(super) struct Mail {
-    /// Connections that were woken. A handle may have been given to another connection meanwhile;
-    /// serving that one does no harm.
+    /// Woken connections. A handle may have been reused meanwhile; serving the new connection is
+    /// harmless.
     pub woken: Vec<Handle>,
     pub datagrams: Vec<Datagram>,
-    /// Whether datagrams are left. Nothing will wake the loop for them.
+    /// Whether datagrams are left. The loop is not woken for those.
     pub more: bool,
 }
 
-/// A mailbox and the way into it.
+/// Creates a mailbox and its sender.
 pub(crate) fn mailbox() -> Result<(Sender, Mailbox), Error> {
     let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
     let wake = EventFd::from_value_and_flags(0, flags)
-        .map_err(|e| Error::new(format!("cannot make an event descriptor: {e}")))?;
+        .map_err(|e| Error::new(format!("cannot create an event descriptor: {e}")))?;
     let post = Arc::new(Post { waiting: Mutex::default(), wake });
     Ok((Sender(post.clone()), Mailbox(post)))
 }
 
 impl Post {
-    /// Puts something in, and wakes the loop unless that is done.
+    /// Adds content, and wakes the loop unless it was woken already.
     fn put<T>(&self, what: impl FnOnce(&mut Waiting) -> T) -> T {
         let mut waiting = lock(&self.waiting);
         let put = what(&mut waiting);
@@ -99,7 +99,7 @@ impl Post {
     }
 
     fn ring(&self) {
-        // It fails only when the counter is full, and then the loop is awake.
+        // Fails only if the counter is full, and then the loop is awake.
         let _ = self.wake.write(1);
     }
 }
@@ -114,7 +114,7 @@ impl Wake for Bell {
 }
 
 impl Sender {
-    /// Hands a datagram over; `false` if too many wait and it is dropped.
+    /// Forwards a datagram. Returns false if the queue is full and the datagram was dropped.
     pub(super) fn send(&self, datagram: Datagram) -> bool {
         self.0.put(|waiting| {
             let has_room = waiting.datagrams.len() < CAPACITY;
@@ -125,38 +125,38 @@ impl Sender {
         })
     }
 
-    /// Makes the loop look at its state.
+    /// Makes the loop check its state.
     pub(crate) fn wake(&self) {
         self.0.ring();
     }
 }
 
 impl Mailbox {
-    /// What wakes the connection `handle` of this loop.
+    /// Returns the waker of a connection of this loop.
     pub(super) fn waker(&self, handle: Handle) -> Waker {
         Arc::new(Bell { handle, rung: AtomicBool::new(false), post: self.0.clone() }).into()
     }
 
-    /// All that were woken since the last call, and the next datagrams.
+    /// Takes all woken connections and the next datagrams.
     pub(super) fn take(&self) -> Mail {
         let mut waiting = lock(&self.0.waiting);
         let bells = core::mem::take(&mut waiting.bells);
-        let count = waiting.datagrams.len().min(TAKEN);
+        let count = waiting.datagrams.len().min(MAX_TAKEN);
         let datagrams = waiting.datagrams.drain(..count).collect();
         let more = !waiting.datagrams.is_empty();
         waiting.is_known = more;
         drop(waiting);
         let woken = bells.into_iter().map(|bell| {
-            // Before it is served: what comes from now on rings again.
+            // Reset before serving: later wake-ups queue the connection again.
             bell.rung.store(false, Ordering::Release);
             bell.handle
         });
         Mail { woken: woken.collect(), datagrams, more }
     }
 
-    /// Takes note of the wake-up.
+    /// Consumes the wake-up event.
     pub(super) fn awake(&self) {
-        // Nothing to read is as good.
+        // An empty event is fine.
         let _ = self.0.wake.read();
     }
 
@@ -169,7 +169,7 @@ impl Mailbox {
 mod tests {
     use super::*;
 
-    /// How often the loop was woken since the last look.
+    /// Returns the number of wake-ups since the last call.
     fn rings(mailbox: &Mailbox) -> u64 {
         mailbox.0.wake.read().unwrap_or(0)
     }
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_wake_the_loop_once_and_come_in_bounded_portions() {
+    fn datagrams_wake_the_loop_once_and_are_taken_in_portions() {
         let (sender, mailbox) = mailbox().expect("made");
         let sent = (0..2_000).filter(|n| sender.send(datagram(*n as u8))).count();
         assert_eq!((sent, rings(&mailbox)), (CAPACITY, 1));
@@ -188,21 +188,21 @@ mod tests {
         let mut more = true;
         while more {
             let mail = mailbox.take();
-            assert!(mail.datagrams.len() <= TAKEN);
+            assert!(mail.datagrams.len() <= MAX_TAKEN);
             taken.extend(mail.datagrams.into_iter().map(|datagram| datagram.payload[0]));
             more = mail.more;
-            // Of what comes while the loop knows of more, it needs no telling.
+            // No wake-up is needed while the loop knows of more.
             assert!(!more || sender.send(datagram(taken.len() as u8)));
             assert_eq!(rings(&mailbox), 0);
         }
         assert!(taken.len() > CAPACITY);
         assert!(taken.iter().take(CAPACITY).enumerate().all(|(n, number)| *number == n as u8));
         assert!(sender.send(datagram(0)));
-        assert_eq!(rings(&mailbox), 1, "one that knows of nothing is woken");
+        assert_eq!(rings(&mailbox), 1, "an empty mailbox wakes the loop again");
     }
 
     #[test]
-    fn a_connection_is_woken_once_until_it_is_served() {
+    fn connection_is_woken_once_until_served() {
         let (_sender, mailbox) = mailbox().expect("made");
         let (first, second) = (mailbox.waker(Handle(1)), mailbox.waker(Handle(2)));
         for _ in 0..3 {

@@ -1,10 +1,9 @@
-//! QUIC in the edge: one event loop per core (`event_loop`), the requests of a connection and their answers
-//! (`requests`; bodies are the `delivery` crate's) over an application protocol (`application`: `h3`, and `http09` for tests), the
-//! log of closed connections (`log`) and the files of sampled ones (`qlog`), and what happens when a loop
-//! dies or hangs (`supervisor`).
+//! QUIC in the edge: one event loop per core (`event_loop`), which serves requests (`requests`)
+//! over an application protocol (`application`: `h3`, and `http09` for tests); the log of closed
+//! connections (`log`), qlog files (`qlog`), and supervision of the loops (`supervisor`).
 
 mod application;
-mod beginning;
+mod connection_start;
 pub(crate) mod event_loop;
 mod h3;
 mod handshakes;

@@ -1,5 +1,5 @@
-//! The sign of life of an event loop: when its last turn began, and how long its turns take. The
-//! loop writes, others read; nothing waits for anything.
+//! Sign of life of an event loop: the start of its last turn and the durations of its turns.
+//! Lock-free; only the loop writes.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use units::Timestamp;
 
-/// Upper ends of the buckets of turns' times.
+/// Upper bounds of the buckets of turn durations.
 const BUCKETS: [Duration; 19] = {
     const fn micros(n: u64) -> Duration {
         Duration::from_micros(n)
@@ -41,13 +41,13 @@ pub(crate) struct Pulse {
     /// The name of the loop's thread.
     name: String,
     origin: Instant,
-    /// When the last turn began, in nanoseconds after `origin`.
+    /// Start of the last turn, in nanoseconds after `origin`.
     beat: AtomicU64,
-    /// The loop has ended as it should.
+    /// Whether the loop ended normally.
     is_over: AtomicBool,
-    /// Turns by time; the last place is for those above all buckets.
+    /// Turns by duration; the last entry counts those above all buckets.
     turns: [AtomicU64; BUCKETS.len() + 1],
-    /// Nanoseconds of all turns.
+    /// Total duration of all turns, in nanoseconds.
     busy: AtomicU64,
 }
 
@@ -63,26 +63,26 @@ impl Pulse {
         }
     }
 
-    /// The name of the loop's thread, for people and metrics.
+    /// Returns the name of the loop's thread.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The time since this was made: the clock of the loop.
+    /// Returns the time since creation, which is the loop's clock.
     pub(crate) fn now(&self) -> Timestamp {
         Timestamp::ZERO + self.origin.elapsed()
     }
 
-    /// A turn begins.
+    /// Starts a turn.
     pub(crate) fn begin(&self, now: Timestamp) {
         self.beat.store(now.as_nanos(), Ordering::Relaxed);
     }
 
-    /// The turn that began at `start` is over; only the loop itself says so.
+    /// Ends the turn that started at `start`. Called by the loop only.
     pub(crate) fn end(&self, start: Timestamp, now: Timestamp) {
         let took = now.since(start);
         let bucket = BUCKETS.partition_point(|end| *end < took);
-        // There is one writer, so that a sum needs no locked instruction.
+        // With a single writer no atomic addition is needed.
         let add = |counter: &AtomicU64, n| {
             counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Relaxed);
         };
@@ -90,7 +90,7 @@ impl Pulse {
         add(&self.busy, took.as_nanos() as u64);
     }
 
-    /// The loop has ended as it should.
+    /// Notes that the loop ended normally.
     pub(crate) fn finish(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
@@ -99,18 +99,18 @@ impl Pulse {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// When the last turn began.
+    /// Returns the start of the last turn.
     pub(crate) fn last(&self) -> Timestamp {
         Timestamp::ZERO + Duration::from_nanos(self.beat.load(Ordering::Relaxed))
     }
 
-    /// For how long no turn has begun; nothing once the loop is over.
+    /// Returns the time since the start of the last turn; zero once the loop has ended.
     pub(crate) fn silence(&self) -> Duration {
         if self.is_over() { Duration::ZERO } else { self.now().since(self.last()) }
     }
 
-    /// Upper ends in seconds and counts of the buckets, each without those below, and the sum of all
-    /// turns in seconds.
+    /// Returns the upper bound in seconds and the count of each bucket (not cumulative), and the
+    /// total duration in seconds.
     pub(crate) fn turns(&self) -> (Vec<(f64, u64)>, f64) {
         let ends = BUCKETS.iter().map(Duration::as_secs_f64).chain([f64::INFINITY]);
         let counts = self.turns.iter().map(|count| count.load(Ordering::Relaxed));
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_are_counted_by_their_time() {
+    fn turns_are_counted_by_duration() {
         let pulse = Pulse::new("quic-0".into());
         let start = Timestamp::from_secs(1);
         for micros in [1, 10, 11, 3_000, 60_000_000] {

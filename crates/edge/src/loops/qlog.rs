@@ -1,6 +1,6 @@
-//! qlog files: one per sampled connection, `MILLISECONDS-CONNECTION.sqlog`, written by a thread of
-//! its own. The event loops hand finished pieces over and never wait: when the disk falls behind,
-//! logs end early.
+//! qlog files, one per sampled connection: `MILLISECONDS-CONNECTION.sqlog`. A separate thread
+//! writes them; event loops pass on chunks and never wait. If the disk falls behind, logs end
+//! early.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Write};
@@ -18,24 +18,24 @@ use units::Timestamp;
 use crate::Error;
 use crate::disk::writer::Writer;
 
-/// Bytes of a piece.
-const PIECE: usize = 16 << 10;
+/// Chunk size in bytes.
+const CHUNK: usize = 16 << 10;
 
-/// The directory of the logs, and the way to the thread that writes them.
+/// The log directory and writer thread.
 #[derive(Debug)]
 struct Logs {
     dir: PathBuf,
-    /// Share of connections that are logged, of `u64::MAX`.
+    /// Share of logged connections, scaled to `u64::MAX`.
     sample: u64,
     random: RandomState,
     next: AtomicU64,
     writer: Writer,
 }
 
-/// The logger of new connections, for `sample` (0 to 1) of them.
+/// Returns the observer factory of new connections. Logs a share `sample` of them (0 to 1).
 ///
 /// # Errors
-/// One line: the directory cannot be made, or the thread cannot be started.
+/// The directory cannot be created, or the thread cannot be started.
 pub(super) fn observers(dir: PathBuf, sample: f64) -> Result<ObserverFactory, Error> {
     std::fs::create_dir_all(&dir)
         .map_err(|e| Error::new(format!("qlog directory {}: {e}", dir.display())))?;
@@ -69,7 +69,7 @@ impl Logs {
     }
 }
 
-/// One connection's log on its way to the thread.
+/// The log of one connection.
 struct Log {
     logs: Arc<Logs>,
     number: u64,
@@ -79,7 +79,7 @@ struct Log {
 impl Write for Log {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         self.piece.extend_from_slice(data);
-        if self.piece.len() >= PIECE {
+        if self.piece.len() >= CHUNK {
             self.flush()?;
         }
         Ok(data.len())
@@ -96,7 +96,7 @@ impl Write for Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        // A log that cannot be completed is counted already.
+        // An incomplete log is counted already.
         let _ = self.flush();
         let _ = self.logs.writer.close(self.number);
     }
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_of_the_connections_gets_files() {
+    fn configured_share_of_connections_gets_files() {
         let dir = tempfile::tempdir().expect("a directory");
         for (sample, least, most) in [(0.0, 0, 0), (0.5, 20, 80), (1.0, 100, 100)] {
             let dir = dir.path().join(sample.to_string());
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_cannot_be_made_is_an_error() {
+    fn uncreatable_directory_is_an_error() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let error = observers(file.path().join("below"), 1.0).err().expect("an error");
         assert!(error.to_string().contains("qlog directory"), "{error}");

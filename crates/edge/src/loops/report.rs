@@ -1,23 +1,23 @@
-//! What a loop tells operators of itself.
+//! Counters of a loop for operators.
 
 use ::quic::EndpointStats;
 
 use crate::io::socket::SendStats;
 
-/// Counters of a loop, beside those of its endpoint and its sockets.
+/// Counters of a loop, in addition to those of its endpoint and sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
-    /// Datagrams dropped because their source port was 0.
+    /// Datagrams dropped because of source port 0.
     pub from_port_0: u64,
-    /// Datagrams from ports of services that answer anything, to which there was no answer.
+    /// Unanswered datagrams from ports of reflecting services.
     pub from_reflectors: u64,
-    /// Datagrams handed to the loops that they belong to.
+    /// Datagrams forwarded to the loop that owns the connection.
     pub forwarded: u64,
-    /// Datagrams dropped because those loops had too many waiting.
+    /// Datagrams dropped because the queue of that loop was full.
     pub forwards_dropped: u64,
-    /// Datagrams of handshakes dropped because too many waited.
+    /// Handshake datagrams dropped because the queue was full.
     pub handshakes_dropped: u64,
-    /// Timers that had to wait because datagrams were still to be read.
+    /// Timers postponed because datagrams were unread.
     pub timers_postponed: u64,
 }
 
@@ -32,7 +32,7 @@ impl Counters {
     }
 }
 
-/// A loop's state of the moment.
+/// A snapshot of a loop's counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Report {
     pub endpoint: EndpointStats,
@@ -42,7 +42,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Adds another loop's.
+    /// Adds another loop's report.
     pub(crate) fn add(&mut self, other: &Self) {
         self.endpoint.add(&other.endpoint);
         self.connections += other.connections;

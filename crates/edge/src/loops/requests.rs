@@ -1,5 +1,5 @@
-//! The requests of one QUIC connection and their answers, whatever the application protocol. Bodies are
-//! pulled: a responder is asked for more when its stream has little unsent.
+//! Requests and responses of one QUIC connection, independent of the application protocol. Bodies
+//! are pulled: a responder is asked for more when its stream has little unsent data.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use delivery::{Body as _, Delivery, Filled, FlvStream, Playing, Started};
 use startup::Guided;
 use units::{StreamId, Timestamp};
 
-use super::application::{Application, Asked, Request};
-use super::beginning::{self, Beginning, Handed};
+use super::application::{Action, Application, Request};
+use super::connection_start::{self, ConnectionStart, Issued};
 use super::h3::H3;
 use super::http09::Http09;
 use super::watch::Watch;
@@ -28,53 +28,55 @@ use crate::routes::{self, hls};
 use crate::state::State;
 use crate::viewer::Unit;
 
-/// Viewers of one connection who are told how it does: one, as a rule.
+/// Maximum sessions per connection with transport statistics; usually there is one.
 const MAX_WATCHES: usize = 32;
 
-/// Unanswered probes after which a drain waits no longer for a client's acknowledgements: at least
-/// a second and a half.
-const GONE: u32 = 8;
+/// Unanswered probes after which a drain stops waiting for a client's acknowledgements: at least
+/// 1.5 s.
+const MAX_UNANSWERED_PROBES: u32 = 8;
 
-/// How often sessions are told how fast their streams are.
-const RATES_EVERY: Duration = Duration::from_secs(1);
+/// Interval of updates of the streams' bitrates in sessions.
+const BITRATE_PERIOD: Duration = Duration::from_secs(1);
 
-/// For the unit of a viewer who is new; 0 where the system has no random numbers, and then the network's number alone decides.
+/// Returns a random number for a new viewer's unit; 0 without system randomness, so that the
+/// network alone decides.
 fn random_number() -> u64 {
     let random = random().unwrap_or_default();
     random.iter().take(8).fold(0, |n, byte| n << 8 | u64::from(*byte))
 }
 
-/// An answer that is not there yet.
+/// A pending response.
 struct Waiting {
     id: StreamId,
     answer: Pin<Box<dyn Future<Output = http::Response> + Send>>,
 }
 
-/// What the edge keeps of a connection beside the transport's state.
+/// The application state of a connection.
 pub(super) struct Requests {
     state: Arc<State>,
-    /// `None` until the protocol is agreed.
+    /// `None` before protocol negotiation.
     application: Option<Box<dyn Application>>,
-    /// Has these requests served when an answer or a body can go on.
+    /// Wakes the connection when a response or body can continue.
     waker: Waker,
-    /// Requests that wait until the client's address is proven: in 0-RTT data, or from a new address, they may be
-    /// anybody's. What a viewer holds counts for its address.
-    unproven: Vec<(StreamId, Request)>,
+    /// Requests that wait for address validation: 0-RTT data, or a new address, may be spoofed, and
+    /// sessions count against the address.
+    unvalidated: Vec<(StreamId, Request)>,
     waiting: Vec<Waiting>,
     responses: Vec<Delivery<Responder>>,
-    /// Whether these requests are to be served even if only an acknowledgement arrived.
+    /// Whether to call [`Requests::fill`] even if only an acknowledgement arrived.
     wants_acks: bool,
-    /// The viewers' sessions on this connection.
+    /// Transport statistics for the sessions of this connection.
     watches: Vec<Watch>,
     viewer: Option<Chosen>,
-    /// Whether something was answered.
-    was_asked: bool,
-    /// How AutoPlex holds the connection, from its first session on.
+    /// Whether a request was answered.
+    has_answered: bool,
+    /// The AutoPlex cap of the connection, from its first session on.
     hold: Option<Hold>,
-    /// When the sessions are told next how fast their streams are.
+    /// Time of the next bitrate update.
     rates_due: Timestamp,
-    /// How the connection began, and what its client gets to know; `None` until the protocol is agreed.
-    beginning: Option<Box<Beginning>>,
+    /// The start of the connection and the cookies for the next one; `None` before protocol
+    /// negotiation.
+    start: Option<Box<ConnectionStart>>,
     pub alpn: Vec<u8>,
 }
 
@@ -84,39 +86,41 @@ impl Requests {
             state,
             application: None,
             waker,
-            unproven: Vec::new(),
+            unvalidated: Vec::new(),
             waiting: Vec::new(),
             responses: Vec::new(),
             wants_acks: false,
             watches: Vec::new(),
             viewer: None,
-            was_asked: false,
+            has_answered: false,
             hold: None,
             rates_due: Timestamp::ZERO,
-            beginning: None,
+            start: None,
             alpn: Vec::new(),
         }
     }
 
-    /// The protocol is agreed: the policy says how the viewer is served.
+    /// Applies the viewer's cohort after protocol negotiation.
     pub(super) fn on_ready(&mut self, now: Timestamp, connection: &mut Connection) {
         let info = connection.take_handshake_info().unwrap_or_default();
-        let brought = beginning::brought(&info);
+        let cookies = connection_start::handshake_cookies(&info);
         self.alpn = info.alpn;
-        let told = brought.iter().find_map(|(_, cookie)| cookie.as_ref().ok().copied());
+        let cookie = cookies.iter().find_map(|(_, cookie)| cookie.as_ref().ok().copied());
         let chosen = self.state.cohorts.choose(&Facts {
-            unit: told.map(|cookie| Unit(cookie.unit)),
+            unit: cookie.map(|cookie| Unit(cookie.unit)),
             remote: connection.addresses().remote.ip(),
         });
         let unit = self.state.cohorts.next_unit(&chosen, random_number());
-        self.beginning = Some(Box::new(Beginning::new(chosen.cohort.start, brought, unit)));
+        self.start = Some(Box::new(ConnectionStart::new(chosen.cohort.start, cookies, unit)));
         let mut scheme = chosen.cohort.scheme.build(chosen.unit.0 ^ now.as_nanos());
-        // Records say how losses come together.
+        // Records include the loss correlation.
         scheme.correlation |= self.state.config.records.directory.is_some();
         connection.set_scheme(scheme);
         let client = connection.addresses().remote.ip();
-        let rules = beginning::rules(&self.state.config.startup);
-        if let Some(expected) = told.and_then(|told| told.expected(client, unix_now(), &rules)) {
+        let rules = connection_start::rules(&self.state.config.startup);
+        if let Some(expected) =
+            cookie.and_then(|cookie| cookie.expected(client, unix_now(), &rules))
+        {
             connection.expect(&expected);
         }
         self.viewer = Some(chosen);
@@ -127,34 +131,34 @@ impl Requests {
         });
     }
 
-    /// The handshake is confirmed.
+    /// Notes that the handshake is confirmed.
     pub(super) fn on_connected(&mut self, now: Timestamp, connection: &mut Connection) {
         if let Some(application) = &mut self.application {
             application.on_connected();
         }
-        let was_asked = self.was_asked;
-        if let Some(beginning) = &mut self.beginning {
-            beginning.on_connected(now);
+        let has_answered = self.has_answered;
+        if let Some(start) = &mut self.start {
+            start.on_connected(now);
         }
-        self.take_asked(now, connection);
-        if was_asked {
+        self.take_actions(now, connection);
+        if has_answered {
             self.on_answered(now, connection, false);
         }
     }
 
-    /// When [`Requests::on_timeout`] or [`Requests::hand_over`] is due.
+    /// Returns when [`Requests::on_timeout`] or [`Requests::issue`] is due.
     pub(super) fn deadline(&self) -> Option<Timestamp> {
         let application = self.application.as_ref().and_then(|a| a.deadline());
-        let beginning = self.beginning.as_ref().and_then(|b| b.deadline());
-        [beginning, application].into_iter().flatten().min()
+        let start = self.start.as_ref().and_then(|b| b.deadline());
+        [start, application].into_iter().flatten().min()
     }
 
-    /// Ends requests, or the connection, that have taken too long by now.
+    /// Ends timed-out requests, or the connection.
     pub(super) fn on_timeout(&mut self, now: Timestamp, connection: &mut Connection) {
         if let Some(application) = &mut self.application {
             application.on_timeout(now, connection);
         }
-        self.take_asked(now, connection);
+        self.take_actions(now, connection);
     }
 
     pub(super) fn on_stream(
@@ -166,28 +170,28 @@ impl Requests {
         if let Some(application) = &mut self.application {
             application.on_stream(now, connection, event);
         }
-        self.take_asked(now, connection);
+        self.take_actions(now, connection);
     }
 
-    fn take_asked(&mut self, now: Timestamp, connection: &mut Connection) {
-        while let Some(asked) = self.application.as_mut().and_then(|a| a.poll()) {
-            match asked {
-                Asked::Request(id, request) if connection.is_validated() => {
+    fn take_actions(&mut self, now: Timestamp, connection: &mut Connection) {
+        while let Some(action) = self.application.as_mut().and_then(|a| a.poll()) {
+            match action {
+                Action::Request(id, request) if connection.is_validated() => {
                     self.take_request(now, connection, id, &request);
                 }
-                Asked::Request(id, request) => {
-                    self.unproven.push((id, request));
+                Action::Request(id, request) => {
+                    self.unvalidated.push((id, request));
                     self.wants_acks = true;
                 }
-                Asked::Refused(id, status) => {
+                Action::Refused(id, status) => {
                     let response = http::Response::plain(status, SystemTime::now());
                     self.respond(now, connection, id, response);
                 }
-                Asked::Flooding => self.state.limits.count(Fault::QuicCancels),
-                Asked::Over(id) => {
+                Action::Flooding => self.state.limits.count(Fault::QuicCancels),
+                Action::Over(id) => {
                     self.on_last_chance(now, connection);
                     self.responses.retain(|response| response.id() != id);
-                    self.unproven.retain(|(unproven, _)| *unproven != id);
+                    self.unvalidated.retain(|(unvalidated, _)| *unvalidated != id);
                     self.waiting.retain(|waiting| waiting.id != id);
                 }
             }
@@ -204,10 +208,10 @@ impl Requests {
         let mut head = request.head(connection);
         head.cohort = self.viewer.as_ref().map(|viewer| (viewer.unit, &viewer.cohort));
         if self.state.config.startup.http_cookie
-            && let Some(beginning) = &mut self.beginning
+            && let Some(start) = &mut self.start
             && let Some(cookie) = path_cookie::read(&head, &self.state.quic.keys())
         {
-            beginning.on_http_cookie(cookie);
+            start.on_http_cookie(cookie);
         }
         let answer = routes::respond(&self.state, &head, SystemTime::now());
         match answer.for_method(head.method) {
@@ -229,8 +233,8 @@ impl Requests {
         let startup = &self.state.config.startup;
         if startup.http_cookie
             && path_cookie::may_carry(&response)
-            && let Some(beginning) = &mut self.beginning
-            && let Some(cookie) = beginning.next_http_cookie(now, connection)
+            && let Some(start) = &mut self.start
+            && let Some(cookie) = start.next_http_cookie(now, connection)
         {
             let field = path_cookie::field(&cookie, &self.state.quic.keys(), startup.lifetime);
             response.headers.push(("set-cookie", field));
@@ -238,11 +242,9 @@ impl Requests {
         let Some(application) = &mut self.application else { return };
         let is_empty = matches!(response.body, Body::Empty);
         if application.respond(now, connection, id, &response, is_empty) {
-            match (&mut self.beginning, response.header("content-type")) {
-                (Some(beginning), Some(hls::PLAYLIST)) => beginning.on_playlist(),
-                (Some(beginning), Some(kind)) if kind.starts_with("text/html") => {
-                    beginning.on_page()
-                }
+            match (&mut self.start, response.header("content-type")) {
+                (Some(start), Some(hls::PLAYLIST)) => start.on_playlist(),
+                (Some(start), Some(kind)) if kind.starts_with("text/html") => start.on_page(),
                 _ => {}
             }
             let body = Responder::from(response.body);
@@ -266,24 +268,24 @@ impl Requests {
         }
     }
 
-    /// The first response of some size says how the connection starts.
+    /// Makes the startup decision at the first response of some size.
     fn begin(&mut self, connection: &mut Connection, body: &Responder) {
-        let (state, Some(beginning)) = (&self.state, &mut self.beginning) else { return };
+        let (state, Some(start)) = (&self.state, &mut self.start) else { return };
         let first_frame = match body.live() {
             Some(live) => live.first_frame_ahead(),
-            None => beginning.perceive(body.pieces()),
+            None => start.perceive(body.pieces()),
         };
         let (all, config) = (&state.beginnings, &state.config.startup);
         if let Some(session) = body.session() {
-            if let Some(started) = beginning.on_live(connection, first_frame, all, config) {
+            if let Some(started) = start.on_live(connection, first_frame, all, config) {
                 session.on_started(started);
             }
         } else if let Some(length) = body.remaining() {
-            beginning.on_other(connection, length, all, config);
+            start.on_other(connection, length, all, config);
         }
     }
 
-    /// Holds the connection to what its user group may send, and tells sessions how fast their streams are.
+    /// Applies the cap of the user group, and updates the streams' bitrates in sessions.
     fn follow_streams(&mut self, now: Timestamp, connection: &mut Connection) {
         let are_rates_due = now >= self.rates_due;
         let is_hold_due = self.hold.as_ref().is_some_and(|hold| hold.is_due(now));
@@ -301,7 +303,7 @@ impl Requests {
         };
         let Some((session, playing)) = self.responses.iter().find_map(media) else { return };
         if let Some(rate) = playing.bitrate.filter(|_| are_rates_due) {
-            self.rates_due = now + RATES_EVERY;
+            self.rates_due = now + BITRATE_PERIOD;
             session.on_held(|held| held.bitrate = Some(rate));
         }
         if let Some(hold) = self.hold.as_mut().filter(|_| is_hold_due) {
@@ -309,22 +311,21 @@ impl Requests {
         }
     }
 
-    /// An answer was handed over, of `media` or not.
+    /// Notes that a response, of `media` or not, was passed to the transport.
     fn on_answered(&mut self, now: Timestamp, connection: &Connection, media: bool) {
-        self.was_asked = true;
+        self.has_answered = true;
         if self.is_idle()
-            && let Some(beginning) = &mut self.beginning
+            && let Some(start) = &mut self.start
         {
-            beginning.on_idle(now, connection, media);
+            start.on_idle(now, connection, media);
         }
     }
 
-    /// Sends answers that have come, and hands more of the bodies over where streams have room.
-    /// Returns whether there may be more as soon as some of that has left; otherwise the waker will be
-    /// woken.
+    /// Sends completed responses, and fills streams with body data. Returns true if
+    /// more can be written as soon as data was sent; otherwise the waker is called.
     pub(super) fn fill(&mut self, now: Timestamp, connection: &mut Connection) -> bool {
         if connection.is_validated() {
-            for (id, request) in core::mem::take(&mut self.unproven) {
+            for (id, request) in core::mem::take(&mut self.unvalidated) {
                 self.take_request(now, connection, id, &request);
             }
         }
@@ -339,35 +340,35 @@ impl Requests {
             }
         }
         for watch in &mut self.watches {
-            watch.look(now, connection, false);
+            watch.update(now, connection, false);
         }
         self.follow_streams(now, connection);
         let context = &mut Context::from_waker(&self.waker);
         let mut more = false;
         let mut expects = false;
-        // Whether answers ended, and whether one was media.
+        // Whether responses ended, and whether one was media.
         let mut ended = None;
         index = 0;
         let Some(application) = &mut self.application else { return false };
         while let Some(response) = self.responses.get_mut(index) {
             let expected = response.expects_first_frame();
             let filled = response.fill(application.framing(), now, connection, context);
-            if let Some(beginning) = &mut self.beginning {
+            if let Some(start) = &mut self.start {
                 if expected && !response.expects_first_frame() {
-                    beginning.on_first_frame(now, connection);
+                    start.on_first_frame(now, connection);
                 }
-                let live = response.body().live().filter(|_| beginning.awaits_size());
+                let live = response.body().live().filter(|_| start.awaits_size());
                 if let Some((size, session)) =
                     live.and_then(FlvStream::first_frame_ahead).zip(response.body().session())
                     && let Some(started) =
-                        beginning.on_size(connection, size, &self.state.config.startup)
+                        start.on_size(connection, size, &self.state.config.startup)
                 {
                     session.on_started(started);
                 }
             }
             match filled {
                 Filled::Finished => {
-                    let last = |watch: &mut Watch| watch.look(now, connection, true);
+                    let last = |watch: &mut Watch| watch.update(now, connection, true);
                     self.watches.iter_mut().for_each(last);
                     let over = self.responses.swap_remove(index);
                     ended = Some(ended == Some(true) || over.body().session().is_some());
@@ -379,53 +380,53 @@ impl Requests {
                 }
             }
         }
-        self.wants_acks = more || expects || !self.unproven.is_empty();
+        self.wants_acks = more || expects || !self.unvalidated.is_empty();
         if let Some(media) = ended {
             self.on_answered(now, connection, media);
         }
         more
     }
 
-    /// Whether [`Requests::fill`] has to be called although nothing woke these requests.
+    /// Whether [`Requests::fill`] must be called even without a wake-up.
     pub(super) fn wants_acks(&self) -> bool {
         self.wants_acks
     }
 
-    /// Viewers may be about to leave: their sessions get the last numbers.
+    /// Updates the sessions' statistics for the last time, as viewers may be about to leave.
     pub(super) fn on_last_chance(&mut self, now: Timestamp, connection: &Connection) {
-        self.watches.iter_mut().for_each(|watch| watch.look(now, connection, true));
+        self.watches.iter_mut().for_each(|watch| watch.update(now, connection, true));
     }
 
-    /// What the client is given now for its next connection.
-    pub(super) fn hand_over(&mut self, now: Timestamp, connection: &Connection) -> Option<Handed> {
-        self.beginning.as_mut()?.hand_over(now, connection, &self.state.beginnings)
+    /// Returns the ticket or token to send now.
+    pub(super) fn issue(&mut self, now: Timestamp, connection: &Connection) -> Option<Issued> {
+        self.start.as_mut()?.issue(now, connection, &self.state.beginnings)
     }
 
-    /// How the connection started, if it has.
+    /// Returns the startup decision, if made.
     pub(super) fn started(&self) -> Option<&Started> {
-        self.beginning.as_ref()?.started()
+        self.start.as_ref()?.started()
     }
 
-    /// The connection is over.
+    /// Notes that the connection is closed.
     pub(super) fn on_closed(&mut self, now: Timestamp, connection: &Connection) {
         self.on_last_chance(now, connection);
         let jump = delivery::guided(connection).map(Guided::verdict).unwrap_or_default();
         self.state.beginnings.on_verdict(jump);
     }
 
-    /// Whether no response is under way.
+    /// Whether no response is in progress.
     pub(super) fn is_idle(&self) -> bool {
-        self.responses.is_empty() && self.waiting.is_empty() && self.unproven.is_empty()
+        self.responses.is_empty() && self.waiting.is_empty() && self.unvalidated.is_empty()
     }
 
-    /// Whether nothing is left to deliver, and the client knows which requests were taken; or it has
-    /// left without a word.
+    /// Whether all responses are delivered and the client knows which requests were accepted, or
+    /// the client is gone without a close.
     pub(super) fn is_drained(&self, connection: &Connection) -> bool {
-        let is_gone = connection.unanswered_probes() >= GONE;
+        let is_gone = connection.unanswered_probes() >= MAX_UNANSWERED_PROBES;
         self.is_idle() && (is_gone || self.application.as_ref().is_none_or(|a| a.is_drained()))
     }
 
-    /// Tells the client that no more requests are taken.
+    /// Sends GOAWAY.
     pub(super) fn go_away(&mut self, now: Timestamp, connection: &mut Connection) {
         if let Some(application) = &mut self.application {
             application.go_away(now, connection);

@@ -1,4 +1,4 @@
-//! From the configuration to the transport's settings.
+//! Transport settings from the configuration.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use crate::config::{self, Config};
 use crate::entropy::random;
 use crate::identity::{Identity, TICKET_LIFETIME};
 
-/// Unfinished handshakes of one loop above which `retry = "auto"` asks for a Retry.
-const RETRY_ABOVE: u32 = 256;
-/// Uses of session tickets that are remembered.
+/// Unfinished handshakes of a loop above which `retry = "auto"` sends Retry.
+const RETRY_THRESHOLD: u32 = 256;
+/// Maximum number of remembered session ticket uses.
 const TICKET_LOG: usize = 65_536;
-/// Bytes of replicas that all connections together may always send in one burst. More may leave where what a second
-/// fills is more.
-const LEAST_BURST: u64 = 256 << 10;
+/// Minimum burst of redundant copies across all connections, in bytes; larger if one second's
+/// budget is larger.
+const MIN_BURST: u64 = 256 << 10;
 
-/// What the event loops take from a configuration.
+/// Settings that the event loops derive from a configuration.
 #[derive(Clone)]
 pub struct QuicState {
     tls: Arc<TlsConfig>,
@@ -31,7 +31,7 @@ pub struct QuicState {
     transport: Arc<TransportConfig>,
     single_use: Arc<SingleUseLog>,
     clock: Arc<TicketClock>,
-    /// What all connections may spend on replicas.
+    /// Budget of redundant copies across all connections.
     budget: Arc<SharedBudget>,
 }
 
@@ -42,11 +42,11 @@ impl core::fmt::Debug for QuicState {
 }
 
 impl QuicState {
-    /// Without `keys` those of `previous` stay, or new ones are made that end with the process. It
-    /// writes no qlog files yet.
+    /// Creates the settings. Without `keys`, those of `previous` are kept, or new ones are
+    /// generated for the lifetime of the process. qlog files are not written yet.
     ///
     /// # Errors
-    /// One line: certificate and key do not suit TLS 1.3.
+    /// Certificate and key are unsuitable for TLS 1.3.
     pub fn new(
         config: &Config,
         identity: &Identity,
@@ -69,11 +69,11 @@ impl QuicState {
                 Arc::new(SingleUseLog::new(clock.now(), window, TICKET_LOG))
             }
         };
-        // Running connections go on drawing from the budget that they know: it is kept while it may be.
+        // Open connections keep drawing on their budget, so it is kept unless the share changes.
         let share = config.recovery.max_redundancy_of_all;
         let known = previous.map(|previous| &previous.budget).filter(|b| b.share() == share);
         let budget =
-            known.cloned().unwrap_or_else(|| Arc::new(SharedBudget::new(share, LEAST_BURST)));
+            known.cloned().unwrap_or_else(|| Arc::new(SharedBudget::new(share, MIN_BURST)));
         let tls = TlsConfig::new(tls(&config.quic, identity, &keys, &single_use, &clock));
         Ok(Self {
             tls: Arc::new(tls.map_err(|e| Error::new(e.to_string()))?),
@@ -85,10 +85,10 @@ impl QuicState {
         })
     }
 
-    /// Has new connections write qlog files, if the configuration wants any.
+    /// Enables qlog files for new connections, if configured.
     ///
     /// # Errors
-    /// One line: the directory cannot be made, or the thread of the files cannot be started.
+    /// The directory cannot be created, or the writer thread cannot be started.
     pub(crate) fn log(&mut self, quic: &config::Quic) -> Result<(), Error> {
         if let Some(dir) = quic.qlog_dir.as_ref().filter(|_| quic.qlog_sample > 0.0) {
             let observer = qlog::observers(dir.clone(), quic.qlog_sample)?;
@@ -97,17 +97,18 @@ impl QuicState {
         Ok(())
     }
 
-    /// What seals tickets, tokens and passes.
+    /// Returns the keys of tickets, tokens and passes.
     pub(crate) fn keys(&self) -> Arc<KeyRing> {
         self.keys.clone()
     }
 
-    /// The clock of tickets and tokens.
+    /// Returns the clock of tickets and tokens.
     pub(super) fn clock(&self) -> &TicketClock {
         &self.clock
     }
 
-    /// The settings of the loop on `core`, one of `loops`, whose clock's origin was at `unix_origin`.
+    /// Returns the settings of the loop on `core`, one of `loops`. Its clock started at
+    /// `unix_origin` (Unix time in seconds).
     pub(super) fn endpoint(
         &self,
         config: &Config,
@@ -122,7 +123,7 @@ impl QuicState {
             retry: match config.quic.retry {
                 config::Retry::Never => RetryPolicy::Never,
                 config::Retry::Always => RetryPolicy::Always,
-                config::Retry::Auto => RetryPolicy::Above(RETRY_ABOVE),
+                config::Retry::Auto => RetryPolicy::Above(RETRY_THRESHOLD),
             },
             token_lifetime: config.quic.token_lifetime,
             max_connections: (config.quic.max_connections as usize).div_ceil(loops),
@@ -196,8 +197,7 @@ fn transport(config: &Config, budget: &Arc<SharedBudget>) -> TransportConfig {
     }
 }
 
-/// A number that changes with the limits that clients remember for 0-RTT (RFC 9000, section
-/// 7.4.1).
+/// Returns a hash of the limits that clients remember for 0-RTT (RFC 9000, section 7.4.1).
 fn remembered(limits: &Limits) -> u64 {
     let values = [
         limits.max_data,

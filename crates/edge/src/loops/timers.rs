@@ -1,10 +1,10 @@
-//! The deadlines of a loop's connections, without a scan of all of them.
+//! Deadlines of a loop's connections, without scanning all of them.
 //!
-//! A heap in which each connection has an entry for the earliest deadline that it ever announced
-//! since the entry was last taken. Deadlines mostly move later (every packet moves the loss and
-//! idle timers), and moving later costs nothing: the entry stays, and when it is the first of all the
-//! connection is asked again. A deadline that moves earlier leaves a void entry behind; the heap is
-//! rid of those before they are many times the others.
+//! A heap with one valid entry per connection: the earliest deadline announced since the entry was
+//! last taken. Deadlines mostly move later (each packet moves the loss and idle timers), which
+//! costs nothing: the entry stays, and the connection is asked again when it comes first. A
+//! deadline that moves earlier leaves a stale entry behind. Stale entries are removed before they
+//! far outnumber the valid ones.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,19 +16,18 @@ use units::Timestamp;
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     heap: BinaryHeap<Reverse<(Timestamp, u32)>>,
-    /// The earliest entry of each connection in the heap.
+    /// The valid entry of each connection.
     armed: Vec<Option<Timestamp>>,
-    /// How many of those there are.
+    /// Number of valid entries.
     live: usize,
 }
 
-/// The heap is cleared of void entries when it holds more than this beside as many times the
-/// connections' own.
-const SPARE: usize = 64;
-const TIMES: usize = 3;
+/// Stale entries are removed when the heap exceeds this many entries plus this many per connection.
+const EXTRA_ENTRIES: usize = 64;
+const ENTRIES_PER_CONNECTION: usize = 3;
 
 impl Timers {
-    /// The connection wants to be served at `deadline` at the latest.
+    /// Sets the time at which the connection must be served at the latest.
     pub(super) fn set(&mut self, handle: Handle, deadline: Timestamp) {
         let index = handle.0 as usize;
         if self.armed.len() <= index {
@@ -39,13 +38,13 @@ impl Timers {
             self.live += usize::from(armed.is_none());
             *armed = Some(deadline);
             self.heap.push(Reverse((deadline, handle.0)));
-            if self.heap.len() > SPARE + TIMES * self.live {
-                self.clear_void();
+            if self.heap.len() > EXTRA_ENTRIES + ENTRIES_PER_CONNECTION * self.live {
+                self.remove_stale();
             }
         }
     }
 
-    /// The connection is gone.
+    /// Removes a connection.
     pub(super) fn remove(&mut self, handle: Handle) {
         if let Some(armed) = self.armed.get_mut(handle.0 as usize)
             && armed.take().is_some()
@@ -54,18 +53,17 @@ impl Timers {
         }
     }
 
-    /// Drops the entries that have been overtaken. Most have, so that this costs
-    /// each entry O(log n) once.
-    fn clear_void(&mut self) {
+    /// Removes stale entries. Most are stale, so the cost is O(log n) once per entry.
+    fn remove_stale(&mut self) {
         let mut entries = core::mem::take(&mut self.heap).into_vec();
-        // A connection whose deadline came back to an old value has two equal entries.
+        // A deadline that returned to an old value leaves two equal entries.
         entries.sort_unstable();
         entries.dedup();
         entries.retain(|Reverse((at, index))| self.armed[*index as usize] == Some(*at));
         self.heap = entries.into();
     }
 
-    /// The next connection whose entry is due; its deadline has to be looked at and set again.
+    /// Takes the next connection with a due entry. The caller must set its deadline again.
     pub(super) fn pop(&mut self, now: Timestamp) -> Option<Handle> {
         while let Some(&Reverse((at, index))) = self.heap.peek() {
             if at > now {
@@ -82,8 +80,8 @@ impl Timers {
         None
     }
 
-    /// The next deadline. `deadline` tells what a connection's is now: entries that are earlier are
-    /// put right first, so that nobody wakes up for them.
+    /// Returns the next deadline. `deadline` returns a connection's current deadline; outdated
+    /// entries are corrected first, so that the loop does not wake up for them.
     pub(super) fn next(
         &mut self,
         mut deadline: impl FnMut(Handle) -> Option<Timestamp>,
@@ -114,13 +112,13 @@ mod tests {
         Timestamp::from_millis(ms)
     }
 
-    /// The next deadline, all entries being right.
+    /// Returns the next deadline, with all entries valid.
     fn next(timers: &mut Timers) -> Option<Timestamp> {
         timers.next(|_| Some(Timestamp::ZERO))
     }
 
     #[test]
-    fn nobody_wakes_up_for_a_deadline_that_has_moved() {
+    fn moved_deadlines_cause_no_wake_up() {
         let mut timers = Timers::default();
         let now = [70, 20, 90].map(at);
         (0..3).for_each(|n| timers.set(Handle(n), at(10 + u64::from(n))));
@@ -141,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_deadline_comes_first_and_only_when_due() {
+    fn earliest_deadline_is_taken_first_once_due() {
         let mut timers = Timers::default();
         timers.set(Handle(3), at(30));
         timers.set(Handle(1), at(10));
@@ -153,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_that_moves_later_adds_no_entry() {
+    fn later_deadline_adds_no_entry() {
         let mut timers = Timers::default();
         for ms in 10..1_000 {
             timers.set(Handle(0), at(ms));
@@ -163,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_that_moves_earlier_voids_the_later_entry() {
+    fn earlier_deadline_makes_the_later_entry_stale() {
         let mut timers = Timers::default();
         timers.set(Handle(0), at(50));
         timers.set(Handle(0), at(20));
@@ -173,9 +171,9 @@ mod tests {
     }
 
     #[test]
-    fn void_entries_stay_few() {
-        // Frames 25 times a second; after each, pacing for 2 ms, and then nothing but the idle
-        // time-out, which the next frame's pacing overtakes.
+    fn stale_entries_stay_few() {
+        // 25 frames per second; after each, 2 ms of pacing, then only the idle timeout, which the
+        // next frame's pacing precedes.
         for connections in [1, 100] {
             let mut timers = Timers::default();
             let mut now = at(1_000);
@@ -187,21 +185,24 @@ mod tests {
                 (0..connections).for_each(|n| timers.set(Handle(n), now + Duration::from_secs(30)));
                 now += Duration::from_millis(38);
                 while timers.pop(now).is_some() {}
-                assert!(timers.heap.len() <= SPARE + TIMES * connections as usize);
+                assert!(
+                    timers.heap.len()
+                        <= EXTRA_ENTRIES + ENTRIES_PER_CONNECTION * connections as usize
+                );
             }
-            // And none of those that count is missing.
+            // All valid entries are still there.
             let due = std::iter::from_fn(|| timers.pop(now + Duration::from_secs(30))).count();
             assert_eq!(due, connections as usize);
         }
     }
 
     #[test]
-    fn a_connection_that_is_gone_has_no_deadline() {
+    fn removed_connection_has_no_deadline() {
         let mut timers = Timers::default();
         for n in 0..1_000 {
             timers.set(Handle(n), at(10));
             timers.remove(Handle(n));
-            assert!(timers.heap.len() <= SPARE + TIMES);
+            assert!(timers.heap.len() <= EXTRA_ENTRIES + ENTRIES_PER_CONNECTION);
         }
         timers.set(Handle(7), at(10));
         timers.set(Handle(7), at(5));
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_that_comes_back_is_told_once() {
+    fn repeated_deadline_is_returned_once() {
         let mut timers = Timers::default();
         for _ in 0..2 {
             timers.set(Handle(0), at(50));
@@ -218,7 +219,7 @@ mod tests {
             assert_eq!(timers.pop(at(20)), Some(Handle(0)));
         }
         timers.set(Handle(0), at(50));
-        timers.clear_void();
+        timers.remove_stale();
         assert_eq!(timers.heap.len(), 1);
         assert_eq!(timers.pop(at(50)), Some(Handle(0)));
         assert_eq!(timers.pop(at(50)), None);

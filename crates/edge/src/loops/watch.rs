@@ -1,5 +1,5 @@
-//! What a viewer's session is told of the transport under it: about once a second, how the connection
-//! does since the session began.
+//! Updates a viewer's session about once per second with the connection's statistics since the
+//! session started.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -9,36 +9,36 @@ use units::Timestamp;
 
 use crate::sessions::{Session, Transport};
 
-/// How often the session is told.
+/// Interval of updates.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Watches the connection for one session, for as long as that is open.
+/// Transport statistics for one open session.
 #[derive(Debug)]
 pub(super) struct Watch {
     session: Weak<Session>,
     due: Timestamp,
-    /// How the connection did when the session began.
+    /// Statistics at the start of the session.
     before: Transport,
 }
 
 impl Watch {
-    /// The session begins.
+    /// Starts at the beginning of a session.
     pub(super) fn new(session: &Arc<Session>, now: Timestamp, connection: &Connection) -> Self {
         Self { session: Arc::downgrade(session), due: now, before: Transport::of(now, connection) }
     }
 
-    /// Whether the session goes on.
+    /// Whether the session is still open.
     pub(super) fn is_open(&self) -> bool {
         self.session.strong_count() > 0
     }
 
-    /// Whether it is this one.
+    /// Whether the statistics are for this session.
     pub(super) fn is_of(&self, session: &Arc<Session>) -> bool {
         core::ptr::eq(self.session.as_ptr(), Arc::as_ptr(session))
     }
 
-    /// Tells the session how the connection does, if it is time or the `last` chance.
-    pub(super) fn look(&mut self, now: Timestamp, connection: &Connection, last: bool) {
+    /// Updates the session if due, or if this is the `last` chance.
+    pub(super) fn update(&mut self, now: Timestamp, connection: &Connection, last: bool) {
         if now >= self.due || last {
             self.due = now + PERIOD;
             if let Some(session) = self.session.upgrade() {

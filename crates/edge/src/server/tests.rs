@@ -48,7 +48,7 @@ fn a_loop_that_hangs_is_an_ailment_and_one_that_turns_is_none() {
     let edge = Edge::open(config).expect("opened");
     let shared = edge.shared();
     assert_eq!(shared.ailments(), [""; 0]);
-    std::thread::sleep(supervisor::UNHEALTHY);
+    std::thread::sleep(supervisor::UNHEALTHY_AFTER);
     for pulse in shared.pulses().iter().filter(|pulse| pulse.name() != "tcp-1") {
         pulse.begin(pulse.now());
     }

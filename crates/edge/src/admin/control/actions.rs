@@ -1,4 +1,4 @@
-//! What control calls do. Those that change something say in words what they did, for the log.
+//! The actions of control calls. Changing actions also return a summary for the log.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,19 +17,20 @@ use crate::reload::reload;
 use crate::sessions::Session;
 use crate::state::{Shared, State};
 
-/// The shortest prefixes that may be banned: shorter ones are slips of the pen.
-const SHORTEST_PREFIX: [u8; 2] = [8, 16];
+/// Shortest prefixes that may be banned (IPv4, IPv6); shorter ones are likely mistakes.
+const MIN_PREFIX: [u8; 2] = [8, 16];
 
-/// An answer, and what was done.
+/// A response and a summary, or the error response.
 type Done = Result<(Reply, String), Reply>;
 
-/// A part of a list, where the next part begins, and how many entries it leaves out.
+/// Returns a page of a list. `next` is the cursor of the next page, `left_out` the number of
+/// remaining entries.
 fn page(name: &str, entries: Vec<Value>, next: Option<Value>, left_out: usize) -> Reply {
     let next = next.filter(|_| left_out > 0);
     Reply::new(200, json!({ name: entries, "next": next, "left_out": left_out }))
 }
 
-/// The streams, by name.
+/// Lists the streams by name.
 pub(super) fn streams(shared: &Shared, mut query: Query) -> Result<Reply, Reply> {
     let (limit, after) = (query.limit()?, query.take("cursor").unwrap_or_default());
     query.finish()?;
@@ -48,7 +49,7 @@ pub(super) fn streams(shared: &Shared, mut query: Query) -> Result<Reply, Reply>
     Ok(page("streams", streams.iter().map(describe).collect(), next, left_out))
 }
 
-/// The sessions that are open, of all streams or one, oldest first.
+/// Lists open sessions of all streams or one, oldest first.
 pub(super) fn viewers(shared: &Shared, mut query: Query) -> Result<Reply, Reply> {
     let (limit, after) = (query.limit()?, query.number_after()?);
     let stream = query.take("stream");
@@ -79,7 +80,7 @@ fn describe_viewer(session: &Arc<Session>) -> Value {
     })
 }
 
-/// The bans, by number.
+/// Lists the bans by number.
 pub(super) fn bans(shared: &Shared, mut query: Query) -> Result<Reply, Reply> {
     let (limit, after) = (query.limit()?, query.number_after()?);
     query.finish()?;
@@ -99,7 +100,7 @@ fn describe_ban(Ban { id, target, left }: &Ban) -> Value {
     ban
 }
 
-/// Keeps somebody out, and ends what they play.
+/// Adds a ban and ends the affected sessions.
 pub(super) fn ban(shared: &Shared, mut fields: Fields) -> Done {
     let address = fields.text("address")?;
     let (prefix, viewer) = (fields.text("prefix")?, fields.text("viewer")?);
@@ -112,7 +113,7 @@ pub(super) fn ban(shared: &Shared, mut fields: Fields) -> Done {
         (None, None, Some(viewer), None) => Target::Viewer(read_viewer("viewer", &viewer)?),
         (None, None, None, Some(name)) if is_name(&name) => Target::Stream(name),
         (None, None, None, Some(_)) => {
-            return Err(Reply::wrong("stream", "this is no name for a stream"));
+            return Err(Reply::wrong("stream", "this is not a valid stream name"));
         }
         _ => return Err(Reply::error(400, "expected one of address, prefix, viewer and stream")),
     };
@@ -143,7 +144,7 @@ pub(super) fn ban(shared: &Shared, mut fields: Fields) -> Done {
 }
 
 fn full(_: Full) -> Reply {
-    Reply::error(409, format!("there are {MAX_BANS} bans: lift others first"))
+    Reply::error(409, format!("the limit of {MAX_BANS} bans is reached: lift other bans first"))
 }
 
 fn read_address(text: &str) -> Result<Network, Reply> {
@@ -153,17 +154,17 @@ fn read_address(text: &str) -> Result<Network, Reply> {
 }
 
 fn read_prefix(text: &str) -> Result<Network, Reply> {
-    let [v4, v6] = SHORTEST_PREFIX;
+    let [v4, v6] = MIN_PREFIX;
     let network = Network::parse(text).map(Network::canonical);
     let is_long_enough = |n: &Network| n.bits() >= if n.is_ipv4() { v4 } else { v6 };
     let why = format!(
-        "expected a network such as \"10.0.0.0/8\", of IPv4 from /{v4}, of IPv6 from /{v6} on"
+        "expected a network such as \"10.0.0.0/8\", at least /{v4} for IPv4 or /{v6} for IPv6"
     );
     network.filter(is_long_enough).ok_or_else(|| Reply::wrong("prefix", why))
 }
 
 fn read_viewer(key: &str, text: &str) -> Result<ViewerId, Reply> {
-    let why = "expected a viewer's number, 16 hexadecimal digits";
+    let why = "expected a viewer number of 16 hexadecimal digits";
     ViewerId::parse(text).ok_or_else(|| Reply::wrong(key, why))
 }
 
@@ -178,16 +179,16 @@ pub(super) fn unban(shared: &Shared, id: &str, fields: Fields) -> Done {
     Ok((Reply::new(200, ban), what))
 }
 
-/// Ends what a viewer plays. It may come back, with a new pass.
+/// Ends a viewer's sessions. The viewer may return with a new pass.
 pub(super) fn kick(shared: &Shared, id: &str, fields: Fields) -> Done {
     fields.finish()?;
     let viewer = read_viewer("id", id)?;
     let state = shared.state();
     let sessions = state.sessions.of_viewer(viewer);
     if sessions.is_empty() {
-        return Err(Reply::error(404, "this viewer plays nothing"));
+        return Err(Reply::error(404, "this viewer has no session"));
     }
-    // Before their end: HLS goes by passes.
+    // Before the sessions end, since HLS clients continue with their passes.
     state.bans.dismiss(viewer, SystemTime::now());
     let ended = end_all(&state.sessions.of_viewer(viewer));
     let answer = json!({ "viewer": id, "ended": ended });
@@ -199,7 +200,7 @@ fn end_all(sessions: &[Arc<Session>]) -> usize {
     sessions.len()
 }
 
-/// Ends a stream, and keeps it out for a while if the call says so.
+/// Ends a stream, and bans it if the call contains a duration.
 pub(super) fn end(shared: &Shared, name: &str, mut fields: Fields) -> Done {
     let span = fields.span()?;
     fields.finish()?;
@@ -216,18 +217,19 @@ pub(super) fn end(shared: &Shared, name: &str, mut fields: Fields) -> Done {
     Ok((Reply::new(200, answer), format!("stream {name} is ended{until}")))
 }
 
-/// Ends a stream: its publisher or pull, and its viewers' responses after what is left. Returns whether there was one.
+/// Ends a stream: its publisher or pull, and the viewers' responses once they are sent. Returns
+/// whether it existed.
 fn end_stream(state: &State, name: &str) -> bool {
     let Some(stream) = state.live.streams.get(name) else { return false };
     let is_published = state.live.holders.end(name);
-    // A pull ends its stream itself, when nobody can find that without a pull.
+    // A cancelled pull ends its stream itself.
     if !state.live.pulls.cancel(name) || is_published {
         state.live.streams.end(&stream);
     }
     true
 }
 
-/// Reads the configuration file again.
+/// Reloads the configuration file.
 pub(super) fn reload_now(shared: &Shared, fields: Fields) -> Done {
     fields.finish()?;
     let changes = reload(shared).map_err(|e| Reply::error(409, e.to_string()))?;

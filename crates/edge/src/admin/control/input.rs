@@ -1,5 +1,4 @@
-//! What a control call says: the parameters of its query, and the keys of its content. What is not known is refused,
-//! by its name.
+//! Input of control calls: query parameters and JSON keys. Unknown ones are rejected by name.
 
 use std::time::Duration;
 
@@ -9,14 +8,14 @@ use url::form_urlencoded;
 use super::reply::Reply;
 use crate::config::duration;
 
-/// Entries of a list in one answer at most, and if the call says nothing.
+/// Maximum and default number of list entries per response.
 const MAX_LIMIT: usize = 1_000;
-const LIMIT: usize = 100;
-/// How long a ban may be: no longer than passes hold.
-const SHORTEST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(30 * 86_400);
+const DEFAULT_LIMIT: usize = 100;
+/// Minimum and maximum duration of a ban. The maximum is the lifetime of passes.
+const MIN_SPAN: Duration = Duration::from_secs(1);
+const MAX_SPAN: Duration = Duration::from_secs(30 * 86_400);
 
-/// The parameters of a query, each of which is taken once.
+/// Query parameters, each taken once.
 #[derive(Debug, Default)]
 pub(super) struct Query(Vec<(String, String)>);
 
@@ -25,29 +24,29 @@ impl Query {
         Self(form_urlencoded::parse(query.as_bytes()).into_owned().collect())
     }
 
-    /// The value of a parameter, if it is there.
+    /// Takes the value of a parameter, if present.
     pub(super) fn take(&mut self, name: &str) -> Option<String> {
         let index = self.0.iter().position(|(key, _)| key == name)?;
         Some(self.0.swap_remove(index).1)
     }
 
-    /// The parameter `limit`: how many entries the answer may have.
+    /// Takes the parameter `limit`: the maximum number of entries.
     pub(super) fn limit(&mut self) -> Result<usize, Reply> {
-        let Some(text) = self.take("limit") else { return Ok(LIMIT) };
+        let Some(text) = self.take("limit") else { return Ok(DEFAULT_LIMIT) };
         let limit = text.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
         limit.ok_or_else(|| Reply::wrong("limit", format!("expected 1 to {MAX_LIMIT}")))
     }
 
-    /// The parameter `cursor` as a number; 0 without one.
+    /// Takes the parameter `cursor` as a number; 0 if absent.
     pub(super) fn number_after(&mut self) -> Result<u64, Reply> {
         let Some(text) = self.take("cursor") else { return Ok(0) };
-        text.parse().map_err(|_| Reply::wrong("cursor", "expected `next` of another answer"))
+        text.parse().map_err(|_| Reply::wrong("cursor", "expected `next` of an earlier response"))
     }
 
-    /// All was taken.
+    /// Checks that all parameters were taken.
     ///
     /// # Errors
-    /// Something was not, or was there twice.
+    /// A parameter is unknown or repeated.
     pub(super) fn finish(&mut self) -> Result<(), Reply> {
         match self.0.pop() {
             Some((key, _)) => Err(Reply::wrong(&key, "unknown parameter, or given twice")),
@@ -56,7 +55,7 @@ impl Query {
     }
 }
 
-/// The keys of a JSON object, each of which is taken once.
+/// Keys of a JSON object, each taken once.
 #[derive(Debug, Default)]
 pub(super) struct Fields(Map<String, Value>);
 
@@ -65,31 +64,31 @@ impl Fields {
         match serde_json::from_slice(text) {
             Ok(Value::Object(fields)) => Ok(Self(fields)),
             Ok(_) => Err(Reply::error(400, "expected a JSON object")),
-            Err(e) => Err(Reply::error(400, format!("no JSON: {e}"))),
+            Err(e) => Err(Reply::error(400, format!("invalid JSON: {e}"))),
         }
     }
 
-    /// A key's text, if it is there.
+    /// Takes a string, if present.
     pub(super) fn text(&mut self, key: &str) -> Result<Option<String>, Reply> {
         match self.0.remove(key) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(Reply::wrong(key, "expected a text")),
+            Some(_) => Err(Reply::wrong(key, "expected a string")),
         }
     }
 
-    /// How long something is to hold, if `for` says so.
+    /// Takes the duration `for`, if present.
     pub(super) fn span(&mut self) -> Result<Option<Duration>, Reply> {
         let Some(text) = self.text("for")? else { return Ok(None) };
-        let span = duration(&text).filter(|span| (SHORTEST..=LONGEST).contains(span));
+        let span = duration(&text).filter(|span| (MIN_SPAN..=MAX_SPAN).contains(span));
         let why = "expected a duration such as \"10m\", from 1s to 30d";
         span.map(Some).ok_or_else(|| Reply::wrong("for", why))
     }
 
-    /// All was taken.
+    /// Checks that all keys were taken.
     ///
     /// # Errors
-    /// There are other keys.
+    /// A key is unknown.
     pub(super) fn finish(self) -> Result<(), Reply> {
         match self.0.keys().next() {
             Some(key) => Err(Reply::wrong(key, "unknown key")),
@@ -107,9 +106,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_wrong_key() {
         let limit = |query: &str| Query::read(query).limit().map_err(key);
-        assert_eq!((limit(""), limit("limit=7")), (Ok(LIMIT), Ok(7)));
+        assert_eq!((limit(""), limit("limit=7")), (Ok(DEFAULT_LIMIT), Ok(7)));
         for query in ["limit=0", "limit=1001", "limit=-1", "limit=x", "limit="] {
             assert_eq!(limit(query), Err((400, "limit".into())), "{query}");
         }

@@ -1,8 +1,8 @@
-//! The control API: what an operator, or a program of theirs, may see and do while the server runs. JSON in and out;
-//! docs/operate/control.md has every call.
+//! The control API: JSON calls to inspect and control the running server.
+//! docs/operate/control.md lists every call.
 //!
-//! A call names a resource by its path and an action by its method. Whether it may be is [`Access`]'s business, what
-//! it says is read by [`input`], and what it does is in [`actions`].
+//! A call's path names a resource, its method an action. [`Access`] checks permission, [`input`]
+//! reads the parameters, and [`actions`] performs the action.
 
 mod actions;
 mod input;
@@ -27,16 +27,16 @@ use crate::sync::lock;
 use input::{Fields, Query};
 pub(crate) use reply::Reply;
 
-/// The most of a call's content that is read, in bytes.
+/// Maximum content of a call, in bytes.
 const MAX_BODY: usize = 4_096;
-/// Longest wait for it.
+/// Timeout for the content.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a path names.
+/// The resource of a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Resource {
     Streams,
-    /// The end of the stream of this name.
+    /// Ends the stream of this name.
     End(String),
     Viewers,
     Viewer(String),
@@ -48,7 +48,7 @@ pub(super) enum Resource {
 }
 
 impl Resource {
-    /// Reads a path; `None` if it is none of the control API.
+    /// Parses a path; `None` if it is not part of the control API.
     pub(super) fn of(path: &str) -> Option<Self> {
         let rest = path.strip_prefix("/api/")?;
         let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
@@ -70,7 +70,7 @@ impl Resource {
         })
     }
 
-    /// What this method does; else which methods there are.
+    /// Returns the action of a method, or else the allowed methods.
     fn action(&self, method: &str) -> Result<Action, &'static str> {
         match (self, method) {
             (Self::Streams, "GET" | "HEAD") => Ok(Action::ListStreams),
@@ -90,7 +90,7 @@ impl Resource {
     }
 }
 
-/// What may be done.
+/// An action of the control API.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Action {
     ListStreams,
@@ -125,7 +125,7 @@ impl Action {
     }
 }
 
-/// How often each action was asked for, by its result.
+/// Number of calls by action and result.
 #[derive(Debug, Default)]
 pub(super) struct Calls(Mutex<BTreeMap<[&'static str; 2], u64>>);
 
@@ -134,7 +134,7 @@ impl Calls {
         *lock(&self.0).entry([action.name(), result]).or_default() += 1;
     }
 
-    /// Action, result and count, of those that there were.
+    /// Returns action, result and count.
     pub(super) fn all(&self) -> Vec<([&'static str; 2], u64)> {
         lock(&self.0).iter().map(|(names, count)| (*names, *count)).collect()
     }
@@ -148,12 +148,12 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// For a listener that `is_local` to this machine.
+    /// Creates the API of a listener; `is_local` if it is on loopback.
     pub(super) fn new(is_local: bool) -> Self {
         Self { access: Access::new(is_local), calls: Calls::default() }
     }
 
-    /// Does what the request asks for, if it may.
+    /// Performs the requested action, if allowed.
     pub(super) async fn answer(
         &self,
         shared: &Arc<Shared>,
@@ -164,7 +164,7 @@ impl Control {
         let action = match resource.action(request.method().as_str()) {
             Ok(action) => action,
             Err(allowed) => {
-                let why = format!("this path has the methods {allowed}");
+                let why = format!("allowed methods: {allowed}");
                 return Reply::error(405, why).with("allow", allowed);
             }
         };
@@ -193,7 +193,7 @@ impl Control {
         }
         let mut query = Query::read(request.uri().query().unwrap_or_default());
         let fields = if action.changes() {
-            // Before anything is done: such a call has no parameters.
+            // Checked before any action: changing calls have no parameters.
             query.finish()?;
             content(request).await?
         } else {
@@ -215,7 +215,7 @@ impl Control {
     }
 }
 
-/// The JSON object that a request has as its content; without any an empty one.
+/// Returns the JSON object in the content, empty without content.
 async fn content(request: Request<Incoming>) -> Result<Fields, Reply> {
     let (head, body) = request.into_parts();
     let collected = timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY).collect()).await;
@@ -224,8 +224,8 @@ async fn content(request: Request<Incoming>) -> Result<Fields, Reply> {
         Ok(Err(e)) if e.is::<LengthLimitError>() => {
             return Err(Reply::error(413, format!("more than {MAX_BODY} bytes")));
         }
-        Ok(Err(_)) => return Err(Reply::error(400, "the content did not come to its end")),
-        Err(_) => return Err(Reply::error(408, "the content took too long")),
+        Ok(Err(_)) => return Err(Reply::error(400, "the content is incomplete")),
+        Err(_) => return Err(Reply::error(408, "timeout while reading the content")),
     };
     if body.is_empty() {
         return Ok(Fields::default());
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_and_methods_say_what_to_do() {
+    fn paths_and_methods_map_to_actions() {
         let action = |method, path| Resource::of(path).expect(path).action(method);
         assert_eq!(action("GET", "/api/streams"), Ok(Action::ListStreams));
         assert_eq!(action("POST", "/api/streams/live/a/end"), Ok(Action::End));

@@ -1,15 +1,15 @@
-//! Answers of the control API.
+//! Responses of the control API.
 
 use serde_json::{Value, json};
 
-use crate::admin::access::{Denied, HEADER, WINDOW};
+use crate::admin::access::{Denied, HEADER, WRONG_TOKEN_WINDOW};
 
-/// An answer in JSON.
+/// A JSON response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) body: Value,
-    /// One more header field.
+    /// An additional header field.
     pub(crate) field: Option<(&'static str, String)>,
 }
 
@@ -18,13 +18,13 @@ impl Reply {
         Self { status, body, field: None }
     }
 
-    /// An error in words.
+    /// An error with a message.
     pub(super) fn error(status: u16, why: impl Into<String>) -> Self {
         let why: String = why.into();
         Self::new(status, json!({ "error": why }))
     }
 
-    /// A key of the call is wrong.
+    /// An error in a key of the call.
     pub(super) fn wrong(key: &str, why: impl Into<String>) -> Self {
         let why: String = why.into();
         Self::new(400, json!({ "error": format!("{key}: {why}"), "key": key }))
@@ -35,7 +35,7 @@ impl Reply {
         self
     }
 
-    /// What it counts as.
+    /// Returns the result label in metrics.
     pub(super) fn result(&self) -> &'static str {
         match self.status {
             200..=299 => "ok",
@@ -51,17 +51,17 @@ impl From<Denied> for Reply {
         match denied {
             Denied::NoToken => Self::error(
                 403,
-                "this listener is not on loopback: set [admin] token or token_file, and bring the token along",
+                "this listener is not on loopback: set [admin] token or token_file and send it",
             ),
             Denied::Missing => Self::error(401, "expected Authorization: Bearer TOKEN")
                 .with("www-authenticate", "Bearer"),
             Denied::Wrong => Self::error(401, "wrong token")
                 .with("www-authenticate", "Bearer error=\"invalid_token\""),
             Denied::TooOften => Self::error(429, "too many wrong tokens from this address")
-                .with("retry-after", WINDOW.as_secs().to_string()),
+                .with("retry-after", WRONG_TOKEN_WINDOW.as_secs().to_string()),
             Denied::NoHeader => Self::error(
                 403,
-                format!("expected the header {HEADER}, or a token: this may be a page's request"),
+                format!("expected the header {HEADER} or a token, as protection against web pages"),
             ),
         }
     }

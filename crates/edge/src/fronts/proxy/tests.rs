@@ -1,10 +1,10 @@
-//! Headers as the specification gives them, cut ones, and what is none.
+//! Examples of the specification, truncated headers, and invalid input.
 
 use super::*;
 
 const BALANCER: &str = "10.0.0.9:40000";
 
-/// Who the client is, and what is left for it to say.
+/// Returns the client's address and the bytes after the header.
 fn read(bytes: &[u8]) -> Result<(String, Vec<u8>)> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().build().expect("made");
@@ -15,7 +15,7 @@ fn read(bytes: &[u8]) -> Result<(String, Vec<u8>)> {
     })
 }
 
-/// A header of version 2.
+/// Returns a header of version 2.
 fn version_2(command: u8, family: u8, rest: &[u8]) -> Vec<u8> {
     let length = (rest.len() as u16).to_be_bytes();
     [&SIGNATURE[..], &[command, family], &length, rest].concat()
@@ -35,7 +35,7 @@ fn ipv6() -> Vec<u8> {
 }
 
 #[test]
-fn the_examples_of_version_1_are_read_and_nothing_behind_them() {
+fn version_1_examples_are_read_exactly() {
     let longest = "PROXY TCP6 ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff \
                    ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff 65535 65535\r\n";
     let longest_client = "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:65535";
@@ -56,7 +56,7 @@ fn the_examples_of_version_1_are_read_and_nothing_behind_them() {
 }
 
 #[test]
-fn headers_of_version_2_are_read_with_their_extensions() {
+fn version_2_headers_are_read_with_extensions() {
     let with_extensions = [ipv4(), vec![0x04, 0, 3, 1, 2, 3]].concat();
     for (header, expected) in [
         (version_2(0x21, 0x11, &ipv4()), "192.168.0.1:56324"),
@@ -73,7 +73,7 @@ fn headers_of_version_2_are_read_with_their_extensions() {
 }
 
 #[test]
-fn what_is_no_header_is_refused_wherever_it_is_cut() {
+fn invalid_and_truncated_headers_are_rejected() {
     let line = b"PROXY TCP4 192.168.0.1 192.168.0.11 56324 443\r\n".to_vec();
     let binary = version_2(0x21, 0x21, &ipv6());
     for header in [line, binary] {
@@ -110,7 +110,7 @@ fn what_is_no_header_is_refused_wherever_it_is_cut() {
 }
 
 #[tokio::test]
-async fn a_header_that_drips_is_not_waited_for() {
+async fn slow_header_times_out() {
     let (mut near, mut far) = tokio::io::duplex(64);
     let drip = tokio::spawn(async move {
         for byte in b"PROXY TCP4 192.168.0.1 192.168.0.11 56324 443\r\n" {

@@ -1,13 +1,12 @@
 //! One RTMP connection: a publisher, a player, or neither yet.
 //!
-//! One task drives a sans-IO [`Server`]. It reads whenever the peer sends and writes whenever the peer
-//! takes; a player's next tag is pulled only when everything before it was written, so a slow player
-//! costs no memory and skips like any other viewer.
+//! One task drives a sans-IO [`Server`]. It reads and writes whenever the socket is ready. A
+//! player's next tag is pulled only after everything before it was written, so a slow player costs
+//! no memory and skips like any other viewer.
 //!
-//! Each state has a time by which something has to happen, and what else the peer does moves it not:
-//! a handshake its end, a connection that does nothing its request. A publisher has to send media, and
-//! a player to take what it is sent; one that says nothing is asked by a ping behind the media, which
-//! only one that reads will answer.
+//! Each state has a deadline that unrelated traffic does not extend: for the handshake, and then
+//! for the first request. Publishers must send media, and players must read. A silent player is
+//! pinged behind the media, so only a reading player can answer.
 
 mod deadlines;
 
@@ -48,41 +47,42 @@ use crate::signing::may_play;
 use crate::state::{Shared, State};
 use crate::viewer::Protocol;
 
-/// Bytes that are read at once.
-const READ: usize = 64 * 1024;
-/// Pieces that are written at once.
-const SLICES: usize = 64;
-/// How long the last words to a refused or ended peer may take.
-const FAREWELL: Duration = Duration::from_secs(2);
-/// Messages without media that a peer may send at once, and in each second: acknowledgements, answers to pings, commands.
+/// Read buffer size in bytes.
+const READ_SIZE: usize = 64 * 1024;
+/// Maximum slices per write.
+const MAX_SLICES: usize = 64;
+/// Timeout for the final messages to a rejected or ended peer.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Token bucket for messages without media (acknowledgements, pongs, commands): burst, and rate per
+/// second.
 const MAX_IDLE_MESSAGES: u32 = 500;
 const IDLE_MESSAGES_PER_SECOND: f64 = 100.0;
 
-/// Why a connection ended that did not end as it should.
+/// Reason for an abnormal end.
 pub(super) enum End {
-    /// The peer broke the protocol, or the network failed.
+    /// A protocol violation or network error.
     Peer(String),
-    /// The peer was too slow.
+    /// The peer missed a deadline.
     Late(Fault, String),
-    /// Its place is somebody else's.
+    /// The connection was evicted.
     Evicted,
 }
 
-/// When a connection did what its deadlines go by.
+/// Times for the deadlines.
 struct Times {
-    /// The connection's start, or the end of what was published or played.
+    /// Start of the connection, or end of its publishing or playing.
     idle: Instant,
-    /// When something last arrived.
-    heard: Instant,
-    /// When the peer last took something, or there was nothing to take.
-    taken: Instant,
-    /// When the ping left that is not answered.
+    /// Last arrival of data.
+    last_received: Instant,
+    /// Last write, or last time without pending output.
+    last_sent: Instant,
+    /// Time of the unanswered ping.
     pinged: Option<Instant>,
-    /// When messages without media were last allowed.
+    /// Last refill of the allowance for messages without media.
     allowed: Instant,
 }
 
-/// Returns when publishers have to go: some time after the start of a drain.
+/// Waits until publishers must leave: some time after the start of a drain.
 async fn drained(shared: &Shared) {
     shared.drained().await;
     sleep(shared.state().config.drain.publishers).await;
@@ -96,12 +96,12 @@ pub(super) struct Connection {
     server: Server,
     role: Role,
     output: VecDeque<Bytes>,
-    /// What was logged of the peer's breaches of rules.
+    /// Logged protocol violations of the peer.
     told: Told,
-    /// Bytes from the peer.
+    /// Bytes received.
     received: u64,
     times: Times,
-    /// No more is read; what waits is written, then the connection is closed.
+    /// Stop reading, write the pending output, then close.
     ending: bool,
 }
 
@@ -127,7 +127,13 @@ impl Connection {
             output: VecDeque::new(),
             told: Told::default(),
             received: 0,
-            times: Times { idle: now, heard: now, taken: now, pinged: None, allowed: now },
+            times: Times {
+                idle: now,
+                last_received: now,
+                last_sent: now,
+                pinged: None,
+                allowed: now,
+            },
             ending: false,
         }
     }
@@ -135,23 +141,23 @@ impl Connection {
     pub(super) async fn run(mut self, mut stream: TcpStream) -> Result<(), End> {
         let result = self.drive(&mut stream).await;
         if let Role::Publishes(Held { publisher, .. }) = self.become_idle() {
-            tracing::info!("{}: publisher {} is gone", publisher.stream().name(), self.remote);
+            tracing::info!("{}: publisher {} disconnected", publisher.stream().name(), self.remote);
             lose(&self.state.live, publisher, self.state.config.live.linger);
         }
         if matches!(result, Err(End::Evicted | End::Late(..))) {
             crate::io::reset(&stream);
             return result;
         }
-        // What is left may tell the peer why.
-        let _ = timeout(FAREWELL, async {
+        // The pending output may tell the peer the reason.
+        let _ = timeout(CLOSE_TIMEOUT, async {
             self.collect();
             for piece in self.output {
                 stream.write_all(&piece).await?;
             }
             stream.shutdown().await?;
-            // What it sent meanwhile, unread, would turn our words into a reset.
+            // Drain unread data, which would turn the close into a reset.
             if result.is_ok() {
-                let mut sink = BytesMut::with_capacity(READ);
+                let mut sink = BytesMut::with_capacity(READ_SIZE);
                 while stream.read_buf(&mut sink).await? > 0 {
                     sink.clear();
                 }
@@ -165,7 +171,7 @@ impl Connection {
     async fn drive(&mut self, stream: &mut TcpStream) -> Result<(), End> {
         crate::io::prepare(stream, self.state.config.rtmp.timeout);
         let (mut reader, mut writer) = stream.split();
-        let mut input = BytesMut::with_capacity(READ);
+        let mut input = BytesMut::with_capacity(READ_SIZE);
         let shared = self.shared.clone();
         let mut drained = pin!(drained(&shared));
         let mut is_drained = false;
@@ -176,7 +182,7 @@ impl Connection {
             }
             let deadline = self.deadline();
             let slices: Vec<IoSlice<'_>> =
-                self.output.iter().take(SLICES).map(|piece| IoSlice::new(piece)).collect();
+                self.output.iter().take(MAX_SLICES).map(|piece| IoSlice::new(piece)).collect();
             let pulls = slices.is_empty() && !self.ending;
             let role = &mut self.role;
             let next = poll_fn(|context| match role {
@@ -200,16 +206,16 @@ impl Connection {
                     let result = self.server.handle(&input);
                     input.clear();
                     self.take_events().await;
-                    // From now on: an answer of the operator's server may have taken its time.
-                    (self.times.heard, self.times.pinged) = (Instant::now(), None);
+                    // After the events: a hook may have taken a while to answer.
+                    (self.times.last_received, self.times.pinged) = (Instant::now(), None);
                     self.take_deviations();
                     result.map_err(|e| End::Peer(e.to_string()))?;
-                    // All other connections have their turn before this one's next bytes.
+                    // Let other connections run before reading on.
                     yield_now().await;
                 }
                 written = writer.write_vectored(&slices), if !slices.is_empty() => {
                     self.advance(written.map_err(|e| End::Peer(e.to_string()))?);
-                    self.times.taken = Instant::now();
+                    self.times.last_sent = Instant::now();
                 }
                 next = next => self.take_next(next),
                 () = sleep_until(deadline) => self.on_deadline()?,
@@ -222,7 +228,7 @@ impl Connection {
         }
     }
 
-    /// Gives the peer messages without media for the time that has passed.
+    /// Refills the peer's allowance of messages without media.
     fn allow_messages(&mut self) {
         let now = Instant::now();
         let passed = now.duration_since(self.times.allowed).as_secs_f64();
@@ -233,14 +239,15 @@ impl Connection {
         self.server.allow(more, MAX_IDLE_MESSAGES);
     }
 
-    /// The time of publishers in a drain is over: the stream ends for its viewers, and the publisher finds another server.
+    /// Ends publishing when the drain's grace period is over: the stream ends for its viewers, and
+    /// the publisher reconnects to another server.
     fn on_drained(&mut self) {
         match self.become_idle() {
             Role::Publishes(Held { publisher, .. }) => {
                 let (stream, number) = (publisher.stream().clone(), publisher.number());
                 drop(publisher);
                 tracing::info!(
-                    "{}: publisher {} sent away by the drain",
+                    "{}: publisher {} disconnected by the drain",
                     stream.name(),
                     self.remote
                 );
@@ -253,10 +260,10 @@ impl Connection {
         }
     }
 
-    /// Moves what the server has to say to the output.
+    /// Moves the server's pending messages to the output.
     fn collect(&mut self) {
         if self.output.is_empty() {
-            self.times.taken = Instant::now();
+            self.times.last_sent = Instant::now();
         }
         self.output.extend(core::iter::from_fn(|| self.server.poll_output()));
     }
@@ -290,8 +297,8 @@ impl Connection {
                     if let Role::Publishes(Held { publisher, .. }) = self.become_idle() {
                         let (stream, number) = (publisher.stream().clone(), publisher.number());
                         drop(publisher);
-                        tracing::info!("{}: published no more", stream.name());
-                        // Not if it is another publisher's.
+                        tracing::info!("{}: publishing stopped", stream.name());
+                        // Has no effect if another publisher has taken over.
                         self.state.live.streams.end_after(&stream, number);
                     }
                 }
@@ -302,7 +309,7 @@ impl Connection {
                 }
                 Event::StopPlay => {
                     if let Role::Waits(_) = self.become_idle() {
-                        // Nobody waits for the answer any more, but it stands out.
+                        // Completes the pending play request; nobody reads the answer.
                         self.server.refuse("");
                     }
                 }
@@ -310,7 +317,7 @@ impl Connection {
         }
     }
 
-    /// Counts what the peer did against the rules, and logs it once.
+    /// Counts the peer's tolerated protocol violations, and logs each kind once.
     fn take_deviations(&mut self) {
         let met = self.server.deviations();
         let who = match &self.role {
@@ -320,7 +327,7 @@ impl Connection {
         self.told.tell(&self.state.live.tolerated, who, met);
     }
 
-    /// The stream is no longer this publisher's.
+    /// Ends the connection of a publisher that has lost its stream.
     fn on_lost(&mut self, loss: Dismissal) {
         let (event, how, why) = match loss {
             Dismissal::TakenOver => {
@@ -337,13 +344,13 @@ impl Connection {
         self.ending = true;
     }
 
-    /// The connection does nothing from now on. Returns what it did.
+    /// Resets the role and returns the previous one.
     fn become_idle(&mut self) -> Role {
         self.times.idle = Instant::now();
         core::mem::replace(&mut self.role, Role::Nothing)
     }
 
-    /// A peer has asked for something: it keeps its place until that is answered.
+    /// Marks the newcomer busy, so that it keeps its place until the request is answered.
     fn on_request(&self) {
         self.places.newcomer.iter().for_each(crate::limits::Permit::busy);
     }
@@ -436,7 +443,7 @@ impl Connection {
         if self.state.bans.refuse_player(&opening) {
             return Err("refused");
         }
-        // A player that waits for the hook or the stream holds its places already.
+        // A player that waits for the hook or the stream already holds its places.
         if self.places.player.is_none() {
             let (limits, address) = (self.shared.limits(), self.remote.ip());
             let place = limits.enter(Place::RtmpPlayer, &self.state.config, Some(address));
@@ -452,7 +459,7 @@ impl Connection {
         Ok(Waiting { viewer, opening, places })
     }
 
-    /// Hands a player what its stream has for it.
+    /// Passes a stream event to the player or publisher.
     fn take_next(&mut self, next: Next) {
         if let Next::Lost(loss) = next {
             return self.on_lost(loss);

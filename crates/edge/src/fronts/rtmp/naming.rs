@@ -1,12 +1,12 @@
-//! The stream that an RTMP client means: encoders spread its name over application, stream and URL as they
-//! like.
+//! Stream names of RTMP clients. Encoders split the name between application, stream and URL in
+//! various ways.
 
 use media::rtmp::Request;
 
-/// The name of the stream: application and stream name, without empty parts.
+/// Returns the stream's name: application and stream name, without empty parts.
 ///
-/// A client whose user put the whole address into one field has an empty application or an empty stream
-/// name, or a URL for a stream name. Where the application is empty, the URL of the connection has it.
+/// If the user entered the whole address into one field, the application or the stream name is
+/// empty, or the stream name is a URL. An empty application is taken from the connection's URL.
 pub(super) fn stream_name(request: &Request) -> String {
     let stream = match request.stream.split_once("://") {
         Some((scheme, rest)) if scheme.starts_with("rtmp") => return joined(&[path(rest)]),
@@ -19,7 +19,7 @@ pub(super) fn stream_name(request: &Request) -> String {
     joined(&[app, stream])
 }
 
-/// The path of a URL that lacks its scheme, without the query.
+/// Returns the path of a URL without its scheme and query.
 fn path(rest: &str) -> &str {
     let (_, path) = rest.split_once('/').unwrap_or_default();
     path.split(['?', '#']).next().unwrap_or_default()
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_has_one_name_however_its_address_is_spread() {
+    fn stream_name_is_independent_of_how_its_address_is_split() {
         for (app, stream, tc_url, name) in [
             ("live", "x2", "rtmp://host/live", "live/x2"),
             ("live/x2", "", "rtmp://host/live/x2", "live/x2"),

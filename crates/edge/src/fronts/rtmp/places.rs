@@ -1,6 +1,5 @@
-//! What an RTMP connection holds of the places that there are: one as a connection, one as a newcomer until
-//! it publishes or plays, one as a player. So neither those who say nothing nor players can take what
-//! publishers need.
+//! Places of an RTMP connection: as a connection, as a newcomer until it publishes or plays, and as
+//! a player. So neither silent connections nor players can take the places that publishers need.
 
 use std::future::pending;
 use std::net::SocketAddr;
@@ -10,21 +9,21 @@ use crate::config::{Config, any_contains};
 use crate::limits::{Limits, Permit, Place};
 use crate::state::Shared;
 
-/// What a connection holds.
+/// The places of a connection.
 pub(super) struct Places {
     connection: Permit,
     /// Until it publishes or plays.
     pub(super) newcomer: Option<Permit>,
-    /// From then on, if it plays.
+    /// Set for players.
     pub(super) player: Option<Permit>,
 }
 
 impl Places {
-    /// Takes a connection in, if there is a place for it.
+    /// Admits a connection, if places are free.
     pub(super) fn admit(shared: &Shared, peer: SocketAddr) -> Option<Self> {
         let state = shared.state();
         let config = &state.config;
-        // Where a balancer is the peer, the client is not known yet.
+        // Behind a balancer the client is not known yet.
         let address = (!is_balancer(config, peer)).then(|| peer.ip());
         if address.is_some_and(|address| state.bans.refuse(Refused::Rtmp, address)) {
             return None;
@@ -34,7 +33,7 @@ impl Places {
         Some(Self { connection, newcomer: Some(enter(Place::RtmpNewcomer)?), player: None })
     }
 
-    /// The client turns out to be at this address. Returns whether that has places left.
+    /// Assigns the places to the client's address. Returns false if that has reached its limit.
     pub(super) fn identify(&self, config: &Config, client: SocketAddr) -> bool {
         let is_let_in =
             |place: &Permit, kind| Limits::identify(place, kind, config, client.ip()).is_ok();
@@ -42,7 +41,7 @@ impl Places {
             && self.newcomer.iter().all(|newcomer| is_let_in(newcomer, Place::RtmpNewcomer))
     }
 
-    /// Returns when the newcomer's or the player's place is somebody else's; never for a publisher.
+    /// Waits for the eviction of the newcomer or player. Publishers are never evicted.
     pub(super) async fn evicted(&self) {
         match self.newcomer.as_ref().or(self.player.as_ref()) {
             Some(place) => place.evicted().await,
@@ -51,7 +50,7 @@ impl Places {
     }
 }
 
-/// Whether connections from there begin with a header that says who the client is.
+/// Whether the peer is a load balancer. Its connections start with a PROXY header.
 pub(super) fn is_balancer(config: &Config, peer: SocketAddr) -> bool {
     any_contains(config.rtmp.proxy_protocol.as_ref(), peer.ip())
 }

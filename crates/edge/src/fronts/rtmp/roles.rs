@@ -1,4 +1,4 @@
-//! What an RTMP connection is for: to publish, to play, or nothing yet.
+//! The role of an RTMP connection: publisher, player, or none yet.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use crate::live::{Dismissal, Held};
 use crate::play;
 use crate::sessions::{Opening, Session};
 
-/// What a connection is for.
+/// The role of a connection.
 pub(super) enum Role {
     Nothing,
     Publishes(Held),
-    /// To play as soon as it is known what there is.
+    /// A player that waits for the stream's kinds of media.
     Waits(Box<Waiting>),
     Plays(Box<Player>),
 }
 
-/// A player whose stream has not begun.
+/// A player that waits for its stream to start.
 pub(super) struct Waiting {
     pub(super) viewer: Viewer,
     pub(super) opening: Opening,
@@ -28,15 +28,15 @@ pub(super) struct Player {
     pub(super) viewer: Viewer,
     pub(super) session: Arc<Session>,
     pub(super) paused: bool,
-    /// Whether it was told where its time 0 is in the stream's.
+    /// Whether the player knows its time origin within the stream.
     pub(super) based: bool,
 }
 
-/// What a stream has for a player, or its publisher.
+/// An event of the stream for its player or publisher.
 pub(super) enum Next {
     /// The kinds of media are known; `None` if the stream ended before.
     Kinds(Option<(bool, bool)>),
-    /// A tag; `None` at the end of the stream, or of what the player may have of it.
+    /// A tag; `None` at the end of the stream or of the player's session.
     Tag(Option<media::Tag>),
     /// The publisher has lost its stream.
     Lost(Dismissal),

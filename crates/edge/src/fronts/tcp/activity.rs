@@ -1,5 +1,4 @@
-//! Whether a connection does something, and when it last did: what deadlines and the fight for places
-//! go by.
+//! Activity of a connection, for timeouts and evictions.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,24 +12,24 @@ use units::Timestamp;
 use crate::limits::Permit;
 use crate::sync::lock;
 
-/// What happens on a connection.
+/// Requests and last activity of a connection.
 #[derive(Debug)]
 pub(super) struct Activity {
     start: Instant,
-    /// Milliseconds after `start`.
+    /// Last activity, in milliseconds after `start`.
     last: AtomicU64,
-    /// Requests so far, and those that are not answered to the end.
+    /// Number of all requests, and of unfinished ones.
     requests: AtomicU64,
     open: AtomicU32,
     max_open: u32,
-    /// Those that the client gave up, and who is told when these are too many.
+    /// Cancelled requests, and the signal that there are too many.
     cancels: Mutex<Cancels>,
     flooded: Notify,
     place: Permit,
 }
 
 impl Activity {
-    /// On a connection that may have `max_open` requests at a time.
+    /// Creates the state of a connection with at most `max_open` concurrent requests.
     pub(super) fn new(place: Permit, max_open: u32) -> Self {
         Self {
             start: Instant::now(),
@@ -44,7 +43,7 @@ impl Activity {
         }
     }
 
-    /// A request came.
+    /// Registers a new request.
     pub(super) fn open(self: &Arc<Self>) -> Open {
         self.touch();
         self.requests.fetch_add(1, Ordering::Relaxed);
@@ -61,37 +60,37 @@ impl Activity {
         }
     }
 
-    /// Returns when the client has given up more requests than players do: each may have begun work that
-    /// is thrown away.
+    /// Waits until the client has cancelled more requests than players do. Each may cause wasted
+    /// work.
     pub(super) async fn flooded(&self) {
         self.flooded.notified().await;
     }
 
-    /// A response went on.
+    /// Notes progress of a response.
     pub(super) fn touch(&self) {
         let elapsed = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.store(elapsed, Ordering::Relaxed);
     }
 
-    /// Whether no request has come at all.
+    /// Whether no request has arrived yet.
     pub(super) fn is_unused(&self) -> bool {
         self.requests.load(Ordering::Relaxed) == 0
     }
 
-    /// When the connection has to end if nothing happens: `first` after its start as long as there was
-    /// no request, `idle` after what happened last from then on.
+    /// Returns when the connection times out: `first` after its start without any request,
+    /// otherwise `idle` after the last activity.
     pub(super) fn deadline(&self, first: Duration, idle: Duration) -> Instant {
         let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
         self.start + if self.is_unused() { first.min(idle) } else { last + idle }
     }
 
-    /// Returns when the connection's place is somebody else's.
+    /// Waits for the connection's eviction.
     pub(super) async fn evicted(&self) {
         self.place.evicted().await;
     }
 }
 
-/// A request that is not answered to the end yet.
+/// An unfinished request. Dropping it before [`Open::complete`] counts as a cancellation.
 #[derive(Debug)]
 pub(super) struct Open {
     activity: Arc<Activity>,
@@ -99,12 +98,12 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// The response went on.
+    /// Notes progress of the response.
     pub(super) fn touch(&self) {
         self.activity.touch();
     }
 
-    /// The last of the response was handed over.
+    /// Notes that the whole response was passed on.
     pub(super) fn complete(&mut self) {
         self.is_complete = true;
     }

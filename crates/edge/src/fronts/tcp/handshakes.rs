@@ -1,8 +1,9 @@
-//! TLS handshakes take turns on their thread, and have half of its time at most: a key exchange and a
-//! signature take longer than a second of anybody's media, and whoever says hello has them done. One at a time
-//! has its turn; between two of them the thread turns to its viewers.
+//! Scheduling of TLS handshakes on a thread.
 //!
-//! A turn lasts until the handshake has to wait for its client, so those who never say hello hold nobody up.
+//! The key exchange and signature of one handshake take longer than one second of a viewer's media,
+//! and any ClientHello causes them. So handshakes run one at a time and use at most half of the
+//! thread's time; in between, the thread serves viewers. A turn ends when the handshake waits for
+//! its client, so silent clients delay nobody.
 
 use std::future::poll_fn;
 use std::io;
@@ -20,15 +21,15 @@ use tokio_rustls::server::TlsStream;
 use crate::io::Measured;
 use crate::sync::lock;
 
-/// The part of a thread's time that is left to others is this many times what handshakes have.
-const OTHERS: u32 = 1;
-/// Handshakes make up for this much time without any, so that a few at once do not wait.
-const CREDIT: Duration = Duration::from_millis(4);
+/// Time left to other work, as a multiple of the time for handshakes.
+const OTHERS_SHARE: u32 = 1;
+/// Maximum credit for time without handshakes, so that a small burst does not wait.
+const MAX_CREDIT: Duration = Duration::from_millis(4);
 
-/// The turns of one thread.
+/// Scheduler of one thread.
 #[derive(Debug)]
 pub(super) struct Turns {
-    /// Who is next, in the order of arrival.
+    /// Admits one handshake at a time, in order of arrival.
     queue: Semaphore,
     pace: Mutex<Pace>,
 }
@@ -38,10 +39,10 @@ impl Turns {
         Self { queue: Semaphore::new(1), pace: Mutex::new(Pace { due: Instant::now() }) }
     }
 
-    /// The handshake of a new connection.
+    /// Performs the handshake of a new connection.
     ///
     /// # Errors
-    /// As of TLS, or of the socket.
+    /// Errors of TLS or of the socket.
     pub(super) async fn accept(
         &self,
         stream: Measured,
@@ -70,28 +71,28 @@ impl Turns {
     }
 }
 
-/// Returns when the task is woken after it was polled.
+/// Waits until the task is woken again.
 async fn woken() {
     let mut was_polled = false;
     poll_fn(|_| match core::mem::replace(&mut was_polled, true) {
         true => Poll::Ready(()),
-        // The socket has the task's waker since the handshake was polled.
+        // The socket has held the task's waker since the handshake was polled.
         false => Poll::Pending,
     })
     .await;
 }
 
-/// When the next handshake may have its turn.
+/// Time of the next handshake turn.
 #[derive(Debug)]
 struct Pace {
     due: Instant,
 }
 
 impl Pace {
-    /// A handshake began at `began` and took this long.
+    /// Accounts for a turn that started at `began`.
     fn charge(&mut self, began: Instant, spent: Duration) {
-        let earliest = began.checked_sub(CREDIT).unwrap_or(began);
-        self.due = self.due.max(earliest) + spent * (1 + OTHERS);
+        let earliest = began.checked_sub(MAX_CREDIT).unwrap_or(began);
+        self.due = self.due.max(earliest) + spent * (1 + OTHERS_SHARE);
     }
 }
 
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn handshakes_have_half_of_the_time_and_a_few_at_once_do_not_wait() {
+    fn handshakes_get_half_of_the_time_and_small_bursts_do_not_wait() {
         let start = Instant::now();
         let (mut pace, mut now) = (Pace { due: start }, start + Duration::from_secs(1));
         let (each, mut busy) = (Duration::from_micros(500), Duration::ZERO);
@@ -118,9 +119,9 @@ mod tests {
         assert!((5..=9).contains(&free), "{free}");
         let share = busy.as_secs_f64() / (now - begun).as_secs_f64();
         assert!((0.5..0.505).contains(&share), "{share}");
-        // Whatever the pause was, the credit is the same.
+        // A longer pause does not increase the credit.
         now += Duration::from_secs(86_400 * 30);
         pace.charge(now, each);
-        assert!(pace.due < now && pace.due > now - CREDIT);
+        assert!(pace.due < now && pace.due > now - MAX_CREDIT);
     }
 }

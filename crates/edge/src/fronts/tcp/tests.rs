@@ -1,4 +1,4 @@
-//! The TCP front from a client's side, over loopback.
+//! Tests of the TCP front with real clients over loopback.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
     served: tokio::task::JoinHandle<Result<(), crate::Error>>,
-    // Removed with its content when the test ends.
+    // Removed at the end of the test.
     _root: tempfile::TempDir,
 }
 
@@ -47,7 +47,7 @@ fn start(adapt: impl FnOnce(&mut Config)) -> Server {
     std::fs::write(root.path().join("small.txt"), "0123456789").expect("written");
     std::fs::write(root.path().join("large.bin"), content()).expect("written");
     let mut config = config(root.path());
-    // So that the large file comes from the file and the small one from memory.
+    // Large files are read from disk, small ones from memory.
     config.files.memory = crate::config::Size(10_000);
     adapt(&mut config);
     let edge = Edge::open(config).expect("opened");
@@ -56,7 +56,7 @@ fn start(adapt: impl FnOnce(&mut Config)) -> Server {
 }
 
 impl Server {
-    /// A TCP connection from this address of loopback.
+    /// Connects from this loopback address.
     async fn connect(&self, from: &str) -> TcpStream {
         self.try_connect(from).await.expect("connected")
     }
@@ -72,7 +72,7 @@ impl Server {
         self.tls_on(stream, alpn).await.expect("a TLS connection")
     }
 
-    /// What a client needs who trusts the server's certificate.
+    /// Returns the configuration of a client that trusts the server's certificate.
     fn client_tls(&self, alpn: &[u8]) -> rustls::ClientConfig {
         let certificate: CertificateDer<'static> = self.shared.state().identity.chain[0].clone();
         let mut roots = rustls::RootCertStore::empty();
@@ -94,7 +94,7 @@ impl Server {
         timeout(LIMIT, connecting).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// Waits until this number of these places are taken.
+    /// Waits until this number of places is taken.
     async fn holds(&self, place: Place, count: usize) {
         let is_so = async {
             while self.shared.limits().counts(place).used != count {
@@ -104,7 +104,7 @@ impl Server {
         timeout(LIMIT, is_so).await.expect("taken in time");
     }
 
-    /// How often something was limited for this reason.
+    /// Returns how often this limit applied.
     fn limited(&self, reason: &str) -> u64 {
         let losses = self.shared.limits().losses();
         losses.into_iter().find(|(name, _)| *name == reason).expect("a reason").1
@@ -171,7 +171,7 @@ async fn body(reply: Reply<Incoming>) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn both_versions_serve_whole_files_parts_and_heads_with_alt_svc() {
+async fn both_versions_serve_files_ranges_and_head_with_alt_svc() {
     let server = start(|_| ());
     let alt_svc = format!("h3=\":{}\"; ma=2592000; persist=1", server.address.port());
     for h2 in [false, true] {
@@ -220,7 +220,7 @@ async fn http_1_1_without_host_is_400() {
 }
 
 #[tokio::test]
-async fn a_reload_swaps_the_certificate_for_new_connections() {
+async fn reload_changes_the_certificate_of_new_connections() {
     let server = start(|_| ());
     let mut old = server.client(false).await;
     let files = tempfile::tempdir().expect("a temporary directory");
@@ -237,7 +237,7 @@ async fn a_reload_swaps_the_certificate_for_new_connections() {
         *slot = Some(path);
     }
     server.shared.reload(config).expect("reloaded");
-    // `tls` trusts only the certificate of the moment.
+    // `tls` trusts only the current certificate.
     let stream = server.tls(b"http/1.1").await;
     let shown = stream.get_ref().1.peer_certificates().expect("certificates")[0].clone();
     assert_eq!(&shown, certificate.der());
@@ -245,7 +245,7 @@ async fn a_reload_swaps_the_certificate_for_new_connections() {
 }
 
 #[tokio::test]
-async fn a_drain_lets_open_responses_finish_and_takes_nothing_new() {
+async fn drain_finishes_open_responses_and_accepts_no_new_ones() {
     for h2 in [false, true] {
         let server = start(|_| ());
         let address = server.address;
@@ -260,9 +260,9 @@ async fn a_drain_lets_open_responses_finish_and_takes_nothing_new() {
 }
 
 #[tokio::test]
-async fn a_drain_cuts_off_what_does_not_finish_in_time() {
+async fn drain_closes_connections_after_its_timeout() {
     let server = start(|config| config.drain.timeout = Duration::from_millis(50));
-    // A client that never says what it wants.
+    // A client that sends no request.
     let _silent = TcpStream::connect(server.address).await.expect("connected");
     let mut client = server.client(false).await;
     client.ask("GET", "/small.txt", &[]).await.expect("a reply");
@@ -271,7 +271,7 @@ async fn a_drain_cuts_off_what_does_not_finish_in_time() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_ends() {
+async fn idle_connection_is_closed() {
     for h2 in [false, true] {
         let server = start(|config| config.tcp.idle_timeout = Duration::from_millis(100));
         let mut client = server.client(h2).await;
@@ -281,7 +281,7 @@ async fn an_idle_connection_ends() {
     }
 }
 
-/// Connections between these two ports that the kernel has at the server's end, whatever is left of them.
+/// Returns the number of server-side kernel connections between these ports, in any state.
 fn in_kernel(server: u16, client: u16) -> usize {
     let table = std::fs::read_to_string("/proc/net/tcp").expect("a table");
     let ends = |line: &&str| {
@@ -294,7 +294,7 @@ fn in_kernel(server: u16, client: u16) -> usize {
 }
 
 #[tokio::test]
-async fn the_kernel_keeps_nothing_for_a_client_that_reads_nothing() {
+async fn kernel_state_of_a_stalled_client_is_freed() {
     let server = start(|config| config.tcp.idle_timeout = Duration::from_millis(200));
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(4_096).expect("set");
@@ -313,7 +313,7 @@ async fn the_kernel_keeps_nothing_for_a_client_that_reads_nothing() {
 }
 
 #[tokio::test]
-async fn content_that_drips_is_not_waited_for() {
+async fn slow_content_times_out() {
     let server = start(|config| config.tcp.header_timeout = Duration::from_millis(500));
     let stream = server.tls(b"http/1.1").await;
     let (mut reader, mut writer) = tokio::io::split(stream);
@@ -333,7 +333,7 @@ async fn content_that_drips_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_balancers_header_says_who_the_client_is() {
+async fn balancer_header_sets_the_client_address() {
     let server = start(|config| {
         let text = "[tcp]\nproxy_protocol = \"127.0.0.1\"";
         config.tcp.proxy_protocol = Config::parse("a", text).expect("valid").tcp.proxy_protocol;
@@ -351,21 +351,24 @@ async fn a_balancers_header_says_who_the_client_is() {
     let second = through("127.0.0.1", &header("192.0.2.2")).await.expect("another client");
     assert!(through("127.0.0.1", "").await.is_err(), "a header is required");
     assert_eq!(server.limited("proxy_header"), 1);
-    assert!(through("127.0.0.2", &header("192.0.2.3")).await.is_err(), "nobody else may say so");
-    // From another address: the one that was refused may still count for a moment.
+    assert!(
+        through("127.0.0.2", &header("192.0.2.3")).await.is_err(),
+        "only balancers may send it"
+    );
+    // From another address, because the rejected connection may still count for a moment.
     assert!(through("127.0.0.3", "").await.is_ok());
     drop((first, second));
 }
 
 #[tokio::test]
-async fn another_port_may_be_announced() {
+async fn announced_port_is_configurable() {
     let server = start(|config| config.quic.advertised_port = 443);
     let reply = server.client(true).await.ask("GET", "/small.txt", &[]).await.expect("a reply");
     assert_eq!(header(&reply, "alt-svc"), "h3=\":443\"; ma=2592000; persist=1");
 }
 
 #[tokio::test]
-async fn head_has_no_content_whatever_the_answer() {
+async fn head_responses_have_no_content() {
     let server = start(|config| {
         let text = "[[play]]\nstream = \"paid/*\"\nkey = \"k\"\n[[pull]]\nstream = \"*\"\n\
                     upstream = \"http://127.0.0.1:1/\"";
@@ -375,7 +378,7 @@ async fn head_has_no_content_whatever_the_answer() {
     for (path, fields, status) in [
         ("/small.txt", &[][..], 200),
         ("/large.bin", &[], 200),
-        // RFC 9110, section 14.2: ranges are for GET alone.
+        // RFC 9110, section 14.2: ranges apply to GET only.
         ("/large.bin", &[("range", "bytes=5-6")], 200),
         ("/missing", &[], 404),
         ("/beacon", &[], 405),
@@ -384,13 +387,13 @@ async fn head_has_no_content_whatever_the_answer() {
         ("/paid/a/media.m3u8", &[], 403),
         ("/paid/a/1-0000000000000000.m4s", &[], 403),
         ("/live/x/1-0000000000000000.m4s", &[], 403),
-        // As the upstream fails: 502, or 503 if it takes its time.
+        // Depends on how the upstream fails: 502, or 503 on timeout.
         ("/live/x/index.m3u8", &[], 0),
         ("/player.html", &[], 0),
     ] {
         let mut answers = Vec::new();
         for h2 in [false, true] {
-            // A client of its own, so that nothing of one answer can be taken for the next.
+            // A new client each, so that responses cannot be mixed up.
             let reply = server.client(h2).await.ask("HEAD", path, fields).await;
             let reply = reply.unwrap_or_else(|e| panic!("{path}, HTTP/2 {h2}: {e}"));
             let code = reply.status().as_u16();

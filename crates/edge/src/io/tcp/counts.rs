@@ -1,20 +1,20 @@
-//! What is asked of the kernel about a connection.
+//! TCP statistics of the kernel.
 
 use std::time::Duration;
 
-/// How a connection does, as the kernel says.
+/// Statistics of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counts {
     pub rtt: Duration,
     pub rtt_min: Duration,
-    /// In packets and bytes, sent again ones included.
+    /// Packets, retransmissions included.
     pub sent: u64,
     pub sent_bytes: u64,
     pub retransmitted: u64,
     pub retransmitted_bytes: u64,
-    /// Retransmissions of what had arrived (RFC 2883).
-    pub in_vain: u64,
+    /// Spurious retransmissions, as reported by DSACK (RFC 2883).
+    pub spurious: u64,
     pub delivered: u64,
-    /// The largest delivery rate seen, in bits per second.
+    /// Maximum delivery rate, in bit/s.
     pub delivery_rate: u64,
 }

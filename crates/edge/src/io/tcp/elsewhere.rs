@@ -1,4 +1,4 @@
-//! Systems whose TCP says nothing and cannot be told: viewers are served with what they have.
+//! Fallback for systems without TCP statistics, pacing and a choice of congestion control.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -1,7 +1,7 @@
-//! How much a client may send on a connection over TCP: little is needed to ask for media, and frames that carry nothing
-//! cost the thread that serves all others.
+//! Rate limit on bytes received from a TCP client.
 //!
-//! A client that sends more is read more slowly; TCP's flow control tells it to wait.
+//! Requests for media are small, and frames without content cost time of the shared thread. Faster
+//! senders are read more slowly, so TCP flow control slows them down.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -9,17 +9,18 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Bytes that a client may send at once, and each second. A request has some 500 bytes, and a connection 100 of them.
+/// Token bucket: size in bytes, and rate in bytes/s. A connection carries about 100 requests of
+/// 500 bytes.
 const BURST: u64 = 128 << 10;
 const RATE: u64 = 128 << 10;
-/// Bytes written that allow one more byte to be read: requests and flow-control frames of clients that receive much.
+/// Bytes written per additional byte of allowance, for requests and flow control of busy clients.
 const WRITTEN_PER_BYTE: u64 = 8;
-/// Most bytes of one read: the other connections of the thread wait meanwhile.
-const TURN: u64 = 16 << 10;
-/// Wait once the allowance is used up: for an eighth of a second's bytes.
+/// Maximum bytes per read, so that other connections of the thread get their turn.
+const MAX_READ: u64 = 16 << 10;
+/// Delay after the allowance is used up: one eighth of a second's bytes.
 const PAUSE: Duration = Duration::from_millis(125);
 
-/// The allowance of a connection.
+/// Receive allowance of a connection.
 #[derive(Debug)]
 pub(super) struct Intake {
     left: u64,
@@ -32,7 +33,7 @@ impl Intake {
         Self { left: BURST, refilled: Instant::now(), pause: None }
     }
 
-    /// Returns how many bytes may be read now, at least one.
+    /// Returns how many bytes may be read now, at least 1.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<usize> {
         if let Some(pause) = &mut self.pause {
             ready!(pause.as_mut().poll(context));
@@ -44,7 +45,7 @@ impl Intake {
             // The first poll sets the timer.
             ready!(pause.as_mut().poll(context));
         }
-        Poll::Ready(self.left.clamp(1, TURN) as usize)
+        Poll::Ready(self.left.clamp(1, MAX_READ) as usize)
     }
 
     fn refill(&mut self, now: Instant) {
@@ -56,12 +57,12 @@ impl Intake {
         }
     }
 
-    /// Counts bytes that were read.
+    /// Consumes allowance for bytes read.
     pub(super) fn read(&mut self, bytes: usize) {
         self.left = self.left.saturating_sub(bytes as u64);
     }
 
-    /// Counts bytes that were written.
+    /// Adds allowance for bytes written.
     pub(super) fn written(&mut self, bytes: usize) {
         self.left = self.left.max((self.left + bytes as u64 / WRITTEN_PER_BYTE).min(8 * BURST));
     }
@@ -73,7 +74,7 @@ mod tests {
     use std::future::poll_fn;
     use tokio::time::advance;
 
-    /// Bytes that a client that never pauses gets through in this time.
+    /// Returns the bytes read from a constantly sending client during `time`.
     async fn flood(intake: &mut Intake, time: Duration) -> u64 {
         let (end, mut all) = (Instant::now() + time, 0);
         while Instant::now() < end {
@@ -85,22 +86,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_flood_is_read_at_the_rate() {
+    async fn flood_is_read_at_the_configured_rate() {
         let mut intake = Intake::new();
         let all = flood(&mut intake, Duration::from_secs(60)).await;
         let expected = BURST + 60 * RATE;
         assert!(all.abs_diff(expected) < expected / 50, "{all} of {expected}");
-        // After a pause there is one burst, not a minute's bytes.
+        // After an idle minute there is one burst, not a minute's bytes.
         advance(Duration::from_secs(60)).await;
         let all = flood(&mut intake, PAUSE).await;
         assert!(all <= BURST + RATE / 4, "{all}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_receives_much_may_send_more() {
+    async fn allowance_grows_with_bytes_written() {
         let mut intake = Intake::new();
         flood(&mut intake, Duration::from_secs(1)).await;
-        // Ten megabytes a second, and 20 bytes for each 16 KiB of them.
+        // 10 MB/s written, with 20 bytes read per 16 KiB.
         for _ in 0..640 {
             intake.written(16 << 10);
             let start = Instant::now();

@@ -12,10 +12,10 @@ use nix::sys::socket::{getsockopt, setsockopt};
 
 use super::counts::Counts;
 
-/// A rate that bounds nobody, in bytes per second. Any but the kernel's own makes it space packets out.
-const UNBOUNDED: u64 = 100_000_000_000 / 8;
-/// The first kernel that fills all of [`Info`].
-const FIRST: (u32, u32) = (4, 19);
+/// A pacing rate above any link, in bytes/s. Any value but the kernel's default turns pacing on.
+const PACING_RATE: u64 = 100_000_000_000 / 8;
+/// First kernel version that fills all of [`Info`].
+const MIN_VERSION: (u32, u32) = (4, 19);
 
 #[derive(Clone, Copy, Debug)]
 struct MaxPacingRate;
@@ -27,12 +27,12 @@ nix::setsockopt_impl!(
     SetStruct<u64>
 );
 
-/// What every kernel since [`FIRST`] fills of `struct tcp_info`; newer ones know more.
+/// The part of `struct tcp_info` that kernels since [`MIN_VERSION`] fill.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 struct Info {
     states: [u8; 8],
-    /// From the time-out to the space of the receiver.
+    /// From `tcpi_rto` to `tcpi_rcv_ssthresh`.
     timers: [u32; 15],
     rtt: u32,
     rtt_variation: u32,
@@ -70,14 +70,14 @@ pub(super) fn congestion(socket: &impl AsFd) -> String {
 }
 
 pub(super) fn pace(socket: &impl AsFd) -> io::Result<()> {
-    Ok(setsockopt(socket, MaxPacingRate, &UNBOUNDED)?)
+    Ok(setsockopt(socket, MaxPacingRate, &PACING_RATE)?)
 }
 
-/// Whether the kernel fills all of [`Info`]: `nix` panics where it does not.
+/// Whether the kernel fills all of [`Info`]; `nix` panics otherwise.
 static FILLS_ALL: LazyLock<bool> = LazyLock::new(|| {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split('.').map(|part| part.parse().unwrap_or(0));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= FIRST
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= MIN_VERSION
 });
 
 pub(super) fn counts(socket: &impl AsFd) -> Option<Counts> {
@@ -85,13 +85,13 @@ pub(super) fn counts(socket: &impl AsFd) -> Option<Counts> {
     let micros = |micros: u32| Duration::from_micros(micros.into());
     Some(Counts {
         rtt: micros(info.rtt),
-        // Before the first sample the kernel has the largest number.
+        // Without a sample the kernel reports the largest number.
         rtt_min: micros(info.min_rtt.min(info.rtt)),
         sent: info.data_out.into(),
         sent_bytes: info.bytes_sent,
         retransmitted: info.total_retransmitted.into(),
         retransmitted_bytes: info.bytes_retransmitted,
-        in_vain: info.dsack.into(),
+        spurious: info.dsack.into(),
         delivered: info.delivered.into(),
         delivery_rate: info.delivery_rate.saturating_mul(8),
     })
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fields_are_where_the_kernel_has_them() {
+    fn field_offsets_match_the_kernel() {
         assert_eq!(
             core::mem::offset_of!(Info, rtt),
             core::mem::offset_of!(libc::tcp_info, tcpi_rtt)

@@ -1,23 +1,23 @@
-//! How often newcomers of each network came lately, in bounded memory: a count-min sketch. Networks share counters by
-//! hashes that nobody outside can predict, and a network's least counter is nearest to its own count.
+//! Recent newcomers per network, in bounded memory: a count-min sketch. Networks share counters by
+//! keyed hashes, unpredictable from outside; the smallest counter of a network estimates its count.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::{Duration, Instant};
 
 use crate::config::Network;
 
-/// Counters of a row, and rows.
-const COUNTERS: usize = 4_096;
+/// Counters per row, and number of rows.
+const COUNTERS_PER_ROW: usize = 4_096;
 const ROWS: usize = 2;
-/// Newcomers count for one to two of these.
+/// Counting period. Newcomers count for one to two periods.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Counters of the period before and of the present one.
+/// Counters of the previous and the current period.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
     hasher: RandomState,
     counters: Vec<[u32; 2]>,
-    /// When the present period began.
+    /// Start of the current period.
     since: Option<Instant>,
 }
 
@@ -27,7 +27,7 @@ impl Arrivals {
         let passed = self.since.map_or(PERIOD * 2, |since| now.saturating_duration_since(since));
         if passed >= PERIOD {
             let is_old = passed >= PERIOD * 2;
-            self.counters.resize(ROWS * COUNTERS, [0; 2]);
+            self.counters.resize(ROWS * COUNTERS_PER_ROW, [0; 2]);
             self.counters.iter_mut().for_each(|[old, new]| {
                 *old = if is_old { 0 } else { *new };
                 *new = 0;
@@ -41,7 +41,7 @@ impl Arrivals {
         }
     }
 
-    /// Newcomers of a network lately, or more where others share all its counters.
+    /// Returns the recent newcomers of a network; an overestimate if all its counters are shared.
     pub(super) fn of(&self, network: Network) -> u32 {
         let counters = self.places(network).map(|place| self.counters.get(place));
         let counts = counters.map(|c| c.map_or(0, |[old, new]| old.saturating_add(*new)));
@@ -50,7 +50,7 @@ impl Arrivals {
 
     fn places(&self, network: Network) -> [usize; ROWS] {
         let hash = self.hasher.hash_one(network) as usize;
-        [hash % COUNTERS, COUNTERS + hash / COUNTERS % COUNTERS]
+        [hash % COUNTERS_PER_ROW, COUNTERS_PER_ROW + hash / COUNTERS_PER_ROW % COUNTERS_PER_ROW]
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who holds the places of a gate, by address and by network, and who makes room.
+//! The holders of a gate by address and by network, and the choice of the holder to evict.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -9,39 +9,43 @@ use super::arrivals::Arrivals;
 use super::terms::{Bell, Bounds, Counts, Full, Origin};
 use crate::config::Network;
 
-/// A newcomer keeps its place for this long beside others of its kind: a handshake over a slow path.
+/// Grace period of an idle newcomer: covers a handshake over a slow path. Does not apply to holders
+/// from larger networks or from a flood.
 const GRACE_OF_NEW: Duration = Duration::from_secs(3);
-/// One that had work to do keeps its place for this long afterwards: players pause between segments.
+/// The same for holders that have had work: players pause between segments.
 const GRACE_OF_SERVED: Duration = Duration::from_secs(10);
-/// Least time between two restarts of an idle time: requests may come more often than that, and a restart costs more
-/// than a look. Far below [`GRACE_OF_SERVED`].
+/// Minimum interval between restarts of an idle time, which cost more than the check. Far below
+/// [`GRACE_OF_SERVED`].
 const MIN_TOUCH_INTERVAL: Duration = Duration::from_secs(1);
-/// Busy holders make room only if their network or address holds at least one of so many parts of all places. The least
-/// and the most of these places bound that: more viewers than a household has, and no more than those of a small office.
+/// Minimum share of a network or address whose busy holders may be evicted: 1/32 of all places,
+/// clamped to 8 to 16. A household has fewer viewers, a small office about as many.
 const BUSY_PARTS: u32 = 32;
-const BUSY_LEAST: u32 = 8;
-const BUSY_MOST: u32 = 16;
-/// ... and this many times what the newcomer's would.
-const TIMES: u32 = 4;
-/// Holders that have been idle longest, among whom the network that opens most is looked for.
-const LOOKED_AT: usize = 16;
-/// Newcomers that any network may have lately, and how many times a newcomer's network others have to exceed.
+const MIN_BUSY_PLACES: u32 = 8;
+const MAX_BUSY_PLACES: u32 = 16;
+/// Minimum ratio between the places of their network and of the newcomer's network.
+const BUSY_FACTOR: u32 = 4;
+/// Number of longest idle holders searched for the network that opens most.
+const EVICTION_CANDIDATES: usize = 16;
+/// Recent newcomers allowed to any network, and the factor over the newcomer's network that marks a
+/// flood.
 const USUAL_ARRIVALS: u32 = 4;
-const ARRIVAL_TIMES: u32 = 2;
-/// Tables give memory back above this many places.
-pub(super) const KEPT: usize = 64;
+const ARRIVAL_FACTOR: u32 = 2;
+/// Table capacity below which memory is not released.
+pub(super) const MIN_CAPACITY: usize = 64;
 
-/// Idle holders: newcomers, and those who had work, each since when.
+/// Idle holders with the start of their idle time: first those without work, then those with work
+/// in the past.
 #[derive(Debug, Default)]
 pub(super) struct Idle(pub(super) [BTreeSet<(Instant, u64)>; 2]);
 
 impl Idle {
-    /// The holders, with those first that never had work, and of each kind those first that have been idle longest.
+    /// Iterates over holders: first those that never had work; each kind by idle time, longest
+    /// first.
     fn all(&self) -> impl Iterator<Item = u64> {
         self.0.iter().flatten().map(|(_, id)| *id)
     }
 
-    /// The holders in the same order that have been idle for longer than the grace of their kind.
+    /// Iterates in the same order over holders that have been idle beyond their grace period.
     fn beyond_grace(&self, now: Instant) -> impl Iterator<Item = u64> {
         let graces = [GRACE_OF_NEW, GRACE_OF_SERVED];
         self.0.iter().zip(graces).flat_map(move |(idle, grace)| {
@@ -62,19 +66,19 @@ impl Idle {
 #[derive(Debug)]
 pub(super) struct Seat {
     pub(super) origin: Option<Origin>,
-    /// Whether it had something to do before, and since when it has nothing.
+    /// Whether it has had work before, and since when it is idle.
     pub(super) idle: Option<(bool, Instant)>,
     bell: Arc<Bell>,
 }
 
-/// What an address or a network holds.
+/// The holders of an address or network.
 #[derive(Debug, Default)]
 pub(super) struct Share {
     pub(super) used: u32,
     pub(super) idle: Idle,
-    /// Busy holders, by age.
+    /// Busy holders by age.
     pub(super) busy: BTreeSet<u64>,
-    /// Addresses of a network by their places; of an address none.
+    /// Addresses of a network by number of places; empty for an address.
     pub(super) addresses: BTreeSet<(u32, Network)>,
 }
 
@@ -98,17 +102,17 @@ impl Share {
         self.used -= 1;
     }
 
-    /// The holder whose place goes to a newcomer with `own` places: the one that has been idle longest, else the
-    /// newest busy one if the share is far above the newcomer's.
+    /// Returns the holder to evict: the longest idle one, or else the newest busy one if this share
+    /// is far above `own`, the number of places of the newcomer's network.
     fn holder(&self, own: u32, bounds: Bounds) -> Option<u64> {
         self.idle.all().next().or_else(|| {
-            let many = (bounds.all / BUSY_PARTS).clamp(BUSY_LEAST, BUSY_MOST);
-            let is_far_above = self.used >= many.max(TIMES.saturating_mul(own + 1));
+            let many = (bounds.all / BUSY_PARTS).clamp(MIN_BUSY_PLACES, MAX_BUSY_PLACES);
+            let is_far_above = self.used >= many.max(BUSY_FACTOR.saturating_mul(own + 1));
             self.busy.last().copied().filter(|_| bounds.evicts_busy && is_far_above)
         })
     }
 
-    /// Moves an address of this network from its former number of places to the present one. No places, no entry.
+    /// Re-ranks an address of this network. Without places it is removed.
     fn rank(&mut self, address: Network, former: u32, present: u32) {
         self.addresses.remove(&(former, address));
         if present > 0 {
@@ -123,7 +127,7 @@ pub(super) struct Seats {
     pub(super) held: HashMap<u64, Seat>,
     pub(super) addresses: HashMap<Network, Share>,
     pub(super) networks: HashMap<Network, Share>,
-    /// Networks by what they hold.
+    /// Networks by number of places.
     pub(super) by_held: BTreeSet<(u32, Network)>,
     pub(super) idle: Idle,
     arrivals: Arrivals,
@@ -147,7 +151,7 @@ impl Seats {
         }
         self.make_share(now, origin, bounds)?;
         if self.held.len() >= bounds.all as usize {
-            let Some(id) = self.who_makes_room(now, origin, bounds) else {
+            let Some(id) = self.holder_to_evict(now, origin, bounds) else {
                 self.counts.full += 1;
                 return Err(Full::All);
             };
@@ -177,7 +181,7 @@ impl Seats {
         Ok(())
     }
 
-    /// Sees to it that the address may have one place more.
+    /// Ensures that the address may have one more place.
     fn make_share(
         &mut self,
         now: Instant,
@@ -198,8 +202,8 @@ impl Seats {
         Ok(())
     }
 
-    /// The holder whose place a newcomer takes; `None` if that has to be refused.
-    fn who_makes_room(&self, now: Instant, origin: Option<Origin>, bounds: Bounds) -> Option<u64> {
+    /// Returns the holder to evict for a newcomer; `None` rejects the newcomer.
+    fn holder_to_evict(&self, now: Instant, origin: Option<Origin>, bounds: Bounds) -> Option<u64> {
         let own = origin.map_or(0, |origin| self.held_by_network(origin));
         self.holder_of_largest(own, bounds)
             .or_else(|| self.holder_of_neighbour(origin?, bounds))
@@ -208,13 +212,13 @@ impl Seats {
                 self.holder_of_flood(own_arrivals)
             })
             .or_else(|| {
-                let mut oldest = self.idle.beyond_grace(now).take(LOOKED_AT);
+                let mut oldest = self.idle.beyond_grace(now).take(EVICTION_CANDIDATES);
                 oldest.find(|&id| self.may_lose_to(id, origin))
             })
     }
 
-    /// Whether the holder may lose its place to a newcomer of `origin`: a network loses nothing to one that holds
-    /// more, nor an address to a neighbour that does.
+    /// Whether the holder may be evicted for a newcomer from `origin`: not if the newcomer's
+    /// network holds more, or within a network its address.
     fn may_lose_to(&self, id: u64, origin: Option<Origin>) -> bool {
         let holder = self.held.get(&id).and_then(|seat| seat.origin);
         let Some((holder, newcomer)) = holder.zip(origin) else { return true };
@@ -233,8 +237,8 @@ impl Seats {
         self.addresses.get(&origin.address).map_or(0, |share| share.used)
     }
 
-    /// A holder of the network with most places, if these are more than the newcomer's network would have: of the
-    /// address with most places there, else of any.
+    /// Returns a holder of the largest network, if that exceeds the newcomer's network with its new
+    /// place: of its largest address, or else any.
     fn holder_of_largest(&self, own: u32, bounds: Bounds) -> Option<u64> {
         let (most, network) = self.by_held.last()?;
         if *most < own + 2 {
@@ -246,8 +250,8 @@ impl Seats {
         address.and_then(holder_of).or_else(|| holder_of(share))
     }
 
-    /// A holder of the address with most places in the newcomer's own network, if these are more than the newcomer's
-    /// address would have.
+    /// Returns a holder of the largest address in the newcomer's own network, if that exceeds the
+    /// newcomer's address with its new place.
     fn holder_of_neighbour(&self, origin: Origin, bounds: Bounds) -> Option<u64> {
         let own = self.held_by_address(origin);
         let (most, address) = self.networks.get(&origin.network)?.addresses.last()?;
@@ -255,20 +259,20 @@ impl Seats {
         share.holder(own, bounds)
     }
 
-    /// Of those who never had work and have been idle longest, one of the network that opens most places, if that is
-    /// far more than a newcomer's network does.
+    /// Returns a long idle holder without work so far, from the network that opens most places, if
+    /// it opens far more than the newcomer's network.
     fn holder_of_flood(&self, own_arrivals: u32) -> Option<u64> {
         let [newcomers, _] = &self.idle.0;
-        let oldest = newcomers.iter().take(LOOKED_AT).filter_map(|(_, id)| {
+        let oldest = newcomers.iter().take(EVICTION_CANDIDATES).filter_map(|(_, id)| {
             let origin = self.held.get(id)?.origin?;
             Some((self.arrivals.of(origin.network), core::cmp::Reverse(*id)))
         });
         let (arrivals, core::cmp::Reverse(id)) = oldest.max()?;
-        let usual = ARRIVAL_TIMES.saturating_mul(own_arrivals).max(USUAL_ARRIVALS);
+        let usual = ARRIVAL_FACTOR.saturating_mul(own_arrivals).max(USUAL_ARRIVALS);
         (arrivals > usual).then_some(id)
     }
 
-    /// Takes the place of the holder that has been idle longest.
+    /// Evicts the longest idle holder.
     pub(super) fn evict_idle(&mut self, now: Instant) {
         let first = self.idle.beyond_grace(now).next();
         first.into_iter().for_each(|id| self.evict(id));
@@ -282,7 +286,7 @@ impl Seats {
         self.counts.evicted += 1;
     }
 
-    /// Counts the holder, who is none of an address yet, with those of this one.
+    /// Assigns a holder without an origin to this one.
     fn assign(&mut self, id: u64, origin: Option<Origin>) {
         let (Some(seat), Some(origin)) = (self.held.get_mut(&id), origin) else { return };
         seat.origin = Some(origin);
@@ -301,7 +305,7 @@ impl Seats {
         self.by_held.insert((network.used, origin.network));
     }
 
-    /// Restarts the idle time of an idle holder, which has had work by now.
+    /// Restarts the idle time of an idle holder, which counts as having had work.
     pub(super) fn touch(&mut self, id: u64, now: Instant) {
         let idle = self.held.get(&id).and_then(|seat| seat.idle);
         let is_due = |(has_served, since): (bool, Instant)| {
@@ -327,7 +331,7 @@ impl Seats {
         address.into_iter().chain(network).for_each(|share| share.set(id, before, idle));
     }
 
-    /// Counts the holder no more with its address and its network.
+    /// Removes the holder from its address and network.
     fn release(&mut self, id: u64, origin: Origin, idle: Option<(bool, Instant)>) {
         let (Some(address), Some(network)) =
             (self.addresses.get_mut(&origin.address), self.networks.get_mut(&origin.network))
@@ -348,7 +352,7 @@ impl Seats {
         }
     }
 
-    /// Gives the place back; nothing if it is somebody else's already.
+    /// Releases the place, unless the holder was evicted already.
     pub(super) fn leave(&mut self, id: u64) {
         let Some(seat) = self.held.remove(&id) else { return };
         if let Some(idle) = seat.idle {
@@ -363,9 +367,9 @@ impl Seats {
     }
 }
 
-/// Gives memory back that a table has had no use for since it was fuller.
+/// Shrinks a mostly empty table.
 fn shrink<K: Eq + Hash, V>(table: &mut HashMap<K, V>) {
-    if table.capacity() > KEPT && table.len() < table.capacity() / 8 {
-        table.shrink_to((table.len() * 2).max(KEPT / 2));
+    if table.capacity() > MIN_CAPACITY && table.len() < table.capacity() / 8 {
+        table.shrink_to((table.len() * 2).max(MIN_CAPACITY / 2));
     }
 }

@@ -1,4 +1,4 @@
-//! Attacks on gates in virtual time: floods from one address to a whole network, beside clients who mean well.
+//! Simulated attacks on gates, from a single address to a whole network, beside honest clients.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,16 +8,16 @@ use super::*;
 use crate::config::Config;
 use crate::limits::Place;
 
-/// Where an attack comes from.
+/// Origin of an attack.
 #[derive(Clone, Copy, Debug)]
 enum From {
-    /// So many addresses, each in a network of its own.
+    /// This many addresses, each in its own network.
     Spread(u32),
-    /// All addresses of one /24.
+    /// All addresses of a /24.
     One24,
-    /// So many addresses of 198.51.100.0/24, from its first on.
+    /// The first addresses of 198.51.100.0/24.
     Of24(u32),
-    /// All /64 of one /48.
+    /// All /64 of a /48.
     One48,
 }
 
@@ -35,43 +35,45 @@ impl From {
     }
 }
 
-/// What honest clients and attackers do with a place.
+/// Behaviour of honest clients and attackers.
 #[derive(Clone, Copy, Debug)]
-struct Manners {
+struct Scenario {
     place: Place,
-    /// How long honest clients hold their place.
+    /// How long honest clients need their place.
     stay: Duration,
-    /// Whether attackers do something all the time, as far as the server can tell.
+    /// Whether attackers look busy to the server.
     are_attackers_busy: bool,
-    /// Whether honest clients are in the /24 of the attack (198.51.100.0/24), else each in a network of its own.
+    /// Whether honest clients share the attacked /24 (198.51.100.0/24); otherwise each has its own
+    /// network.
     are_neighbours: bool,
 }
 
-/// Share of 60 honest clients, one a second, each at an address of its own, who get a place and keep it for as long as they
-/// need it, beside 500 newcomers a second that keep theirs for as long as they can.
-fn served(from: From, manners: Manners, config: &Config) -> f64 {
-    let bounds = manners.place.bounds(config);
+/// Returns the share of 60 honest clients (1 per second, one address each) that get a place and
+/// keep it as long as needed, beside 500 newcomers per second that keep their places as long as
+/// possible.
+fn served(from: From, scenario: Scenario, config: &Config) -> f64 {
+    let bounds = scenario.place.bounds(config);
     let (mut seats, start) = (Seats::default(), Instant::now());
     let mut staying: VecDeque<(Instant, u64)> = VecDeque::new();
     let (mut count, mut lost) = (0, 0);
-    // The attack has gone on for a while.
+    // Honest clients start when the attack has run for a while.
     for tick in 0..50_000_u32 {
         let now = start + Duration::from_millis(2) * tick;
         let origin = Some(Origin::of(from.address(tick)));
         if let Ok(id) = seats.enter(now, origin, bounds, &Arc::default())
-            && manners.are_attackers_busy
+            && scenario.are_attackers_busy
         {
             seats.set_idle(id, None);
         }
         if tick >= 20_000 && tick % 500 == 0 {
             count += 1;
-            let address = if manners.are_neighbours {
+            let address = if scenario.are_neighbours {
                 Ipv4Addr::from(0xc633_6400 + 100 + count)
             } else {
                 Ipv4Addr::from(0x1700_0001 + tick * 256)
             };
             match seats.enter(now, Some(Origin::of(address.into())), bounds, &Arc::default()) {
-                Ok(id) => staying.push_back((now + manners.stay, id)),
+                Ok(id) => staying.push_back((now + scenario.stay, id)),
                 Err(_) => lost += 1,
             }
         }
@@ -96,9 +98,9 @@ const ATTACKS: [From; 6] = [
 ];
 
 #[test]
-fn floods_keep_no_honest_client_out() {
-    // Few enough that the flood fills them all, and where attackers are busy so many that the networks of 256 addresses
-    // hold more than busy holders of small networks do.
+fn honest_clients_get_in_during_floods() {
+    // The flood fills a small number of places. Busy attackers get more places: networks with 256
+    // addresses then hold more than the busy holders of small networks.
     let mut config = Config::default();
     config.quic.max_connections = 10_000;
     config.tcp.max_connections = 1_000;
@@ -118,7 +120,7 @@ fn floods_keep_no_honest_client_out() {
             let config = if are_attackers_busy { &busy } else { &config };
             let share = served(
                 from,
-                Manners { place, stay, are_attackers_busy, are_neighbours: false },
+                Scenario { place, stay, are_attackers_busy, are_neighbours: false },
                 config,
             );
             assert!(share >= 0.95, "{place:?} {from:?}: {share}");
@@ -127,26 +129,26 @@ fn floods_keep_no_honest_client_out() {
 }
 
 #[test]
-fn open_streams_of_sixteen_addresses_do_not_fill_the_front() {
+fn sixteen_busy_addresses_do_not_fill_all_places() {
     let mut config = Config::default();
-    // Also on a small server, where each of them holds few.
+    // Also on a small server, where each address holds few places.
     for max_connections in [config.tcp.max_connections, 200] {
         config.tcp.max_connections = max_connections;
         for from in [From::Spread(16), From::Of24(16), From::One48] {
-            let manners = Manners {
+            let scenario = Scenario {
                 place: Place::Tcp,
                 stay: Duration::from_secs(30),
                 are_attackers_busy: true,
                 are_neighbours: matches!(from, From::Of24(_)),
             };
-            let share = served(from, manners, &config);
+            let share = served(from, scenario, &config);
             assert!(share >= 0.95, "{max_connections} {from:?}: {share}");
         }
     }
 }
 
 #[test]
-fn floods_keep_no_client_of_the_same_network_out() {
+fn honest_clients_of_the_attacking_network_get_in() {
     let mut config = Config::default();
     config.quic.max_connections = 10_000;
     config.tcp.max_connections = 1_000;
@@ -160,15 +162,15 @@ fn floods_keep_no_client_of_the_same_network_out() {
         (Place::RtmpPlayer, second * 30, true),
     ] {
         for from in [From::Of24(1), From::Of24(2), From::Of24(16)] {
-            let manners = Manners { place, stay, are_attackers_busy, are_neighbours: true };
-            let share = served(from, manners, &config);
-            assert!(share >= 0.95, "{manners:?} {from:?}: {share}");
+            let scenario = Scenario { place, stay, are_attackers_busy, are_neighbours: true };
+            let share = served(from, scenario, &config);
+            assert!(share >= 0.95, "{scenario:?} {from:?}: {share}");
         }
     }
 }
 
 #[test]
-fn viewers_behind_one_address_or_network_keep_their_places_while_there_is_room() {
+fn nobody_is_evicted_while_places_are_free() {
     let mut config = Config::default();
     config.tcp.max_connections_per_address = 1_000;
     let bounds = Place::Tcp.bounds(&config);
@@ -185,7 +187,7 @@ fn viewers_behind_one_address_or_network_keep_their_places_while_there_is_room()
 }
 
 #[test]
-fn a_few_viewers_of_each_network_are_not_ended_for_others() {
+fn busy_viewers_of_small_networks_are_not_evicted() {
     let bounds = Bounds { all: 300, per_address: 100, evicts_busy: true };
     let (mut seats, now) = (Seats::default(), Instant::now());
     let mut enter = |network: u32| {

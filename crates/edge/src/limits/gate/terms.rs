@@ -1,4 +1,4 @@
-//! Whom places count for, how many there are, and how a holder loses one.
+//! Terms of a gate: origins, bounds, counters and eviction signals.
 
 use std::net::IpAddr;
 use std::sync::Mutex;
@@ -10,17 +10,17 @@ use tokio::sync::Notify;
 use crate::config::Network;
 use crate::sync::lock;
 
-/// Whom a place counts for.
+/// The address and network of a holder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Origin {
-    /// An IPv4 address, or a /56 of IPv6, which is a household or a small site.
+    /// An IPv4 address, or an IPv6 /56, which is a household or small site.
     pub address: Network,
-    /// A /24 of IPv4, or a /48 of IPv6.
+    /// An IPv4 /24 or an IPv6 /48.
     pub network: Network,
 }
 
 impl Origin {
-    /// The origin of a client at `address`.
+    /// Returns the origin of a client at `address`.
     pub fn of(address: IpAddr) -> Self {
         let address = address.to_canonical();
         let (own, all) = if address.is_ipv4() { (32, 24) } else { (56, 48) };
@@ -28,44 +28,44 @@ impl Origin {
     }
 }
 
-/// How many may be in.
+/// Maximum numbers of holders.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Bounds {
     pub all: u32,
     pub per_address: u32,
-    /// Whether also holders that have something to do make room, if their network holds many times what the newcomer's
-    /// does.
+    /// Whether busy holders may be evicted too, if their network holds many times the newcomer's
+    /// places.
     pub evicts_busy: bool,
 }
 
-/// Why somebody was not let in.
+/// Reason for a rejection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Full {
     /// All places are taken.
     All,
-    /// The address has all the places that one may have.
+    /// The address has reached its limit.
     Address,
 }
 
-/// What a gate has done so far.
+/// Counters of a gate.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Counts {
-    /// Places in use now.
+    /// Places in use.
     pub used: usize,
-    /// Newcomers refused because all places were taken.
+    /// Newcomers rejected because all places were taken.
     pub full: u64,
-    /// Newcomers refused because their address had its share.
+    /// Newcomers rejected by the address limit.
     pub address: u64,
-    /// Holders that lost their place to a newcomer.
+    /// Holders evicted for a newcomer.
     pub evicted: u64,
 }
 
-/// How a holder learns that its place is somebody else's.
+/// Signals an eviction to the holder.
 #[derive(Debug, Default)]
 pub(super) struct Bell {
     notify: Notify,
     is_gone: AtomicBool,
-    /// Of a holder that is no task.
+    /// For a holder that is not a task.
     waker: Mutex<Option<Waker>>,
 }
 
@@ -78,7 +78,7 @@ impl Bell {
         }
     }
 
-    /// Returns once it has rung. To be awaited by one task.
+    /// Waits for the eviction. Only one task may wait.
     pub(super) async fn rung(&self) {
         self.notify.notified().await;
     }
@@ -87,7 +87,7 @@ impl Bell {
         self.is_gone.load(Ordering::Relaxed)
     }
 
-    /// Wakes a holder that is no task.
+    /// Sets the waker of a holder that is not a task.
     pub(super) fn wake(&self, waker: Waker) {
         *lock(&self.waker) = Some(waker);
     }

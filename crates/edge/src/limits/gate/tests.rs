@@ -1,15 +1,15 @@
-//! A gate by itself, at times of the tests' own.
+//! Unit tests of a gate, with a manual clock.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use super::seats::{Idle, KEPT};
+use super::seats::{Idle, MIN_CAPACITY};
 use super::*;
 
 const BOUNDS: Bounds = Bounds { all: 4, per_address: 2, evicts_busy: true };
 
-/// Seats with a clock.
+/// Seats with a manual clock.
 struct Room {
     seats: Seats,
     now: Instant,
@@ -42,7 +42,7 @@ impl Room {
         self.seats.held.contains_key(&id)
     }
 
-    /// The sums are what they are sums of.
+    /// Checks that all sums and indices agree.
     fn check(&self) {
         let known = self.seats.held.values().filter(|seat| seat.origin.is_some()).count();
         for shares in [&self.seats.addresses, &self.seats.networks] {
@@ -73,7 +73,7 @@ fn origin(address: &str) -> Origin {
 }
 
 #[test]
-fn an_address_is_one_of_ipv4_or_a_56_of_ipv6_and_a_network_a_24_or_48() {
+fn origins_group_by_prefix() {
     let address = |text| origin(text).address;
     assert_eq!(address("192.0.2.1"), address("::ffff:192.0.2.1"));
     assert_ne!(address("192.0.2.1"), address("192.0.2.2"));
@@ -87,7 +87,7 @@ fn an_address_is_one_of_ipv4_or_a_56_of_ipv6_and_a_network_a_24_or_48() {
 }
 
 #[test]
-fn one_address_gets_its_share_and_all_together_what_there_is() {
+fn address_limit_and_total_limit_apply() {
     let mut room = Room::new();
     assert!(room.busy("192.0.1.1").is_ok() && room.busy("192.0.1.1").is_ok());
     assert_eq!(room.busy("192.0.1.1"), Err(Full::Address));
@@ -99,7 +99,7 @@ fn one_address_gets_its_share_and_all_together_what_there_is() {
 }
 
 #[test]
-fn a_place_that_is_given_back_is_free() {
+fn released_place_is_free() {
     let gate = Arc::new(Gate::default());
     let enter = || {
         gate.enter(Some(origin("192.0.2.1")), Bounds { all: 1, per_address: 1, evicts_busy: true })
@@ -115,7 +115,7 @@ fn a_place_that_is_given_back_is_free() {
 }
 
 #[test]
-fn the_one_that_is_idle_longest_makes_room_and_hears_of_it() {
+fn longest_idle_holder_is_evicted_and_notified() {
     let mut room = Room::new();
     let busy = room.busy("192.0.1.1").expect("free");
     let first = room.enter("192.0.2.1").expect("free");
@@ -137,7 +137,7 @@ fn the_one_that_is_idle_longest_makes_room_and_hears_of_it() {
 }
 
 #[test]
-fn an_address_that_has_its_share_makes_room_itself() {
+fn full_address_evicts_its_own_idle_holder() {
     let mut room = Room::new();
     let other = room.enter("192.0.2.9").expect("free");
     room.wait(1);
@@ -151,7 +151,7 @@ fn an_address_that_has_its_share_makes_room_itself() {
 }
 
 #[test]
-fn who_never_asked_for_anything_goes_before_those_who_pause() {
+fn holders_without_work_are_evicted_before_pausing_ones() {
     let mut room = Room::new();
     let player = room.busy("192.0.1.1").expect("free");
     room.seats.set_idle(player, Some((true, room.now)));
@@ -169,7 +169,7 @@ fn who_never_asked_for_anything_goes_before_those_who_pause() {
 }
 
 #[test]
-fn of_the_largest_network_the_address_with_most_places_makes_room() {
+fn largest_address_of_the_largest_network_is_evicted() {
     let mut room = Room::new();
     let neighbour = room.enter("192.0.2.1").expect("free");
     room.wait(1);
@@ -178,7 +178,7 @@ fn of_the_largest_network_the_address_with_most_places_makes_room() {
     room.busy("192.0.3.1").expect("free");
     let stranger = room.busy("192.0.4.1").expect("room is made");
     assert!(room.has(neighbour) && room.has(second) && !room.has(first));
-    // One of the same network takes a place of an address that holds two more.
+    // A newcomer of the same network evicts a holder of an address with two more places.
     room.seats.leave(stranger);
     room.enter("192.0.2.2").expect("free");
     let other = room.enter("192.0.2.3").expect("room is made");
@@ -188,7 +188,7 @@ fn of_the_largest_network_the_address_with_most_places_makes_room() {
 }
 
 #[test]
-fn a_waker_that_comes_after_the_eviction_is_woken_at_once() {
+fn waker_set_after_eviction_is_woken_at_once() {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     struct Count(AtomicBool);
@@ -208,7 +208,7 @@ fn a_waker_that_comes_after_the_eviction_is_woken_at_once() {
 }
 
 #[test]
-fn a_holder_that_asks_now_and_then_is_not_idle_since_it_came() {
+fn touch_restarts_the_idle_time() {
     let mut room = Room::new();
     let ids: Vec<_> = (1..5).map(|n| room.enter(&format!("192.0.{n}.1")).expect("free")).collect();
     room.wait(9);
@@ -226,7 +226,7 @@ fn a_holder_that_asks_now_and_then_is_not_idle_since_it_came() {
 }
 
 #[test]
-fn a_client_behind_a_proxy_counts_for_its_own_address() {
+fn client_behind_a_proxy_counts_for_its_own_address() {
     let mut room = Room::new();
     let bell = Arc::new(Bell::default());
     let ids: Vec<_> = (0..3)
@@ -243,7 +243,7 @@ fn a_client_behind_a_proxy_counts_for_its_own_address() {
 }
 
 #[test]
-fn a_flood_leaves_no_memory_behind() {
+fn flood_leaves_no_memory_behind() {
     let mut room = Room::new();
     let bounds = Bounds { all: 100_000, per_address: 1, evicts_busy: true };
     let bell = Arc::new(Bell::default());
@@ -255,12 +255,16 @@ fn a_flood_leaves_no_memory_behind() {
         })
         .collect();
     ids.into_iter().for_each(|id| room.seats.leave(id));
-    assert!(room.seats.held.capacity() <= 2 * KEPT, "{}", room.seats.held.capacity());
-    assert!(room.seats.addresses.capacity() <= 2 * KEPT, "{}", room.seats.addresses.capacity());
+    assert!(room.seats.held.capacity() <= 2 * MIN_CAPACITY, "{}", room.seats.held.capacity());
+    assert!(
+        room.seats.addresses.capacity() <= 2 * MIN_CAPACITY,
+        "{}",
+        room.seats.addresses.capacity()
+    );
     room.check();
 }
 
-/// Numbers without any meaning, the same for the same seed (Marsaglia's xorshift64).
+/// Pseudo-random numbers (Marsaglia's xorshift64).
 fn random(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -269,7 +273,7 @@ fn random(state: &mut u64) -> u64 {
 }
 
 #[test]
-fn whatever_happens_the_sums_hold_and_the_bounds_are_kept() {
+fn random_operations_keep_sums_and_bounds() {
     for seed in 1..=50u64 {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut room = Room::new();

@@ -1,4 +1,4 @@
-//! A socket or a network device that has no room, and what waits for it.
+//! A batch blocked by a full socket or device queue.
 
 use core::time::Duration;
 
@@ -7,26 +7,26 @@ use units::Timestamp;
 
 use crate::io::socket::Full;
 
-/// The queue of a network device is tried again after this time, and so often: it drains within
-/// milliseconds, or something else is wrong.
+/// Retry interval and number of retries for a full device queue, which drains within milliseconds
+/// unless something else is wrong.
 const DEVICE_RETRY: Duration = Duration::from_millis(1);
 pub(super) const DEVICE_RETRIES: u32 = 20;
 
-/// A batch for which there was no room, and who waits behind it.
+/// A blocked batch and the connections that wait for it.
 pub(super) struct Blocked {
     pub(super) transmit: Transmit,
-    /// What has not left.
+    /// The unsent rest.
     pub(super) data: Vec<u8>,
-    /// Connections with something for the same socket.
+    /// Connections that want to send on the same socket.
     pub(super) waiting: Vec<Handle>,
-    /// When to try again; `None` if the socket tells by becoming writable.
+    /// Time of the next retry; `None` if the socket becomes writable instead.
     pub(super) retry_at: Option<Timestamp>,
-    /// How often the device was full.
+    /// Number of times the device queue was full.
     pub(super) retries: u32,
 }
 
 impl Blocked {
-    /// `full` has no room for the rest of the batch; `sent` bytes of it have left.
+    /// Updates the batch after `sent` bytes, when `full` blocked the rest.
     pub(super) fn note(&mut self, now: Timestamp, sent: usize, full: Full) {
         self.data.drain(..sent);
         self.retry_at = None;
@@ -39,7 +39,7 @@ impl Blocked {
 
 #[cfg(test)]
 impl Blocked {
-    /// A batch of nothing that holds up its socket until then.
+    /// Returns a dummy batch that blocks its socket until `at`.
     pub(super) fn waiting_until(at: Timestamp) -> Self {
         let remote = ([127, 0, 0, 1], 9).into();
         let addresses = ::quic::Addresses::of(remote);

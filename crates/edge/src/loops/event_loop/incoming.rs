@@ -1,4 +1,4 @@
-//! What a loop receives: from its sockets, and from other loops.
+//! Input of a loop: datagrams from sockets, and mail from other threads.
 
 use core::time::Duration;
 use std::io;
@@ -12,13 +12,13 @@ use crate::io::socket::ReceiveBuffer;
 use crate::loops::mailbox::Datagram;
 use crate::loops::requests::Requests;
 
-/// Receives from one socket before connections are served, and the time that they may take: a
-/// receive may hold thousands of small datagrams.
-const RECEIVES: usize = 8;
-const RECEIVING: Duration = Duration::from_millis(2);
+/// Maximum number and total time of receives per socket before connections are served. One receive
+/// may hold thousands of small datagrams.
+const MAX_RECEIVES: usize = 8;
+const MAX_RECEIVING_TIME: Duration = Duration::from_millis(2);
 
 impl EventLoop {
-    /// Takes what other threads have for the loop, if it was `rung` for or some was left.
+    /// Takes mail from other threads if the loop was woken or mail is left over.
     pub(super) fn take_mail(&mut self, now: Timestamp, rung: bool) {
         if rung {
             self.plan.mailbox.awake();
@@ -39,27 +39,27 @@ impl EventLoop {
         }
     }
 
-    /// Takes what has arrived at the sockets that are `ready`, and notes whether more may be there.
+    /// Receives from the `ready` sockets, and notes whether more datagrams may be waiting.
     pub(super) fn receive(&mut self, ready: &[bool], buffer: &mut ReceiveBuffer) {
         self.is_behind = self.more_mail;
         for (index, _) in ready.iter().enumerate().filter(|(_, ready)| **ready) {
             let (start, mut more) = (self.now(), true);
-            for _ in 0..RECEIVES {
+            for _ in 0..MAX_RECEIVES {
                 let Some(socket) = self.plan.sockets.get(index) else { break };
                 more = match socket.receive(buffer) {
                     Ok(is_full) => is_full,
                     Err(e) if e.kind() == io::ErrorKind::WouldBlock => false,
-                    // What the network reported concerns one destination.
+                    // Errors from the network concern a single destination.
                     Err(_) => true,
                 };
-                // What this receive found may have come since the last one.
+                // Datagrams may have arrived since the previous receive.
                 let now = self.now();
                 for received in buffer.datagrams() {
                     let (remote, local) = (received.from, received.to);
                     let addresses = Addresses { remote, local, socket: index as u16 };
                     self.deliver(now, addresses, received.ecn, received.payload);
                 }
-                if !more || now.since(start) >= RECEIVING {
+                if !more || now.since(start) >= MAX_RECEIVING_TIME {
                     break;
                 }
             }
@@ -67,14 +67,14 @@ impl EventLoop {
         }
     }
 
-    /// Goes on with handshakes, for as long as they may take.
+    /// Continues queued handshakes within their share of time.
     pub(super) fn take_handshakes(&mut self) {
         if self.handshakes.is_empty() {
             return;
         }
         let start = self.now();
-        let beside = self.is_behind || !self.dirty.is_empty();
-        let granted = self.allowance.grant(start, beside);
+        let other_work = self.is_behind || !self.dirty.is_empty();
+        let granted = self.allowance.grant(start, other_work);
         let mut now = start;
         while now.since(start) < granted {
             let Some(mut datagram) = self.handshakes.pop() else { break };
@@ -82,10 +82,10 @@ impl EventLoop {
             self.take(now, addresses, ecn, payload);
             now = self.now();
         }
-        self.allowance.spend(now.since(start), beside);
+        self.allowance.spend(now.since(start), other_work);
     }
 
-    /// Takes a datagram; those of handshakes wait.
+    /// Handles a datagram, or queues it if it belongs to a handshake.
     pub(super) fn deliver(
         &mut self,
         now: Timestamp,
@@ -98,7 +98,7 @@ impl EventLoop {
             self.counters.from_port_0 += 1;
             return;
         }
-        // RFC 8999, section 5.1: the first bit tells the long header.
+        // RFC 8999, section 5.1: the first bit marks the long header.
         let is_long = payload.first().is_some_and(|first| first & 0x80 != 0);
         if !is_long {
             self.take(now, addresses, ecn, payload);
@@ -111,20 +111,19 @@ impl EventLoop {
         }
     }
 
-    /// Handles a datagram, and answers it if that needs no state.
+    /// Handles a datagram and sends the stateless response, if any.
     fn take(&mut self, now: Timestamp, addresses: Addresses, ecn: Ecn, payload: &mut [u8]) {
         let Some(len) = self.handle(now, addresses, ecn, payload) else { return };
         if ports::may_reflect(addresses.remote.port()) {
             self.counters.from_reflectors += 1;
         } else if let Some(udp) = self.plan.sockets.get_mut(usize::from(addresses.socket)) {
-            // An answer without state that the socket does not take is a lost one.
+            // A stateless response that does not fit the socket is lost.
             let reply = &self.reply[..len];
             let _ = udp.send(addresses.remote, addresses.local, Ecn::NotEct, len, reply);
         }
     }
 
-    /// Gives a datagram to the endpoint. Returns the length of the answer in `reply`, if there is
-    /// one.
+    /// Passes a datagram to the endpoint. Returns the length of the response in `reply`, if any.
     fn handle(
         &mut self,
         now: Timestamp,
@@ -145,7 +144,7 @@ impl EventLoop {
                     requests,
                     dirty: false,
                     woken: false,
-                    waits: false,
+                    is_queued: false,
                     postponed: None,
                     permit: None,
                 };

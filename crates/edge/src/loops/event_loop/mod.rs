@@ -1,17 +1,16 @@
-//! The event loop of one core: its UDP sockets, its endpoint, its connections' sessions.
+//! The event loop of one core: its UDP sockets, endpoint and connections.
 //!
-//! One turn: wait until something arrives or is due, take what arrived, serve some of the connections
-//! that this concerns, a bounded number of batches each, so that no connection starves the others.
-//! A turn is short, also when thousands have something to do: what arrives meanwhile is looked at
-//! before the rest is served. Deadlines are kept to the nanosecond; the wait is a `ppoll`, which
-//! wakes at most 50 us late (the kernel's timer slack): wake-ups that fall together cost a live
-//! server a fifth less time than exact ones.
+//! Each turn waits for input or a deadline, receives, then serves some of the affected connections,
+//! each with a bounded number of batches, so that none starves the others. Turns are short even
+//! with thousands of active connections, so that new datagrams are read before the rest is served.
+//! Deadlines have nanosecond resolution. The `ppoll` wakes up to 50 us late (the kernel's timer
+//! slack), and the merged wake-ups save a live server a fifth of its CPU time.
 
 mod blocked;
 mod incoming;
 mod outgoing;
 
-/// Unix time in seconds of the origin of a loop's clock, which says `now`.
+/// Returns the Unix time in seconds of the origin of the loop's clock, which reads `now`.
 fn unix_origin(state: &State, now: Timestamp) -> u64 {
     state.quic.clock().now().saturating_sub(now.as_nanos() / 1_000_000_000)
 }
@@ -42,35 +41,35 @@ use crate::limits::Permit;
 use crate::state::{Shared, State};
 use blocked::Blocked;
 
-/// Bytes of a batch: what a UDP datagram, and so a GSO send, can hold.
-const BATCH: usize = 65_507;
-/// H3_NO_ERROR (RFC 9114, section 8.1): the close at the end of a drain.
+/// Batch buffer in bytes: the maximum UDP payload, and so of a GSO send.
+const BATCH_BYTES: usize = 65_507;
+/// H3_NO_ERROR (RFC 9114, section 8.1): closes a connection at the end of a drain.
 const NO_ERROR: u64 = 0x100;
-/// H3_REQUEST_REJECTED: the close of a connection from an address that the operator keeps out.
+/// H3_REQUEST_REJECTED: closes a connection from a banned address.
 const REQUEST_REJECTED: u64 = 0x10b;
-/// H3_EXCESSIVE_LOAD: the close of a connection that is one too many for its address.
+/// H3_EXCESSIVE_LOAD: closes a connection beyond the limits.
 const EXCESSIVE_LOAD: u64 = 0x107;
-/// Longest sleep of a loop: an idle one shows that it lives all the same.
+/// Maximum sleep, so that an idle loop still shows that it is alive.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
-/// From the first GOAWAY to the second: more than most round trips.
-const SECOND_GOAWAY: Duration = Duration::from_secs(1);
-/// Connections that are served in one turn, and the time after which the rest waits for the next
-/// one: acknowledgements that came meanwhile are worth more than a batch that leaves at once.
-const SERVED: usize = 64;
-const SERVING: Duration = Duration::from_millis(1);
-/// A timer waits for datagrams that have arrived and are not read yet, since they may hold what it
-/// waits for; but no longer than this, or a flood could hold it up for ever. It counts from when the
-/// loop found the timer due: a loop that was held up itself has most to read.
-const PATIENCE: Duration = Duration::from_millis(25);
-/// When such a timer is looked at again.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// Delay of the second GOAWAY: longer than most round trips.
+const SECOND_GOAWAY_DELAY: Duration = Duration::from_secs(1);
+/// Maximum number of connections served per turn, and time after which the rest waits for the next
+/// turn. Reading new acknowledgements first is worth more than sending a batch at once.
+const MAX_SERVED: usize = 64;
+const MAX_SERVING_TIME: Duration = Duration::from_millis(1);
+/// Maximum delay of a due timer behind unread datagrams, which may contain the awaited
+/// acknowledgement. Bounded so that a flood cannot suppress timers. Counts from when the loop
+/// noticed the timer, because a delayed loop has most to read.
+const MAX_TIMER_DELAY: Duration = Duration::from_millis(25);
+/// Interval of checks of a postponed timer.
+const TIMER_RECHECK: Duration = Duration::from_millis(1);
 /// Interval of a loop's reports.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
 
-/// What a loop is given.
+/// Parameters of a loop.
 pub(crate) struct Plan {
     pub core: u8,
-    /// For connection IDs and other unpredictable values.
+    /// Seed of connection IDs and other unpredictable values.
     pub seed: [u8; 32],
     pub sockets: Vec<UdpSocket>,
     pub shared: Arc<Shared>,
@@ -78,30 +77,30 @@ pub(crate) struct Plan {
     /// The mailboxes of all loops, this one's included.
     pub others: Vec<Sender>,
     pub log: Option<Arc<ConnectionLog>>,
-    /// Set when the drain starts.
+    /// Set at the start of the drain.
     pub draining: Arc<AtomicBool>,
-    /// Where the loop shows that it lives; also its clock.
+    /// The loop's sign of life, and its clock.
     pub pulse: Arc<Pulse>,
 }
 
-/// A connection's place in the loop.
+/// A connection in the loop.
 struct Place {
     requests: Requests,
     dirty: bool,
-    /// Its bell rang: an answer or a body can go on.
+    /// Its waker was called: a response or body can continue.
     woken: bool,
-    /// It stands in the list of those who wait for its socket.
-    waits: bool,
-    /// Since when its timers wait for datagrams that are not read yet.
+    /// It is queued for a blocked socket.
+    is_queued: bool,
+    /// Since when its timers are postponed for unread datagrams.
     postponed: Option<Timestamp>,
-    /// Its place among its address's, once that is known to be its own.
+    /// Its place within the connection limits, once the address is validated.
     permit: Option<Permit>,
 }
 
 pub(crate) struct EventLoop {
     plan: Plan,
     state: Arc<State>,
-    /// Unix time of the origin of the loop's clock.
+    /// Unix time in seconds of the origin of the loop's clock.
     unix_origin: u64,
     endpoint: Endpoint,
     places: Vec<Option<Box<Place>>>,
@@ -109,9 +108,9 @@ pub(crate) struct EventLoop {
     timers: Timers,
     handshakes: Handshakes,
     allowance: Allowance,
-    /// Datagrams may wait that have arrived before.
+    /// Whether datagrams may be waiting unread.
     is_behind: bool,
-    /// The mailbox was not emptied.
+    /// Whether mail was left over.
     more_mail: bool,
     /// By socket.
     blocked: Vec<Option<Blocked>>,
@@ -124,7 +123,7 @@ pub(crate) struct EventLoop {
 }
 
 impl EventLoop {
-    /// A loop without connections. Connections stay on the thread that makes it.
+    /// Creates a loop. It must stay on the current thread.
     pub(crate) fn new(plan: Plan) -> Self {
         let state = plan.shared.state();
         let unix_origin = unix_origin(&state, plan.pulse.now());
@@ -142,7 +141,7 @@ impl EventLoop {
             is_behind: false,
             more_mail: false,
             blocked: plan.sockets.iter().map(|_| None).collect(),
-            batch: vec![0; BATCH],
+            batch: vec![0; BATCH_BYTES],
             reply: Vec::with_capacity(1_500),
             drain_ends: None,
             second_goaway: None,
@@ -156,7 +155,7 @@ impl EventLoop {
         self.plan.pulse.now()
     }
 
-    /// Serves until the drain is over.
+    /// Runs until the drain is complete.
     pub(crate) fn run(mut self) {
         let mut buffer = ReceiveBuffer::default();
         let mut ready = Vec::new();
@@ -178,9 +177,9 @@ impl EventLoop {
         );
     }
 
-    /// Takes what arrived, and serves whom that and the time concern.
+    /// Receives, fires timers, and serves affected connections.
     fn turn(&mut self, start: Timestamp, ready: &mut Vec<bool>, buffer: &mut ReceiveBuffer) {
-        // The mailbox is the last one.
+        // The mailbox is last.
         let rung = ready.pop() == Some(true);
         self.follow_state(start);
         self.take_mail(start, rung);
@@ -190,8 +189,8 @@ impl EventLoop {
         let start = self.now();
         self.retry_blocked(start);
         let mut now = start;
-        for _ in 0..self.dirty.len().min(SERVED) {
-            if now.since(start) >= SERVING {
+        for _ in 0..self.dirty.len().min(MAX_SERVED) {
+            if now.since(start) >= MAX_SERVING_TIME {
                 break;
             }
             let Some(handle) = self.dirty.pop_front() else { break };
@@ -201,8 +200,8 @@ impl EventLoop {
         self.report(now);
     }
 
-    /// Does what was due `by` the time up to which all that has arrived was read: what came since may
-    /// be just what a later timer waits for.
+    /// Fires timers due `by` the start of the last complete read. Datagrams that arrived since may
+    /// contain what later timers wait for.
     fn fire_timers(&mut self, by: Timestamp, now: Timestamp) {
         while let Some(handle) = self.timers.pop(by) {
             let Some(at) = self.deadline(handle) else { continue };
@@ -212,18 +211,18 @@ impl EventLoop {
             }
             let Some(Some(place)) = self.places.get_mut(handle.0 as usize) else { continue };
             let since = *place.postponed.get_or_insert(now);
-            if self.is_behind && now.since(since) < PATIENCE {
+            if self.is_behind && now.since(since) < MAX_TIMER_DELAY {
                 self.counters.timers_postponed += 1;
             } else {
                 place.postponed = None;
                 self.endpoint.handle_timeout(handle, now);
             }
-            // What is paced, or an acknowledgement that is due, leaves in any case.
+            // Paced data and due acknowledgements are sent in any case.
             self.mark(handle);
         }
     }
 
-    /// How long there is nothing to do, if nothing arrives.
+    /// Returns how long the loop may sleep if nothing arrives.
     fn sleep(&mut self) -> Duration {
         if !self.dirty.is_empty() || !self.handshakes.is_empty() || self.more_mail {
             return Duration::ZERO;
@@ -235,7 +234,7 @@ impl EventLoop {
         next.map_or(MAX_SLEEP, |at| at.since(now).min(MAX_SLEEP))
     }
 
-    /// The next deadline of a connection.
+    /// Returns the next deadline of any connection.
     fn next_deadline(&mut self) -> Option<Timestamp> {
         let mut timers = core::mem::take(&mut self.timers);
         let next = timers.next(|handle| self.deadline(handle));
@@ -243,8 +242,8 @@ impl EventLoop {
         next
     }
 
-    /// Sleeps until something arrives or is due. `ready` says of each socket, and of the mailbox,
-    /// whether there is anything to take: asking without need costs a system call.
+    /// Sleeps until input or a deadline. `ready` tells for each socket, and last for the mailbox,
+    /// whether there is input; reading without input would cost a system call.
     fn wait(&mut self, ready: &mut Vec<bool>) {
         let sleep = self.sleep();
         let sockets = self.plan.sockets.iter().zip(&self.blocked).map(|(socket, blocked)| {
@@ -255,14 +254,14 @@ impl EventLoop {
         let mut fds: Vec<PollFd<'_>> = sockets.collect();
         fds.push(PollFd::new(self.plan.mailbox.as_fd(), PollFlags::POLLIN));
         let timeout = TimeSpec::from_duration(sleep);
-        // An interrupted wait is a short one.
+        // An interrupted wait is just shorter.
         let _ = ppoll(&mut fds, Some(timeout), None);
         ready.clear();
         ready.extend(fds.iter().map(|fd| fd.any().unwrap_or(true)));
     }
 
-    /// Tells all clients to go elsewhere with their next requests. RFC 9114, section 5.2: the first
-    /// GOAWAY names no request yet, because some are under way; the second names the last one taken.
+    /// Sends GOAWAY to all clients. RFC 9114, section 5.2: the first names no request yet, because
+    /// some may be in flight; the second names the last accepted one.
     fn go_away(&mut self, now: Timestamp) {
         let handles: Vec<Handle> = self.endpoint.handles().collect();
         for handle in handles {
@@ -275,7 +274,7 @@ impl EventLoop {
         }
     }
 
-    /// Follows a reload, and the start and end of the drain.
+    /// Applies a reload, and the start and end of the drain.
     fn follow_state(&mut self, now: Timestamp) {
         let state = self.plan.shared.state();
         let draining = self.plan.draining.load(Ordering::Relaxed);
@@ -285,8 +284,7 @@ impl EventLoop {
             let origin = self.unix_origin;
             let mut config = state.quic.endpoint(&state.config, core, loops, origin);
             if draining {
-                // RFC 9000, section 5.2.2: a server that accepts no connections refuses them with
-                // CONNECTION_REFUSED.
+                // RFC 9000, section 5.2.2: reject new connections with CONNECTION_REFUSED.
                 config.max_connections = 0;
             }
             self.endpoint.set_config(config);
@@ -294,7 +292,7 @@ impl EventLoop {
         }
         if drain_starts {
             self.drain_ends = Some(now + self.state.config.drain.timeout);
-            self.second_goaway = Some(now + SECOND_GOAWAY);
+            self.second_goaway = Some(now + SECOND_GOAWAY_DELAY);
             self.go_away(now);
         }
         if self.second_goaway.is_some_and(|at| now >= at) {
@@ -313,14 +311,14 @@ impl EventLoop {
         }
     }
 
-    /// Tells operators of the loop, about once a second.
+    /// Publishes the loop's counters, about once per second.
     fn report(&mut self, now: Timestamp) {
         if now < self.report_due {
             return;
         }
         self.report_due = now + REPORT_PERIOD;
         let origin = unix_origin(&self.state, now);
-        // The system's clock was set. One second may be rounding.
+        // The system clock was set. One second may be rounding.
         if origin > self.unix_origin + 1 {
             self.unix_origin = origin;
             self.endpoint.set_unix_origin(origin);

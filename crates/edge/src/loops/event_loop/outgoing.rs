@@ -1,19 +1,20 @@
-//! What a loop sends: serving its connections, and waiting for sockets that are full.
+//! Output of a loop: serves connections and retries blocked sockets.
 
 use ::quic::{Event, Handle, Transmit};
 use units::Timestamp;
 
 use super::blocked::{Blocked, DEVICE_RETRIES};
-use super::{EXCESSIVE_LOAD, EventLoop, LOOK_AGAIN, NO_ERROR, REQUEST_REJECTED};
+use super::{EXCESSIVE_LOAD, EventLoop, NO_ERROR, REQUEST_REJECTED, TIMER_RECHECK};
 use crate::bans::Refused;
 use crate::io::socket::{SendError, UdpSocket};
 use crate::limits::{self, Permit};
-use crate::loops::beginning::Handed;
+use crate::loops::connection_start::Issued;
 
-/// Batches that a connection may send before the others have their turn.
-const BATCHES: usize = 4;
+/// Maximum batches of a connection per turn.
+const MAX_BATCHES: usize = 4;
+
 impl EventLoop {
-    /// Serves a connection: events, responses, datagrams, the next deadline.
+    /// Serves a connection: events, responses, datagrams, and the next deadline.
     pub(super) fn serve(&mut self, handle: Handle, now: Timestamp) {
         let Some(Some(place)) = self.places.get_mut(handle.0 as usize) else { return };
         place.dirty = false;
@@ -22,7 +23,7 @@ impl EventLoop {
                 Event::Connected => {
                     if let Some(connection) = self.endpoint.connection(handle) {
                         place.requests.on_connected(now, connection);
-                        // Only now: before, anybody could have come in the name of this address.
+                        // Only now is the address validated; before, it could have been spoofed.
                         let (limits, config) = (self.plan.shared.limits(), &self.state.config);
                         let address = connection.addresses().remote.ip();
                         if self.state.bans.refuse(Refused::Quic, address) {
@@ -42,7 +43,8 @@ impl EventLoop {
                     if let Some(connection) = self.endpoint.connection(handle) {
                         place.requests.on_ready(now, connection);
                         if self.drain_ends.is_some() {
-                            // It began before the drain. The second call comes with all others', or now.
+                            // Connected before the drain. The second call follows with the others,
+                            // or now.
                             place.requests.go_away(now, connection);
                             if self.second_goaway.is_none() {
                                 place.requests.go_away(now, connection);
@@ -71,8 +73,8 @@ impl EventLoop {
         if place.permit.as_ref().is_some_and(Permit::is_evicted)
             && let Some(connection) = self.endpoint.connection(handle)
         {
-            // Its network holds most, and a newcomer's few.
-            connection.close(now, EXCESSIVE_LOAD, "its place went to a network with fewer");
+            // A newcomer from a network with few connections took its place.
+            connection.close(now, EXCESSIVE_LOAD, "evicted for a network with fewer connections");
         }
         if self.drain_ends.is_some()
             && let Some(connection) = self.endpoint.connection(handle)
@@ -85,28 +87,28 @@ impl EventLoop {
         if connection.is_drained() {
             self.forget(handle);
         } else if self.is_waiting(handle) {
-            // It is served, and its deadline set, when its socket has room.
+            // Served, with its deadline set, when the socket has space.
         } else if let Some(at) = self.deadline(handle) {
-            let at = self.next_look(handle, at, now);
+            let at = self.next_check(handle, at, now);
             self.timers.set(handle, at);
         }
     }
 
-    /// When to look at a connection's timers again whose deadline is `at`: what is due even though it
-    /// was served waits for datagrams that are not read yet.
-    fn next_look(&mut self, handle: Handle, at: Timestamp, now: Timestamp) -> Timestamp {
+    /// Returns when to check the timers of a connection with deadline `at`. A timer still due after
+    /// serving is waiting for unread datagrams.
+    fn next_check(&mut self, handle: Handle, at: Timestamp, now: Timestamp) -> Timestamp {
         if at > now
             && let Some(Some(place)) = self.places.get_mut(handle.0 as usize)
         {
             place.postponed = None;
         }
-        if at <= now && self.is_behind { now + LOOK_AGAIN } else { at }
+        if at <= now && self.is_behind { now + TIMER_RECHECK } else { at }
     }
 
-    /// Whether the connection waits for its socket.
+    /// Whether the connection waits for a blocked socket.
     fn is_waiting(&self, handle: Handle) -> bool {
         let place = self.places.get(handle.0 as usize).and_then(Option::as_ref);
-        place.is_some_and(|place| place.waits)
+        place.is_some_and(|place| place.is_queued)
     }
 
     fn transmit(&mut self, handle: Handle, now: Timestamp) {
@@ -115,22 +117,23 @@ impl EventLoop {
         let socket = usize::from(connection.addresses().socket);
         let Some(blocked) = self.blocked.get_mut(socket) else { return };
         if let Some(blocked) = blocked {
-            if !core::mem::replace(&mut place.waits, true) {
+            if !core::mem::replace(&mut place.is_queued, true) {
                 blocked.waiting.push(handle);
             }
             return;
         }
-        // Most datagrams only acknowledge what waits for nothing.
+        // Most datagrams are acknowledgements that no body waits for.
         let mut fills = core::mem::take(&mut place.woken) || place.requests.wants_acks();
-        for _ in 0..BATCHES {
+        for _ in 0..MAX_BATCHES {
             if fills && let Some(connection) = self.endpoint.connection(handle) {
                 fills = place.requests.fill(now, connection);
             }
-            // After that: what a client gets for its next connection leaves no later than its last answer.
+            // After filling: session tickets and tokens go out with the last response at the
+            // latest.
             let connection = self.endpoint.connection(handle);
-            match connection.and_then(|connection| place.requests.hand_over(now, connection)) {
-                Some(Handed::Ticket(own)) => self.endpoint.release_ticket(handle, now, &own),
-                Some(Handed::Token(own)) => self.endpoint.send_new_token(handle, now, &own),
+            match connection.and_then(|connection| place.requests.issue(now, connection)) {
+                Some(Issued::Ticket(own)) => self.endpoint.release_ticket(handle, now, &own),
+                Some(Issued::Token(own)) => self.endpoint.send_new_token(handle, now, &own),
                 None => {}
             }
             let segments = self.plan.sockets.get(socket).map_or(1, UdpSocket::max_batch);
@@ -140,8 +143,8 @@ impl EventLoop {
             let index = usize::from(transmit.addresses.socket);
             let Some(udp) = self.plan.sockets.get_mut(index) else { continue };
             let outcome = send(udp, &transmit, data);
-            // What is refused for its destination or size counts as lost, and so does the validation
-            // of another path whose socket is full.
+            // Datagrams rejected for destination or size count as lost, and so does path validation
+            // on another blocked socket.
             if let Err(SendError::Full { sent, full }) = outcome
                 && index == socket
             {
@@ -149,14 +152,14 @@ impl EventLoop {
                 let mut batch = Blocked { transmit, data, waiting, retry_at: None, retries: 0 };
                 batch.note(now, sent, full);
                 *blocked = Some(batch);
-                place.waits = true;
+                place.is_queued = true;
                 return;
             }
         }
         self.mark(handle);
     }
 
-    /// Tries again what found no room.
+    /// Retries blocked batches.
     pub(super) fn retry_blocked(&mut self, now: Timestamp) {
         for index in 0..self.blocked.len() {
             let Some(Some(blocked)) = self.blocked.get_mut(index) else { continue };
@@ -174,7 +177,7 @@ impl EventLoop {
             let Some(blocked) = self.blocked[index].take() else { continue };
             for handle in blocked.waiting {
                 if let Some(Some(place)) = self.places.get_mut(handle.0 as usize) {
-                    place.waits = false;
+                    place.is_queued = false;
                 }
                 self.mark(handle);
             }

@@ -1,4 +1,4 @@
-//! A loop by itself, driven by hand.
+//! Unit tests of a loop without its thread.
 
 use std::net::SocketAddr;
 
@@ -15,7 +15,7 @@ use crate::server::Edge;
 
 const BUFFERS: Buffers = Buffers { receive: 1 << 20, send: 1 << 20 };
 
-/// A loop with sockets of its own; the rest of the edge does not run.
+/// Returns a loop with its own sockets; the rest of the edge is not running.
 fn event_loop(sockets: usize) -> EventLoop {
     let mut config = Config::default();
     config.server.listen = vec![([127, 0, 0, 1], 0).into()];
@@ -36,7 +36,7 @@ fn event_loop(sockets: usize) -> EventLoop {
     })
 }
 
-/// A datagram of an unknown version, which is answered by Version Negotiation.
+/// Returns a datagram of an unknown version, which triggers Version Negotiation.
 fn unknown_version() -> Vec<u8> {
     let mut datagram = vec![0; 1_200];
     datagram[..7].copy_from_slice(&[0xc0, 0x1a, 0x2a, 0x3a, 0x4a, 8, 1]);
@@ -44,7 +44,7 @@ fn unknown_version() -> Vec<u8> {
     datagram
 }
 
-/// A first Initial that authenticates: the server acknowledges it and waits for a ClientHello.
+/// Returns a valid first Initial: the server acknowledges it and waits for a ClientHello.
 fn first_initial(number: u16) -> Vec<u8> {
     let [high, low] = number.to_be_bytes();
     let dcid = ConnectionId::new(&[1, 2, 3, 4, 5, 6, high, low]).expect("8 bytes");
@@ -55,7 +55,7 @@ fn first_initial(number: u16) -> Vec<u8> {
     put_packet_number(&mut w, 0, 1);
     let payload_at = w.position();
     w.set_varint2(length_at, (1_200 - number_at) as u64);
-    // A PING, and padding.
+    // A PING frame, then padding.
     datagram[payload_at] = 1;
     let keys = initial_keys(dcid.as_slice()).remote;
     let (header, payload) = datagram.split_at_mut(payload_at);
@@ -70,10 +70,10 @@ fn client() -> (UdpSocket, SocketAddr) {
     (socket, address)
 }
 
-/// Who sent what has arrived at a client.
+/// Returns the senders of the datagrams that arrived at a client.
 fn senders(client: &UdpSocket) -> Vec<SocketAddr> {
     let mut buffer = ReceiveBuffer::default();
-    // Nothing to receive is an answer, too: loopback delivers within the call that sends.
+    // May be empty: loopback delivers within the sending call.
     let _ = client.receive(&mut buffer);
     buffer.datagrams().map(|datagram| datagram.from).collect()
 }
@@ -84,7 +84,7 @@ fn arrive(edge: &mut EventLoop, socket: u16, remote: SocketAddr, mut datagram: V
 }
 
 #[test]
-fn a_port_that_reflects_gets_no_answer_and_port_0_none_at_all() {
+fn reflecting_ports_and_port_0_get_no_answer() {
     let mut edge = event_loop(1);
     let mut deliver = |port| {
         arrive(&mut edge, 0, ([127, 0, 0, 1], port).into(), unknown_version());
@@ -101,7 +101,7 @@ fn a_port_that_reflects_gets_no_answer_and_port_0_none_at_all() {
 }
 
 #[test]
-fn a_datagram_from_another_loop_is_answered_by_the_socket_that_it_came_to() {
+fn forwarded_datagram_is_answered_from_its_receiving_socket() {
     let mut edge = event_loop(2);
     let (client, remote) = client();
     let addresses = Addresses { socket: 1, ..Addresses::of(remote) };
@@ -114,13 +114,13 @@ fn a_datagram_from_another_loop_is_answered_by_the_socket_that_it_came_to() {
 }
 
 #[test]
-fn a_full_socket_holds_up_its_own_connections_only() {
+fn full_socket_blocks_only_its_own_connections() {
     let mut edge = event_loop(2);
     let clients = [client(), client()];
     for (n, (_, address)) in clients.iter().enumerate() {
         arrive(&mut edge, n as u16, *address, first_initial(n as u16));
     }
-    // A turn has 2 ms for them, which may be over after the first where the machine is busy.
+    // On a busy machine the 2 ms of a turn may suffice for the first only.
     while !edge.handshakes.is_empty() {
         edge.take_handshakes();
     }
@@ -141,26 +141,26 @@ fn a_full_socket_holds_up_its_own_connections_only() {
 }
 
 #[test]
-fn a_turn_serves_few_and_leaves_the_others_to_the_next() {
+fn turn_serves_a_bounded_number_of_connections() {
     let mut edge = event_loop(1);
     let (_client, address) = client();
-    for n in 0..3 * SERVED as u16 {
+    for n in 0..3 * MAX_SERVED as u16 {
         arrive(&mut edge, 0, address, first_initial(n));
     }
     while !edge.handshakes.is_empty() {
         edge.take_handshakes();
     }
     let mut buffer = ReceiveBuffer::default();
-    assert_eq!(edge.dirty.len(), 3 * SERVED);
+    assert_eq!(edge.dirty.len(), 3 * MAX_SERVED);
     let mut left = edge.dirty.len();
     while left > 0 {
         edge.turn(edge.now(), &mut vec![false, false], &mut buffer);
-        assert!(edge.dirty.len() < left && left - edge.dirty.len() <= SERVED);
+        assert!(edge.dirty.len() < left && left - edge.dirty.len() <= MAX_SERVED);
         left = edge.dirty.len();
     }
 }
 
-/// A loop with a connection in its handshake, and when that has to be complete.
+/// Returns a loop with a connection in its handshake, and the handshake deadline.
 fn in_handshake() -> (EventLoop, Handle, Timestamp) {
     let mut edge = event_loop(1);
     let (_, address) = client();
@@ -173,28 +173,28 @@ fn in_handshake() -> (EventLoop, Handle, Timestamp) {
 }
 
 #[test]
-fn timers_wait_for_datagrams_that_are_not_read_yet_but_not_for_ever() {
+fn timers_wait_for_unread_datagrams_within_a_bound() {
     let (mut edge, handle, at) = in_handshake();
     let is_alive =
         |edge: &mut EventLoop| edge.endpoint.connection(handle).expect("known").is_alive();
 
     edge.is_behind = true;
-    // The loop itself was held up, and finds it due long after its time.
-    let late = at + 10 * PATIENCE;
+    // The loop itself was delayed and notices the timer late.
+    let late = at + 10 * MAX_TIMER_DELAY;
     edge.fire_timers(late, late);
     assert!(is_alive(&mut edge));
     assert_eq!((edge.counters.timers_postponed, edge.dirty.pop_front()), (1, Some(handle)));
     edge.serve(handle, late);
-    assert_eq!(edge.next_deadline(), Some(late + LOOK_AGAIN));
-    edge.fire_timers(late + LOOK_AGAIN, late + LOOK_AGAIN);
+    assert_eq!(edge.next_deadline(), Some(late + TIMER_RECHECK));
+    edge.fire_timers(late + TIMER_RECHECK, late + TIMER_RECHECK);
     assert!(is_alive(&mut edge));
-    edge.serve(handle, late + PATIENCE - LOOK_AGAIN);
-    edge.fire_timers(late + PATIENCE, late + PATIENCE);
+    edge.serve(handle, late + MAX_TIMER_DELAY - TIMER_RECHECK);
+    edge.fire_timers(late + MAX_TIMER_DELAY, late + MAX_TIMER_DELAY);
     assert!(!is_alive(&mut edge), "a flood cannot hold it up");
 }
 
 #[test]
-fn timers_fire_at_once_when_nothing_waits() {
+fn timers_fire_at_once_without_unread_datagrams() {
     let (mut edge, handle, at) = in_handshake();
     edge.fire_timers(at, at);
     assert!(!edge.endpoint.connection(handle).expect("known").is_alive());
@@ -202,7 +202,7 @@ fn timers_fire_at_once_when_nothing_waits() {
 }
 
 #[test]
-fn a_timer_that_became_due_while_the_loop_read_waits_for_another_look() {
+fn timer_due_during_the_read_waits_for_the_next_turn() {
     let (mut edge, handle, at) = in_handshake();
     let before = at - Duration::from_millis(1);
     edge.fire_timers(before, at);

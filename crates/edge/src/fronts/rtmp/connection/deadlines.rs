@@ -1,46 +1,46 @@
-//! The times by which something has to happen on an RTMP connection.
+//! Deadlines of an RTMP connection.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Connection, End, FAREWELL, Role};
+use super::{CLOSE_TIMEOUT, Connection, End, Role};
 use crate::limits::Fault;
 
-/// Bytes of the peer's side of the handshake: C0, C1 and C2 (specification 1.0, section 5.2).
-const HANDSHAKE: u64 = 1 + 2 * 1_536;
+/// Handshake bytes from the peer: C0, C1 and C2 (specification 1.0, section 5.2).
+const HANDSHAKE_BYTES: u64 = 1 + 2 * 1_536;
 
 impl Connection {
-    /// Whether the handshake is over.
+    /// Whether the handshake is complete.
     fn is_open(&self) -> bool {
-        self.received >= HANDSHAKE
+        self.received >= HANDSHAKE_BYTES
     }
 
-    /// How long a player may say nothing before it is asked whether it is there.
+    /// Returns how long a player may be silent before it is pinged.
     fn silence(&self) -> Duration {
         self.state.config.rtmp.timeout / 2
     }
 
-    /// When [`Connection::on_deadline`] is due, at the latest.
+    /// Returns when [`Connection::on_deadline`] is due at the latest.
     pub(super) fn deadline(&self) -> Instant {
         let (config, times) = (&self.state.config.rtmp, &self.times);
         if self.ending {
-            return times.taken + FAREWELL;
+            return times.last_sent + CLOSE_TIMEOUT;
         }
         let of_role = match self.role {
             Role::Nothing if !self.is_open() => times.idle + config.handshake_timeout,
             Role::Nothing => times.idle + config.request_timeout,
-            Role::Publishes(_) => times.heard + config.timeout,
+            Role::Publishes(_) => times.last_received + config.timeout,
             Role::Waits(_) | Role::Plays(_) => match times.pinged {
-                None => times.heard + self.silence(),
+                None => times.last_received + self.silence(),
                 Some(pinged) => pinged + config.timeout,
             },
         };
-        let taken = (!self.output.is_empty()).then(|| times.taken + config.timeout);
+        let taken = (!self.output.is_empty()).then(|| times.last_sent + config.timeout);
         taken.map_or(of_role, |taken| taken.min(of_role))
     }
 
-    /// Ends what has taken too long by now, or asks a player whether it is there.
+    /// Ends the connection on timeout, or pings a silent player.
     pub(super) fn on_deadline(&mut self) -> Result<(), End> {
         let now = Instant::now();
         if now < self.deadline() {
@@ -48,7 +48,7 @@ impl Connection {
         }
         let config = &self.state.config.rtmp;
         let silent = || End::Late(Fault::RtmpSilent, format!("silent for {:?}", config.timeout));
-        if self.ending || !self.output.is_empty() && now >= self.times.taken + config.timeout {
+        if self.ending || !self.output.is_empty() && now >= self.times.last_sent + config.timeout {
             return Err(silent());
         }
         match self.role {
@@ -65,7 +65,7 @@ impl Connection {
                 self.times.pinged = Some(now);
                 Ok(())
             }
-            Role::Publishes(_) => Err(End::Peer(format!("nothing heard for {:?}", config.timeout))),
+            Role::Publishes(_) => Err(End::Peer(format!("no data for {:?}", config.timeout))),
             _ => Err(silent()),
         }
     }

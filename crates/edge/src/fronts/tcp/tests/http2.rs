@@ -1,4 +1,4 @@
-//! HTTP/2 clients that send what no library would, frame by frame.
+//! HTTP/2 clients with unusual frames.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// What an HTTP/2 client says first: the preface and empty SETTINGS.
+/// Returns the client preface and empty SETTINGS.
 fn preface() -> Vec<u8> {
     [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(4, 0, 0, &[])].concat()
 }
@@ -18,9 +18,9 @@ const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 
 #[tokio::test]
-async fn an_http_2_connection_without_a_whole_request_ends_whatever_it_says() {
+async fn http_2_connection_without_a_complete_request_times_out() {
     let ping = frame(PING, 0, 0, &[7; 8]);
-    // A request whose fields never end: HEADERS, then CONTINUATION for ever.
+    // A request with endless fields: HEADERS, then CONTINUATION frames.
     let start_of_head = [preface(), frame(HEADERS, 0, 1, &[0x82])].concat();
     let more_of_head = frame(CONTINUATION, 0, 1, b"\x40\x01a\x01b");
     for (first, next, is_late) in [(preface(), ping, true), (start_of_head, more_of_head, false)] {
@@ -34,10 +34,10 @@ async fn an_http_2_connection_without_a_whole_request_ends_whatever_it_says() {
             }
         });
         let mut said = Vec::new();
-        // The end may be a reset: something is always on its way.
+        // The connection may end with a reset, because data keeps arriving.
         let ended = timeout(LIMIT, reader.read_to_end(&mut said)).await;
         assert!(ended.is_ok(), "still open after {LIMIT:?}");
-        // After some CONTINUATIONs the library itself has had enough.
+        // The library itself limits the number of CONTINUATION frames.
         assert!(!is_late || server.limited("tcp_no_request") == 1);
         drip.abort();
     }
@@ -53,7 +53,7 @@ fn get(stream: u32, path: &str) -> Vec<u8> {
     frame(HEADERS, WHOLE, stream, &fields)
 }
 
-/// The server's frames until it closes the connection: types and payloads.
+/// Parses the server's frames into types and payloads.
 fn frames(mut said: &[u8]) -> Vec<(u8, &[u8])> {
     let mut frames = Vec::new();
     while let Some((head, rest)) = said.split_first_chunk::<9>() {
@@ -66,7 +66,7 @@ fn frames(mut said: &[u8]) -> Vec<(u8, &[u8])> {
 }
 
 #[tokio::test]
-async fn the_library_ends_a_connection_whose_requests_are_reset_before_they_are_looked_at() {
+async fn library_closes_connection_with_early_resets() {
     let server = start(|_| ());
     let (mut reader, mut writer) = tokio::io::split(server.tls(b"h2").await);
     let reset = |stream| [get(stream, "/small.txt"), frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])];
@@ -88,18 +88,19 @@ async fn the_library_ends_a_connection_whose_requests_are_reset_before_they_are_
 }
 
 #[tokio::test]
-async fn an_http_2_client_that_gives_up_all_it_asks_for_is_closed() {
-    // The hook never answers, so that each request waits until it is given up.
+async fn http_2_client_that_cancels_all_requests_is_closed() {
+    // The hook never answers, so each request waits until it is cancelled.
     let hook = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let url = format!("http://{}/", hook.local_addr().expect("bound"));
     let server = start(|config| {
         let text = format!(
-            "[limits]\ntrusted = \"127.0.0.0/8\"\n[hooks]\non_play = \"{url}\"\n[[pull]]\nstream = \"live/*\"\n\
+            "[limits]\ntrusted = \"127.0.0.0/8\"\n[hooks]\non_play = \"{url}\"\n\
+             [[pull]]\nstream = \"live/*\"\n\
              upstream = [\"rtmp://127.0.0.1:1/live/a\"]"
         );
         let parsed = Config::parse("edge.toml", &text).expect("valid");
         (config.hooks, config.pull) = (parsed.hooks, parsed.pull);
-        // Each request has an unknown name looked for.
+        // Each request causes the lookup of an unknown name.
         config.limits = parsed.limits;
     });
     let (mut reader, mut writer) = tokio::io::split(server.tls(b"h2").await);
@@ -117,7 +118,7 @@ async fn an_http_2_client_that_gives_up_all_it_asks_for_is_closed() {
                 return;
             }
             let _ = writer.flush().await;
-            // Only what was begun is given up: to anything else the library objects.
+            // Cancel only running requests; the library limits other resets.
             let Ok(question) = timeout(LIMIT, hook.accept()).await else { return };
             let (mut question, _) = question.expect("accepted");
             let read = timeout(LIMIT, question.read(&mut [0; 4_096])).await.expect("in time");
@@ -138,7 +139,7 @@ async fn an_http_2_client_that_gives_up_all_it_asks_for_is_closed() {
 }
 
 #[tokio::test]
-async fn an_http_2_client_is_asked_whether_it_is_there() {
+async fn http_2_client_is_pinged() {
     let server = start(|config| config.tcp.keep_alive = Duration::from_millis(100));
     let mut stream = server.tls(b"h2").await;
     stream.write_all(&preface()).await.expect("sent");

@@ -1,4 +1,4 @@
-//! Who takes how much room and time, and who waits for it.
+//! Limits on connections, handshakes and thread time.
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
@@ -6,7 +6,7 @@ use nix::sys::time::TimeValLike as _;
 use super::*;
 
 #[tokio::test]
-async fn a_client_that_says_nothing_is_dropped_before_and_after_the_handshake() {
+async fn silent_client_is_dropped_before_and_after_the_handshake() {
     let server = start(|config| config.tcp.header_timeout = Duration::from_millis(100));
     let mut plain = TcpStream::connect(server.address).await.expect("connected");
     let mut tls = server.tls(b"http/1.1").await;
@@ -17,7 +17,7 @@ async fn a_client_that_says_nothing_is_dropped_before_and_after_the_handshake() 
     timeout(LIMIT, tls.read_to_end(&mut rest)).await.expect("in time").ok();
 }
 
-/// A new connection that the server closes, perhaps before it is known here that there was one.
+/// Checks that the server closes a new connection, perhaps before `connect` returns.
 async fn assert_refused(server: &Server, from: &str) {
     let connected = timeout(LIMIT, server.try_connect(from)).await.expect("in time");
     if let Ok(mut stream) = connected {
@@ -33,17 +33,17 @@ async fn closed(stream: &mut TcpStream) {
 }
 
 #[tokio::test]
-async fn a_full_front_goes_on_accepting_and_an_idle_connection_makes_room() {
+async fn full_front_keeps_accepting_and_evicts_idle_connections() {
     let server = start(|config| config.tcp.max_connections = 1);
     let mut first = server.client(false).await;
     first.ask("GET", "/small.txt", &[]).await.expect("a reply");
-    // It was served a moment ago: the newcomer has to go.
+    // The first client was served a moment ago, so the newcomer is rejected.
     assert_refused(&server, "127.0.0.2").await;
     assert_eq!((server.limited("tcp_full"), server.limited("tcp_evicted")), (1, 0));
     drop(first);
     let silent = async {
         loop {
-            // The place of the one before is given back soon.
+            // The previous connection's place becomes free soon.
             let Ok(mut stream) = server.try_connect("127.0.0.1").await else { continue };
             if timeout(Duration::from_millis(100), stream.read(&mut [0])).await.is_err() {
                 return stream;
@@ -63,7 +63,7 @@ async fn a_full_front_goes_on_accepting_and_an_idle_connection_makes_room() {
 }
 
 #[tokio::test]
-async fn one_address_cannot_take_the_places_of_others() {
+async fn address_limit_protects_other_addresses() {
     let server = start(|config| {
         config.tcp.max_connections = 4;
         config.tcp.max_connections_per_address = 2;
@@ -77,7 +77,7 @@ async fn one_address_cannot_take_the_places_of_others() {
 }
 
 #[tokio::test]
-async fn handshakes_that_do_not_go_on_are_few_for_each_address_and_all() {
+async fn stalled_handshakes_are_limited_per_address_and_in_total() {
     let server = start(|config| {
         config.tcp.max_handshakes = 3;
         config.tcp.max_handshakes_per_address = 2;
@@ -102,7 +102,7 @@ async fn handshakes_that_do_not_go_on_are_few_for_each_address_and_all() {
     assert_eq!(server.limited("tls_handshake_evicted"), 1);
 }
 
-/// CPU time of this thread so far.
+/// Returns the CPU time of this thread.
 fn cpu() -> Duration {
     let usage = getrusage(UsageWho::RUSAGE_THREAD).expect("known");
     let times = [usage.user_time(), usage.system_time()];
@@ -110,8 +110,8 @@ fn cpu() -> Duration {
 }
 
 #[tokio::test]
-async fn handshakes_leave_half_of_a_threads_time_to_others() {
-    // All of them have said hello; nothing but the server's work is left.
+async fn handshakes_leave_half_of_the_thread_time_to_others() {
+    // All ClientHellos are sent in advance; only server work remains.
     const CLIENTS: usize = 200;
     let server = start(|_| ());
     let (config, turns) = (server.shared.state().tcp_tls.clone(), Arc::new(Turns::new()));
@@ -134,7 +134,7 @@ async fn handshakes_leave_half_of_a_threads_time_to_others() {
     let mut handshakes = JoinSet::new();
     for stream in accepting {
         let (turns, config) = (turns.clone(), config.clone());
-        // Nobody goes on with it: it ends when the client leaves.
+        // Not continued: it ends when the client leaves.
         handshakes.spawn(async move { turns.accept(Measured::new(stream), config).await.is_err() });
     }
     for client in &mut clients {
@@ -142,7 +142,7 @@ async fn handshakes_leave_half_of_a_threads_time_to_others() {
     }
     let (wall, busy) = (began.elapsed(), cpu() - cpu_before);
     assert!(busy > Duration::from_millis(10), "{busy:?}: too little to judge by");
-    // They make up for 4 ms without any.
+    // Up to 4 ms of credit for idle time.
     let credit = Duration::from_millis(5);
     assert!(wall + credit > busy * 8 / 5, "{wall:?} for {busy:?} of work");
     drop(clients);
@@ -152,7 +152,7 @@ async fn handshakes_leave_half_of_a_threads_time_to_others() {
 }
 
 #[tokio::test]
-async fn newcomers_do_not_wait_for_a_thread_that_is_busy() {
+async fn newcomers_are_served_by_idle_threads() {
     let server = start(|config| config.server.cores = 1);
     let shared = server.shared.clone();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
@@ -173,7 +173,7 @@ async fn newcomers_do_not_wait_for_a_thread_that_is_busy() {
                     if let Some(released) = released {
                         sleep(Duration::from_millis(50)).await;
                         busy.send(()).expect("received");
-                        // Until the test is over, or has failed.
+                        // Blocks until the test ends or fails.
                         let _ = released.recv();
                     }
                     serving.await.expect("no panic");

@@ -1,11 +1,12 @@
-//! How one connection begins: what its client brought along about the path, what that buys when the first live
-//! response does, and what the client is given for its next connection. `startup` has the parts; docs/transport-cookie.md
-//! what browsers make of it.
+//! Start of a connection: saved path state from the client's cookies, the initial window for the
+//! first live response, and the cookies for the next connection. See the `startup` crate and, for
+//! browser behaviour, docs/transport-cookie.md.
 //!
-//! **Ticket first, then token.** Chromium keeps a token only once it has a session ticket, and Firefox returns the one that
-//! came within three probe time-outs behind the ticket. So the ticket is held back until the first frame was
-//! delivered and measured something, but no longer than a second, nor longer than there is something to answer;
-//! and the token follows a round trip later. Newer tokens follow while they say something new.
+//! **Ticket first, then token.** Chromium keeps a token only if it already has a session ticket.
+//! Firefox uses the token that came within three PTOs after the ticket. So the ticket is held back
+//! until the first frame was delivered and the path was measured, for at most 1 s and at most until
+//! there is nothing left to answer. The token follows one round trip later. Further tokens follow
+//! when the path state changes.
 
 use core::num::NonZeroU32;
 use core::time::Duration;
@@ -24,67 +25,68 @@ use crate::clock::unix_now;
 use crate::config;
 use crate::viewer::Unit;
 
-/// The longest that a session ticket is held back: shorter visits get theirs even so.
-const HOLD: Duration = Duration::from_secs(1);
+/// Maximum delay of a session ticket, so that short visits get one too.
+const MAX_TICKET_DELAY: Duration = Duration::from_secs(1);
 
-/// What goes to the client.
+/// A cookie to send to the client.
 #[derive(Debug)]
-pub(super) enum Handed {
-    /// A session ticket with these bytes of ours.
+pub(super) enum Issued {
+    /// A session ticket with this application data.
     Ticket([u8; startup::cookie::LEN]),
-    /// A NEW_TOKEN token with them.
+    /// A NEW_TOKEN token with this application data.
     Token([u8; startup::cookie::LEN]),
 }
 
-/// What is to be handed over next.
+/// The next cookie to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Next {
-    /// Nothing before the handshake is confirmed.
+    /// None before the handshake is confirmed.
     Nothing,
     /// The ticket, at this time at the latest.
     Ticket(Timestamp),
     /// The first token, at this time.
     Token(Timestamp),
-    /// Another token if it says something new, when the connection is served anyway from this time on.
+    /// A further token, once the connection is served after this time and the path state has
+    /// changed.
     Refresh(Timestamp),
 }
 
-/// The first response of some size has begun.
+/// The startup decision, made at the first response of some size.
 #[derive(Debug)]
-struct Begun {
-    known: Inputs,
+struct Decision {
+    inputs: Inputs,
     started: Started,
 }
 
-/// The state of a connection's beginning.
+/// The start of a connection.
 #[derive(Debug)]
-pub(super) struct Beginning {
+pub(super) struct ConnectionStart {
     mode: Mode,
-    brought: Vec<Brought>,
-    /// What was made of that; `None` before it was asked for.
+    cookies: Vec<Brought>,
+    /// The resumed path state; the outer `None` before it was looked up.
     past: Option<Option<(Carrier, PathState)>>,
-    begun: Option<Begun>,
-    /// A live response has begun.
+    decision: Option<Decision>,
+    /// A live response has started.
     is_live: bool,
-    /// Reads HLS until its first frame is in sight.
+    /// Parses HLS until the first frame is found.
     perception: Option<Box<Perception>>,
-    /// A page or a playlist was answered: the client will ask for more.
+    /// A page or playlist was answered, so more requests will follow.
     awaits_more: bool,
     next: Next,
     refresh: Refresh,
     http_cookie_due: Option<Timestamp>,
-    /// Whom the next cookie is for.
+    /// The experiment unit to put into the next cookie.
     unit: Unit,
 }
 
-impl Beginning {
-    /// A connection of this mode; the next one of its viewer is to be known as `unit`.
-    pub(super) fn new(mode: Mode, brought: Vec<Brought>, unit: Unit) -> Self {
+impl ConnectionStart {
+    /// Creates the start of a connection. `unit` identifies the viewer's next connection.
+    pub(super) fn new(mode: Mode, cookies: Vec<Brought>, unit: Unit) -> Self {
         Self {
             mode,
-            brought,
+            cookies,
             past: None,
-            begun: None,
+            decision: None,
             is_live: false,
             perception: None,
             awaits_more: false,
@@ -95,15 +97,16 @@ impl Beginning {
         }
     }
 
-    /// A request brought a cookie along in HTTP. What QUIC and TLS brought goes first, and who has begun knows enough.
+    /// Adds a cookie from an HTTP request. Cookies from QUIC and TLS take precedence, and after the
+    /// startup decision it is ignored.
     pub(super) fn on_http_cookie(&mut self, cookie: Result<Cookie, Refusal>) {
-        let is_known = self.brought.iter().any(|(carrier, _)| *carrier == Carrier::Http);
+        let is_known = self.cookies.iter().any(|(carrier, _)| *carrier == Carrier::Http);
         if self.past.is_none() && !is_known {
-            self.brought.push((Carrier::Http, cookie));
+            self.cookies.push((Carrier::Http, cookie));
         }
     }
 
-    /// What an HTTP cookie should say that leaves now; once a minute, and only what was measured.
+    /// Returns the path state for an HTTP cookie, at most once per minute and only if measured.
     pub(super) fn next_http_cookie(
         &mut self,
         now: Timestamp,
@@ -117,12 +120,14 @@ impl Beginning {
         Some(cookie)
     }
 
-    /// A page is answered: its scripts, and then the stream, follow.
+    /// Notes the response with a page, which will be followed by requests for scripts and the
+    /// stream.
     pub(super) fn on_page(&mut self) {
         self.awaits_more = true;
     }
 
-    /// A playlist is answered: it, and what is asked for because of it, come before the first frame.
+    /// Notes the response with a playlist, which precedes the first frame with the requests it
+    /// causes.
     pub(super) fn on_playlist(&mut self) {
         self.awaits_more = true;
         if !self.is_live && self.perception.is_none() {
@@ -130,8 +135,8 @@ impl Beginning {
         }
     }
 
-    /// The body of an answer that came after the playlist. Gives the bytes from its beginning to the end of the first
-    /// frame, if that is in it.
+    /// Parses the body of a response after the playlist. Returns the bytes from its start to the
+    /// end of the first frame, if it contains that.
     pub(super) fn perceive<'a>(&mut self, body: impl Iterator<Item = &'a Bytes>) -> Option<u64> {
         let perception = self.perception.as_mut()?;
         body.for_each(|piece| _ = perception.read(piece));
@@ -140,8 +145,8 @@ impl Beginning {
         Some(size.saturating_sub(before))
     }
 
-    /// The first live response begins; `first_frame` is its size up to the end of the first frame, if that is there. Gives
-    /// how the connection started, to the first of its sessions.
+    /// Starts the first live response. `first_frame` is its size up to the end of the first frame,
+    /// if known. Returns the startup decision for the first session of the connection.
     pub(super) fn on_live(
         &mut self,
         connection: &mut Connection,
@@ -153,15 +158,15 @@ impl Beginning {
             return None;
         }
         self.perception = None;
-        if self.begun.is_none() {
+        if self.decision.is_none() {
             let past = self.past(connection, all, config);
             self.begin(connection, first_frame, past, config);
         }
         self.started().copied()
     }
 
-    /// A response of this length begins. It has no first frame, but the path that a cookie knows is the same: where there is
-    /// one, all of the response is taken for a first frame.
+    /// Starts a response of this length without a first frame. With a saved path state, the whole
+    /// response is treated as the first frame.
     pub(super) fn on_other(
         &mut self,
         connection: &mut Connection,
@@ -169,7 +174,7 @@ impl Beginning {
         all: &Beginnings,
         config: &config::Startup,
     ) {
-        if self.begun.is_none()
+        if self.decision.is_none()
             && length > congestion::initial_window(connection.mtu())
             && let Some(past) = self.past(connection, all, config)
         {
@@ -177,20 +182,20 @@ impl Beginning {
         }
     }
 
-    /// What is known about the path, by what the client brought or by its network.
+    /// Returns the path state from the client's cookies or for its network.
     fn past(
         &mut self,
         connection: &Connection,
         all: &Beginnings,
         config: &config::Startup,
     ) -> Option<(Carrier, PathState)> {
-        if let Some(known) = self.past {
-            return known;
+        if let Some(past) = self.past {
+            return past;
         }
         let client = connection.addresses().remote.ip();
         let rules = rules(config);
         let buys = delivery::is_unmeasured(connection) && self.mode.needs_past();
-        let past = match all.past(&self.brought, client, unix_now(), &rules, buys) {
+        let past = match all.past(&self.cookies, client, unix_now(), &rules, buys) {
             Ok(past) => past,
             Err(_) => {
                 self.mode = Mode::Iw10;
@@ -211,58 +216,58 @@ impl Beginning {
         let (carrier, past) = past.unzip();
         let rtt = connection.rtt();
         let handshake_rtt = rtt.first_sample().map(|_| rtt.min());
-        let known = Inputs { first_frame, past, handshake_rtt };
-        let started = start(connection, self.mode, &known, config);
-        self.begun = Some(Begun { known, started: Started { carrier, ..started } });
+        let inputs = Inputs { first_frame, past, handshake_rtt };
+        let started = start(connection, self.mode, &inputs, config);
+        self.decision = Some(Decision { inputs, started: Started { carrier, ..started } });
     }
 
-    /// How the connection started, if it has.
+    /// Returns the startup decision, if made.
     pub(super) fn started(&self) -> Option<&Started> {
-        self.begun.as_ref().map(|begun| &begun.started)
+        self.decision.as_ref().map(|decision| &decision.started)
     }
 
-    /// Whether the size of the first frame would still change how the connection starts.
+    /// Whether the size of the first frame would still change the startup decision.
     pub(super) fn awaits_size(&self) -> bool {
-        self.begun.as_ref().is_some_and(|begun| begun.known.first_frame.is_none())
+        self.decision.as_ref().is_some_and(|decision| decision.inputs.first_frame.is_none())
     }
 
-    /// The size of the first frame came in sight after its response began. Says how the connection starts again, if that is
-    /// still of use.
+    /// Sets the first-frame size, known only after the response started. Returns the new startup
+    /// decision if it still has an effect.
     pub(super) fn on_size(
         &mut self,
         connection: &mut Connection,
         first_frame: u64,
         config: &config::Startup,
     ) -> Option<Started> {
-        let begun = self.begun.as_mut()?;
-        begun.known.first_frame = Some(first_frame);
-        let again = start(connection, self.mode, &begun.known, config);
-        again.window?;
-        begun.started = Started { carrier: begun.started.carrier, ..again };
-        Some(begun.started)
+        let decision = self.decision.as_mut()?;
+        decision.inputs.first_frame = Some(first_frame);
+        let updated = start(connection, self.mode, &decision.inputs, config);
+        updated.window?;
+        decision.started = Started { carrier: decision.started.carrier, ..updated };
+        Some(decision.started)
     }
 
-    /// The handshake is confirmed.
+    /// Notes that the handshake is confirmed.
     pub(super) fn on_connected(&mut self, now: Timestamp) {
         if self.next == Next::Nothing {
-            self.next = Next::Ticket(now + HOLD);
+            self.next = Next::Ticket(now + MAX_TICKET_DELAY);
         }
     }
 
-    /// The viewer has all of the first frame.
+    /// Notes that the viewer has received the first frame.
     pub(super) fn on_first_frame(&mut self, now: Timestamp, connection: &Connection) {
         self.hold_until(now + connection.rtt().smoothed());
     }
 
-    /// An answer was handed to the transport, of `media` or not, and it was the last one under way. A client that has what
-    /// it came for may be gone in a moment.
+    /// Notes that the last response in progress, of `media` or not, was passed to the transport. A
+    /// client without further requests may soon close.
     pub(super) fn on_idle(&mut self, now: Timestamp, connection: &Connection, media: bool) {
         if media {
             self.hold_until(now + 2 * connection.rtt().smoothed());
         } else if !self.awaits_more {
             self.hold_until(now);
         }
-        // What was sent meanwhile has measured the path, perhaps for the first time.
+        // The response may have produced the first measurement of the path.
         if let Next::Refresh(due) = &mut self.next
             && !delivery::is_unmeasured(connection)
         {
@@ -276,7 +281,7 @@ impl Beginning {
         }
     }
 
-    /// When [`Beginning::hand_over`] has something.
+    /// Returns when [`ConnectionStart::issue`] has a cookie.
     pub(super) fn deadline(&self) -> Option<Timestamp> {
         match self.next {
             Next::Ticket(due) | Next::Token(due) => Some(due),
@@ -284,17 +289,17 @@ impl Beginning {
         }
     }
 
-    /// What the client is given now.
-    pub(super) fn hand_over(
+    /// Returns the cookie to send now.
+    pub(super) fn issue(
         &mut self,
         now: Timestamp,
         connection: &Connection,
         all: &Beginnings,
-    ) -> Option<Handed> {
+    ) -> Option<Issued> {
         match self.next {
             Next::Ticket(due) if due <= now => {
                 self.next = Next::Token(now + connection.rtt().smoothed());
-                Some(Handed::Ticket(self.cookie(connection).encode()))
+                Some(Issued::Ticket(self.cookie(connection).encode()))
             }
             Next::Token(due) | Next::Refresh(due) if due <= now => {
                 self.next = Next::Refresh(now + Refresh::PERIOD);
@@ -302,14 +307,14 @@ impl Beginning {
                 let is_due = self.refresh.is_due(now, &cookie);
                 is_due.then(|| {
                     all.on_issued(&cookie);
-                    Handed::Token(cookie.encode())
+                    Issued::Token(cookie.encode())
                 })
             }
             _ => None,
         }
     }
 
-    /// What this connection knows about its path.
+    /// Returns the current path state as a cookie.
     fn cookie(&self, connection: &Connection) -> Cookie {
         let past = self.past.as_ref().and_then(Option::as_ref).map(|(_, past)| &past.cookie);
         delivery::path_state(connection, past, unix_now(), self.unit.0)
@@ -319,7 +324,7 @@ impl Beginning {
 fn start(
     connection: &mut Connection,
     mode: Mode,
-    known: &Inputs,
+    inputs: &Inputs,
     config: &config::Startup,
 ) -> Started {
     let limits = Limits {
@@ -328,16 +333,16 @@ fn start(
         usual_window: config.usual_window.0,
         usual_rtt: config.usual_rtt,
     };
-    delivery::start(connection, mode, known, &limits)
+    delivery::start(connection, mode, inputs, &limits)
 }
 
-/// How cookies are judged.
+/// Returns the validity rules of cookies.
 pub(super) fn rules(config: &config::Startup) -> Rules {
     Rules { lifetime: config.lifetime, ..Rules::default() }
 }
 
-/// What the client brought along. Tickets and tokens may carry nothing of ours.
-pub(super) fn brought(info: &HandshakeInfo) -> Vec<Brought> {
+/// Returns the cookies of the handshake. Tickets and tokens may carry no application data.
+pub(super) fn handshake_cookies(info: &HandshakeInfo) -> Vec<Brought> {
     let carried = [
         (Carrier::Token, info.returned_token.as_deref()),
         (Carrier::Ticket, info.returned_ticket.as_deref()),
