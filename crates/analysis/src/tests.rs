@@ -330,7 +330,9 @@ fn nothing_to_compare_is_one_line() {
         "no session to compare (files: 1, broken lines: 1, sessions without a cohort: 1)";
     assert_eq!(error(&empty), expected);
     assert!(error(&options(&directory.path().join("none"), &[])).contains("No such file"));
-    assert!(error(&options(&path, &["stream"])).starts_with("no metric \"stream\"; known metrics: "));
+    assert!(
+        error(&options(&path, &["stream"])).starts_with("no metric \"stream\"; known metrics: ")
+    );
     write(&path, &[session("a", 1, 1.0)]);
     let unknown = Options { baseline: Some("z".into()), ..empty };
     assert_eq!(error(&unknown), "no cohort \"z\"; known cohorts: a");
