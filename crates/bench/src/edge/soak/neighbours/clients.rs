@@ -12,6 +12,8 @@ use media::rtmp::{Client, ClientEvent, Intent, Url};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -141,6 +143,29 @@ pub(super) async fn until_ended(from: &mut (impl AsyncRead + Unpin)) -> &'static
     }
 }
 
+/// Runs a flood until the server ends the connection, and returns how it did.
+///
+/// # Errors
+/// The server did not within `limit`.
+pub(super) async fn flood_until_ended(
+    flood: impl Future<Output = ()>,
+    from: &mut (impl AsyncRead + Unpin),
+    limit: Duration,
+) -> Result<&'static str, Elapsed> {
+    // A flood that cannot write any more leaves the answer to the reader.
+    let flood = async {
+        flood.await;
+        std::future::pending().await
+    };
+    timeout(limit, async {
+        tokio::select! {
+            how = until_ended(from) => how,
+            how = flood => how,
+        }
+    })
+    .await
+}
+
 impl H1 {
     /// The status and the content of the answer to a request.
     pub(super) async fn ask(
@@ -180,7 +205,7 @@ impl H3 {
     pub(super) async fn close(self) {
         self.connection.close(0x100u16.into(), b"");
         // The last packet may be lost; then the server finds out by itself.
-        let _ = tokio::time::timeout(FAREWELL, self.endpoint.wait_idle()).await;
+        let _ = timeout(FAREWELL, self.endpoint.wait_idle()).await;
     }
 }
 
