@@ -67,7 +67,7 @@ fn paired_results_become_a_page_with_pictures_and_wrong_arguments_one_line() {
     assert!(page.contains("(pictures/viewers-cost.svg)"), "{page}");
     assert!(directory.path().join("pictures/viewers-cost.svg").is_file());
     for (arguments, part) in [
-        (&["--schemes", "fec"][..], "no scheme `fec`"),
+        (&["--schemes", "fec"][..], "unknown scheme `fec`"),
         (&["--cohort", "a=arq"], "NAME=SCHEME:WEIGHT"),
         (&["--population", "nowhere.toml"], "nowhere.toml"),
         (&["--population", "."], "at least 50"),

@@ -76,11 +76,7 @@ impl Frames {
             self.follow(&adts, timestamp, out);
             let rate = self.header.as_ref().map_or(44_100, |audio| audio.sample_rate);
             let later = number * FRAME_SAMPLES * 1_000 / u64::from(rate);
-            let mut buffer = Tag::buffer(2 + frame.len());
-            buffer.put_slice(&[0xaf, 1]);
-            buffer.put_slice(&frame);
-            let timestamp = timestamp.wrapping_add(later as u32);
-            out.extend(Tag::assemble(buffer, Kind::Audio, timestamp));
+            out.extend(aac_tag(1, &frame, timestamp.wrapping_add(later as u32)));
         }
     }
 
@@ -95,11 +91,16 @@ impl Frames {
         let Some(audio) = Audio::new(Codec::Aac, record.clone()) else { return };
         self.header = Some(audio);
         self.is_replaced = true;
-        let mut buffer = Tag::buffer(2 + record.len());
-        buffer.put_slice(&[0xaf, 0]);
-        buffer.put_slice(&record);
-        out.extend(Tag::assemble(buffer, Kind::Audio, timestamp));
+        out.extend(aac_tag(0, &record, timestamp));
     }
+}
+
+/// An AAC tag: a sequence header (kind 0) or a frame (kind 1).
+pub(super) fn aac_tag(kind: u8, data: &[u8], timestamp: u32) -> Option<Tag> {
+    let mut buffer = Tag::buffer(2 + data.len());
+    buffer.put_slice(&[0xaf, kind]);
+    buffer.put_slice(data);
+    Tag::assemble(buffer, Kind::Audio, timestamp)
 }
 
 /// An ADTS header (ISO/IEC 14496-3, table 1.A.5).

@@ -5,12 +5,13 @@
 //! a stream with video that announces AAC LC, by its metadata or a sequence header, gets silent
 //! frames while no others come.
 
-use bytes::{BufMut, Bytes};
+use bytes::Bytes;
 
+use super::audio::aac_tag;
 use super::repair::{Counts, Repair};
 use crate::amf0;
 use crate::codec::{Codec, Role};
-use crate::flv::{Kind, Tag};
+use crate::flv::Tag;
 use crate::fmp4::config::{AAC_RATES, Audio, audio_specific_config};
 
 /// Lag of the first audio behind video that is not filled, in milliseconds. Shorter than a part of
@@ -106,12 +107,12 @@ impl Silence {
             return;
         }
         if let Some(record) = track.header.take() {
-            out.extend(tag(0, &record, self.end.ms));
+            out.extend(aac_tag(0, &record, self.end.ms));
         }
         self.patience_ms = 0;
         while elapsed(now, self.end.ms) > self.lag_ms {
             counts.count(Repair::Silence);
-            out.extend(tag(1, &track.silent_frame, self.end.ms));
+            out.extend(aac_tag(1, &track.silent_frame, self.end.ms));
             self.end.advance(track.audio.frame_samples, track.audio.sample_rate);
         }
     }
@@ -157,14 +158,6 @@ impl Silence {
 /// Milliseconds from `then` to `now`, negative if `then` is later.
 fn elapsed(now: u32, then: u32) -> i32 {
     now.wrapping_sub(then).cast_signed()
-}
-
-/// An AAC tag: a sequence header (kind 0) or a frame (kind 1).
-fn tag(kind: u8, data: &[u8], timestamp: u32) -> Option<Tag> {
-    let mut buffer = Tag::buffer(2 + data.len());
-    buffer.put_slice(&[0xaf, kind]);
-    buffer.put_slice(data);
-    Tag::assemble(buffer, Kind::Audio, timestamp)
 }
 
 /// The AudioSpecificConfig that `onMetaData` announces; `None` without AAC. The defaults of

@@ -294,7 +294,7 @@ fn a_player_freezes_on_a_path_narrower_than_the_stream() {
     let [cautious, ..] = watched("rate_mbps = 1\nplayer = \"cautious\"");
     assert!(cautious < freezes, "three seconds to resume: {cautious} {freezes}");
     let bad = TINY.replace("stream_mbps = 12", "source = \"live\"\nplayer = \"vlc\"");
-    assert!(Spec::parse(&bad).expect_err("refused").contains("`player` is `vlc`"));
+    assert!(Spec::parse(&bad).expect_err("refused").contains("unknown player `vlc`"));
 }
 
 #[test]

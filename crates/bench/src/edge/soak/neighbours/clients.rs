@@ -12,6 +12,8 @@ use media::rtmp::{Client, ClientEvent, Intent, Url};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -142,6 +144,29 @@ pub(super) async fn until_ended(from: &mut (impl AsyncRead + Unpin)) -> &'static
     }
 }
 
+/// Runs a flood until the server ends the connection, and returns how it did.
+///
+/// # Errors
+/// The server did not within `limit`.
+pub(super) async fn flood_until_ended(
+    flood: impl Future<Output = ()>,
+    from: &mut (impl AsyncRead + Unpin),
+    limit: Duration,
+) -> Result<&'static str, Elapsed> {
+    // A flood that cannot write any more leaves the answer to the reader.
+    let flood = async {
+        flood.await;
+        std::future::pending().await
+    };
+    timeout(limit, async {
+        tokio::select! {
+            how = until_ended(from) => how,
+            how = flood => how,
+        }
+    })
+    .await
+}
+
 impl H1 {
     /// Returns the status and the content of the response to a request.
     pub(super) async fn ask(
@@ -181,7 +206,7 @@ impl H3 {
     pub(super) async fn close(self) {
         self.connection.close(0x100u16.into(), b"");
         // If the last packet is lost, the server times out.
-        let _ = tokio::time::timeout(CLOSE_WAIT, self.endpoint.wait_idle()).await;
+        let _ = timeout(CLOSE_WAIT, self.endpoint.wait_idle()).await;
     }
 }
 

@@ -8,9 +8,9 @@
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt as _;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use super::clients::until_ended;
+use super::clients::flood_until_ended;
 use super::crew::{Crew, Failure, Neighbour, Strike};
 use super::publishers::let_in;
 
@@ -68,16 +68,8 @@ async fn flood(strike: Strike, kind: &str, messages: Vec<u8>) -> Result<(), Fail
             sent += BATCH;
             sleep(APART).await;
         }
-        // The reader detects the end.
-        std::future::pending::<()>().await;
     };
-    let ended = timeout(STAYS, async {
-        tokio::select! {
-            how = until_ended(&mut reader) => how,
-            () = floods => "left",
-        }
-    });
-    match ended.await {
+    match flood_until_ended(floods, &mut reader, STAYS).await {
         Ok(how) => strike.tally.answer(how),
         Err(_) if sent >= TOO_MANY => strike.tally.breach("never ended by the server"),
         Err(_) => strike.tally.end("left", 1),

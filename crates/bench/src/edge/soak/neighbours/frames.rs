@@ -8,9 +8,9 @@
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use super::clients::{Http, until_ended};
+use super::clients::{Http, flood_until_ended};
 use super::crew::{Crew, Failure, Neighbour, Strike};
 
 /// Duration of a flood.
@@ -104,16 +104,8 @@ async fn floods_with(strike: Strike, flood: Flood) -> Result<(), Failure> {
             sleep(APART).await;
             sent = writer.write_all(&batch).await.and(writer.flush().await);
         }
-        // The reader detects the end.
-        std::future::pending::<()>().await;
     };
-    let ended = timeout(STAYS, async {
-        tokio::select! {
-            how = until_ended(&mut reader) => how,
-            () = floods => "left",
-        }
-    });
-    match ended.await {
+    match flood_until_ended(floods, &mut reader, STAYS).await {
         Ok(how) => strike.tally.answer(how),
         Err(_) if flood.must_end => strike.tally.breach("never ended by the server"),
         Err(_) => strike.tally.answer("left"),
