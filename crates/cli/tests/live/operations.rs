@@ -255,7 +255,7 @@ fn a_drain_sends_publishers_away_and_ends_their_streams() {
     ];
     viewers.iter().for_each(|viewer| viewer.wait_for_frames(10));
     edge.signal(Signal::SIGTERM);
-    edge.says("sent away by the drain");
+    edge.says("disconnected by the drain");
     viewers.iter().for_each(|viewer| assert_eq!(viewer.end(), End::Clean));
     assert_eq!(edge.exit_code(), Some(0));
 }
