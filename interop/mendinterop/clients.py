@@ -51,11 +51,15 @@ def quiet(command: list[str], what: str, **options) -> str:
 
 
 def debian(program: str, *packages: str) -> None:
-    """Installs Debian packages unless the program is there."""
-    if shutil.which(program):
-        return
+    """Installs Debian packages unless the program exists."""
+    if not shutil.which(program):
+        install(program, *packages)
+
+
+def install(missing: str, *packages: str) -> None:
+    """Installs Debian packages that provide something missing."""
     if os.geteuid() != 0 or not shutil.which("apt-get"):
-        raise Unavailable(f"{program} is missing (Debian: apt-get install {' '.join(packages)})")
+        raise Unavailable(f"{missing} is missing (Debian: apt-get install {' '.join(packages)})")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     quiet(["apt-get", "update", "-q"], "apt-get update", env=environment)
     quiet(["apt-get", "install", "-y", "-q", "--no-install-recommends", *packages], "apt-get install", env=environment)
@@ -96,6 +100,14 @@ def rust(program: str, package: str) -> tuple[list[str], str]:
     quiet(["cargo", "build", "--release", "--locked", "-p", program], f"cargo build {program}", cwd=folder, env=environment)
     identity = quiet(["cargo", "pkgid", "--locked", package], "cargo pkgid", cwd=folder, env=environment)
     return [str(target / "release" / program)], identity.rpartition("@")[2]
+
+
+def quiche() -> tuple[list[str], str]:
+    # BoringSSL's bindings are generated with libclang and its headers.
+    if not any(Path("/usr/lib").glob("llvm-*/lib/libclang*.so*")):
+        install("libclang", "libclang-dev")
+    debian("cmake", "cmake")
+    return rust("interop-quiche", "quiche")
 
 
 def quic_go() -> tuple[list[str], str]:
@@ -148,7 +160,7 @@ CLIENTS = [
     Client("quic-go", "quic-go", quic_go, {"chacha20": NO_CIPHER_CHOICE}),
     Client("quinn", "quinn, h3", lambda: rust("interop-quinn", "quinn")),
     Client(
-        "quiche", "Cloudflare quiche", lambda: rust("interop-quiche", "quiche"),
+        "quiche", "Cloudflare quiche", quiche,
         {"keyupdate": NO_KEY_UPDATE, "chacha20": NO_CIPHER_CHOICE, "token": NO_TOKEN},
     ),
     Client(

@@ -71,6 +71,8 @@ class Bench:
             environment = {**os.environ, "PYTHONPATH": str(INTEROP), "PYTHONUNBUFFERED": "1"}
             limit = case.seconds + client.start_up
             output, seconds = run_bounded([*command, task.to_json()], environment, folder / "client.log", limit)
+            # The link still delivers the client's last packets while the server drains.
+            server.stop()
         (folder / "report.json").write_text(output)
         lines = output.strip().splitlines()
         if not lines:

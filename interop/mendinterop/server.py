@@ -19,6 +19,9 @@ def server_config(listen: str, certificates: Certificates, root: Path, connectio
         "quic": {"retry": "never", "early_data": True, "hq_interop": True, **quic},
         "startup": startup,
         "log": {"connections": str(connections)},
+        # Below `Background.stop`'s limit: clients that vanish do not acknowledge the GOAWAY, and the
+        # server writes its record of an open connection when the drain ends.
+        "drain": {"timeout": "5s"},
     }
     lines = []
     for section, keys in sections.items():
