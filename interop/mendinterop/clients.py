@@ -104,7 +104,7 @@ def rust(program: str, package: str) -> tuple[list[str], str]:
 
 def quiche() -> tuple[list[str], str]:
     # BoringSSL's bindings are generated with libclang and its headers.
-    if not any(Path("/usr/lib").glob("llvm-*/lib/libclang*.so*")):
+    if not any(Path("/usr/lib").glob("llvm-*/lib/libclang.so*")):
         install("libclang", "libclang-dev")
     debian("cmake", "cmake")
     return rust("interop-quiche", "quiche")
