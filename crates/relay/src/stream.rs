@@ -4,7 +4,7 @@
 //! the stream has video. AAC at 48 kHz has 47 frames per second, of 340 bytes at 128 kbps.
 //! Each would wake every viewer and leave in a packet of its own, which costs the server as much
 //! encryption, system calls and acknowledgements as a full one. At 25 to 30 pictures per second,
-//! three of five wake-ups would be for audio alone. A waiting frame leaves with the picture instead.
+//! three of five wake-ups would be for audio only. A waiting frame leaves with the picture instead.
 
 use core::ops::RangeInclusive;
 use core::sync::atomic::{AtomicU64, Ordering};
