@@ -1,30 +1,30 @@
-# The commands of the README. Each installs what it needs or says in one line what is missing.
+# Targets install missing Debian packages if run as root, or name them in one line.
 #
-#   make demo     server, publisher, lossy link and viewers in one process, with a live table
-#   make test     builds everything and runs every test (a few minutes)
-#   make e2e      a real Chromium plays through a lossy link: needs Node, Chromium, ffmpeg
-#   make e2e-tracks  Chromium while a stream's tracks change: sound ahead, camera off, other encoders; CAMERA_OFF=60
-#   make e2e-cohorts  Chromium behind a link that loses as calls do, a minute under each recovery scheme, ten times: who
-#                 freezes, and what it costs (35 minutes); RUNS=2 SECONDS=30 LOSS=calls:rate=12% BUFFER=800 (ms), and
-#                 MENDCAST=FILE for a binary that is there already
-#   make interop  drives real clients against the real server; QUICK=1 for the short set
-#   make bench    compares CPU and memory with other stacks side by side; QUICK=1 for a look
-#   make bench-edge  what a live viewer costs, beside quinn and nginx; QUICK=1 for a look
-#   make soak     200 viewers come and go behind a lossy link, alone and beside hostile neighbours, and have to keep
-#                 what they have, for half an hour; SOAK="--minutes 2" for a smoke test
-#   make fuzz     runs the random tests for longer (CASES=20000): frames, schedules, paths; fuzz/ has more
-#   make lab      runs every experiment of the testbed into out/, those on loss recovery with RUNS=100 runs
-#                 a point (two hours of CPU time), and writes docs/results.md; then SESSIONS=2000 viewers under
-#                 every scheme (an hour), and writes docs/viewers.md, viewers who come back (docs/first-frame.md), and days
-#                 of DAY=4000 viewers in user groups (four hours of CPU time: docs/autoplex-figures.md)
-#   make autoplex builds the program that decides what user groups may send (mendcast autoplex decide), beside the
-#                 release build of mendcast; it brings a query engine: some minutes the first time
-#   make test-autoplex  tests it: the same decision by DataFusion and by our own code, and on Spark and ClickHouse where
-#                 they are installed; and edges that learn from each other's viewers, in four minutes
-#   make web      puts the dashboard and the player page, which the server embeds, into web/dist
-#   make conformance  holds what the RFCs ask of a server against tests and sources; LIST=9000 prints all of it
-#   make h3spec   runs the cases of h3spec and writes their tables into docs/conformance.md
-#   make lint     formatting, clippy, documentation, conformance, structure and language, with warnings as errors
+#   make demo         server, publisher, lossy link and viewers in one process, with a live table
+#   make test         builds everything and runs every test (a few minutes)
+#   make e2e          plays through a lossy link in Chromium; needs Node, Chromium and ffmpeg
+#   make e2e-tracks   plays streams whose tracks change in Chromium: early audio, camera off, new encoder;
+#                     CAMERA_OFF=60
+#   make e2e-cohorts  compares recovery schemes in Chromium behind a link with the losses of calls: freezes and
+#                     copies, one minute and ten runs each (35 minutes); RUNS=2 SECONDS=30 LOSS=calls:rate=12%
+#                     BUFFER=800 (ms), MENDCAST=FILE for an existing binary
+#   make interop      tests third-party clients against the server; QUICK=1 for the short set, DOCS=1 for docs/interop.md
+#   make bench        compares CPU time and memory with other stacks; QUICK=1 for a short run
+#   make bench-edge   measures the cost of a live viewer, next to quinn and nginx; QUICK=1 for a short run
+#   make soak         200 viewers join and leave behind a lossy link for half an hour, alone and next to hostile
+#                     neighbours, which must not affect them; SOAK="--minutes 2" for a smoke test
+#   make fuzz         runs the random tests longer (CASES=20000): frames, schedules, paths; see fuzz/README.md
+#   make lab          runs all experiments into out/ and writes docs/results.md (RUNS=100 per point, two hours of CPU
+#                     time), docs/viewers.md (SESSIONS=2000, an hour), docs/first-frame.md, and
+#                     docs/autoplex-figures.md (DAY=4000 viewers per day, four hours of CPU time)
+#   make autoplex     builds the decision program of user groups (mendcast autoplex decide) next to the release build
+#                     of mendcast; its query engine takes some minutes the first time
+#   make test-autoplex  tests it: equal decisions by DataFusion and our own code, on Spark and ClickHouse if installed,
+#                     and edges that exchange decisions (four minutes)
+#   make web          builds the dashboard and the player page, which the server embeds, into web/dist
+#   make conformance  checks RFC requirements against tests and sources; LIST=9000 prints them
+#   make h3spec       runs the cases of h3spec and writes their tables to docs/conformance.md
+#   make lint         formatting, clippy, documentation, conformance, structure and language; warnings are errors
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -34,7 +34,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 need-cargo:
 	@command -v $(CARGO) >/dev/null || { echo "missing: Rust with cargo 1.90 or newer (https://rustup.rs)"; exit 1; }
 
-# aws-lc-sys builds C sources.
+# aws-lc-sys compiles C code.
 need-cc:
 	@command -v cc >/dev/null && command -v cmake >/dev/null || { \
 	  command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && \
@@ -46,12 +46,12 @@ demo: need-cargo need-cc pages
 	$(CARGO) build --profile demo --locked --bin mendcast --no-default-features --features edge,tools
 	$(TARGET)/demo/mendcast demo $(DEMO)
 
-# The pages are worth having, and nothing depends on them.
+# The build succeeds without the pages.
 pages:
 	@if ! command -v npm >/dev/null; then \
-	  echo "no Node: the dashboard and the player page will say that they are missing (Debian: apt-get install npm)"; \
+	  echo "missing: Node (Debian: apt-get install npm); the binary will have no dashboard and no player page"; \
 	elif ! $(MAKE) --no-print-directory web; then \
-	  echo "the pages could not be made: they will say that they are missing"; fi
+	  echo "building the pages failed; the binary will have no dashboard and no player page"; fi
 
 test: need-cargo need-cc
 	$(CARGO) test --workspace --locked
@@ -64,7 +64,7 @@ e2e-tracks: need-cargo need-cc web
 	$(CARGO) build --locked --bin mendcast
 	cd web && MENDCAST=$(abspath $(TARGET))/debug/mendcast node --test test/tracks.test.mjs
 
-# `make lab` has another RUNS: only what is asked for counts here. The priority keeps the machine useful for others.
+# RUNS applies only if set on the command line, because `make lab` has another default. `nice` leaves CPU time to others.
 e2e-cohorts: $(if $(MENDCAST),,need-cargo need-cc) web
 	$(if $(MENDCAST),,$(CARGO) build --release --locked --bin mendcast)
 	cd web && MENDCAST=$(abspath $(or $(MENDCAST),$(TARGET)/release/mendcast)) nice node test/cohorts.mjs \
@@ -75,15 +75,15 @@ interop: need-cargo need-cc
 	$(CARGO) build --release --locked --bin mendcast
 	interop/run $(if $(QUICK),--quick) --bin $(TARGET)/release/mendcast $(if $(DOCS),--write-docs)
 
-# quiche builds BoringSSL, which needs libclang for its bindings.
+# quiche builds BoringSSL, and its bindings need libclang.
 bench: need-cargo need-cc
 	$(CARGO) build --release --locked --bin mendcast --bin mendcast-bench --bin mendcast-bench-peer
 	$(CARGO) build --release --locked --manifest-path peers/Cargo.toml --target-dir $(TARGET)/peers || \
-	  echo "skipped: the peers in peers/ do not build here (Debian: apt-get install libclang-dev)"
+	  echo "skipped: peers/ does not build (Debian: apt-get install libclang-dev)"
 	$(TARGET)/release/mendcast-bench $(if $(QUICK),--quick) \
 	  $(if $(wildcard peers),--peers $(TARGET)/peers/release/mendcast-peers) --out bench.json
 
-# Without nginx (Debian: apt-get install nginx-light) its part is left out.
+# Without nginx (Debian: apt-get install nginx-light) its part is skipped.
 bench-edge: need-cargo need-cc
 	$(CARGO) build --release --locked --bin mendcast --bin mendcast-bench --bin mendcast-bench-peer
 	$(TARGET)/release/mendcast-bench edge $(if $(QUICK),--quick) --out bench-edge.json
@@ -103,7 +103,7 @@ RUNS ?= 100
 SESSIONS ?= 2000
 DAY ?= 4000
 
-# Claims of papers that do not hold here fail their experiment, and are told in docs/results.md.
+# A claim that does not hold fails its experiment and is reported in docs/results.md, so failures are ignored here.
 lab: need-cargo need-cc
 	$(CARGO) build --release --locked --bin mendcast
 	-$(TARGET)/release/mendcast lab run transport speed --out out

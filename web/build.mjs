@@ -1,6 +1,6 @@
-// Puts together web/dist, the files that the server embeds: each page at the top, and what it loads
-// in a folder of its own, so that the admin listener carries nothing of the player and the other way
-// round. Plain copies: what the browser runs is what lies in src/ and in the libraries' packages.
+// Builds web/dist, the files embedded in the server: pages at the top, and the files of each page in a
+// separate directory, so that the admin listener serves nothing of the player and vice versa. Files of
+// src/ and of the libraries are copied unchanged.
 import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -15,7 +15,7 @@ const pages = {
     'src/groups.css', 'src/groups.js', 'src/group-views.js', 'src/steps.js',
     'node_modules/uplot/dist/uPlot.esm.js', 'node_modules/uplot/dist/uPlot.min.css',
   ],
-  // Served by the same listener, from the dashboard's folder.
+  // Served by the same listener, from the dashboard's directory.
   groups: [],
   player: [
     'src/home.html', 'src/icon.svg', 'src/theme.css', 'src/player.css', 'src/player.js', 'src/engines.js', 'src/format.js',
@@ -35,12 +35,12 @@ for (const [page, files] of Object.entries(pages)) {
   cpSync(join(web, 'src', `${page}.html`), join(dist, `${page}.html`));
   for (const file of files) {
     const text = readFileSync(join(web, file), 'utf8');
-    // Source maps are not served: without the line, developer tools do not ask for them.
+    // Removes references to source maps, which are not served, so that developer tools do not request them.
     writeFileSync(join(dist, page, basename(file)), text.replace(/^\/\/# sourceMappingURL=.*\n?/m, ''));
   }
 }
 
-// The libraries' licences ask that their text goes along with them.
+// The libraries' licences require a copy of their text.
 const bundled = {
   'mpegts.js': ['mpegts.js/LICENSE', 'mpegts.js/dist/mpegts.js.LICENSE.txt'],
   'hls.js': ['hls.js/LICENSE'],

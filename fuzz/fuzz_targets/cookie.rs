@@ -1,5 +1,5 @@
-//! Bytes that claim to be a transport cookie: they are refused, or what is made of them is within the
-//! rules, and no start parameters exceed `max_jump`.
+//! Arbitrary bytes as a transport cookie. They must be rejected or lead to parameters within the
+//! rules, with no window above `max_jump`.
 
 #![no_main]
 
@@ -12,7 +12,7 @@ use startup::decision::{Course, Known, Limits, Mode, decide};
 fuzz_target!(|bytes: &[u8]| {
     let Ok(cookie) = Cookie::decode(bytes) else { return };
     assert_eq!(Cookie::decode(&cookie.encode()), Ok(cookie));
-    // A client in the network that the cookie names.
+    // A client in the cookie's network.
     let prefix: [u8; 6] = core::array::from_fn(|at| bytes[5 + at]);
     let client: IpAddr = match bytes[0] & 1 {
         0 => [prefix[0], prefix[1], prefix[2], 1].into(),

@@ -1,6 +1,6 @@
-//! Bodies for frame perception: the answer must not depend on how they are cut into pieces, and be
-//! within the limit. The first five bytes choose frames, limit, pieces, where one body ends and the
-//! next begins, and whether RTMP begins behind its handshake.
+//! Bodies for frame perception. The result must be within the limit and must not depend on how the
+//! bodies are split. The first five bytes choose the number of frames, the limit, the piece size, the
+//! boundary between two bodies, and whether RTMP starts after its handshake.
 
 #![no_main]
 

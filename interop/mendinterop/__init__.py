@@ -1,1 +1,1 @@
-"""Drives unmodified third-party QUIC clients against the real server: which client can do which case, and what proves it."""
+"""Tests unmodified third-party QUIC clients against the real server, case by case, with evidence from both ends."""

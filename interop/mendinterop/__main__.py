@@ -1,4 +1,4 @@
-"""Command line of `interop/run`: chooses clients and cases, runs them, prints the matrix and the closing line."""
+"""Command line of `interop/run`: selects and runs clients and cases, prints the matrix and the totals."""
 
 import argparse
 import shlex
@@ -19,12 +19,12 @@ DOCUMENT = INTEROP.parent / "docs" / "interop.md"
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="interop/run", description="Drives real QUIC clients against the real server.")
+    parser = argparse.ArgumentParser(prog="interop/run", description="Tests real QUIC clients against the real server.")
     parser.add_argument("--bin", type=Path, required=True, help="the mendcast binary")
-    parser.add_argument("--quick", action="store_true", help="the short set: " + ", ".join(QUICK_CLIENTS))
+    parser.add_argument("--quick", action="store_true", help="run the short set: " + ", ".join(QUICK_CLIENTS))
     parser.add_argument("--client", nargs="+", default=[], metavar="NAME", choices=[client.name for client in CLIENTS])
     parser.add_argument("--case", nargs="+", default=[], metavar="NAME", choices=[case.name for case in CASES])
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="cases at a time (default 1)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="concurrent cases (default 1)")
     parser.add_argument("--write-docs", action="store_true", help="write docs/interop.md")
     return parser.parse_args()
 
@@ -35,7 +35,7 @@ def choose(everything: list, named: list[str], quick: list[str] | None) -> list:
 
 
 def prepare(clients: list[Client], named: list[str]) -> tuple[dict[str, tuple[list[str], str]], dict[str, str]]:
-    """Client → (command, version), and client → why it is unavailable."""
+    """Returns client → (command, version), and client → reason why it is unavailable."""
     ready, missing = {}, {}
     for client in clients:
         try:
@@ -72,7 +72,7 @@ def main() -> int:
                 if case.name in client.cannot:
                     continue
                 if client.name in missing:
-                    # Asked for by name, a client that cannot be had is a failure.
+                    # An unavailable client fails if it was requested by name.
                     verdict = "failed" if client.name in options.client else "skipped"
                     results.append(Result(client.name, case.name, verdict, missing[client.name]))
                 else:
@@ -84,7 +84,7 @@ def main() -> int:
     print(as_text(rows(clients, cases, results)))
     if options.write_docs:
         versions = {name: version for name, (_, version) in ready.items()}
-        # Where the binary lies is of no interest to readers of the page.
+        # The page omits the path of the binary.
         words = [options.bin.name if word == str(options.bin) else word for word in sys.argv[1:]]
         command = "interop/run " + shlex.join(words)
         DOCUMENT.parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""The cases: what a client is asked to do, how server and link are set, and what has to be true afterwards at both ends."""
+"""Cases: the client's task, the settings of server and link, and the conditions checked at both ends."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from mendinterop.wiretap import Arrival
 
 @dataclass
 class Outcome:
-    """What both ends tell after a case."""
+    """Observations of both ends after a case."""
 
     report: dict
     connections: list[dict]
@@ -18,19 +18,19 @@ class Outcome:
     seconds: float
     site: Site
     arrivals: list[Arrival] = field(default_factory=list)
-    """What came to the client, by the wiretap."""
+    """Datagrams to the client, recorded by the wiretap."""
 
     def responses(self) -> list[dict]:
         return [response for entry in self.report["rounds"] for response in entry["responses"]]
 
     def any(self, key: str, wanted) -> bool:
-        """Whether the server tells of a connection whose `key` satisfies `wanted`, a value or a predicate."""
+        """Returns whether the server logged a connection whose `key` satisfies `wanted`, a value or a predicate."""
         satisfied = wanted if callable(wanted) else lambda value: value == wanted
         return any(key in record and satisfied(record[key]) for record in self.connections)
 
 
 Check = Callable[[Outcome], str | None]
-"""What is wrong, or None."""
+"""Returns the failure, or None."""
 
 
 @dataclass(frozen=True)
@@ -43,25 +43,25 @@ class Case:
     task: dict = field(default_factory=dict)
     """Fields of the client's task."""
     link: tuple[str, ...] = ()
-    """Options of `mendcast link`; without any, the client talks to the server directly."""
+    """Options of `mendcast link`; if empty, the client connects to the server directly."""
     wiretap: bool = False
     ipv6: bool = False
     startup: dict = field(default_factory=dict)
     """Keys of the server's `[startup]` section."""
     check: Check = lambda outcome: None
     found: Callable[[Outcome], str] = lambda outcome: ""
-    """What the matrix shows when the case passed, if that is more than that it did."""
+    """Text in the matrix instead of `ok`, if not empty."""
     seconds: float = 40
-    """Limit for the client, browsers' start-up not counted."""
+    """Time limit of the client, without the start-up of browsers."""
 
 
 def expect(key: str, wanted, otherwise: str) -> Check:
-    """The server's log has to tell of at least one connection with this value."""
+    """Requires at least one logged connection with this value."""
     return lambda outcome: None if outcome.any(key, wanted) else otherwise
 
 
-def few_connections_for_all(outcome: Outcome) -> str | None:
-    # libcurl opens a second connection as soon as the server's stream limit holds a request back.
+def few_connections(outcome: Outcome) -> str | None:
+    # libcurl opens a second connection when the server's stream limit delays a request.
     total = sum(outcome.site.sizes[path] for path in SMALL_PATHS)
     largest = sorted((record.get("bytes_sent", 0) for record in outcome.connections), reverse=True)[:2]
     return None if sum(largest) >= total else f"the responses were spread over {len(outcome.connections)} connections"
@@ -79,7 +79,7 @@ def slow(outcome: Outcome) -> str | None:
 
 
 def interrupted(outcome: Outcome) -> str | None:
-    # What the link still queues when the dark begins arrives a little into it.
+    # Datagrams queued in the link at the start of the blackhole still arrive.
     silence = max((later.at - earlier.at for earlier, later in pairwise(outcome.arrivals)), default=0)
     return None if silence >= 1.5 else f"the longest silence was {silence:.1f} s: the blackhole missed the transfer"
 
@@ -95,7 +95,7 @@ COOKIE_RTT = 0.080
 
 
 def returning(outcome: Outcome) -> dict:
-    """The connection that brought a cookie along which bought a window."""
+    """Returns the connection whose cookie set the initial window, or an empty dict."""
     return next((
         record for record in outcome.connections
         if record.get("start_cookie") in ("token", "ticket") and record.get("start_window")
@@ -103,8 +103,8 @@ def returning(outcome: Outcome) -> dict:
 
 
 def first_flight(arrivals: list[Arrival]) -> int:
-    """The bytes that came to the client within nine tenths of a round trip from the last connection's first full datagram on.
-    What the server sent in that time it sent without an answer to the first of them."""
+    """Returns the bytes received within 0.9 round trips after the last connection's first full datagram.
+    The server sent them before any acknowledgement of that datagram arrived."""
     handshakes = [arrival.at for arrival in arrivals if arrival.has_long_header]
     # Connections are more than a second apart.
     begin = max((at for before, at in pairwise([float("-inf"), *handshakes]) if at - before > 1), default=0)
@@ -113,32 +113,32 @@ def first_flight(arrivals: list[Arrival]) -> int:
     return sum(arrival.size for arrival in arrivals if start <= arrival.at < start + 0.9 * COOKIE_RTT)
 
 
-def came_back_with_a_cookie(outcome: Outcome) -> str | None:
+def cookie_set_the_first_flight(outcome: Outcome) -> str | None:
     record = returning(outcome)
     if not record:
-        return "no connection brought a cookie along that bought a window"
-    # Seven tenths: it is paced over a whole round trip, and some of it is lost.
-    bought = min(record["start_window"], outcome.site.sizes[COOKIE_PATH])
+        return "no connection's cookie set an initial window"
+    # 0.7: the window is paced over a whole round trip, and the link loses 3 %.
+    expected = min(record["start_window"], outcome.site.sizes[COOKIE_PATH])
     flight = first_flight(outcome.arrivals)
-    return None if 0.7 * bought <= flight <= 1.2 * bought else f"the first flight had {flight} bytes, {bought} were bought"
+    return None if 0.7 * expected <= flight <= 1.2 * expected else f"the first flight had {flight} bytes instead of {expected}"
 
 
 def carrier(outcome: Outcome) -> str:
-    """How the cookie came back, whether with 0-RTT data, and the first flight."""
+    """Returns the cookie's carrier, whether the client used 0-RTT, and the size of the first flight."""
     record = returning(outcome)
     early = ", 0-RTT" if record.get("early_data") else ""
     return f"{record['start_cookie']}{early}, {first_flight(outcome.arrivals) / 1000:.0f} kB"
 
 
 TWICE = (("/1k.bin",), ("/100k.bin",))
-# Fresh connections need closed ones: browsers close only what has been idle. Servers may hold tickets back for up to a second.
+# Browsers open a new connection only after the idle time-out of the old one. The server delays tickets by up to a second.
 RECONNECT = {"linger_ms": 1_500, "idle_timeout_ms": 3_000}
 SHORT_IDLE = {"idle_timeout": "3s"}
 
 CASES = [
     Case("handshake", "1 KB over one connection", check=expect("alpn", lambda value: value in ("h3", "hq-interop"), "no connection logged")),
     Case("transfer", "10 MB, SHA-256", (("/10m.bin",),)),
-    Case("multiplex", "200 parallel requests of 1 to 5 KB, at most two connections", (tuple(SMALL_PATHS),), check=few_connections_for_all),
+    Case("multiplex", "200 parallel requests of 1 to 5 KB, on at most two connections", (tuple(SMALL_PATHS),), check=few_connections),
     Case(
         "resumption", "second connection resumes the TLS session", TWICE, {"early_data": False, **SHORT_IDLE}, RECONNECT,
         check=expect("resumed", True, "the server resumed no session"),
@@ -153,7 +153,7 @@ CASES = [
         check=expect("key_updates", lambda value: value >= 1, "the server saw no key update"),
     ),
     Case(
-        "rebinding", "client's address changes every second under a 10 MB transfer", (("/10m.bin",),),
+        "rebinding", "client's address changes every second during a 10 MB transfer", (("/10m.bin",),),
         link=("--rate", "20mbps", "--rtt", "20ms", "--rebind-every", "1s"),
         check=expect("migrations", lambda value: value >= 1, "the server saw no new address"),
     ),
@@ -167,20 +167,20 @@ CASES = [
     ),
     Case("longrtt", "100 KB with a round-trip time of 1,500 ms", (("/100k.bin",),), link=("--rtt", "1500ms"), check=slow, seconds=60),
     Case(
-        "blackhole", "2 s of silence under a 1 MB transfer", (("/1m.bin",),),
+        "blackhole", "2 s of silence during a 1 MB transfer", (("/1m.bin",),),
         link=("--rate", "2mbps", "--rtt", "20ms", "--blackhole", "1s,2s"), wiretap=True, check=interrupted, seconds=60,
     ),
     Case("versionnegotiation", "client offers an unknown version first", task={"unknown_version": True}, wiretap=True,
          check=negotiated),
     Case("ipv6", "1 MB over ::1", (("/1m.bin",),), ipv6=True),
     Case(
-        "token", "NEW_TOKEN comes back on the next connection", TWICE, SHORT_IDLE, RECONNECT,
-        check=expect("token", "new_token", "no NEW_TOKEN came back"),
+        "token", "client returns the NEW_TOKEN token on its next connection", TWICE, SHORT_IDLE, RECONNECT,
+        check=expect("token", "new_token", "no connection returned a NEW_TOKEN token"),
     ),
     Case(
-        "cookie", "what the first connection measured comes back and sets window and rate of the second", (("/1m.bin",), (COOKIE_PATH,)),
+        "cookie", "path state of the first connection sets window and rate of the second", (("/1m.bin",), (COOKIE_PATH,)),
         SHORT_IDLE, {"early_data": True, **RECONNECT}, wiretap=True, link=("--rtt", "80ms", "--rate", "20mbps", "--loss", "3%", "--seed", "5"),
-        startup={"mode": "wira", "networks": 0}, check=came_back_with_a_cookie, found=carrier, seconds=60,
+        startup={"mode": "wira", "networks": 0}, check=cookie_set_the_first_flight, found=carrier, seconds=60,
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""A certificate authority and a leaf for one run, made with `openssl`: ECDSA P-256, valid for a week."""
+"""A certificate authority and a leaf certificate for one run, created with `openssl`: ECDSA P-256, valid for a week."""
 
 import base64
 import hashlib

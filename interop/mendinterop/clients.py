@@ -1,4 +1,4 @@
-"""The clients: how each is got, how it is started, and which cases it cannot do, with the reason."""
+"""Clients: installation, command, and unsupported cases with reasons."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ USER_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / 
 
 
 class Unavailable(Exception):
-    """What is missing, in one line."""
+    """A client cannot be installed. One line names the missing part."""
 
 
 @dataclass(frozen=True)
@@ -24,22 +24,22 @@ class Client:
     name: str
     stack: str
     prepare: Callable[[], tuple[list[str], str]]
-    """Installs or builds what is missing; gives the command before the task, and the version. May raise Unavailable."""
+    """Installs or builds the client. Returns its command, to which the task is appended, and its version. Raises Unavailable."""
     cannot: dict[str, str] = field(default_factory=dict)
-    """Case → why this client does not do it."""
+    """Unsupported case → reason."""
     start_up: float = 0
-    """Seconds that the program may need before it connects."""
+    """Seconds allowed before the first connection."""
     requests: bool = True
-    """Whether it asks for the paths of the task."""
+    """Whether it requests the paths of the task."""
 
 
 def target_dir() -> Path:
-    """Where third-party clients are compiled; survives fresh clones, as they change seldom."""
+    """Returns the build directory of third-party clients. It is outside the clone, because they rarely change."""
     return Path(os.environ.get("INTEROP_TARGET_DIR") or USER_CACHE)
 
 
 def quiet(command: list[str], what: str, **options) -> str:
-    """Output of an installation step; its last line of complaint when it fails."""
+    """Runs an installation step and returns its output. Raises Unavailable with the last line of its errors."""
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
     except FileNotFoundError:
@@ -51,7 +51,7 @@ def quiet(command: list[str], what: str, **options) -> str:
 
 
 def debian(program: str, *packages: str) -> None:
-    """Installs Debian packages unless the program exists."""
+    """Installs Debian packages unless `program` exists."""
     if not shutil.which(program):
         install(program, *packages)
 
@@ -72,7 +72,7 @@ def debian_version(package: str) -> str:
 
 
 def venv_python() -> str:
-    """Interpreter of the runner's own environment with the pinned Python clients."""
+    """Returns the interpreter of a virtual environment with the pinned Python clients."""
     python = VENV / "bin" / "python"
     requirements = INTEROP / "requirements.txt"
     stamp = VENV / "requirements.installed"
@@ -134,8 +134,8 @@ def gtlsclient() -> tuple[list[str], str]:
     return driver("gtlsclient"), debian_version("ngtcp2-client")
 
 
-NO_KEY_UPDATE = "starts no key update on request"
-NO_CIPHER_CHOICE = "cipher suites of TLS 1.3 cannot be chosen"
+NO_KEY_UPDATE = "has no command for a key update"
+NO_CIPHER_CHOICE = "has no setting for TLS 1.3 cipher suites"
 NO_VERSION_CHOICE = "offers QUIC v1 only"
 NO_TOKEN = "ignores NEW_TOKEN"
 
@@ -155,7 +155,7 @@ CLIENTS = [
     Client("aioquic", "aioquic", lambda: python_package("aioquic_client", "aioquic"), start_up=2),
     Client(
         "gtlsclient", "ngtcp2 (GnuTLS)", gtlsclient,
-        {"token": "release 0.12.1 cannot read back the token file that it writes, with its own server neither"},
+        {"token": "release 0.12.1 cannot read the token file that it writes, not even with its own server"},
     ),
     Client("quic-go", "quic-go", quic_go, {"chacha20": NO_CIPHER_CHOICE}),
     Client("quinn", "quinn, h3", lambda: rust("interop-quinn", "quinn")),
@@ -166,7 +166,8 @@ CLIENTS = [
     Client(
         "s2n-quic", "s2n-quic (HTTP/0.9)", lambda: rust("interop-s2n", "s2n-quic"),
         {
-            "cookie": "keeps neither ticket nor token", "resumption": "did not resume when tried, with the TLS client that the crate configures", "zerortt": "no 0-RTT", "token": NO_TOKEN, "keyupdate": NO_KEY_UPDATE,
+            "cookie": "keeps neither ticket nor token", "resumption": "does not resume with the crate's TLS client", "zerortt": "no 0-RTT",
+            "token": NO_TOKEN, "keyupdate": NO_KEY_UPDATE,
             "chacha20": NO_CIPHER_CHOICE, "versionnegotiation": NO_VERSION_CHOICE,
         },
     ),

@@ -1,4 +1,4 @@
-"""The matrix client × case, for the terminal and for docs/interop.md."""
+"""The matrix of clients and cases, for the terminal and for docs/interop.md."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ NOT_DONE = "·"
 
 
 def rows(clients: list[Client], cases: list[Case], results: list[Result]) -> list[list[str]]:
-    """A row per client, after the row of headings."""
+    """Returns the headings, then a row per client."""
     verdicts = {(result.client, result.case): result.found or MARKS[result.verdict] for result in results}
     table = [["client", *(case.name for case in cases)]]
     for client in clients:
@@ -41,7 +41,7 @@ def closing_line(results: list[Result]) -> str:
 
 
 def machine() -> str:
-    """Shape of the machine, without its name."""
+    """Describes the machine without its name."""
     pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     return f"{os.cpu_count()} cores, {pages * size / 2**30:.0f} GiB, {platform.system()} {platform.release().split('-')[0]}, {platform.machine()}"
 
@@ -59,15 +59,15 @@ def document(clients: list[Client], cases: list[Case], results: list[Result], ve
         f"- Command: `{command}`\n- Commit: `{commit(folder)}`\n- Date: {date.today().isoformat()}\n- Machine: {machine()}\n"
         f"- Result: {closing_line(results)}",
         as_markdown(rows(clients, cases, results)),
-        f"`{NOT_DONE}`: the client does not do this; the reasons are below.",
+        f"`{NOT_DONE}`: not supported by the client, for the reasons below.",
         "## Cases",
         as_markdown([["case", "what", "link"], *([case.name, case.what, f"`{' '.join(case.link)}`" if case.link else "direct"] for case in cases)]),
-        "A case passes when every body has the right SHA-256 and, beyond `transfer` and `ipv6`, what the case is about was seen: in the "
-        "server's connection log, or for `versionnegotiation` and `blackhole` by a relay beside the client. `gtlsclient` does not check "
-        "certificates and tells no status.",
+        "A case passes if every body has the right SHA-256 and the tested behaviour was observed: in the server's connection log, or for "
+        "`versionnegotiation` and `blackhole` by a relay next to the client. `transfer` and `ipv6` check bodies only. `gtlsclient` neither "
+        "checks certificates nor reports a status.",
         "## Clients",
         as_markdown([["client", "stack", "version"], *([client.name, client.stack, versions.get(client.name, "unavailable")] for client in clients)]),
-        "## Not done, and why",
+        "## Unsupported cases",
         reasons(clients, cases),
     ]
     if failed:
@@ -76,12 +76,12 @@ def document(clients: list[Client], cases: list[Case], results: list[Result], ve
 
 
 def reasons(clients: list[Client], cases: list[Case]) -> str:
-    """One line per client and reason."""
+    """Returns one line per client and reason."""
     lines = []
     for client in clients:
         by_reason: dict[str, list[str]] = {}
         for case in cases:
             if case.name in client.cannot:
                 by_reason.setdefault(client.cannot[case.name], []).append(case.name)
-        lines += [f"- {client.name}: {', '.join(names)}: {reason}" for reason, names in by_reason.items()]
+        lines += [f"- {client.name}, {', '.join(names)}: {reason}" for reason, names in by_reason.items()]
     return "\n".join(lines)

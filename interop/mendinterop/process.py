@@ -1,4 +1,4 @@
-"""Child processes with bounded lives: each in a session of its own, so that its whole group ends with it."""
+"""Child processes with a limited lifetime. Each runs in its own session, so that its process group can be ended."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 
 LISTENING = re.compile(r"listening on (\S+)")
 ALIVE: set[subprocess.Popen] = set()
-"""Leaders of the groups that this run started and has not ended."""
+"""Leaders of the running process groups of this run."""
 
 
 def spawn(command: list[str], **options) -> subprocess.Popen:
@@ -20,7 +20,7 @@ def spawn(command: list[str], **options) -> subprocess.Popen:
 
 
 def end_all_on_signals() -> None:
-    """An interrupted run takes what it started with it: groups of their own do not get the terminal's or the parent's signals."""
+    """Ends all process groups on SIGINT and SIGTERM, because they do not receive the signals of the terminal."""
 
     def end(number, _frame) -> None:
         for process in list(ALIVE):
@@ -32,7 +32,7 @@ def end_all_on_signals() -> None:
 
 
 class Background:
-    """A server that says `listening on ADDRESS` on stderr; its stderr is kept in a file."""
+    """Starts a server and waits for `listening on ADDRESS` on its stderr, which goes to a file."""
 
     def __init__(self, command: list[str], log: Path, ready_within: float = 15):
         self.command = command
@@ -68,7 +68,7 @@ class Background:
         return lines[-1] if lines else "no output"
 
     def stop(self, within: float = 10) -> None:
-        """Asks with SIGTERM, then ends the whole group."""
+        """Sends SIGTERM, then kills the process group."""
         if self.process.poll() is None:
             self.process.terminate()
             try:
@@ -101,7 +101,7 @@ def kill_group(process: subprocess.Popen) -> None:
 
 
 def run_bounded(command: list[str], environment: dict, log: Path, timeout: float) -> tuple[str, float]:
-    """Standard output and seconds of a program that has `timeout` seconds; its stderr goes into `log`."""
+    """Runs a program for at most `timeout` seconds. Returns its standard output and its run time; stderr goes to `log`."""
     started = time.monotonic()
     with open(log, "wb") as stderr:
         process = spawn(command, stdout=subprocess.PIPE, stderr=stderr, env=environment)

@@ -1,4 +1,4 @@
-"""Runs client × case, each with its own server process, log and time limit, and judges what both ends tell."""
+"""Runs each client and case with its own server process, log and time limit, and checks both ends."""
 
 import json
 import os
@@ -26,11 +26,11 @@ class Result:
     reason: str = ""
     seconds: float = 0
     found: str = ""
-    """What the matrix shows for a case that passed, if that is more than that it did."""
+    """Text in the matrix instead of `ok`, if not empty."""
 
 
 class Bench:
-    """What all cases of one run share: the binary, the certificates, the site and the folder for logs."""
+    """Shared state of a run: binary, certificates, site and log directory."""
 
     def __init__(self, binary: Path, logs: Path, scratch: Path):
         self.binary = binary
@@ -56,7 +56,7 @@ class Bench:
         listen = "[::1]:0" if case.ipv6 else "127.0.0.1:0"
         config = server_config(listen, self.certificates, self.site.root, connections, case.quic, case.startup)
         with ExitStack() as stack:
-            # The client leaves first, the server last: closing, it logs what is still open.
+            # The server ends last: on exit it logs the connections that are still open.
             server = stack.enter_context(start_server(self.binary, folder, config))
             address = server.address
             if case.link:
@@ -85,7 +85,7 @@ class Bench:
 
 
 def judge(client: Client, case: Case, outcome: Outcome) -> str | None:
-    """What is wrong: first the client's word, then every body, then the case's own check."""
+    """Returns the failure: the client's error, a wrong body, or the result of the case's check."""
     if outcome.report.get("error"):
         return f"client: {outcome.report['error']}"
     wanted = [path for paths in case.rounds for path in paths]

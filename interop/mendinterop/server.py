@@ -1,4 +1,4 @@
-"""The server under test and the link before it: one process each per case, with a configuration of its own."""
+"""The server under test and the link in front of it: one process each per case, each with its own configuration."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ from mendinterop.process import Background
 
 
 def server_config(listen: str, certificates: Certificates, root: Path, connections: Path, quic: dict, startup: dict) -> str:
-    """The edge's configuration file. `quic` and `startup` hold the keys of these sections that a case sets."""
+    """Returns the edge's configuration file. `quic` and `startup` hold the keys that a case sets in these sections."""
     sections = {
         "server": {
             "listen": listen,
@@ -26,7 +26,7 @@ def server_config(listen: str, certificates: Certificates, root: Path, connectio
     lines = []
     for section, keys in sections.items():
         lines.append(f"[{section}]")
-        # JSON strings, booleans and numbers are TOML values too.
+        # JSON strings, booleans and numbers are valid TOML values.
         lines += [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
     return "\n".join(lines) + "\n"
 
@@ -45,7 +45,7 @@ def start_link(binary: Path, folder: Path, to: tuple[str, int], options: list[st
 
 
 def read_connections(file: Path) -> list[dict]:
-    """The server's closed connections, in the order of their ends."""
+    """Returns the log of closed connections, in the order of closing."""
     if not file.exists():
         return []
     records = [json.loads(line) for line in file.read_text().splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""The directory that the server serves: files of known, seeded content, so that every body has an expected hash."""
+"""Files served in a run. Their content is seeded, so every body has an expected hash."""
 
 import hashlib
 import random
@@ -37,6 +37,6 @@ def make_site(root: Path) -> Site:
         file = root / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
-    # The link keeps a browser from asking for an icon.
+    # The link element prevents a request for an icon.
     (root / "page.html").write_text('<!doctype html><title>interop</title><link rel="icon" href="data:,">\n')
     return Site(root, hashes, bodies)

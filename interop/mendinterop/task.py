@@ -2,7 +2,7 @@
 
 A client gets one task as JSON in its first argument and prints one report as a JSON line on stdout:
 `{"rounds": [{"alpn", "resumed", "early_data", "responses": [{"path", "status", "bytes", "sha256"}]}], "error": null}`.
-A value that the client's stack does not tell is null or absent. The Rust and Go clients have the same structures.
+Values that the client's stack does not expose are null or absent. The Rust and Go clients have the same structures.
 """
 
 import hashlib
@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass, field, fields
 
 @dataclass
 class Task:
-    """Connections to make, one after the other, and what to ask for on each."""
+    """Connections to open one after the other, and the requests of each."""
 
     host: str
     """Server name for SNI, certificate check and `:authority`."""
     address: str
-    """Address of the server, or of the link before it."""
+    """Address of the server, or of the link in front of it."""
     port: int
     """UDP port."""
     ca: str
@@ -27,25 +27,25 @@ class Task:
     spki: str
     """Base64 SHA-256 of the leaf's public key, for clients that pin instead of trusting a CA."""
     rounds: list[list[str]] = field(default_factory=list)
-    """One connection per entry; its paths are requested in parallel."""
+    """Paths per connection, requested in parallel."""
     early_data: bool = False
     """Send the requests of the second and later rounds in 0-RTT."""
     chacha20: bool = False
     """Offer TLS_CHACHA20_POLY1305_SHA256 only."""
     key_update: bool = False
-    """Update keys after the first path of a round, then ask for the others."""
+    """Update keys after the first path of a round, before the others."""
     unknown_version: bool = False
-    """Offer a version first that the server does not speak."""
+    """Offer a version first that the server does not support."""
     linger_ms: int = 0
-    """Time to stay connected after the last response, so that tickets and tokens arrive."""
+    """Milliseconds to stay connected after the last response, so that tickets and tokens arrive."""
     idle_timeout_ms: int = 0
-    """The server's idle timeout: the way to a fresh connection for clients that cannot close one."""
+    """The server's idle time-out. Clients that cannot close a connection wait for it."""
 
     def url(self, path: str) -> str:
         return f"https://{self.host}:{self.port}{path}"
 
     def batches(self, paths: list[str]) -> list[list[str]]:
-        """Batches whose members are parallel; a key update happens between two batches."""
+        """Splits paths into batches of parallel requests, with a key update between two batches."""
         if self.key_update and len(paths) > 1:
             return [paths[:1], paths[1:]]
         return [paths]
@@ -60,18 +60,18 @@ class Task:
 
 
 def response(path: str, status: int | None, body: bytes) -> dict:
-    """A report's entry for one answer."""
+    """Returns the report's entry for a response."""
     return {"path": path, "status": status, "bytes": len(body), "sha256": hashlib.sha256(body).hexdigest()}
 
 
 def drive(run) -> None:
-    """Main function of a driver: `run(task, rounds)` appends to `rounds` and may raise; what it did is printed either way."""
+    """Main function of a driver. `run(task, rounds)` appends to `rounds`; the report is printed even if it raises."""
     task = Task.from_json(sys.argv[1])
     rounds: list[dict] = []
     error = None
     try:
         run(task, rounds)
-    except Exception as failure:  # The report is the place for every failure of a client.
+    except Exception as failure:  # Every failure of a client belongs into the report.
         traceback.print_exc(file=sys.stderr)
         error = f"{type(failure).__name__}: {failure}"
     print(json.dumps({"rounds": rounds, "error": error}), flush=True)

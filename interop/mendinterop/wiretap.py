@@ -1,4 +1,4 @@
-"""A UDP relay beside the client that notes what comes to it, so that neither end has to be believed."""
+"""A UDP relay next to the client. It records the datagrams to the client, as evidence independent of both ends."""
 
 import selectors
 import socket
@@ -8,20 +8,20 @@ from typing import NamedTuple
 
 
 class Arrival(NamedTuple):
-    """A datagram to a client, as anybody on the path can see it."""
+    """A datagram to a client: size and time, and the fields visible on the path."""
 
     at: float
-    """Seconds."""
+    """Arrival time in seconds."""
     size: int
     """Bytes of UDP payload."""
     has_long_header: bool
-    """Of its first packet (RFC 8999, section 5.1)."""
+    """Header form of the first packet (RFC 8999, section 5.1)."""
     version: bytes
-    """Of a long header."""
+    """Version in a long header."""
 
 
 class Wiretap:
-    """Relays between one server and any number of client addresses until it is closed."""
+    """Relays between one server and any number of client addresses, until closed."""
 
     def __init__(self, server: tuple[str, int]):
         self.server = server

@@ -1,6 +1,6 @@
-//! Servers of the loopback benchmark that are built apart: `mendcast-peers NAME DIR` serves with
-//! the certificate in DIR, prints `listening ADDRESS`, and answers every request on ALPN
-//! `hq-interop` with 1 MiB from memory, in datagrams of 1,200 bytes, until it is killed.
+//! Third-party servers of the loopback benchmark. `mendcast-peers NAME DIR` uses the certificate in
+//! DIR, prints `listening ADDRESS`, and answers every request on ALPN `hq-interop` with 1 MiB from
+//! memory, in datagrams of 1,200 bytes, until it is killed.
 
 #![forbid(unsafe_code)]
 
@@ -10,13 +10,13 @@ mod s2n_server;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The product's, so that no contestant has a better one.
+/// Mendcast's allocator, so that all servers use the same one.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// UDP payload of full datagrams.
 const MTU: u16 = 1_200;
-/// Bytes of an answer.
+/// Length of a response in bytes.
 const ANSWER: usize = 1 << 20;
 
 fn main() -> ExitCode {

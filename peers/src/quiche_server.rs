@@ -1,5 +1,5 @@
-//! `quiche` as a server in a loop of its own, with GSO: as many datagrams per call as it releases
-//! for one moment.
+//! A server on `quiche` with its own event loop and GSO. A call sends all datagrams that `quiche`
+//! releases at once.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, IoSliceMut};
@@ -14,13 +14,13 @@ use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
 
 use crate::{ANSWER, MTU};
 
-/// Datagrams of a batch.
+/// Maximum datagrams per batch.
 const SEGMENTS: usize = 40;
 const SLOT: usize = 1 << 16;
 
 struct Client {
     connection: quiche::Connection,
-    /// Answers under way: what has been handed over of each.
+    /// Responses in progress: written bytes by stream.
     answers: HashMap<u64, usize>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn run(dir: &Path) -> Result<(), String> {
         let sleep = clients.values().filter_map(|client| client.connection.timeout()).min();
         let timeout = TimeSpec::from_duration(sleep.unwrap_or(Duration::from_secs(60)));
         let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
-        // An interrupted wait is a short one.
+        // An interrupted wait only ends early.
         let _ = ppoll(&mut fds, Some(timeout), None);
         loop {
             let mut slots = memory.chunks_exact_mut(SLOT);
@@ -84,8 +84,8 @@ pub(crate) fn run(dir: &Path) -> Result<(), String> {
                         let accepted = quiche::accept(&scid, None, local, meta.addr, &mut config);
                         let Ok(connection) = accepted else { continue };
                         let mut client = Client { connection, answers: HashMap::new() };
-                        // The identifier that the client chose itself leads nowhere later: the
-                        // first flight of this benchmark's client is one datagram.
+                        // The connection ID chosen by the client is not registered, because the
+                        // first flight of the benchmark's client is one datagram.
                         let info = quiche::RecvInfo { from: meta.addr, to: local };
                         let _ = client.connection.recv(datagram, info);
                         clients.insert(id, client);
@@ -93,7 +93,7 @@ pub(crate) fn run(dir: &Path) -> Result<(), String> {
                     }
                     let info = quiche::RecvInfo { from: meta.addr, to: local };
                     if let Some(client) = clients.get_mut(header.dcid.as_ref()) {
-                        // A packet that it does not want ends nothing here.
+                        // A rejected packet does not end the connection.
                         let _ = client.connection.recv(datagram, info);
                     }
                 }
@@ -108,7 +108,7 @@ pub(crate) fn run(dir: &Path) -> Result<(), String> {
     }
 }
 
-/// Reads requests and hands answers over as far as there is room.
+/// Reads requests, and writes responses within flow control limits.
 fn serve(client: &mut Client, answer: &[u8]) {
     let Client { connection, answers } = client;
     let mut request = [0; 1_000];

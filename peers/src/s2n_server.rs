@@ -1,4 +1,4 @@
-//! `s2n-quic` as a server, on one thread.
+//! A server on `s2n-quic`, on one thread.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -44,7 +44,7 @@ async fn serve(dir: &Path) -> Result<(), String> {
             while let Ok(Some(mut stream)) = connection.accept_bidirectional_stream().await {
                 let answer = answer.clone();
                 tokio::spawn(async move {
-                    // What fails is seen by the client, which counts bytes.
+                    // The client counts bytes and detects failures.
                     while let Ok(Some(_)) = stream.receive().await {}
                     let _ = stream.send(answer).await;
                     let _ = stream.finish();

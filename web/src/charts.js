@@ -1,14 +1,14 @@
-// One chart of what there is of the last ten minutes: uPlot on a History, with a legend of its own that carries the
-// latest values (or those under the pointer), so that a chart is read without its canvas too.
+// A chart of up to the last ten minutes: uPlot on a History. Its own legend shows the latest values, or the values under
+// the pointer, so that the chart is readable without its canvas.
 import uPlot from './uPlot.esm.js';
 import { ABSENT } from './format.js';
 import { History } from './history.js';
 
 const HEIGHT = 150;
 const WINDOW_S = 600;
-/** Below this the ticks of the time axis have seconds, and take more room. */
+/** Time span below which ticks show seconds and need more space. */
 const FINE_S = 300;
-/** Lines differ by dashes as well as by colour. */
+/** Dash patterns, so that lines differ by more than colour. */
 const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3], [12, 5], [4, 4], [2, 6], [8, 3, 2, 3, 2, 3]];
 
 const scheme = matchMedia('(prefers-color-scheme: dark)');
@@ -23,7 +23,7 @@ export class Chart {
   #slots = new Map();
   #nodes;
 
-  /** `spec`: `title`, `format(value)` for the legend, `axis(value)` for the short labels at the side. */
+  /** `spec`: `title`, `format(value)` for the legend, `axis(value)` for short axis labels. */
   constructor(host, spec) {
     this.#spec = spec;
     const figure = document.createElement('figure');
@@ -43,7 +43,7 @@ export class Chart {
     scheme.addEventListener('change', () => this.#plot && this.#rebuild());
   }
 
-  /** Adds a point; `order` is the list of names that gives each its colour in every chart. */
+  /** Adds a point. `order` lists all names and determines their colours in every chart. */
   push(time, values, order = Object.keys(values)) {
     this.#slots = new Map(order.map((name, index) => [name, index % DASHES.length]));
     this.#history.push(time, values);
@@ -122,7 +122,7 @@ export class Chart {
     return item;
   }
 
-  /** Puts the values at `index`, or the latest, into the legend. */
+  /** Shows the values at `index`, or the latest ones, in the legend. */
   #label(index) {
     const columns = this.#history.data.slice(1);
     const at = index ?? this.#history.length - 1;
@@ -133,7 +133,7 @@ export class Chart {
   }
 }
 
-/** Ticks less than a minute apart need their seconds. */
+/** Formats ticks, with seconds if they are less than a minute apart. */
 const clock = (time, step) => new Date(time * 1000).toLocaleTimeString('en-GB', {
   hour: '2-digit', minute: '2-digit', ...(step < 60 && { second: '2-digit' }),
 });

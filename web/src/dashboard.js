@@ -1,4 +1,4 @@
-// The dashboard: listens to `api/events` and puts each event into the tiles, charts and tables.
+// The dashboard: reads `api/events` and shows each event in tiles, charts and tables.
 import { Chart } from './charts.js';
 import { Feed } from './feed.js';
 import { duration } from './format.js';
@@ -23,13 +23,13 @@ function show(event) {
   $('about').textContent = `${event.version ?? ''} · up ${duration(event.uptime_s)}`;
 }
 
-// The banner's words stay the same while it shows, so that a screen reader says them once.
+// The banner's text does not change while shown, so that a screen reader reads it once.
 const WORDS = {
   live: { badge: () => '● live', tone: 'good', banner: '' },
   late: {
     badge: (silentS) => `○ no data for ${duration(silentS)}`,
     tone: 'bad',
-    banner: 'No data from the server: what is shown is old. Reconnecting.',
+    banner: 'No data from the server. The values shown are old. Reconnecting.',
   },
   unreadable: {
     badge: () => '○ unreadable',

@@ -1,27 +1,27 @@
-// The two libraries that feed the <video> element, behind one shape:
-// `start(video, options) -> { latency(), receivedMbps(), tick(), destroy() }`, where `tick` is to be called a few times a
-// second, `receivedMbps` is null where a library does not tell, and `options` is
-// `{ url, hlsUrl, latency, onFailure(kind, detail), onComplete() }`. `latency` is what HTTP-FLV is held to behind the
-// live edge, in seconds; beyond half as much again it plays faster. `onComplete` means that the response ended
-// cleanly: what is buffered still plays. Each library is loaded only when its protocol is asked for.
+// One interface to the two libraries that feed the <video> element:
+// `start(video, options) -> { latency(), receivedMbps(), tick(), destroy() }`. Call `tick` a few times per second.
+// `receivedMbps` is null if the library does not report it. `options` is
+// `{ url, hlsUrl, latency, onFailure(kind, detail), onComplete() }`. `latency` is the target delay of HTTP-FLV behind the
+// live edge, in seconds; above 1.5 times this value it plays faster. `onComplete` means that the response ended cleanly;
+// buffered media still plays. Each library is loaded when its protocol is first requested.
 import { kindOfStatus } from './target.js';
 
-/** How much played media stays in memory, in seconds. */
+/** Played media kept in memory, in seconds. */
 const KEPT_BEHIND_S = 30;
-/** The picture waits this close before a hole, in seconds. */
+/** Distance from a gap at which playback stalls, in seconds. */
 const NEAR_HOLE_S = 0.1;
-/** How far HTTP-FLV plays behind the live edge, in seconds. */
+/** Default delay of HTTP-FLV behind the live edge, in seconds. */
 const LATENCY_S = 0.8;
 
 export async function start(protocol, video, options) {
   if (!('MediaSource' in window || 'ManagedMediaSource' in window)) return startNative(video, options);
-  // The libraries go on after an event has returned and do not expect to be destroyed inside it.
+  // The libraries continue after an event handler returns, so they must not be destroyed in it.
   const outside = (action) => (...args) => queueMicrotask(() => action(...args));
   const told = { ...options, onFailure: outside(options.onFailure), onComplete: outside(options.onComplete) };
   return protocol === 'hls' ? startHls(video, told) : startFlv(video, told);
 }
 
-/** What the browser plays by itself: HLS, on iPhones before iOS 17.1. */
+/** Native playback: HLS on iPhones before iOS 17.1. */
 function startNative(video, { hlsUrl, onFailure }) {
   if (!video.canPlayType('application/vnd.apple.mpegurl')) {
     onFailure('unsupported', '');
@@ -33,11 +33,11 @@ function startNative(video, { hlsUrl, onFailure }) {
 
 const libraries = new Map();
 
-/** The library as a global, loaded once for all players. A plain script: both are published that way. */
+/** Loads the library once for all players, as a script that defines a global: both are published like this. */
 async function library(name, file) {
   if (!libraries.has(name)) libraries.set(name, loadScript(file));
   await libraries.get(name).catch((error) => {
-    // The next attempt asks again.
+    // The next attempt requests it again.
     libraries.delete(name);
     throw error;
   });
@@ -55,11 +55,10 @@ function loadScript(file) {
 }
 
 /**
- * How far the picture is behind the newest that could be shown, in seconds; null without a buffer.
- * Media whose clock nobody knows is live when it arrives soonest: the smallest delay between media
- * time and its arrival is taken as none. That stays true while the picture stands, when the buffer
- * alone would say zero. The smallest delay is forgotten by 2 % of the time that passes, in case the
- * publisher's clock is slow or has paused.
+ * Delay of the picture behind the live edge, in seconds; null without a buffer. The clock of the
+ * media is unknown, so the smallest difference between media time and arrival counts as no delay.
+ * Unlike the buffer level, this also works while the picture is frozen. The smallest difference
+ * grows by 2 % of the elapsed time, in case the publisher's clock is slow or has paused.
  */
 function latencyMeter(video) {
   let soonest = -Infinity;
@@ -75,10 +74,9 @@ function latencyMeter(video) {
 }
 
 /**
- * Where to go on when playing has come to a hole in what is buffered: behind it; null elsewhere.
- * `ranges` are [start, end] in seconds, and `reached` is the start of the range that playing reached last.
- * An encoder that takes a stream over leaves such a hole. Chromium waits in front of it for a picture that
- * never comes, and only the sound may go on for a while.
+ * Position after a gap in the buffer if playback has reached it, else null. `ranges` are [start, end]
+ * in seconds; `reached` is the start of the newest range reached by playback. A new encoder of a stream
+ * leaves such a gap. Chromium waits at it for a picture that never arrives, while audio may continue.
  */
 export function behindHole(ranges, time, reached) {
   for (let i = ranges.length - 1; i > 0; i -= 1) {
@@ -89,7 +87,7 @@ export function behindHole(ranges, time, reached) {
   return null;
 }
 
-/** Jumps behind the holes that playing comes to, once for each. */
+/** Skips each gap that playback reaches, once. */
 function holeJumper(video) {
   let reached = null;
   return () => {
@@ -113,7 +111,7 @@ async function startFlv(video, { url, latency = LATENCY_S, onFailure, onComplete
       isLive: true,
       enableStashBuffer: false,
       lazyLoad: false,
-      // Catches up by playing faster, never by jumping: a jump is a visible fault of its own.
+      // Catches up by playing faster, because jumps are visible.
       liveSync: true,
       liveSyncMaxLatency: 1.5 * latency,
       liveSyncTargetLatency: latency,
@@ -135,7 +133,7 @@ async function startFlv(video, { url, latency = LATENCY_S, onFailure, onComplete
   player.on(mpegts.Events.LOADING_COMPLETE, onComplete);
   player.attachMediaElement(video);
   player.load();
-  // The library counts in units of 1,024 bytes.
+  // The library counts in KiB.
   const receivedMbps = () => (player.statisticsInfo?.speed ?? NaN) * 8.192e-3;
   return { latency: latencyMeter(video), receivedMbps, tick: holeJumper(video), destroy: () => player.destroy() };
 }
@@ -149,7 +147,7 @@ async function startHls(video, { url, onFailure }) {
     liveDurationInfinity: true,
     maxLiveSyncPlaybackRate: 1.2,
     backBufferLength: KEPT_BEHIND_S,
-    // The worker would start from a blob, which the page's policy forbids; fMP4 needs none.
+    // The worker would be a blob, which the Content-Security-Policy forbids; fMP4 needs no worker.
     enableWorker: false,
   });
   hls.on(Hls.Events.ERROR, (_event, { fatal, type, details, response, error }) => {
@@ -158,7 +156,7 @@ async function startHls(video, { url, onFailure }) {
     if (HLS_CODEC_ERRORS.includes(details)) onFailure('codec', error?.message ?? details);
     else if (type === Hls.ErrorTypes.NETWORK_ERROR && status >= 400) onFailure(kindOfStatus(status), `HTTP ${status}`);
     else if (type === Hls.ErrorTypes.NETWORK_ERROR) onFailure('network', details);
-    // Its own recovery keeps the tracks that it knows, which may be the very fault.
+    // The library's recovery keeps its tracks, which may be the cause of the error.
     else onFailure('media', details);
   });
   hls.loadSource(url);

@@ -1,14 +1,14 @@
-// The stream of server-sent events, kept alive. A browser reconnects by itself after a dropped
-// connection but gives up for good on an error status, and it does not notice a connection that
-// went silent: both are handled here by opening a new one, with growing waits.
+// Keeps the stream of server-sent events open. A browser reconnects after a dropped connection, but
+// gives up on an error status and does not notice a silent connection. In both cases a new connection
+// is opened, after growing delays.
 //
-// Nothing here reads a clock: `tick(now)`, about once per second, drives it. Milliseconds.
+// Driven by `tick(now)` about once per second, without a clock of its own. Times are in milliseconds.
 
-/** An event comes each second: after this the page says that data is missing. */
+/** Silence after which the page reports missing data. Events arrive every second. */
 export const LATE_MS = 3000;
-/** After this without an event the connection is replaced. */
+/** Silence after which the connection is replaced. */
 export const SILENT_MS = 8000;
-/** Waits between connections double from one second to this. */
+/** Maximum delay between connections, doubling from one second. */
 export const LONGEST_WAIT_MS = 15_000;
 
 const CLOSED = 2; // EventSource.CLOSED
@@ -23,7 +23,7 @@ export class Feed {
   #retryAt;
   #unreadable = false;
 
-  /** `open()` gives an EventSource; `onData` gets each event's object. */
+  /** `open()` returns an EventSource; `onData` receives the object of each event. */
   constructor(open, onData, now) {
     this.#open = open;
     this.#onData = onData;
@@ -32,7 +32,7 @@ export class Feed {
     this.tick(now);
   }
 
-  /** What the page shows: `live`, `late` (with seconds since the last event) or `unreadable`. */
+  /** State of the page: `live`, `late` (with seconds since the last event) or `unreadable`. */
   state(now) {
     if (this.#unreadable) return { state: 'unreadable', silentS: 0 };
     const silent = now - this.#heardAt;
@@ -54,7 +54,7 @@ export class Feed {
     }
   }
 
-  /** An event's text arrived. */
+  /** Handles the text of an event. */
   heard(text, now) {
     this.#heardAt = now;
     this.#wait = 1000;
@@ -62,7 +62,7 @@ export class Feed {
     try {
       data = JSON.parse(text);
     } catch {
-      // Said on the page by `state`: a server that sends no JSON here is another version or a proxy.
+      // The page shows it by `state`. Invalid JSON comes from another version of the server or a proxy.
     }
     this.#unreadable = data === null || typeof data !== 'object';
     if (!this.#unreadable) this.#onData(data);

@@ -1,5 +1,5 @@
-// Numbers as text, for both pages. What is absent (null, undefined, not finite) becomes an en dash,
-// so that a server of another version never puts "undefined" or "NaN" on the page.
+// Formats numbers for both pages. Missing values (null, undefined, not finite) become an en dash, so
+// that data of another server version never shows as "undefined" or "NaN".
 
 export const ABSENT = '–';
 
@@ -22,7 +22,7 @@ export function percent(share) {
   return `${number(value, Math.abs(value) < 1 ? 2 : 1)} %`;
 }
 
-/** Milliseconds, in seconds from ten seconds on. */
+/** Milliseconds, shown in seconds from ten seconds on. */
 export function milliseconds(value) {
   if (!present(value)) return ABSENT;
   return value < 10_000 ? `${number(value)} ms` : seconds(value / 1000);
@@ -48,7 +48,7 @@ export function duration(value) {
   return `${whole} s`;
 }
 
-/** A rate given in Mbit/s, in the unit that reads best. */
+/** A rate in Mbit/s, shown in a suitable unit. */
 export function rate(mbps) {
   if (!present(mbps)) return ABSENT;
   if (mbps === 0) return '0 Mbit/s';
@@ -57,7 +57,7 @@ export function rate(mbps) {
   return `${number(mbps, mbps < 100 ? 1 : 0)} Mbit/s`;
 }
 
-/** An amount of memory given in megabytes. */
+/** An amount of memory in megabytes. */
 export function megabytes(value) {
   if (!present(value)) return ABSENT;
   return value >= 1000 ? `${number(value / 1000, 2)} GB` : `${number(value, value < 100 ? 1 : 0)} MB`;

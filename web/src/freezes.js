@@ -1,24 +1,24 @@
 // Counts the freezes of a <video> element from its events and a watchdog of its clock.
 //
-// A stall lasts from `waiting`, after the first `playing`, until the next `playing`: the buffer is
-// empty and the picture stands. Startup is no stall. Stalls below the threshold are pseudo-stalls
-// (browsers fire `waiting` for tens of milliseconds right after the start) and count as playing. The
-// denominator of every rate is the wall time from the first rendered frame to the end, stalls
-// included, startup excluded: `playedMs + freezeMs`.
+// A stall lasts from `waiting`, after the first `playing`, to the next `playing`: the buffer is empty
+// and the picture does not change. Startup is not a stall. Shorter stalls than the threshold count as
+// playing, because browsers fire `waiting` for tens of milliseconds after the start. The denominator
+// of every rate is the wall time from the first rendered frame to the end, including stalls but not
+// startup: `playedMs + freezeMs`.
 //
-// The element's events are not to be trusted alone: some stalls come without `waiting`, and some
-// `playing` never comes. So media time that stands for WATCHDOG_MS opens a stall, back-dated to the
-// moment when it stopped, and media time that advances in two successive ticks closes one.
+// The element's events are unreliable: some stalls have no `waiting`, and some `playing` is never
+// fired. So a stall also starts if media time stops for WATCHDOG_MS, back-dated to the stop, and ends
+// if media time advances in two successive ticks.
 //
-// Times are milliseconds of one monotonic clock. The object keeps sums only, so it never grows.
+// Times are milliseconds of a monotonic clock. The object holds sums only, so it never grows.
 
-/** Stall lengths, in milliseconds, from which stalls are counted; every one from the same events. */
+/** Minimum lengths of counted stalls, in milliseconds. Counts of all lengths come from the same events. */
 export const THRESHOLDS_MS = [0, 200, 500, 1250];
-/** The threshold of what the pages and beacons call a freeze. */
+/** Minimum length of a freeze on pages and in beacons. */
 export const FREEZE_MS = 200;
-/** Standing media time that is a stall even without an event. */
+/** Stop of media time that counts as a stall even without an event. */
 export const WATCHDOG_MS = 1250;
-/** A longer silence between ticks in which media time stood is a page that slept, not a freeze. */
+/** Pause between ticks above which the page was suspended, so that stopped media time is not a freeze. */
 export const ASLEEP_MS = 10_000;
 
 export class FreezeCounter {
@@ -32,30 +32,30 @@ export class FreezeCounter {
   #advancedAt = 0;
   #advancing = false;
 
-  /** A frame was shown: from here on time counts. */
+  /** The first frame was shown. Starts the count of time. */
   firstFrame(now) {
     if (this.#state === 'idle') this.#enter('playing', now);
   }
 
-  /** The element's `playing`. */
+  /** Handles the element's `playing`. */
   playing(now) {
     this.#mayFreeze = true;
     this.#advancedAt = now;
     if (this.#state !== 'playing') this.#enter('playing', now);
   }
 
-  /** The element's `waiting`, or the loss of the connection that fed it. */
+  /** Handles the element's `waiting`, or the loss of its connection. */
   waiting(now) {
     if (this.#mayFreeze && this.#state === 'playing') this.#enter('frozen', now);
   }
 
-  /** The stream ended or the viewer stopped it: what follows is neither played nor frozen. */
+  /** The stream ended or the viewer stopped it. The time until the next start is neither played nor frozen. */
   stop(now) {
     this.#mayFreeze = false;
     if (this.#state !== 'idle') this.#enter('idle', now);
   }
 
-  /** The watchdog, a few times per second: the element's `currentTime` in seconds. */
+  /** Watchdog, called a few times per second with the element's `currentTime` in seconds. */
   tick(now, mediaTime) {
     const pause = now - this.#tickAt;
     const advance = mediaTime - this.#mediaTime;
@@ -79,14 +79,14 @@ export class FreezeCounter {
     }
   }
 
-  /** Whether the picture stands at this moment. */
+  /** Whether the picture is frozen now. */
   get frozen() {
     return this.#state === 'frozen';
   }
 
   /**
-   * The sums so far, a stall that still lasts included: `freezes`, `freezeMs`, `playedMs` for stalls
-   * of FREEZE_MS and more, and `stalls`, the number and length for each of THRESHOLDS_MS.
+   * The sums, including a stall in progress: `freezes`, `freezeMs` and `playedMs` for stalls of
+   * FREEZE_MS and more, and `stalls` with count and length for each of THRESHOLDS_MS.
    */
   snapshot(now) {
     const lasting = this.#state === 'idle' ? 0 : now - this.#since;

@@ -1,42 +1,42 @@
-// What the page of user groups says of an answer of `api/autoplex`: notices, tiles, the columns of the table, and what is
-// said of one group, as data. Whatever is missing becomes a dash: reports are files, and may be of another release.
+// Content of the page of user groups for a response of `api/autoplex`, as data: notices, tiles, table columns, and the text
+// about a group. Missing values become a dash, because a report may come from another release.
 import { ABSENT, duration, megabytes, milliseconds, number, percent, rate } from './format.js';
 
 const list = (value) => (Array.isArray(value) ? value : []);
 const finite = (value) => typeof value === 'number' && Number.isFinite(value);
 const object = (value) => (value !== null && typeof value === 'object' ? value : {});
 const sum = (counts) => Object.values(object(counts)).reduce((all, count) => all + (finite(count) ? count : 0), 0);
-/** A number of bytes that may be under way: tens of kilobytes, as a rule. */
+/** A limit of bytes in flight, usually tens of kilobytes. */
 const size = (bytes) => (finite(bytes) && bytes < 1e6 ? `${number(bytes / 1e3)} kB` : megabytes(finite(bytes) ? bytes / 1e6 : null));
 const mbps = (bps) => (finite(bps) ? bps / 1e6 : null);
-/** How long ago a time in Unix seconds is. */
+/** Time since a Unix time in seconds. */
 const since = (now, time) => (finite(now) && finite(time) ? now / 1000 - time : null);
 const ago = (now, time) => (finite(since(now, time)) ? `${coarse(since(now, time))} ago` : ABSENT);
 
-/** A time in the unit or two that matter: no seconds beside minutes, no minutes beside days. */
+/** A duration in its largest units: no seconds with minutes, no minutes with days. */
 export function coarse(seconds) {
   if (!finite(seconds)) return ABSENT;
   if (seconds < 60) return duration(seconds);
   return duration(Math.floor(seconds / 60) * 60).replace(/ 00 \D+$/, '');
 }
 
-/** The groups of an answer, each with the time that it was asked for. */
+/** The groups of a response, each with the time of the response. */
 export const groups = (answer) => list(answer.report?.shown).filter((group) => group && typeof group === 'object')
   .map((group) => ({ ...group, name: String(group.name ?? ''), now: answer.time_ms }));
 
-/** What is to be known before anything else is read: `{ text, tone }`. */
+/** Notices at the top of the page: `{ text, tone }`. */
 export function notices(answer) {
   const { mode, table, report, limits } = answer;
   const said = [];
   const say = (text, tone = 'muted') => said.push({ text, tone });
-  if (mode === 'off') say('AutoPlex is off on this edge: no session is held. [autoplex] mode turns it on.');
-  if (mode === 'demand') say(`Mode “demand”: sessions are held to ${number(limits?.ceiling, 1)} times their stream’s own rate, whatever their group. No table is used.`);
+  if (mode === 'off') say('AutoPlex is off on this edge: no session is capped. [autoplex] mode turns it on.');
+  if (mode === 'demand') say(`Mode “demand”: sessions of all groups are capped at ${number(limits?.ceiling, 1)} times their stream’s own rate. No table is used.`);
   if (answer.report_fault) say(String(answer.report_fault), mode === 'off' ? 'muted' : 'warn');
   if (mode !== 'safe' && mode !== 'paper') return said;
-  if (!table) say('No table is in force: no session is held.', 'warn');
-  else if (table.age_s > table.lifetime_s) say(`The table in force was decided ${coarse(table.age_s)} ago and held for ${coarse(table.lifetime_s)}: no session is held.`, 'bad');
+  if (!table) say('No table is in force: no session is capped.', 'warn');
+  else if (table.age_s > table.lifetime_s) say(`The table was decided ${coarse(table.age_s)} ago and was valid for ${coarse(table.lifetime_s)}: no session is capped.`, 'bad');
   if (table && report && table.decided !== report.end) {
-    say(`The report is of another decision (${ago(answer.time_ms, report.end)}) than the table in force (${ago(answer.time_ms, table.decided)}): one of them has not been copied here.`, 'warn');
+    say(`The report belongs to another decision (${ago(answer.time_ms, report.end)}) than the table (${ago(answer.time_ms, table.decided)}): one of the files was not copied.`, 'warn');
   }
   return said;
 }
@@ -63,7 +63,7 @@ export function tiles(answer) {
       note: report ? `every ${coarse(report.period_s)}, holds ${coarse(report.lifetime_s)}` : '',
       tone: report && since(answer.time_ms, report.end) > report.lifetime_s ? 'bad' : '',
     },
-    { title: 'Policy', value: String(report?.policy ?? ABSENT), note: 'whose sessions count' },
+    { title: 'Policy', value: String(report?.policy ?? ABSENT), note: 'decides which sessions count' },
     { title: 'Mode here', value: String(answer.mode ?? ABSENT), note: answer.mode === 'safe' ? fit : '' },
     { title: 'Sessions here', value: number(sessions ? all : null), note: part('treated') || free.join(' · ') },
     {
@@ -86,7 +86,7 @@ const OUTCOMES = {
   first_frame: { key: 'first_frame_ms', words: 'their first frame came later', of: milliseconds, unit: '' },
 };
 
-/** Why a group is off, in words: `froze more: 1.90 against 0.70 per 100 s`. */
+/** Reasons why a group is off: `treated viewers froze more: 1.90 against 0.70 per 100 s`. */
 export function why({ off, name }) {
   if (!off || typeof off !== 'object') return '';
   const reasons = list(off.why).filter((reason) => Object.hasOwn(OUTCOMES, reason)).map((reason) => {
@@ -94,7 +94,7 @@ export function why({ off, name }) {
     return `${words}: ${of(off.treated?.[key])} against ${of(off.holdout?.[key])}${unit}`;
   });
   const by = off.by !== undefined && off.by !== name ? `with ${off.by}` : '';
-  return [by, reasons.join('; ') || (by ? '' : 'why is not known')].filter(Boolean).join(', ');
+  return [by, reasons.join('; ') || (by ? '' : 'reason unknown')].filter(Boolean).join(', ');
 }
 
 const state = (group) => {
@@ -102,15 +102,15 @@ const state = (group) => {
   return finite(group.rate) ? { text: '● held', tone: 'good' } : { text: '○ undecided', tone: 'muted' };
 };
 
-/** What was decided, which does not count while the group is off. */
+/** A decided parameter, marked as not in force while the group is off. */
 const parameter = (title, key, format, hint) => ({
   title, hint, right: true, value: (row) => row[key], cell: (row) => ({ text: format(row[key]), tone: row.off ? 'muted' : '' }),
 });
 
-/** What treated viewers have beside what the hold-out has, in order of the ratio. */
+/** A value of treated viewers and of the hold-out, sorted by their ratio. */
 const sides = (title, key, format, hint) => ({
   title,
-  hint: `${hint}: treated viewers / the hold-out, in order of the ratio of both`,
+  hint: `${hint}: treated viewers / hold-out; sorted by the ratio`,
   right: true,
   value: (row) => {
     const [treated, holdout] = SIDES.map((side) => row[side]?.[key]);
@@ -123,7 +123,7 @@ const sides = (title, key, format, hint) => ({
 export const table = {
   title: 'User groups',
   note: 'freezes, first frames and plays: treated viewers / hold-out',
-  empty: 'No group yet: a decision needs sessions.',
+  empty: 'No groups yet: a decision needs sessions.',
   filter: true,
   limit: 250,
   key: (row) => row.name,
@@ -131,27 +131,27 @@ export const table = {
   columns: [
     { title: 'Group', value: (row) => row.name },
     { title: 'State', wrap: true, value: (row) => state(row).text, cell: state },
-    parameter('At most', 'rate', (value) => rate(mbps(value)), 'What a session of the group may send'),
-    parameter('In flight', 'in_flight', size, 'Bytes that may be under way'),
+    parameter('Cap', 'rate', (value) => rate(mbps(value)), 'Maximum rate of a session of the group'),
+    parameter('In flight', 'in_flight', size, 'Maximum bytes in flight'),
     { title: 'Decided', right: true, value: (row) => since(row.now, row.decided), cell: (row) => ago(row.now, row.decided) },
-    { title: 'Sessions', hint: 'Those that the decision was made from', right: true, value: (row) => row.sessions, cell: (row) => number(row.sessions) },
+    { title: 'Sessions', hint: 'Sessions behind the decision', right: true, value: (row) => row.sessions, cell: (row) => number(row.sessions) },
     sides('Freezes/100 s', 'freezes_per_100_s', (value) => number(value, 2), 'Freezes per 100 s played'),
     sides('First frame', 'first_frame_ms', milliseconds, 'Mean time to the first frame'),
-    { title: 'Plays', hint: 'Sessions that are compared: of treated viewers / of the hold-out', right: true, value: (row) => row.treated?.sessions, cell: (row) => (row.treated ? SIDES.map((side) => number(row[side]?.sessions)).join(' / ') : ABSENT) },
+    { title: 'Plays', hint: 'Compared sessions: treated viewers / hold-out', right: true, value: (row) => row.treated?.sessions, cell: (row) => (row.treated ? SIDES.map((side) => number(row[side]?.sessions)).join(' / ') : ABSENT) },
   ],
 };
 
-/** The group that is shown before anybody has chosen one: the largest that is off, else the largest. */
+/** The group shown by default: the largest one that is off, else the largest one. */
 export const first = (all) => all.find(({ off }) => off) ?? all[0];
 
-/** One line about a group: what it may send, or why not. */
+/** A line about a group: its cap, or the reason why it has none. */
 export function told(group) {
-  if (group.off) return `Off for ${coarse(since(group.now, group.off.since))}, ${why(group)}. Its sessions are served as without AutoPlex.`;
-  if (!finite(group.rate)) return 'Undecided: too little is known of it, and its sessions are served as without AutoPlex.';
+  if (group.off) return `Off for ${coarse(since(group.now, group.off.since))}, ${why(group)}. Its sessions are not capped.`;
+  if (!finite(group.rate)) return 'Undecided for lack of data. Its sessions are not capped.';
   return `At most ${rate(mbps(group.rate))} and ${size(group.in_flight)} in flight, decided ${ago(group.now, group.decided)} from ${number(group.sessions)} sessions.`;
 }
 
-/** Outcomes side by side: rows of a title and a text for each side. */
+/** Outcomes of both sides: rows of a title and a text for each side. */
 export const comparison = (group) => [
   ['Plays', 'sessions', (value) => number(value)],
   ['Freezes per 100 s', 'freezes_per_100_s', (value) => number(value, 2)],
@@ -159,14 +159,14 @@ export const comparison = (group) => [
   ['First frame, mean', 'first_frame_ms', milliseconds],
 ].map(([title, key, format]) => [title, ...SIDES.map((side) => format(group[side]?.[key]))]);
 
-/** Since when those are counted. */
+/** Start of the counts. */
 export const counted = (group) => {
-  if (!finite(group.counted)) return 'Nothing is counted yet.';
-  return group.off && group.off.by === group.name ? 'When it was turned off.' : `Counted for ${coarse(since(group.now, group.counted))}.`;
+  if (!finite(group.counted)) return 'No counts yet.';
+  return group.off && group.off.by === group.name ? 'Counts when it was turned off.' : `Counted for ${coarse(since(group.now, group.counted))}.`;
 };
 
-/** What is not in the table. */
-export const leftOut = (report) => (report?.left_out > 0 ? `${number(report.left_out)} smaller groups are not listed; “mendcast autoplex explain ADDRESS” knows all.` : '');
+/** Text about groups that are not in the table. */
+export const leftOut = (report) => (report?.left_out > 0 ? `${number(report.left_out)} smaller groups are not listed; “mendcast autoplex explain ADDRESS” shows any group.` : '');
 
-/** A rate of the report as text. */
+/** Formats a rate of the report. */
 export const bps = (value) => rate(mbps(value));

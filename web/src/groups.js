@@ -1,12 +1,12 @@
-// The page of user groups: asks `api/autoplex` twice a minute while somebody looks, and shows notices, headline numbers,
-// the table, and the chosen group above it. Text from files only ever becomes text.
+// The page of user groups: polls `api/autoplex` twice a minute while the page is visible, and shows notices, headline
+// numbers, the selected group and the table. Text from files is never inserted as HTML.
 import { duration } from './format.js';
 import { bps, comparison, counted, first, groups, leftOut, notices, table as spec, tiles, told } from './group-views.js';
 import { Steps, steps } from './steps.js';
 import { Table } from './tables.js';
 import { Tiles } from './tiles.js';
 
-/** Decisions come twice an hour; what this edge counts changes all the time. */
+/** Polling interval. Decisions change twice an hour, counts of this edge all the time. */
 const PERIOD_MS = 30_000;
 const TIMEOUT_MS = 10_000;
 
@@ -20,7 +20,7 @@ const element = (tag, className = '', text = '') => {
 
 let answer = {};
 let heardAt = performance.now();
-/** The name of the group that somebody chose. */
+/** Name of the selected group. */
 let chosen = null;
 const choose = ({ name }) => {
   chosen = name;
@@ -37,14 +37,14 @@ $('group').append(panel.name, panel.why, panel.chart, panel.reading, panel.sides
 const chart = new Steps(panel.chart, (value) => String(value / 1e6), (step, time) => {
   panel.reading.textContent = step ? reading(step, time) : LEGEND;
 });
-const LEGEND = 'At most, in Mbit/s. Dashed while off.';
+const LEGEND = 'Cap in Mbit/s; dashed while off.';
 
 const reading = ({ rate, off }, time) => {
   const when = new Date(time * 1000).toLocaleString('en-GB', { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' });
   return `${when}: ${bps(rate)}${off ? ', off' : ''}`;
 };
 
-/** Shows the chosen group, or the first one if there is none of that name. */
+/** Shows the selected group, or the default one if it does not exist. */
 function show() {
   const all = groups(answer);
   const group = all.find(({ name }) => name === chosen) ?? first(all);
@@ -58,11 +58,11 @@ function show() {
   const { report } = answer;
   const history = steps({ ends: report.ends, rates: group.rates, offs: group.offs, lifetimeS: report.lifetime_s, until: answer.time_ms / 1000 });
   const rates = history.map(({ rate }) => rate);
-  chart.update(history, rates.length ? `What it may send over time, from ${bps(Math.min(...rates))} to ${bps(Math.max(...rates))}` : 'No parameters yet');
+  chart.update(history, rates.length ? `Cap over time, from ${bps(Math.min(...rates))} to ${bps(Math.max(...rates))}` : 'No parameters yet');
   panel.reading.textContent = LEGEND;
 }
 
-/** Outcomes of treated viewers beside those of the hold-out. */
+/** Outcomes of treated viewers and of the hold-out. */
 function sides(group) {
   const made = element('table');
   made.createCaption().textContent = counted(group);
@@ -91,7 +91,7 @@ function update(next) {
     return line;
   }));
   const hasReport = answer.report !== null && typeof answer.report === 'object';
-  // Where AutoPlex is off and has decided nothing, the notice says it all.
+  // If AutoPlex is off and nothing was decided, the notice suffices.
   $('tiles').hidden = answer.mode === 'off' && !hasReport;
   $('groups').hidden = !hasReport;
   headline.update(tiles(answer));
@@ -112,11 +112,11 @@ async function ask() {
     tell('● up to date', 'good', '');
   } catch {
     const silent = duration((performance.now() - heardAt) / 1000);
-    tell(`○ no data for ${silent}`, 'bad', 'No data from the server: what is shown is old. Asking again.');
+    tell(`○ no data for ${silent}`, 'bad', 'No data from the server. The values shown are old. Retrying.');
   }
 }
 
-// The banner's words stay the same while it shows, so that a screen reader says them once.
+// The banner's text does not change while shown, so that a screen reader reads it once.
 function tell(badge, tone, banner) {
   $('link').textContent = badge;
   $('link').dataset.tone = tone;

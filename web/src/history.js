@@ -1,5 +1,5 @@
-// The last minutes of a few named series in step, in the shape that uPlot draws: one list of times
-// and one of values per name, `null` where there is none. Bounded in time, in points and in series.
+// The last minutes of some named series, in uPlot's format: a list of times, and a list of values per
+// name, `null` where missing. Limited in time, points and series.
 
 export class History {
   #windowS;
@@ -9,8 +9,8 @@ export class History {
   #columns = new Map();
 
   /**
-   * Keeps `windowS` seconds and at most two points for each. Times that lie more than `gapS` apart
-   * are not joined by a line. Series beyond `maxSeries` are left out.
+   * Keeps `windowS` seconds and at most two points per second. A line breaks where times are more
+   * than `gapS` apart. Series beyond `maxSeries` are dropped.
    */
   constructor(windowS = 600, gapS = 3, maxSeries = 8) {
     this.#windowS = windowS;
@@ -18,10 +18,10 @@ export class History {
     this.#maxSeries = maxSeries;
   }
 
-  /** Adds the values of one moment, in seconds: an object from name to number or null. */
+  /** Adds the values at a time in seconds: an object from name to number or null. */
   push(time, values) {
     if (!Number.isFinite(time)) return;
-    // The server's clock may step back: what it now calls the future is gone.
+    // If the server's clock steps back, values in its future are removed.
     while (this.#times.length && this.#times.at(-1) >= time) this.#each((list) => list.pop());
     const last = this.#times.at(-1);
     if (last !== undefined && time - last > this.#gapS) this.#append(last + this.#gapS / 2, {});
@@ -61,8 +61,8 @@ export class History {
   }
 
   /**
-   * `[from, to]` of the time axis: from the first value that is kept, so that a few seconds fill the
-   * width as ten minutes do. It has at least `leastS` seconds, through which the line grows.
+   * `[from, to]` of the time axis. It starts at the first stored value, so that a few seconds fill the
+   * whole width, and spans at least `leastS` seconds.
    */
   span(leastS = 30) {
     const columns = [...this.#columns.values()];
@@ -71,7 +71,7 @@ export class History {
     return [from, Math.max(last, from + leastS)];
   }
 
-  /** `[times, values of the first name, …]`; the lists are the object's own. */
+  /** `[times, values of the first name, …]`. The lists are not copied. */
   get data() {
     return [this.#times, ...this.#columns.values()];
   }

@@ -1,9 +1,9 @@
-// The last minute of a player as a strip: when it played, and when its picture was frozen. What is frozen follows from
-// the sums of `FreezeCounter`, so that the strip shows the freezes that are counted, and no shorter stalls.
+// The last minute of a player as a strip of played and frozen spans. They follow the sums of `FreezeCounter`, so the strip
+// shows exactly the counted freezes.
 
-/** What the strip shows, in milliseconds. */
+/** Duration of the strip in milliseconds. */
 export const WINDOW_MS = 60_000;
-/** The strip's size in units of its own, and how high each state stands in it. */
+/** Size of the strip, and height of each state, in SVG units. */
 const [WIDTH, HEIGHT] = [1000, 20];
 const HEIGHTS = { off: 2, playing: 5, frozen: HEIGHT };
 
@@ -13,15 +13,15 @@ export class Minute {
   #frozenMs = 0;
 
   /**
-   * What is seen at `now`, later than what was seen before: whether there is a picture, and for how long it has been
-   * frozen in all, in milliseconds. Returns whether it has been frozen since the last look.
+   * Adds an observation at `now`: whether there is a picture, and the total frozen time in milliseconds. Times must
+   * increase. Returns whether the picture was frozen since the previous observation.
    */
   push(now, isOn, frozenMs) {
     const since = this.#at ?? now;
     const grown = frozenMs - this.#frozenMs;
     const last = this.#spans.at(-1);
-    // A freeze that was seen by the last look goes on from there, and may have ended; a stall becomes a freeze when it
-    // has lasted a while, and then counts from its beginning.
+    // A known freeze continues, and may have ended since. A new freeze is back-dated, because a stall counts as one
+    // only after a while.
     const goesOn = last?.state === 'frozen' && last.to === since;
     const end = goesOn ? Math.min(now, since + grown) : now;
     this.#paint(isOn ? 'playing' : 'off', since, now);
@@ -35,13 +35,13 @@ export class Minute {
     return grown > 0;
   }
 
-  /** The spans until `now`, oldest first: `{ state, from, to }` with places as shares of the strip, 0 to 1. */
+  /** The spans until `now`, oldest first: `{ state, from, to }`, with positions from 0 to 1. */
   spans(now) {
     const place = (time) => Math.min(1, Math.max(0, 1 - (now - time) / WINDOW_MS));
     return this.#spans.map(({ state, from, to }) => ({ state, from: place(from), to: place(to) }));
   }
 
-  /** Gives the newest part, from `from` to `to`, this state. */
+  /** Sets the state of the newest part, from `from` to `to`. */
   #paint(state, from, to) {
     if (to <= from) return;
     while (this.#spans.at(-1)?.from >= from) this.#spans.pop();
@@ -52,13 +52,13 @@ export class Minute {
   }
 }
 
-/** Draws spans into an <svg>, a rectangle for each with its state as class: low while playing, the full height while frozen. */
+/** Draws a rectangle per span into an <svg>, with its state as class: low while playing, full height while frozen. */
 export function draw(svg, spans) {
   svg.setAttribute('viewBox', `0 0 ${WIDTH} ${HEIGHT}`);
   svg.replaceChildren(...spans.map(({ state, from, to }) => {
     const rectangle = document.createElementNS('http://www.w3.org/2000/svg', 'rect');
     const height = HEIGHTS[state];
-    // The shortest freeze is to be seen too.
+    // Minimum width, so that short freezes are visible.
     const width = Math.max(2, (to - from) * WIDTH);
     const attributes = { class: state, x: to * WIDTH - width, y: HEIGHT - height, width, height };
     for (const [name, value] of Object.entries(attributes)) rectangle.setAttribute(name, value);

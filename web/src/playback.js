@@ -1,13 +1,13 @@
-// One stream in one <video> element: plays it, starts again after it ended or broke, counts what the viewer saw, and
-// posts that to the server as a beacon. What it looks like is the page's matter.
+// One stream in one <video> element: plays it, restarts it after an end or an error, counts freezes, and posts beacons to
+// the server. The page defines its appearance.
 import { start } from './engines.js';
 import { FreezeCounter } from './freezes.js';
 import { Backoff, describeFailure, mediaUrl } from './target.js';
 
 const BEACON_MS = 5000;
-/** No picture for this long with the connection open: the connection is given up. */
+/** Time without a picture after which an open connection is abandoned. */
 const SILENCE_MS = 15_000;
-/** After the response's end, media time that stands this long has reached the end of the buffer. */
+/** After the end of the response, stop of media time that means the end of the buffer. */
 const DRAINED_MS = 1500;
 
 export class Playback {
@@ -19,22 +19,22 @@ export class Playback {
   #onMessage;
   #counter = new FreezeCounter();
   #backoff = new Backoff();
-  /** The attempt that plays or tries to: null while stopped or waiting for the next one. */
+  /** The current attempt; null while stopped or waiting for the next one. */
   #attempt = null;
   #retryTimer = 0;
   #retryAt = 0;
   #firstFrameMs = null;
-  /** Frames of earlier attempts: the element's counts start again with each. */
+  /** Frames of earlier attempts, because the element's counts restart with each. */
   #earlier = { frames: 0, dropped: 0 };
   #nextHop = '';
-  /** Whether the latest beacon was a final one and nothing has played since. */
+  /** Whether the latest beacon was final and nothing was played since. */
   #finished = false;
   #beaconAt = performance.now();
 
   /**
-   * `target` as `parseTarget` gives it, from `origin` (the page's own if it is empty), for the viewer of this pass.
-   * `latency` is what HTTP-FLV is held to behind the live edge, in seconds. `onMessage(text, button)` is told what keeps
-   * the viewer waiting and what a button that calls `begin` is to be called; without arguments that is over.
+   * Plays `target` (of `parseTarget`) from `origin` (if empty, the page's) with the viewer's pass. `latency` is the
+   * target delay of HTTP-FLV behind the live edge, in seconds. `onMessage(text, button)` receives the reason of a wait
+   * and the label of a button that calls `begin`; without arguments the wait is over.
    */
   constructor(video, { target, origin = '', viewer, latency, onMessage }) {
     this.#video = video;
@@ -59,22 +59,22 @@ export class Playback {
       const { code, message } = video.error ?? {};
       this.#fail(code === MediaError.MEDIA_ERR_SRC_NOT_SUPPORTED ? 'codec' : 'media', message ?? '');
     });
-    // The browser, a headset or the system paused it: a live stream does not wait, so it starts anew.
+    // Paused by the browser, a headset or the system. A live stream does not wait, so `Play` restarts it.
     on('pause', () => {
       if (video.ended) return;
       this.halt('Paused.', 'Play');
-      // Browsers pause what is muted and out of sight.
+      // Browsers pause muted videos that are not visible.
       if (document.hidden) document.addEventListener('visibilitychange', () => this.begin(), { once: true });
     });
     addEventListener('pagehide', () => {
       if (this.#finished) return;
       this.#counter.stop(performance.now());
-      // As plain text, which needs no leave: a browser would ask for it with credentials, and those a server that
-      // lets all origins in cannot have.
+      // Plain text needs no CORS preflight. Other types would need one with credentials, which a server that
+      // allows all origins must not accept.
       navigator.sendBeacon(this.#url('/beacon'), JSON.stringify(this.beacon(true)));
     });
-    // An endless response has no timing entry before its end, so the latest request to this origin that
-    // has one stands for it: with HTTP/2 and 3 it shared the connection.
+    // An endless response has no timing entry before its end. So use the latest request to this origin that
+    // has one: with HTTP/2 and 3 both share a connection.
     const own = origin || location.origin;
     new PerformanceObserver((list) => {
       for (const entry of list.getEntries()) {
@@ -87,7 +87,7 @@ export class Playback {
     return this.#origin + path;
   }
 
-  /** Asks for the stream, unless it plays. */
+  /** Requests the stream unless it is playing. */
   begin() {
     clearTimeout(this.#retryTimer);
     if (this.#attempt) return;
@@ -105,19 +105,19 @@ export class Playback {
     }).then((engine) => {
       if (this.#attempt !== current) return engine.destroy();
       current.engine = engine;
-      // Loading the library is the page's time, not the server's.
+      // The time to load the library does not count towards the first frame.
       current.asked = performance.now();
       this.#video.requestVideoFrameCallback?.(mine((now, frame) => {
         this.#counter.firstFrame(frame.presentationTime ?? now);
         this.#firstFrameMs ??= (frame.presentationTime ?? now) - current.asked;
       }));
       this.#video.play().catch(mine((error) => {
-        if (error.name === 'NotAllowedError') this.halt('The browser waits for you to start the video.', 'Play');
+        if (error.name === 'NotAllowedError') this.halt('The browser needs a click to start the video.', 'Play');
       }));
     }).catch(mine((error) => this.#fail('network', error.message)));
   }
 
-  /** Ends the present attempt, if any; the element keeps nothing of it. */
+  /** Ends the current attempt, if any, and resets the element. */
   #tearDown() {
     this.#earlier = this.frames();
     const ending = this.#attempt;
@@ -130,7 +130,7 @@ export class Playback {
   #fail(kind, detail) {
     const now = performance.now();
     const { text, retry, away } = describeFailure(kind, this.#target, detail);
-    // A broken connection freezes the picture until it returns; once a new attempt failed too, or when
+    // A broken connection freezes the picture until it returns. If a second attempt fails too, or
     // the stream is gone, the viewer is without a stream rather than frozen.
     if (away || !this.#attempt.played) this.#counter.stop(now);
     else this.#counter.waiting(now);
@@ -145,7 +145,7 @@ export class Playback {
     this.#onMessage(text, 'Try again now');
   }
 
-  /** Stops on the viewer's or the browser's wish: nothing is loaded until `begin`. */
+  /** Stops at the request of the viewer or the browser, until `begin`. */
   halt(text, button) {
     clearTimeout(this.#retryTimer);
     this.#retryAt = 0;
@@ -155,7 +155,7 @@ export class Playback {
     this.#onMessage(text, button);
   }
 
-  /** To be called a few times a second. */
+  /** Call a few times per second. */
   tick(now) {
     const { currentTime } = this.#video;
     this.#counter.tick(now, currentTime);
@@ -179,17 +179,17 @@ export class Playback {
     return this.#attempt.played ? 'playing' : 'starting';
   }
 
-  /** Whether the picture stands, also between a connection that broke and the next one. */
+  /** Whether the picture is frozen, including the time between two connections. */
   get frozen() {
     return this.#counter.frozen;
   }
 
-  /** Milliseconds until the next attempt; null if there is none to come. */
+  /** Milliseconds until the next attempt; null without one. */
   retryIn(now) {
     return this.#retryAt ? Math.max(0, this.#retryAt - now) : null;
   }
 
-  /** The freezes so far, as `FreezeCounter` has them. */
+  /** Freezes, as counted by `FreezeCounter`. */
   snapshot(now) {
     return this.#counter.snapshot(now);
   }
@@ -203,7 +203,7 @@ export class Playback {
     };
   }
 
-  /** From the request to the first picture, in milliseconds; null before it. */
+  /** Time from the request to the first picture, in milliseconds; null before it. */
   get firstFrameMs() {
     return this.#firstFrameMs;
   }
@@ -213,17 +213,17 @@ export class Playback {
     return this.#nextHop;
   }
 
-  /** How far the picture is behind the live edge, in seconds; null while unknown. */
+  /** Delay behind the live edge in seconds; null if unknown. */
   latency() {
     return this.#attempt?.engine?.latency() ?? null;
   }
 
-  /** What has arrived in the last second, in Mbit/s; null while unknown. */
+  /** Receive rate of the last second in Mbit/s; null if unknown. */
   receivedMbps() {
     return this.#attempt?.engine?.receivedMbps() ?? null;
   }
 
-  /** Media ahead of the picture: how late data may come without a freeze. */
+  /** Buffered media: the delay that causes no freeze yet. */
   #bufferMs() {
     const { buffered, currentTime } = this.#video;
     for (let i = 0; i < buffered.length; i += 1) {
@@ -233,7 +233,7 @@ export class Playback {
     return null;
   }
 
-  /** What the server gets: sums since the page was opened, so that the latest beacon tells it all. */
+  /** Content of a beacon: sums since the page was opened, so that the latest beacon suffices. */
   beacon(final = this.#finished) {
     const { freezes, freezeMs, playedMs } = this.#counter.snapshot(performance.now());
     return {

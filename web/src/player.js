@@ -1,5 +1,4 @@
-// The player page: one stream, its figures below, and what went wrong. What the server gets as a beacon is also
-// `window.mendcast`, so that a test in a browser reads the same.
+// The player page: a stream, its figures, and errors. `window.mendcast` holds the content of the beacon for tests.
 import { milliseconds, number, percent, seconds, ABSENT } from './format.js';
 import { Playback } from './playback.js';
 import { parseTarget, protocolName, viewerPass } from './target.js';
@@ -78,7 +77,7 @@ $('stop').addEventListener('click', () => (playback.state === 'stopped' ? playba
 $('full').addEventListener('click', () => document.fullscreenElement ? document.exitFullscreen() : video.closest('.screen').requestFullscreen());
 if (!document.fullscreenEnabled) $('full').hidden = true;
 
-// Back from the browser's cache of pages the connection is gone and the sums are final.
+// After a return from the back/forward cache the connection is gone and the sums are final.
 addEventListener('pageshow', (event) => event.persisted && location.reload());
 
 try {

@@ -1,5 +1,5 @@
-// Players of one stream side by side, each through an origin of its own (a lossy link for each cohort), so that
-// one sees who freezes. `?stream=APP/NAME&buffer_ms=300&player=NAME=https://HOST:PORT&player=…`
+// Players of one stream side by side, each with its own origin (for example a lossy link per cohort), to compare
+// freezes. `?stream=APP/NAME&buffer_ms=300&player=NAME=https://HOST:PORT&player=…`
 import { milliseconds, number, rate, seconds } from './format.js';
 import { draw, Minute } from './minute.js';
 import { Playback } from './playback.js';
@@ -14,7 +14,7 @@ function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** The pass of a viewer behind `origin`; asks until there is one, as a player asks for its stream, and tells of failures. */
+/** Requests a pass from `origin` until there is one, with the delays of a player, and reports failures. */
 async function passFrom(origin, tell) {
   for (const backoff = new Backoff(); ;) {
     try {
@@ -38,7 +38,7 @@ class Tile {
     this.#part('h2').textContent = name;
     const video = this.#part('video');
     video.setAttribute('aria-label', `Live video: ${name}`);
-    // As a property: browsers do not mute by the attribute of what a script has cloned.
+    // Set the property, because browsers ignore the attribute of a cloned element.
     video.muted = true;
     this.#part('.again').addEventListener('click', () => this.#playback?.begin());
     $('players').append(this.#section);
@@ -49,7 +49,7 @@ class Tile {
     });
   }
 
-  /** What the server gets of this player. */
+  /** Content of the beacon of this player. */
   beacon() {
     return { name: this.#name, ...this.#playback?.beacon() };
   }
@@ -61,7 +61,7 @@ class Tile {
     const state = playback?.state ?? 'starting';
     const isOn = state === 'playing' || state === 'frozen';
     const isFrozen = this.#minute.push(now, isOn, freezeMs) && playback.frozen;
-    // A stall that is too short for a freeze is not marked: mark, strip and number say the same.
+    // Stalls too short for a freeze are not marked, so that mark, strip and number agree.
     const shown = isFrozen ? 'frozen' : isOn ? 'playing' : state;
     this.#section.dataset.state = shown;
     const { text, button } = this.#message;
@@ -91,7 +91,7 @@ try {
   setText($('what'), `${players.length} ${players.length > 1 ? 'players' : 'player'} with ${number(bufferMs)} ms of buffer, each through an origin of its own`);
   document.title = `${target.stream} side by side · Mendcast`;
   const tiles = players.map((player) => new Tile(player, wall));
-  // What a test in a browser reads.
+  // For tests in a browser.
   Object.defineProperty(window, 'mendcast', { get: () => tiles.map((tile) => tile.beacon()) });
   setInterval(() => tiles.forEach((tile) => tile.tick(performance.now())), TICK_MS);
 } catch (error) {

@@ -1,16 +1,16 @@
-// A group's rate over time as steps: a decision holds until the next one, or until its lifetime ends. Lines are SVG, so
-// that they take their colours from the style sheet in either scheme, and everything said is text beside them.
+// A group's cap over time as steps. A decision is in force until the next one, or until its lifetime ends. Lines are SVG,
+// so that the style sheet sets their colours in both schemes. Labels are text next to them.
 
 const SVG = 'http://www.w3.org/2000/svg';
 const HEIGHT = 170;
 const MARGIN = { left: 46, right: 10, top: 10, bottom: 22 };
 const HOUR = 3600;
-/** Distances between ticks of the time axis, in seconds, of which the first is taken that leaves them room. */
+/** Possible distances between ticks, in seconds. The first one that leaves room is used. */
 const TICKS = [0.25, 0.5, 1, 2, 3, 6, 12, 24].map((hours) => hours * HOUR);
 
 const finite = (value) => typeof value === 'number' && Number.isFinite(value);
 
-/** What held when: `{ from, to, rate, off }` in seconds and in the rate's unit, from a report's columns. */
+/** Steps of a report's columns: `{ from, to, rate, off }`, in seconds and in the unit of the rate. */
 export function steps({ ends, rates, offs, lifetimeS, until }) {
   const all = [];
   (Array.isArray(ends) ? ends : []).forEach((from, i) => {
@@ -23,10 +23,10 @@ export function steps({ ends, rates, offs, lifetimeS, until }) {
   return all;
 }
 
-/** What held at a time, if anything. */
+/** The step at a time, if any. */
 export const at = (all, time) => all.findLast(({ from, to }) => from <= time && time <= to);
 
-/** Round numbers from 0 to at least `max`, three or four of them. */
+/** Three or four round numbers from 0 to at least `max`. */
 export function marks(max) {
   if (!(max > 0) || !Number.isFinite(max)) return [0, 1];
   const power = 10 ** Math.floor(Math.log10(max));
@@ -35,7 +35,7 @@ export function marks(max) {
   return Array.from({ length: count + 1 }, (_, i) => Number((i * step).toPrecision(6)));
 }
 
-/** The times of ticks between two others, at whole hours of the viewer's clock, at most `most` of them. */
+/** At most `most` tick times between two times, at full hours of local time. */
 export function ticks(from, to, most) {
   const step = TICKS.find((one) => (to - from) / one <= most) ?? Math.ceil((to - from) / most / (24 * HOUR)) * 24 * HOUR;
   const shift = new Date(from * 1000).getTimezoneOffset() * 60;
@@ -44,7 +44,7 @@ export function ticks(from, to, most) {
   return times;
 }
 
-/** Lines along these steps, as a path's `d`: those that are off, or those that are not. One that begins where the other ends is joined to it. */
+/** Lines along the steps that are off, or along the others, as a path's `d`. Adjacent steps are joined. */
 export function path(all, off, x, y) {
   let before = null;
   return all.filter((step) => step.off === off).map((step) => {
@@ -69,7 +69,7 @@ export class Steps {
   #said;
   #scale = null;
 
-  /** `format(rate)` for the axis; `said(step, time)` is told what is under the pointer, `undefined` when it has left. */
+  /** `format(rate)` for the axis. `said(step, time)` receives the step under the pointer, `undefined` when it leaves. */
   constructor(host, format, said) {
     this.#format = format;
     this.#said = said;
@@ -82,7 +82,7 @@ export class Steps {
     });
   }
 
-  /** Shows other steps, with words for those who do not see them. */
+  /** Shows steps, with a label for screen readers. */
   update(all, label) {
     this.#shown = { all, label };
     this.#draw();
@@ -131,7 +131,7 @@ export class Steps {
   }
 }
 
-/** The hour, or at midnight the day. */
+/** The hour, or the day at midnight. */
 const clock = (time) => {
   const date = new Date(time * 1000);
   if (date.getHours() + date.getMinutes() === 0) return date.toLocaleDateString('en-GB', { day: 'numeric', month: 'short' });

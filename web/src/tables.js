@@ -1,9 +1,9 @@
-// Tables that are updated in place each second: a row keeps its element as long as its key lives, so
-// that focus, selection and scrolling stay. Columns are data; server text only ever becomes text.
+// Tables updated in place every second. A row keeps its element while its key exists, so that focus,
+// selection and scroll position stay. Columns are data; text from the server is never inserted as HTML.
 
 /**
- * Rows in the order of `value(row)`; what is absent comes last either way. Numbers by size, the rest
- * by its text. Equal rows keep the server's order.
+ * Sorts rows by `value(row)`, numbers by size and others by text. Missing values come last in both
+ * directions, and equal rows keep the server's order.
  */
 export function sortRows(rows, value, descending) {
   const sign = descending ? -1 : 1;
@@ -18,7 +18,7 @@ export function sortRows(rows, value, descending) {
     .map(([, row]) => row);
 }
 
-/** Rows in which each word of `words` occurs in some cell's text, whatever its case. */
+/** Rows that contain each of `words` in some cell, ignoring case. */
 export function filterRows(rows, words, texts) {
   const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
   if (!wanted.length) return rows;
@@ -44,10 +44,9 @@ export class Table {
   #nodes = {};
 
   /**
-   * `host` is an empty section. `spec`: `title`, `note` (beside it), `empty` (what to say without rows), `key(row)`,
-   * `tone(row)` (a row's data-tone), `limit` (most rows shown), `filter` (whether to offer one), `choose(row)` (what
-   * to do when somebody chooses a row, by its first cell or anywhere) and
-   * `columns` of `{ title, hint, right, wrap, mono, value(row), cell(row) }`, where `cell` gives
+   * `host` is an empty section. `spec`: `title`, `note` (next to it), `empty` (text without rows), `key(row)`,
+   * `tone(row)` (a row's data-tone), `limit` (maximum rows), `filter` (whether to show a filter), `choose(row)` (called
+   * when a row is selected) and `columns` of `{ title, hint, right, wrap, mono, value(row), cell(row) }`. `cell` returns
    * `{ text, tone, note, badge, badgeTone }` or a string; without it the value is the text.
    */
   constructor(host, spec) {
@@ -97,7 +96,7 @@ export class Table {
     scroll.append(table);
     const edge = element('div', 'edge');
     edge.append(scroll);
-    // What lies beyond the right edge is not seen otherwise: phones show no scroll bars.
+    // Indicates columns beyond the right edge, because phones show no scroll bars.
     const hint = () => {
       edge.dataset.more = String(scroll.scrollLeft + scroll.clientWidth < scroll.scrollWidth - 1);
     };
@@ -118,13 +117,13 @@ export class Table {
     this.#render();
   }
 
-  /** Marks the row with this key as the chosen one. */
+  /** Marks the row with this key as selected. */
   choose(key) {
     this.#chosen = key;
     this.#render();
   }
 
-  /** First descending for numbers, ascending for text; then the other way; then the server's order. */
+  /** Cycles the order: descending for numbers or ascending for text, then reversed, then the server's order. */
   #sortBy(index) {
     const first = Boolean(this.#spec.columns[index].right);
     if (this.#sort?.index !== index) this.#sort = { index, descending: first };
@@ -147,7 +146,7 @@ export class Table {
     const trs = new Map();
     let place = body.firstElementChild;
     rows.forEach((row, index) => {
-      // Keys should be unique; where a server repeats one, the place makes it so.
+      // Keys should be unique. If a server repeats one, its position is appended.
       const id = trs.has(key(row)) ? `${key(row)}\u0000${index}` : key(row);
       const tr = this.#trs.get(id) ?? this.#newRow();
       trs.set(id, tr);
@@ -179,7 +178,7 @@ function parts(column, row) {
   return typeof cell === 'string' ? { text: cell } : cell;
 }
 
-/** Writes a cell, and touches nothing when it says the same as before. */
+/** Writes a cell if it has changed. */
 function fill(td, { text, tone = '', note = '', badge = '', badgeTone = 'warn' }, tag) {
   const said = [text, tone, note, badge, badgeTone].join('\u0000');
   if (td.said === said) return;

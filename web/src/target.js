@@ -1,5 +1,5 @@
-// What the players play and how it goes on after a failure: the address of the media from the
-// page's own address, the viewer's pass, the waits between attempts, the words for each failure.
+// The target of a player, and its behaviour after failures: media address, the viewer's pass, delays
+// between attempts, and messages.
 
 const PROTOCOLS = {
   flv: { name: 'HTTP-FLV', suffix: '.flv' },
@@ -8,7 +8,7 @@ const PROTOCOLS = {
 
 /**
  * Reads the page's query: `stream=APP/NAME` (default live/demo), `protocol=flv|hls` (default flv).
- * Other parameters, such as a token, go along with each media request. Throws a message for people.
+ * Other parameters, such as a token, are added to each media request. Throws a readable message.
  */
 export function parseTarget(search) {
   const query = new URLSearchParams(search);
@@ -17,13 +17,13 @@ export function parseTarget(search) {
   query.delete('stream');
   query.delete('protocol');
   query.delete('viewer');
-  // Without empty and dotted segments the path cannot leave this origin or climb out of its place.
+  // Without empty and dotted segments the path cannot leave this origin or its directory.
   const segments = stream.split('/');
   if (segments.some((segment) => segment === '' || segment === '.' || segment === '..')) {
-    throw new Error(`stream is “${stream}”, which is not the name of a stream: expected something like live/demo`);
+    throw new Error(`stream “${stream}” is invalid: expected APP/NAME, for example live/demo`);
   }
   if (!Object.hasOwn(PROTOCOLS, protocol)) {
-    throw new Error(`protocol is “${protocol}”, which is not a protocol of this page: expected flv or hls`);
+    throw new Error(`protocol “${protocol}” is unknown: expected flv or hls`);
   }
   return { stream, protocol, query };
 }
@@ -38,18 +38,18 @@ export function mediaUrl({ stream, protocol, query }, viewer) {
   return `/${path}${PROTOCOLS[protocol].suffix}?${all}`;
 }
 
-/** The viewer's pass: the server has put it into the page; a page from elsewhere asks for one. */
+/** The viewer's pass. The server's own page contains it; other pages request one. */
 export async function viewerPass(document, fetch) {
   const given = document.querySelector('meta[name=mendcast-viewer]')?.content;
   if (given) return given;
   const response = await fetch('/viewer');
-  if (!response.ok) throw new Error(`the server gives no pass (HTTP ${response.status})`);
+  if (!response.ok) throw new Error(`the server issued no pass (HTTP ${response.status})`);
   return response.text();
 }
 
 /**
- * Waits between attempts, in milliseconds: doubling from one second to thirty, each between half and
- * the whole of that, so that the viewers of one stream do not all come back in the same moment.
+ * Delays between attempts in milliseconds. They double from 1 s to 30 s, with a random factor of 0.5
+ * to 1, so that the viewers of a stream do not all return at once.
  */
 export class Backoff {
   #attempts = 0;
@@ -71,23 +71,23 @@ export class Backoff {
 }
 
 /**
- * Failures by kind: the message, whether trying again by itself makes sense, and whether the stream
- * is then away (the viewer sees an end, not a freeze).
+ * Failures by kind: the message, whether to retry automatically, and whether the stream is gone (so
+ * that the viewer sees an end, not a freeze).
  */
 const FAILURES = {
   ended: { away: true, retry: true, text: ({ stream }) => `The stream “${stream}” has ended.` },
-  missing: { away: true, retry: true, text: ({ stream }) => `There is no stream “${stream}” at the moment.` },
-  refused: { away: true, retry: false, text: () => 'The server refuses this stream to this viewer.' },
+  missing: { away: true, retry: true, text: ({ stream }) => `The stream “${stream}” is offline.` },
+  refused: { away: true, retry: false, text: () => 'The server denies access to this stream.' },
   codec: { away: true, retry: false, text: () => 'This browser cannot decode the stream’s format.' },
   unsupported: { away: true, retry: false, text: ({ protocol }) => `This browser cannot play ${protocol}: it has no Media Source Extensions.` },
-  busy: { away: false, retry: true, text: () => 'The server is at its limit.' },
-  status: { away: false, retry: true, text: () => 'The server answered with an error.' },
-  silence: { away: false, retry: true, text: () => 'Nothing has arrived for a while.' },
+  busy: { away: false, retry: true, text: () => 'The server is at capacity.' },
+  status: { away: false, retry: true, text: () => 'The server returned an error.' },
+  silence: { away: false, retry: true, text: () => 'No data has arrived for a while.' },
   media: { away: false, retry: true, text: () => 'The stream could not be decoded.' },
-  network: { away: false, retry: true, text: () => 'The server cannot be reached, or the connection broke.' },
+  network: { away: false, retry: true, text: () => 'The server is unreachable, or the connection broke.' },
 };
 
-/** The kind of failure that an HTTP status means. */
+/** The kind of failure of an HTTP status. */
 export function kindOfStatus(status) {
   if (status === 404 || status === 410) return 'missing';
   if (status === 401 || status === 403) return 'refused';
@@ -95,7 +95,7 @@ export function kindOfStatus(status) {
   return 'status';
 }
 
-/** `{ text, retry, away }` of a failure; `target` names the stream, `detail` is the library's word. */
+/** `{ text, retry, away }` of a failure. `detail` is the library's message. */
 export function describeFailure(kind, target, detail = '') {
   const { text, retry, away } = FAILURES[kind];
   const words = text({ stream: target.stream, protocol: protocolName(target.protocol) });

@@ -1,9 +1,9 @@
-// Headline numbers in boxes that stay where they are: `{ title, value, note, tone }` each, as text.
+// Headline numbers in fixed boxes: `{ title, value, note, tone }` each, as text.
 
 export class Tiles {
   #boxes;
 
-  /** `host` is an empty list (`dl`), which gets a box for each of `tiles`. */
+  /** Adds a box for each of `tiles` to `host`, an empty `dl`. */
   constructor(host, tiles) {
     this.#boxes = tiles.map(({ title }) => {
       const [box, dt, dd, value, note] = ['div', 'dt', 'dd', 'span', 'small'].map((tag) => document.createElement(tag));
@@ -15,7 +15,7 @@ export class Tiles {
     });
   }
 
-  /** The same tiles, in the same order, with other values. */
+  /** Updates the values of the tiles, in the same order. */
   update(tiles) {
     tiles.forEach(({ value, note = '', tone = '' }, i) => {
       const box = this.#boxes[i];

@@ -1,5 +1,5 @@
-// What the dashboard says about each event: the tiles, the charts and the columns of the tables, as
-// data. Fields and units are those of `api/events`.
+// Content of the dashboard for an event, as data: tiles, charts and table columns. Fields and units are
+// those of `api/events`.
 import { duration, megabytes, milliseconds, number, percent, rate, seconds, ABSENT } from './format.js';
 
 const list = (value) => (Array.isArray(value) ? value : []);
@@ -9,13 +9,13 @@ const protocolName = (protocol) => PROTOCOL_NAMES[protocol] ?? protocol;
 
 const total = (viewers) => PROTOCOLS.reduce((sum, protocol) => sum + (viewers?.[protocol] ?? 0), 0);
 
-/** Why a session's scheme sends as many replicas as it does: `k_alpha 4 · loss_rate 0.05 · …`; zeros say nothing. */
+/** Inputs of the scheme's latest decision, without zeros: `k_alpha 4 · loss_rate 0.05 · …`. */
 export const reasons = (repair) => Object.entries(repair ?? {})
   .filter(([name, value]) => name !== 'level' && Number.isFinite(value) && value !== 0)
   .map(([name, value]) => `${name.replaceAll('_', ' ')} ${number(value, Number.isInteger(value) ? 0 : 3)}`)
   .join(' · ');
 
-/** How many viewers' paths were known when their connections started: `{ title, value, note, tone }`. */
+/** Tile with the share of connections that resumed path state: `{ title, value, note, tone }`. */
 function knownPaths(cookies) {
   const refused = Object.values(cookies?.refused ?? {}).reduce((sum, count) => sum + count, 0);
   const all = (cookies?.accepted ?? 0) + refused + (cookies?.strangers ?? 0);
@@ -52,7 +52,7 @@ const byCohort = (value) => (event) => Object.fromEntries(list(event.cohorts).ma
 const short = (value) => number(value, value !== 0 && Math.abs(value) < 10 ? 1 : 0);
 const percentAxis = (value) => `${short(value * 100)}%`;
 
-/** Charts: `values(event)` gives one number per line. */
+/** Charts. `values(event)` returns one number per line. */
 export const charts = [
   { title: 'Egress', format: rate, axis: short, values: ({ egress_mbps }) => ({ total: egress_mbps }) },
   {
@@ -67,7 +67,7 @@ export const charts = [
   { title: 'Freezes per viewer-hour', cohorts: true, format: (value) => number(value, 1), axis: short, values: byCohort((cohort) => cohort.freezes_per_hour) },
 ];
 
-/** The cohorts' names in the server's order: each name keeps its colour in every chart. */
+/** Names of cohorts in the server's order, which determines their colours. */
 export const cohortOrder = (event) => list(event.cohorts).map(({ name }) => String(name));
 
 const STATUS = {
@@ -98,7 +98,7 @@ const mark = (bad, value) => ({ text: value, tone: bad ? 'warn' : '' });
 export const tables = {
   streams: {
     title: 'Streams',
-    empty: 'No stream yet: publish one over RTMP, or configure an origin to pull from.',
+    empty: 'No streams yet: publish one over RTMP, or configure an origin to pull from.',
     key: (row) => row.name,
     tone: (row) => (row.error ? 'bad' : ''),
     columns: [
@@ -107,38 +107,38 @@ export const tables = {
       text('Source', 'source'),
       figure('Viewers', 'viewers', number),
       figure('In', 'in_mbps', rate),
-      figure('GOP', 'gop_ms', milliseconds, { hint: 'Length of the last whole group of pictures' }),
+      figure('GOP', 'gop_ms', milliseconds, { hint: 'Length of the last complete group of pictures' }),
       figure('Key frame age', 'key_frame_age_ms', milliseconds, { cell: (row) => mark(row.gop_ms > 0 && row.key_frame_age_ms > 2 * row.gop_ms, milliseconds(row.key_frame_age_ms)) }),
-      figure('Skips', 'skips', number, { hint: 'Times that a viewer fell behind and jumped to a key frame' }),
-      figure('Thinned', 'thinned', number, { hint: 'Pictures that no other needs and that viewers who were behind did not get' }),
+      figure('Skips', 'skips', number, { hint: 'Skips to a key frame by viewers that fell behind' }),
+      figure('Thinned', 'thinned', number, { hint: 'Disposable pictures withheld from viewers that fell behind' }),
       text('Codecs', 'codecs'),
-      { title: 'Corrected', wrap: true, hint: 'Corrections of the tags of its publisher or upstream', value: (row) => corrections(row), cell: (row) => mark(corrections(row) !== '', corrections(row) || ABSENT) },
+      { title: 'Corrected', wrap: true, hint: 'Corrected tags of the publisher or upstream', value: (row) => corrections(row), cell: (row) => mark(corrections(row) !== '', corrections(row) || ABSENT) },
       { title: 'Error', wrap: true, value: (row) => row.error, cell: (row) => ({ text: row.error ?? ABSENT, tone: row.error ? 'bad' : 'muted' }) },
     ],
   },
   cohorts: {
     title: 'Cohorts',
-    empty: 'No cohort is configured.',
+    empty: 'No cohorts are configured.',
     key: (row) => row.name,
     columns: [
       text('Cohort', 'name'),
-      text('Scheme', 'scheme', { hint: 'How lost data is repaired' }),
-      text('Start', 'start', { hint: 'How connections start' }),
+      text('Scheme', 'scheme', { hint: 'Recovery scheme' }),
+      text('Start', 'start', { hint: 'Start mode of connections' }),
       figure('Weight', 'weight', number),
       figure('Viewers', 'viewers', number),
-      figure('Sessions', 'sessions', number, { hint: 'Sessions so far' }),
+      figure('Sessions', 'sessions', number, { hint: 'Sessions since the start of the server' }),
       quantiles('First frame p50/p90/p99', 'first_frame_ms', ['p50', 'p90', 'p99']),
       figure('Freezes/h', 'freezes_per_hour', (value) => number(value, 1), { hint: 'Freezes of 200 ms and more per viewer-hour' }),
       figure('Frozen s/h', 'freeze_s_per_hour', (value) => number(value, 1), { hint: 'Seconds frozen per viewer-hour' }),
       figure('Loss', 'loss_rate', percent, { hint: 'Share of packets declared lost' }),
-      figure('Retransmitted', 'retransmission_ratio', percent, { hint: 'First copies of lost data per packet first sent' }),
-      quantiles('Recovery mean/p95/max', 'recovery_ms', ['mean', 'p95', 'max'], 'From the first detection of a loss to the sending of the copy that arrived, where that was not the first'),
-      figure('Redundancy', 'redundancy_cost', percent, { hint: 'Replicas per packet first sent' }),
+      figure('Retransmitted', 'retransmission_ratio', percent, { hint: 'Retransmissions per first transmission' }),
+      quantiles('Recovery mean/p95/max', 'recovery_ms', ['mean', 'p95', 'max'], 'From loss detection to the sending of the copy that arrived, for data with a lost first retransmission'),
+      figure('Redundancy', 'redundancy_cost', percent, { hint: 'Replicas per first transmission' }),
     ],
   },
   sessions: {
     title: 'Sessions',
-    empty: 'Nobody is watching.',
+    empty: 'No viewers.',
     filter: true,
     key: (row) => row.id,
     columns: [
@@ -152,7 +152,7 @@ export const tables = {
       figure('Loss', 'loss_rate', percent),
       {
         title: 'Replicas',
-        hint: 'Replicas for each lost packet now',
+        hint: 'Current replicas per lost packet',
         right: true,
         value: (row) => row.repair?.level,
         cell: (row) => number(row.repair?.level),
@@ -164,7 +164,7 @@ export const tables = {
       figure('Age', 'age_s', duration),
       {
         title: 'Reasons',
-        hint: 'Why the scheme sends this number of replicas',
+        hint: 'Inputs of the latest decision on replicas',
         value: (row) => reasons(row.repair) || null,
         cell: (row) => ({ text: reasons(row.repair) || ABSENT, tone: 'muted' }),
       },
@@ -172,7 +172,7 @@ export const tables = {
   },
   hooks: {
     title: 'Hooks',
-    empty: 'No hook is configured.',
+    empty: 'No hooks are configured.',
     key: (row) => `${row.event}\u0000${row.url}`,
     tone: (row) => (row.last_error ? 'bad' : ''),
     columns: [

@@ -1,5 +1,5 @@
-// A headless Chromium over its debugging pipe: just what the tests need to open a page at a size and
-// in a colour scheme, look into it, and take its picture.
+// A headless Chromium over its debugging pipe: opens pages with a size and a colour scheme, evaluates
+// scripts in them, and takes screenshots.
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -7,16 +7,16 @@ import { join } from 'node:path';
 
 const CHROMIUM = process.env.CHROMIUM ?? 'chromium';
 
-/** Whether a program answers at all. */
+/** Whether a program can be run. */
 export const has = (program, flag = '--version') => spawnSync(program, [flag], { stdio: 'ignore' }).status === 0;
 export const hasBrowser = () => has(CHROMIUM);
 
 const running = new Set();
 
-/** Closes the browsers that a failed test left: one that runs keeps the test file from ending. */
+/** Closes the browsers of failed tests, which would keep the test file from ending. */
 export const closeBrowsers = () => Promise.all([...running].map((one) => one.close()));
 
-/** A browser of its own: `{ open(url, options), close() }`. */
+/** Starts a separate browser: `{ open(url, options), close() }`. */
 export async function startBrowser(args = []) {
   const profile = mkdtempSync(join(tmpdir(), 'mendcast-browser-'));
   const child = spawn(
@@ -26,7 +26,7 @@ export async function startBrowser(args = []) {
   );
   const gone = new Promise((done) => child.once('exit', done));
   const [, , , toBrowser, fromBrowser] = child.stdio;
-  // One that was killed reads no more.
+  // A killed browser no longer reads.
   toBrowser.on('error', () => {});
   const waiting = new Map();
   const listeners = new Set();

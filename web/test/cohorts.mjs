@@ -1,6 +1,6 @@
-// Recovery schemes beside each other for a real viewer: ffmpeg publishes, `mendcast edge` relays, `mendcast link`
-// loses packets, and an unmodified Chromium plays over HTTP/3. Run by run, each scheme meets the link with the same
-// seed. Freezes are counted by the page, copies by the server, losses by the link.
+// Compares recovery schemes with a real player: ffmpeg publishes, `mendcast edge` relays, `mendcast link` loses packets,
+// and an unmodified Chromium plays over HTTP/3. In each run all schemes have the same seed of the link. The page counts
+// freezes, the server copies, and the link losses.
 //
 // MENDCAST names the binary (`make e2e-cohorts`); `node cohorts.mjs --help` prints the options.
 import { once } from 'node:events';
@@ -18,9 +18,9 @@ import { freePort, start, stopAll, wait } from './programs.mjs';
 const BINARY = process.env.MENDCAST;
 const CLIP = fileURLToPath(new URL('../../assets/demo.flv', import.meta.url));
 const DIST = fileURLToPath(new URL('../dist/', import.meta.url));
-/** The longest wait for the first picture, and for anything else that should be quick, in milliseconds. */
+/** Maximum wait for the first picture and other short steps, in milliseconds. */
 const PATIENCE_MS = 30_000;
-/** Media that the stream has before somebody comes: its group of pictures at least. */
+/** Media published before the viewer joins: at least one group of pictures. */
 const HEAD_START_MS = 3_000;
 const TYPES = { '.html': 'text/html; charset=utf-8', '.js': 'text/javascript; charset=utf-8', '.css': 'text/css; charset=utf-8', '.svg': 'image/svg+xml' };
 
@@ -30,7 +30,7 @@ const OPTIONS = {
   loss: { type: 'string', default: 'calls:rate=8%' },
   rtt: { type: 'string', default: '100ms' },
   rate: { type: 'string', default: '20mbps' },
-  // The player page has 800: with that hardly anything but long outages is a freeze.
+  // The player page uses 800. With it only long outages cause freezes.
   buffer: { type: 'string', default: '400' },
   schemes: { type: 'string', default: 'arq,autorec,deadline' },
   redundancy: { type: 'string', default: '0.5' },
@@ -49,7 +49,7 @@ const HELP = `node cohorts.mjs [OPTIONS]
   --seed N         of the first run's link; further runs count on (${OPTIONS.seed.default})
   --out FILE       also appends each run to it, as a line of JSON`;
 
-/** The page with players, from web/dist: it is the same for a binary that was built without pages. */
+/** The page with players, from web/dist, also for binaries built without pages. */
 async function servePages() {
   const server = createServer((request, response) => {
     const file = join(DIST, normalize(new URL(request.url, 'http://page').pathname));
@@ -60,13 +60,13 @@ async function servePages() {
   return server;
 }
 
-/** The sum of a metric over its labels, of one protocol if one is named. */
+/** The sum of a metric over its labels, or over those of one protocol. */
 function sumOf(metrics, name, protocol = '') {
   const lines = metrics.split('\n').filter((line) => line.startsWith(`${name}{`) && line.includes(`protocol="${protocol}`));
   return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' '))), 0);
 }
 
-/** Time that all cores were busy and that has passed for them, in milliseconds. */
+/** Busy time and total time of all cores, in milliseconds. */
 function coresTime() {
   const all = cpus().map(({ times: { user, nice, sys, irq, idle } }) => ({ busy: user + nice + sys + irq, idle }));
   return all.reduce((sum, { busy, idle }) => ({ busy: sum.busy + busy, all: sum.all + busy + idle }), { busy: 0, all: 0 });
@@ -74,12 +74,12 @@ function coresTime() {
 
 const meanOf = (values) => interval(values.filter(Number.isFinite)).mean;
 
-/** Opens the page and watches for so many seconds from the first picture on: what the page counted, and what was seen of it once a second. */
+/** Opens the page and watches for `seconds` after the first picture. Returns the counts of the page and samples per second. */
 async function watch(browser, url, seconds) {
   const page = await browser.open(url, { width: 640, height: 700 });
   await page.until('window.mendcast?.[0].first_frame_ms > 0', PATIENCE_MS);
   const [end, cores] = [Date.now() + 1000 * seconds, coresTime()];
-  // This process has the priority of the server and the link: where it waits for a core, so do they.
+  // This process has the priority of the server and the link, so its delays also show theirs.
   const delay = monitorEventLoopDelay({ resolution: 5 });
   delay.enable();
   const [buffers, behinds] = [[], []];
@@ -102,7 +102,7 @@ async function within(ms, work) {
   return Promise.race([work, late]).finally(() => clearTimeout(timer));
 }
 
-/** A server, a publisher, a link and a browser that nobody has used before, and a viewer among them. */
+/** Runs a viewer with a fresh server, publisher, link and browser. */
 async function run(scheme, seed, options, { pages, folder }) {
   try {
     const [port, rtmp, admin] = [await freePort(), await freePort(), await freePort()];
@@ -116,14 +116,14 @@ async function run(scheme, seed, options, { pages, folder }) {
     await wait(HEAD_START_MS);
     const link = start(BINARY, ['link', '--listen', '127.0.0.1:0', '--to', `127.0.0.1:${port}`, '--rate', options.rate, '--rtt', options.rtt, '--loss', options.loss, '--seed', String(seed), '--json']);
     const [, door] = await link.says(/listening on \S+:(\d+)/);
-    // The browser speaks to the link; what falls back to TCP would not arrive at all.
+    // The browser connects to the link. A fallback to TCP would fail.
     const browser = await startBrowser([
       `--origin-to-force-quic-on=mendcast.test:${door}`,
       '--host-resolver-rules=MAP mendcast.test 127.0.0.1',
       `--ignore-certificate-errors-spki-list=${hash}`,
     ]);
     const url = `http://127.0.0.1:${pages.address().port}/side-by-side.html?stream=live/demo&buffer_ms=${options.buffer}&player=${scheme}=https://mendcast.test:${door}`;
-    // All else has its own bounds; a browser that hangs never answers.
+    // All other steps have time limits, but a browser that hangs never answers.
     const seen = await within(1000 * options.seconds + 2 * PATIENCE_MS, watch(browser, url, options.seconds));
     const metrics = await (await fetch(`http://127.0.0.1:${admin}/metrics`, { signal: AbortSignal.timeout(PATIENCE_MS) })).text();
     await browser.close();
@@ -137,7 +137,7 @@ async function run(scheme, seed, options, { pages, folder }) {
   }
 }
 
-/** What a run came to. Throws if it was not what it claims to be: a viewer over HTTP/3 behind a link that loses. */
+/** Results of a run. Throws unless a viewer used HTTP/3 behind a lossy link. */
 function outcome(seen, metrics, { down, up }, about) {
   const of = (name) => sumOf(metrics, `mendcast_${name}`, 'h3');
   const sessions = of('sessions_total');
@@ -150,9 +150,9 @@ function outcome(seen, metrics, { down, up }, about) {
   return {
     ...about, sessions, freezes: seen.freezes, freeze_s: seen.freeze_s, played_s: seen.played_s,
     freezes_per_minute: 60 * seen.freezes / watched, frozen: seen.freeze_s / watched,
-    // What the player reported, which "deadline" goes by: some seconds behind.
+    // The buffer reported by the player, used by "deadline"; some seconds old.
     told_freezes: of('freezes_total'), told_played_s: of('played_seconds_total'),
-    // Neither playing nor frozen: the page was without a stream.
+    // Neither playing nor frozen: the page had no stream.
     away_s: Math.max(0, about.watched_s - watched),
     first_frame_ms: seen.first_frame_ms, frames: seen.frames, dropped: seen.dropped, buffer_s: seen.buffer_s, behind_s: seen.behind_s, busy: seen.busy, waited_ms: seen.waited_ms,
     lost_down: lossOf(down), lost_up: lossOf(up), queue_dropped: down.queue_dropped.packets,
@@ -169,7 +169,7 @@ function line(number, one) {
     `${one.behind_s.toFixed(2)} s behind live`, `${one.buffer_s.toFixed(2)} s buffered`, `first frame ${one.first_frame_ms} ms`,
     `lost ${percent(one.lost_down)} down, ${percent(one.lost_up)} up`, `replicas ${one.replicas} of ${one.first}: ${percent(one.cost)}`,
     `${one.sent_per_media_byte.toFixed(2)} bytes sent per media byte`, `CPU ${percent(one.busy)}, late by ${one.waited_ms.p99.toFixed(0)} ms (99 %), ${one.waited_ms.most.toFixed(0)} ms at most`,
-    ...(one.told_played_s === 0 ? ['the server heard nothing of the player'] : []),
+    ...(one.told_played_s === 0 ? ['no reports of the player reached the server'] : []),
     ...(one.away_s > 1 ? [`without a stream for ${one.away_s.toFixed(1)} s`] : []),
     ...(one.dropped > one.frames / 20 ? [`${one.dropped} of ${one.frames} frames dropped`] : []),
     ...(one.sessions > 1 ? [`${one.sessions} sessions`] : []),
@@ -181,7 +181,7 @@ const COLUMNS = [
   ['sent/media', 'sent_per_media_byte', 1, 3], ['lost down %', 'lost_down', 100, 1],
 ];
 
-/** Means and 95 % intervals of each scheme, then of each scheme's difference from the first, seed by seed. */
+/** Means and 95 % intervals of each scheme, and of its difference from the first one, paired by seed. */
 function table(done, schemes) {
   const by = (scheme, field) => new Map(done.filter((one) => one.scheme === scheme).map((one) => [one.seed, one[field]]));
   const cell = ({ mean, half }, factor, digits) => `${(factor * mean).toFixed(digits)} ± ${Number.isNaN(half) ? '?' : (factor * half).toFixed(digits)}`;
@@ -221,7 +221,7 @@ async function main() {
   for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => leave().finally(() => process.exit(1)));
   const done = [];
   for (let number = 1; number <= options.runs; number += 1) {
-    // Each scheme is first in its turn, so that none has the machine at another time than the others.
+    // The first scheme rotates, so that the load of the machine affects all schemes alike.
     const turn = schemes.map((_, i) => schemes[(i + number - 1) % schemes.length]);
     for (const scheme of turn) {
       const seed = options.seed + number - 1;
@@ -231,7 +231,7 @@ async function main() {
         console.log(line(number, one));
         if (options.out) appendFileSync(options.out, `${JSON.stringify(one)}\n`);
       } catch (error) {
-        // A run that failed is no run without freezes: it is left out, and said.
+        // A failed run is not a run without freezes: it is excluded and reported.
         console.log(`run ${String(number).padStart(2)}  ${scheme.padEnd(9)} seed ${seed}: failed: ${error.message}`);
         process.exitCode = 1;
       }

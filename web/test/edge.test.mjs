@@ -1,4 +1,4 @@
-// The main job on real programs: ffmpeg publishes, `mendcast edge` relays, `mendcast link` loses
+// End-to-end tests with real programs: ffmpeg publishes, `mendcast edge` relays, `mendcast link` loses
 // packets, and an unmodified Chromium plays over HTTP/3. MENDCAST names the binary (`make e2e`).
 import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -33,7 +33,7 @@ before(async () => {
   site.relay = start(BINARY, ['link', '--listen', `127.0.0.1:${link}`, '--to', `127.0.0.1:${port}`, '--rate', '20mbps', '--rtt', '60ms', '--loss', '3%', '--seed', '1']);
   site.publisher = publish('demo');
   await site.edge.says(/live\/demo: published/);
-  // The browser speaks to the link; what falls back to TCP would not arrive at all.
+  // The browser connects to the link. A fallback to TCP would fail.
   browser = await startBrowser([
     `--origin-to-force-quic-on=mendcast.test:${link}`,
     '--host-resolver-rules=MAP mendcast.test 127.0.0.1',
@@ -50,7 +50,7 @@ after(async () => {
 const player = (stream, protocol) => browser.open(`https://mendcast.test:${site.link}/player.html?stream=live/${stream}&protocol=${protocol}`, { width: 1000, height: 800 });
 const frames = (page) => page.evaluate('document.querySelector("video").getVideoPlaybackQuality().totalVideoFrames');
 
-/** What is to be known when the picture stands: the element, the page's words, and what the server and the link said. */
+/** Diagnostics of a frozen picture: the element, the page's text, and the logs of server and link. */
 async function state(page) {
   const element = await page.evaluate(`(() => {
     const v = document.querySelector('video');
@@ -62,7 +62,7 @@ async function state(page) {
   return JSON.stringify({ element, complaints: page.complaints, edge: site.edge.said, link: site.relay.said, publisher: site.publisher.said }, null, 1);
 }
 
-/** The server's session records so far. */
+/** The server's session records. */
 const records = () => readdirSync(join(folder, 'records')).filter((name) => name.endsWith('.jsonl'))
   .flatMap((name) => readFileSync(join(folder, 'records', name), 'utf8').split('\n').slice(0, -1).map((line) => JSON.parse(line)));
 
@@ -94,10 +94,10 @@ test('hls.js plays Low-Latency HLS over HTTP/3 through 3 % loss for 20 s', { ski
   await page.close();
 });
 
-test('the dashboard shows what is played, and metrics count it', { skip: missing, ...TIMEOUT }, async () => {
+test('the dashboard and the metrics show the session', { skip: missing, ...TIMEOUT }, async () => {
   const watching = await player('demo', 'flv');
   await plays(watching, 2, 'player-watched');
-  // In a browser of its own: one that loses sight of a muted video pauses it.
+  // In a separate browser, because a browser pauses muted videos in hidden pages.
   const other = await startBrowser();
   const page = await other.open(`http://127.0.0.1:${site.admin}/`, { width: 1400, height: 1000 });
   await page.until("/live\\/demo/.test(document.querySelector('#streams').innerText)");
@@ -114,7 +114,7 @@ test('the dashboard shows what is played, and metrics count it', { skip: missing
   await watching.close();
 });
 
-test('a publisher that is killed comes back, and the picture with it', { skip: missing, ...TIMEOUT }, async () => {
+test('the picture returns when a killed publisher returns', { skip: missing, ...TIMEOUT }, async () => {
   const page = await player('demo', 'flv');
   await plays(page, 2, 'player-before');
   site.publisher.kill('SIGKILL');
@@ -126,7 +126,7 @@ test('a publisher that is killed comes back, and the picture with it', { skip: m
   await page.close();
 });
 
-test('the network dies for two seconds, and the picture comes back', { skip: missing, ...TIMEOUT }, async () => {
+test('the picture returns after an outage of two seconds', { skip: missing, ...TIMEOUT }, async () => {
   const page = await player('demo', 'flv');
   await plays(page, 2, 'player-before-blackhole');
   site.relay.kill('SIGSTOP');
@@ -137,9 +137,9 @@ test('the network dies for two seconds, and the picture comes back', { skip: mis
   await page.close();
 });
 
-test('side by side: the player behind outages freezes, the other does not, and the server is told the same', { skip: missing, ...TIMEOUT }, async () => {
-  // The server tells the two viewers apart by their networks.
-  // Outages at given times: a drawn one may outlast the test.
+test('side by side: only the player behind outages freezes, and the server gets the same counts', { skip: missing, ...TIMEOUT }, async () => {
+  // The server distinguishes the two viewers by their networks.
+  // Outages at fixed times, because a random one may outlast the test.
   const outages = `script:${Array.from({ length: 15 }, (_, i) => `${5 + 5 * i}s+1200ms`).join(',')}`;
   const links = await Promise.all([['outages', '127.0.2', ['--loss', outages]], ['none', '127.0.3', []]].map(async ([name, network, loss]) => {
     const port = await freePort();
@@ -161,7 +161,7 @@ test('side by side: the player behind outages freezes, the other does not, and t
   await until('window.mendcast?.length === 2 && window.mendcast.every((one) => one.first_frame_ms > 0)');
   const begun = await page.evaluate('window.mendcast[1].frames');
   await until('window.mendcast[0].freezes >= 3');
-  // The page shows what it reports, and marks a frozen picture by a word and in the strip.
+  // The page shows its reports, and marks a frozen picture by a word and in the strip.
   await page.until(`[...document.querySelectorAll('section .freezes')].every((shown, i) => shown.textContent === String(window.mendcast[i].freezes))`);
   const isAbout = (shown, told) => `Math.abs(parseFloat(${shown}) - ${told}) < 0.5`;
   await page.until(`[...document.querySelectorAll('section dd.frozen')].every((shown, i) => ${isAbout('shown.textContent', 'window.mendcast[i].freeze_s')})`);
@@ -169,19 +169,19 @@ test('side by side: the player behind outages freezes, the other does not, and t
   assert.deepEqual([await red(0) >= 3, await red(1)], [true, 0]);
   await page.until(`[...document.querySelectorAll('section')].some((section) => section.dataset.state === 'frozen' && section.querySelector('.word').innerText === 'frozen')`, 20_000);
   if (PICTURES) await page.picture(join(PICTURES, 'side-by-side.png'));
-  // The table of sessions has the players' reports.
+  // The table of sessions shows the players' reports.
   const sessions = async () => (await (await fetch(`http://127.0.0.1:${site.admin}/api/state`)).json()).sessions;
   const frozen = (all, { prefix }) => all.filter((one) => one.prefix === prefix).map((one) => one.freezes ?? one.player_freezes ?? 0).reduce((sum, n) => sum + n, 0);
   let all = [];
   for (const end = Date.now() + 15_000; frozen(all, links[0]) < 3 && Date.now() < end; await wait(200)) all = await sessions();
   assert.ok(frozen(all, links[0]) >= 3, JSON.stringify(all));
   assert.ok(links.every(({ prefix }) => all.some((one) => one.prefix === prefix && one.protocol === 'h3')), JSON.stringify(all));
-  // Leaving posts the last sums, and both viewers leave a record of them.
+  // Leaving the page posts the final sums, and both viewers get a record with them.
   const seen = await page.evaluate('window.mendcast');
   assert.deepEqual(page.complaints, []);
   await page.evaluate("location.href = 'about:blank'");
   await page.close();
-  // A viewer whose connection an outage has ended leaves several.
+  // A viewer gets several records if an outage ends its connection.
   const hasLeft = ({ prefix }, i) => records().some((one) => one.prefix === prefix) && Math.abs(frozen(records(), links[i]) - seen[i].freezes) <= 1;
   for (const end = Date.now() + 40_000; !links.every(hasLeft) && Date.now() < end;) await wait(200);
   assert.ok(links.every(hasLeft), `records with the page's ${seen.map((one) => one.freezes)} freezes: ${JSON.stringify(records())}`);
@@ -191,7 +191,7 @@ test('side by side: the player behind outages freezes, the other does not, and t
   for (const { program } of links) program.kill();
 });
 
-test('side by side: the page says what is wrong with its address, and who cannot be reached', { skip: missing, ...TIMEOUT }, async () => {
+test('side by side: the page reports an invalid address and unreachable servers', { skip: missing, ...TIMEOUT }, async () => {
   const own = await startBrowser();
   const page = await own.open(`http://127.0.0.1:${site.admin}/side-by-side.html?buffer_ms=5`, { width: 390, height: 700 });
   await page.until('document.querySelector("#fault").innerText.startsWith("buffer_ms is “5”")');
@@ -203,13 +203,13 @@ test('side by side: the page says what is wrong with its address, and who cannot
   await own.close();
 });
 
-test('each viewer leaves a record that joins transport and player', { skip: missing, ...TIMEOUT }, async () => {
+test('each viewer gets a record with transport and player', { skip: missing, ...TIMEOUT }, async () => {
   const page = await player('demo', 'flv');
   await plays(page, 6, 'player-record');
   const since = Date.now() - 60_000;
   await page.close();
   let record;
-  // The viewers of other tests come from other networks, and one of theirs may end later.
+  // Viewers of other tests have other networks, and their sessions may end later.
   const isOurs = (r) => r.prefix === '127.0.0.0/24' && r.started_ms > since && r.player_played_s > 4 && r.protocol === 'h3';
   for (const end = Date.now() + 60_000; !record && Date.now() < end; await wait(200)) record = records().findLast(isOurs);
   assert.ok(record, 'a record within a minute');

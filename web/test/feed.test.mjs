@@ -24,7 +24,7 @@ test('events arrive as objects and keep the feed live', () => {
   assert.equal(sources.length, 1);
 });
 
-test('a connection that went silent is reported, then replaced', () => {
+test('a silent connection is reported, then replaced', () => {
   const { feed, sources } = set();
   feed.heard('{}', 1000);
   assert.equal(feed.state(1000 + LATE_MS).state, 'live');
@@ -39,7 +39,7 @@ test('a connection that went silent is reported, then replaced', () => {
   assert.equal(feed.state(3000 + SILENT_MS).state, 'live');
 });
 
-test('a source that the browser gave up is opened again with growing waits', () => {
+test('a source closed by the browser is reopened after growing delays', () => {
   const { feed, sources } = set();
   const opened = [];
   for (let now = 0; now < 120_000; now += 1000) {
@@ -53,7 +53,7 @@ test('a source that the browser gave up is opened again with growing waits', () 
   assert.ok(waits.at(-1) >= LONGEST_WAIT_MS && waits.at(-1) <= LONGEST_WAIT_MS + 1000, String(waits));
 });
 
-test('what is no JSON object is said, not thrown, and the next event heals it', () => {
+test('invalid JSON is reported, not thrown, until the next valid event', () => {
   const { feed, got } = set();
   for (const text of ['<html>', '', 'null', '3']) {
     feed.heard(text, 1000);

@@ -1,5 +1,5 @@
-// Clips as FLV tags, made with ffmpeg and put together here where FLV needs Enhanced RTMP (Veovera), which
-// not every ffmpeg writes: AV1, Opus, and packets of several tracks.
+// Clips as FLV tags, encoded with ffmpeg. Enhanced RTMP (Veovera) is written here, because not every ffmpeg supports it:
+// AV1, Opus, and multitrack packets.
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -48,7 +48,7 @@ function readOgg(file) {
   return packets;
 }
 
-/** The content of the first box with this name in an MP4 file. */
+/** The content of the first box with a name in an MP4 file. */
 function box(file, name) {
   const at = file.indexOf(name) - 4;
   return file.subarray(at + 8, at + file.readUInt32BE(at));
@@ -60,8 +60,8 @@ const picture = (source) => ['-f', 'lavfi', '-t', SECONDS, '-i', source];
 const [HEADER, FRAME] = [0, 1];
 
 /**
- * The tags of H.264 and AAC as a clip: `{ headers, length }` and the frames of each kind, `key` where pictures
- * can start. What the encoder adds at the end would overlap with the next round.
+ * The tags of H.264 and AAC as a clip: `{ headers, length }` and the frames of each kind, with `key` for key
+ * frames. Frames that the encoder adds at the end are dropped, because they would overlap with the next round.
  */
 function clip(tags) {
   const frames = (wanted) => tags
@@ -70,7 +70,7 @@ function clip(tags) {
   return { headers: tags.filter(({ kind, payload }) => kind !== SCRIPT && payload[1] === HEADER), [AUDIO]: frames(AUDIO), [VIDEO]: frames(VIDEO), length: SECONDS * 1000 };
 }
 
-/** A clip of H.264 and AAC with a key frame each second. */
+/** A clip of H.264 and AAC with a key frame every second. */
 export function h264Clip(folder, { size, rate = 25, tone, sampleRate, channels, bFrames = 0 }) {
   const file = join(folder, `${size}.flv`);
   ffmpeg([
@@ -81,7 +81,7 @@ export function h264Clip(folder, { size, rate = 25, tone, sampleRate, channels, 
   return clip(readFlv(readFileSync(file)));
 }
 
-/** A clip of AV1 and Opus in Enhanced RTMP, with a key frame each second and the frames in their order, as live encoders send. */
+/** A clip of AV1 and Opus in Enhanced RTMP, with a key frame every second and frames in decoding order, as sent by live encoders. */
 export function av1Clip(folder, { size, tone }) {
   const [mp4, ivf, ogg] = ['av1.mp4', 'av1.ivf', 'opus.ogg'].map((name) => join(folder, name));
   ffmpeg([...picture(`testsrc2=size=${size}:rate=25`), '-pix_fmt', 'yuv420p', '-c:v', 'libaom-av1', '-usage', 'realtime', '-cpu-used', 8, '-lag-in-frames', 0, '-g', 25, '-keyint_min', 25, '-b:v', '300k', mp4]);
@@ -90,7 +90,7 @@ export function av1Clip(folder, { size, tone }) {
   const packet = (first, codec, data) => Buffer.concat([Buffer.from([first]), Buffer.from(codec), data]);
   const [head, , ...sound] = readOgg(readFileSync(ogg));
   const frames = readIvf(readFileSync(ivf)).map((data, number) => {
-    // Behind the temporal delimiter, a key frame has a sequence header: AV1, sections 5.3.2 and 6.2.2.
+    // After the temporal delimiter, a key frame has a sequence header: AV1, sections 5.3.2 and 6.2.2.
     const key = data[2] >> 3 === 1;
     return { kind: VIDEO, time: number * 40, key, payload: packet(key ? 0x91 : 0xa1, 'av01', data) };
   });
@@ -105,22 +105,22 @@ export function av1Clip(folder, { size, tone }) {
   };
 }
 
-/** A tag of H.264 or AAC in Enhanced RTMP, as a packet with the multitrack header `form` and behind it what `body(data)` gives. */
+/** A tag of H.264 or AAC in Enhanced RTMP, as a packet with the multitrack header `form`, followed by `body(data)`. */
 function multitrack(tag, form, body) {
   const { kind, payload } = tag;
   const [first, codec] = kind === AUDIO ? [0x95, 'mp4a'] : [0x80 | payload[0] & 0x70 | 6, 'avc1'];
   return { ...tag, payload: Buffer.concat([Buffer.from([first, form << 4 | payload[1]]), Buffer.from(codec), body(data(tag))]) };
 }
 
-/** What stands behind the FourCC; only frames of H.264 have a composition time. */
+/** The part after the FourCC. Only frames of H.264 have a composition time. */
 const data = ({ kind, payload }) => payload.subarray(kind === VIDEO && payload[1] === HEADER ? 5 : 2);
 
 const [ONE_TRACK, MANY_TRACKS] = [0, 1];
 
-/** A tag of H.264 or AAC as one of this track. */
+/** A tag of H.264 or AAC as a tag of a track. */
 export const asTrack = (tag, track) => multitrack(tag, ONE_TRACK, (bytes) => Buffer.concat([Buffer.from([track]), bytes]));
 
-/** A packet with two tracks: `other` is number 1, and `tag`, behind it, the default one. */
+/** A packet with two tracks: `other` as number 1, then `tag` as the default one. */
 export const asManyTracks = (tag, other) => multitrack(tag, MANY_TRACKS, (bytes) => {
   const track = (number, content) => Buffer.concat([Buffer.from([number, content.length >> 16, content.length >> 8 & 255, content.length & 255]), content]);
   return Buffer.concat([track(1, data(other)), track(0, bytes)]);

@@ -2,13 +2,13 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import * as format from '../src/format.js';
 
-test('what is absent is a dash in every format', () => {
+test('missing values are a dash in every format', () => {
   for (const name of ['number', 'percent', 'milliseconds', 'seconds', 'duration', 'rate', 'megabytes']) {
     for (const value of [null, undefined, NaN, Infinity, '3', {}]) assert.equal(format[name](value), '–', `${name} of ${value}`);
   }
 });
 
-test('values read as people write them', () => {
+test('values are formatted for people', () => {
   const cases = [
     [format.number(1234567), '1\u202f234\u202f567'],
     [format.number(1234.5678, 2), '1\u202f234.57'],

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { ASLEEP_MS, FreezeCounter } from '../src/freezes.js';
 
-/** A counter whose viewer saw the first frame at 1000 ms and plays since 1100 ms. */
+/** A counter with the first frame at 1000 ms, playing since 1100 ms. */
 function playing() {
   const counter = new FreezeCounter();
   counter.waiting(0); // browsers fire it before anything has played
@@ -22,7 +22,7 @@ test('startup is neither a freeze nor played time', () => {
   counter.waiting(400);
   assert.deepEqual(sums(counter, 900), { freezes: 0, freezeMs: 0, playedMs: 0 });
   counter.firstFrame(1000);
-  counter.waiting(1050); // the first frame stands until the first `playing`: still startup
+  counter.waiting(1050); // the first frame stays until the first `playing`: still startup
   counter.playing(1300);
   assert.deepEqual(sums(counter, 2000), { freezes: 0, freezeMs: 0, playedMs: 1000 });
 });
@@ -35,7 +35,7 @@ test('a stall lasts from waiting to the next playing', () => {
   assert.deepEqual(sums(counter, 8000), { freezes: 1, freezeMs: 1500, playedMs: 5500 });
 });
 
-test('a stall that still lasts counts from the moment when it is a freeze', () => {
+test('a stall in progress counts once it is a freeze', () => {
   const counter = playing();
   counter.waiting(5000);
   assert.deepEqual(sums(counter, 5199), { freezes: 0, freezeMs: 0, playedMs: 4199 });
@@ -57,7 +57,7 @@ test('pseudo-stalls below 200 ms are played time, and every threshold is kept', 
   assert.deepEqual([freezes, freezeMs, playedMs + freezeMs], [3, 2050, now - 1000]);
 });
 
-test('after the end nothing counts until the next start', () => {
+test('nothing counts between the end and the next start', () => {
   const counter = playing();
   counter.waiting(5000);
   counter.stop(5500);
@@ -68,10 +68,10 @@ test('after the end nothing counts until the next start', () => {
   assert.deepEqual(sums(counter, 63_000), { freezes: 1, freezeMs: 500, playedMs: 5000 });
 });
 
-test('a connection that breaks freezes the picture until it plays again', () => {
+test('a broken connection freezes the picture until it plays again', () => {
   const counter = playing();
   counter.waiting(5000); // the connection broke
-  counter.firstFrame(6800); // of the next one
+  counter.firstFrame(6800); // of the next connection
   counter.playing(7000);
   assert.deepEqual(sums(counter, 8000), { freezes: 1, freezeMs: 2000, playedMs: 5000 });
 });
@@ -81,13 +81,13 @@ test('the watchdog finds a stall without waiting, back-dated', () => {
   for (let now = 1250; now <= 4000; now += 250) counter.tick(now, (now - 1100) / 1000);
   for (let now = 4250; now < 5250; now += 250) counter.tick(now, 2.9);
   assert.equal(counter.frozen, false);
-  counter.tick(5250, 2.9); // stands since 4000
+  counter.tick(5250, 2.9); // stopped since 4000
   assert.equal(counter.frozen, true);
   counter.playing(6000);
   assert.deepEqual(sums(counter, 6000), { freezes: 1, freezeMs: 2000, playedMs: 3000 });
 });
 
-test('the watchdog ends a stall whose playing never comes', () => {
+test('the watchdog ends a stall without `playing`', () => {
   const counter = playing();
   counter.tick(4750, 3);
   counter.waiting(5000);
@@ -101,7 +101,7 @@ test('the watchdog ends a stall whose playing never comes', () => {
   assert.deepEqual(sums(counter, 6000), { freezes: 1, freezeMs: 750, playedMs: 4250 });
 });
 
-test('a page that slept did not freeze, one whose timers were throttled played', () => {
+test('a suspended page did not freeze, a throttled one played', () => {
   const asleep = playing();
   asleep.tick(2000, 0.9);
   asleep.tick(2000 + 8 * 3_600_000, 0.9);
@@ -112,7 +112,7 @@ test('a page that slept did not freeze, one whose timers were throttled played',
   assert.deepEqual(sums(throttled, 2000 + 6 * ASLEEP_MS), { freezes: 0, freezeMs: 0, playedMs: 61_000 });
 });
 
-test('whatever the events, sums never shrink nor exceed the time that passed', () => {
+test('for all events, sums neither shrink nor exceed the elapsed time', () => {
   for (let seed = 1; seed <= 200; seed++) {
     let state = seed;
     const random = (below) => {

@@ -10,13 +10,13 @@ test('only the last ten minutes stay', () => {
   assert.deepEqual(a, times);
 });
 
-test('points are bounded however fast they come', () => {
+test('the number of points is limited at any rate', () => {
   const history = new History(10);
   for (let i = 0; i < 1000; i++) history.push(i / 1000, { a: i });
   assert.equal(history.length, 20);
 });
 
-test('a series that appears later is empty before, one that vanished is dropped when empty', () => {
+test('a later series is empty before, and a vanished one is dropped when empty', () => {
   const history = new History(5);
   history.push(1, { old: 1 });
   history.push(2, { old: 2, late: 20 });
@@ -27,7 +27,7 @@ test('a series that appears later is empty before, one that vanished is dropped 
   assert.equal(history.data.length, 2);
 });
 
-test('series are bounded in number', () => {
+test('the number of series is limited', () => {
   const history = new History(600, 3, 8);
   for (let i = 0; i < 100; i++) history.push(i, { [`cohort ${i}`]: 1, steady: 2 });
   assert.equal(history.names.length, 8);
@@ -44,7 +44,7 @@ test('a pause in the data breaks the line', () => {
   assert.ok(times[2] > 2 && times[2] < 60);
 });
 
-test('a clock that steps back replaces what it now calls the future; one that jumps ahead starts anew', () => {
+test('a clock step back replaces values in its future; a jump ahead starts again', () => {
   const history = new History(600);
   for (let t = 100; t < 110; t++) history.push(t, { a: t });
   history.push(105, { a: -1 });
@@ -54,7 +54,7 @@ test('a clock that steps back replaces what it now calls the future; one that ju
   assert.deepEqual(history.data, [[100_000], [7]]);
 });
 
-test('what is no number is a gap, and a point without a time is ignored', () => {
+test('invalid values are gaps, and points without a time are ignored', () => {
   const history = new History();
   history.push(1, { a: null, b: undefined, c: 'x' });
   history.push(NaN, { a: 1 });
@@ -62,7 +62,7 @@ test('what is no number is a gap, and a point without a time is ignored', () => 
   assert.deepEqual(history.data, [[1], [null], [null], [null]]);
 });
 
-test('the time axis begins with the first value and grows with what there is, up to ten minutes', () => {
+test('the time axis starts at the first value and grows up to ten minutes', () => {
   const history = new History(600);
   for (let t = 1000; t < 1100; t++) history.push(t, { a: null });
   history.push(1100, { a: 1, b: null });
@@ -73,7 +73,7 @@ test('the time axis begins with the first value and grows with what there is, up
   assert.deepEqual(history.span(), [1400, 2000]);
 });
 
-test('the time axis of a chart without a value ends at the last event', () => {
+test('the time axis of an empty chart ends at the last event', () => {
   const history = new History(600);
   for (let t = 1000; t <= 1100; t++) history.push(t, { a: null });
   assert.deepEqual(history.span(), [1070, 1100]);

@@ -1,4 +1,4 @@
-// Means of a few runs, and how far off they may be.
+// Means of a few runs, with confidence intervals.
 
 /** Student's t for 95 %, two-sided, by degrees of freedom from 1 on. */
 const T = [
@@ -6,7 +6,7 @@ const T = [
   2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 ];
 
-/** Beyond the table by the first terms of its expansion, which is right to three decimals there. */
+/** Beyond the table, the first terms of the expansion, exact to three decimals there. */
 const studentsT = (freedom) => T[freedom - 1] ?? 1.96 + 2.372 / freedom;
 
 /** `{ mean, half }`: the mean lies within `mean ± half` with 95 %; `half` is NaN for less than two values. */
@@ -18,7 +18,7 @@ export function interval(values) {
   return { mean, half: studentsT(n - 1) * Math.sqrt(variance / n) };
 }
 
-/** The same of `a` minus `b`, run by run: what both met in a run is not their difference. Each is a map by run. */
+/** The same for `a` minus `b`, paired by run, which removes the variation between runs. Both are maps by run. */
 export function difference(a, b) {
   return interval([...a].filter(([run]) => b.has(run)).map(([run, value]) => value - b.get(run)));
 }

@@ -17,12 +17,12 @@ test('one value has a mean and no interval', () => {
   assert.ok(Number.isNaN(half));
 });
 
-test('many values come close to the normal distribution', () => {
+test('many values approach the normal distribution', () => {
   const values = Array.from({ length: 10_000 }, (_, i) => i % 2);
   near(interval(values).half, 1.96 * 0.5 / 100);
 });
 
-test('a difference is taken run by run, of runs that both have', () => {
+test('a difference is paired over common runs', () => {
   const a = new Map([[1, 10], [2, 20], [3, 31], [4, 99]]);
   const b = new Map([[1, 9], [2, 18], [3, 28], [5, 0]]);
   const { mean, half } = difference(a, b);

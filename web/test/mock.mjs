@@ -1,11 +1,11 @@
-// A server with invented data, for looking at the pages and for the tests in a browser:
+// A server with invented data, for viewing the pages and for tests in a browser:
 //
 //   make web && node web/test/mock.mjs [PORT]
 //
-// It serves web/dist with the real server's Content-Security-Policy, events with ten invented minutes
-// before them, and, where ffmpeg is installed, streams: live/demo; live/freezy, held for 2.5 s every
-// 6 s; live/short, which ends after 4 s; live/broken, cut after 4 s; live/sorenson, which no
-// browser decodes; live/forbidden. Others are 404.
+// It serves web/dist with the real server's Content-Security-Policy, events after ten invented minutes
+// of history, and, with ffmpeg, streams: live/demo; live/freezy, which pauses for 2.5 s every 6 s;
+// live/short, which ends after 4 s; live/broken, cut after 4 s; live/sorenson, which no browser
+// decodes; live/forbidden. Others get a 404.
 import { spawn } from 'node:child_process';
 import { createReadStream, existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -20,7 +20,7 @@ const TYPES = {
 };
 const POLICY = "default-src 'self'; media-src 'self' blob:";
 
-/** The event of second `t`; `start` is the first second there is. */
+/** The event of second `t`, with history from second `start`. */
 export function inventedEvent(t, start = t - 600) {
   const wave = (period, phase = 0) => Math.sin((t / period + phase) * 2 * Math.PI);
   const noise = (seed) => (Math.abs(Math.sin(t * 12.9898 + seed * 78.233) * 43758.5453) % 1) - 0.5;
@@ -58,7 +58,7 @@ export function inventedEvent(t, start = t - 600) {
   };
 }
 
-/** The answer of `api/autoplex` at second `t`: 30 groups over 20 periods, one of which has been off for some hours. */
+/** The response of `api/autoplex` at second `t`: 30 groups over 20 periods; one group has been off for hours. */
 export function inventedGroups(t) {
   const period = 1800;
   const end = Math.floor(t / period) * period - period;
@@ -89,7 +89,7 @@ export function inventedGroups(t) {
 const PICTURE = ['-hide_banner', '-loglevel', 'fatal', '-re', '-f', 'lavfi', '-i', 'testsrc2=size=640x360:rate=25', '-re', '-f', 'lavfi', '-i', 'sine=frequency=330',
   '-c:v', 'libx264', '-preset', 'ultrafast', '-tune', 'zerolatency', '-pix_fmt', 'yuv420p', '-g', '25', '-b:v', '600k', '-c:a', 'aac', '-b:a', '64k'];
 
-/** Starts the server on a loopback port (0 = any), with `pastS` seconds of events at once: `{ port, beacons, silence, groups, close() }`. */
+/** Starts the server on a loopback port (0 = any) with `pastS` seconds of history: `{ port, beacons, silence, groups, close() }`. */
 export async function startMock(port = 0, pastS = 600) {
   const beacons = [];
   let viewers = 0;
@@ -188,21 +188,21 @@ export async function startMock(port = 0, pastS = 600) {
   return {
     port: server.address().port,
     beacons,
-    /** Stops or resumes the events, as a hung server would. */
+    /** Stops or resumes the events, like a server that hangs. */
     silence(silent) { state.silent = silent; },
-    /** Has `api/autoplex` say this instead of what it would. */
+    /** Overrides the response of `api/autoplex`. */
     groups(instead) { state.groups = instead; },
     close() {
       for (const child of children) child.kill();
       server.closeAllConnections();
       server.close();
-      // ffmpeg may be writing its last file.
+      // ffmpeg may still write its last file.
       rmSync(hlsDir, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
     },
   };
 }
 
-// `node --test` without arguments runs each file of this folder: nothing to do then.
+// `node --test` without arguments also runs this file, which then does nothing.
 if (process.argv[1] === fileURLToPath(import.meta.url) && !process.env.NODE_TEST_CONTEXT) {
   const mock = await startMock(Number(process.argv[2] ?? 8099));
   console.log(`dashboard http://127.0.0.1:${mock.port}/\nplayer    http://127.0.0.1:${mock.port}/player.html?stream=live/demo&protocol=flv`);

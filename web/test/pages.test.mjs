@@ -1,5 +1,5 @@
 // The pages in a real browser, under the server's Content-Security-Policy, against the mock server.
-// Skipped where no Chromium or, for playing, no ffmpeg is installed, or `make web` has not run.
+// Skipped without Chromium, without the result of `make web`, and, for playback, without ffmpeg.
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import test, { after, before } from 'node:test';
@@ -25,7 +25,7 @@ after(async () => {
 const open = (path, options) => browser.open(`http://127.0.0.1:${mock.port}/${path}`, options);
 const text = (selector) => `document.querySelector(${JSON.stringify(selector)}).innerText`;
 
-test('the dashboard shows an event, as text, without a complaint of the browser', { skip: browserMissing, ...TIMEOUT }, async () => {
+test('the dashboard shows an event as text, without browser errors', { skip: browserMissing, ...TIMEOUT }, async () => {
   for (const width of [1400, 400]) {
     const page = await open('', { width });
     await page.until("document.querySelectorAll('#sessions tbody tr').length === 40");
@@ -34,16 +34,16 @@ test('the dashboard shows an event, as text, without a complaint of the browser'
     assert.match(await page.evaluate(text('#tiles')), /raise the socket buffers/);
     assert.match(await page.evaluate(text('#charts')), /autorec\s*\d+ ms/);
     assert.equal(await page.evaluate("document.querySelectorAll('#charts canvas').length"), 6);
-    assert.ok(await page.evaluate('document.documentElement.scrollWidth <= innerWidth'), `no sideways scrolling at ${width}`);
+    assert.ok(await page.evaluate('document.documentElement.scrollWidth <= innerWidth'), `no horizontal scrolling at ${width}`);
     assert.deepEqual(page.complaints, []);
     await page.close();
   }
 });
 
-test('a plot of twenty seconds begins at its left edge', { skip: browserMissing, ...TIMEOUT }, async () => {
+test('a plot of twenty seconds starts at its left edge', { skip: browserMissing, ...TIMEOUT }, async () => {
   const young = await startMock(0, 20);
   const page = await browser.open(`http://127.0.0.1:${young.port}/`);
-  // Where the leftmost point of the first series' colour is, as a share of the canvas.
+  // Position of the leftmost point in the first series' colour, as a share of the canvas.
   const leftmost = `(() => {
     const canvas = document.querySelector('#charts canvas');
     const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
@@ -56,12 +56,12 @@ test('a plot of twenty seconds begins at its left edge', { skip: browserMissing,
     return null;
   })()`;
   const share = await page.until(leftmost);
-  assert.ok(share < 0.25, `the line begins at ${share} of the width`);
+  assert.ok(share < 0.25, `the line starts at ${share} of the width`);
   await page.close();
   young.close();
 });
 
-test('a table that goes on to the right says so until its end is seen', { skip: browserMissing, ...TIMEOUT }, async () => {
+test('a table indicates hidden columns until it is scrolled to its end', { skip: browserMissing, ...TIMEOUT }, async () => {
   const more = (id) => `document.querySelector('#${id} .edge').dataset.more`;
   const page = await open('', { width: 390 });
   await page.until("document.querySelectorAll('#sessions tbody tr').length === 40");
@@ -76,7 +76,7 @@ test('a table that goes on to the right says so until its end is seen', { skip: 
   await wide.close();
 });
 
-test('no column of numbers is wider than its heading and its numbers ask for', { skip: browserMissing, ...TIMEOUT }, async () => {
+test('columns of numbers are no wider than their content', { skip: browserMissing, ...TIMEOUT }, async () => {
   const page = await open('', { width: 1280 });
   await page.until("document.querySelectorAll('#sessions tbody tr').length === 40");
   const widths = await page.evaluate("[...document.querySelectorAll('#sessions th.right')].map((th) => [th.textContent, th.offsetWidth])");
@@ -97,7 +97,7 @@ test('the dashboard sorts by keyboard and filters its sessions', { skip: browser
   await page.close();
 });
 
-test('the page of user groups shows an answer, as text, and the group that somebody chooses', { skip: browserMissing, ...TIMEOUT }, async () => {
+test('the page of user groups shows a response as text, and the selected group', { skip: browserMissing, ...TIMEOUT }, async () => {
   for (const [width, dark] of [[1400, false], [390, true]]) {
     const page = await open('groups.html', { width, dark });
     await page.until("document.querySelectorAll('#groups tbody tr').length === 30");
@@ -111,18 +111,18 @@ test('the page of user groups shows an answer, as text, and the group that someb
     assert.equal(await page.evaluate("document.querySelector('#groups tr[aria-current=true]').cells[0].textContent"), 'BR/AS28573/SP/Campinas');
     await page.evaluate("(() => { const input = document.querySelector('#groups input'); input.value = 'off'; input.dispatchEvent(new Event('input')); })()");
     assert.match(await page.evaluate(text('#groups header')), /1 of 30 \(1 match\)/);
-    assert.ok(await page.evaluate('document.documentElement.scrollWidth <= innerWidth'), `no sideways scrolling at ${width}`);
+    assert.ok(await page.evaluate('document.documentElement.scrollWidth <= innerWidth'), `no horizontal scrolling at ${width}`);
     assert.deepEqual(page.complaints, []);
     await page.close();
   }
 });
 
-test('the page of user groups says in one line that AutoPlex is off, why there is no report, and that the server is gone', { skip: browserMissing, ...TIMEOUT }, async () => {
+test('the page of user groups reports AutoPlex off, a missing report, and a silent server in one line', { skip: browserMissing, ...TIMEOUT }, async () => {
   const ask = "document.dispatchEvent(new Event('visibilitychange'))";
   mock.groups({ mode: 'off', table: null, report: null });
   const page = await open('groups.html');
   await page.until("document.querySelectorAll('#notices li').length === 1");
-  assert.equal((await page.evaluate(text('main'))).trim(), 'AutoPlex is off on this edge: no session is held. [autoplex] mode turns it on.');
+  assert.equal((await page.evaluate(text('main'))).trim(), 'AutoPlex is off on this edge: no session is capped. [autoplex] mode turns it on.');
   mock.groups({ report: null, report_fault: 'report.json: it is damaged' });
   await page.evaluate(ask);
   await page.until("document.querySelector('#notices').innerText === 'report.json: it is damaged'");
@@ -137,7 +137,7 @@ test('the page of user groups says in one line that AutoPlex is off, why there i
   await page.close();
 });
 
-test('the dashboard says that the events stopped, and recovers', { skip: browserMissing, ...TIMEOUT }, async () => {
+test('the dashboard reports missing events, and recovers', { skip: browserMissing, ...TIMEOUT }, async () => {
   const page = await open('');
   await page.until("document.getElementById('link').textContent === '● live'", 20_000);
   mock.silence(true);
@@ -147,9 +147,9 @@ test('the dashboard says that the events stopped, and recovers', { skip: browser
   await page.close();
 });
 
-test('the player counts the freezes of a stream that is held, and tells the server', { skip: playerMissing, ...TIMEOUT }, async () => {
+test('the player counts and reports the freezes of a paused stream', { skip: playerMissing, ...TIMEOUT }, async () => {
   const page = await open('player.html?stream=live/freezy&protocol=flv');
-  // The stream is held from 3.5 s to 6 s of each 6 s; the first hold meets a nearly empty buffer.
+  // The stream pauses from 3.5 s to 6 s of every 6 s. The first pause meets a nearly empty buffer.
   await page.until("document.getElementById('state').textContent === 'frozen'", 15_000);
   await page.until("document.getElementById('state').textContent === 'playing'");
   const seen = await page.evaluate('window.mendcast');
@@ -174,7 +174,7 @@ test('the player plays HLS', { skip: playerMissing, ...TIMEOUT }, async () => {
   await page.close();
 });
 
-test('a stream that ends is no freeze, and the player comes back to it', { skip: playerMissing, ...TIMEOUT }, async () => {
+test('the end of a stream is not a freeze, and the player resumes with the stream', { skip: playerMissing, ...TIMEOUT }, async () => {
   const page = await open('player.html?stream=live/short');
   await page.until("document.getElementById('message-text').textContent.includes('has ended')", 15_000);
   const atEnd = await page.evaluate('window.mendcast');
@@ -184,7 +184,7 @@ test('a stream that ends is no freeze, and the player comes back to it', { skip:
   await page.close();
 });
 
-test('a connection that breaks is a freeze until the picture is back', { skip: playerMissing, ...TIMEOUT }, async () => {
+test('a broken connection is a freeze until the picture returns', { skip: playerMissing, ...TIMEOUT }, async () => {
   const page = await open('player.html?stream=live/broken');
   await page.until("document.getElementById('message-text').textContent.includes('connection broke')", 15_000);
   await page.until("document.getElementById('state').textContent === 'playing'");
@@ -194,8 +194,8 @@ test('a connection that breaks is a freeze until the picture is back', { skip: p
   await page.close();
 });
 
-test('the player says that a codec is not supported, and does not try again', { skip: playerMissing, ...TIMEOUT }, async () => {
-  // Once it is the library that does not know the codec, once the browser.
+test('the player reports an unsupported codec, and does not retry', { skip: playerMissing, ...TIMEOUT }, async () => {
+  // Once the library does not support the codec, once the browser.
   const before = "MediaSource.prototype.addSourceBuffer = () => { throw new DOMException('The type provided (video/mp4;codecs=hvc1) is unsupported.', 'NotSupportedError'); };";
   for (const [stream, options] of [['live/sorenson', {}], ['live/demo', { before }]]) {
     const page = await open(`player.html?stream=${stream}`, options);
@@ -207,12 +207,12 @@ test('the player says that a codec is not supported, and does not try again', { 
   }
 });
 
-test('the player says what is wrong with a stream that is missing or forbidden', { skip: browserMissing, ...TIMEOUT }, async () => {
+test('the player reports missing, forbidden and invalid streams', { skip: browserMissing, ...TIMEOUT }, async () => {
   for (const [query, words, retries] of [
-    ['stream=live/none', /There is no stream “live\/none”.*404/, true],
-    ['stream=live/none&protocol=hls', /There is no stream “live\/none”.*404/, true],
-    ['stream=live/forbidden', /refuses/, false],
-    ['stream=../etc', /not the name of a stream/, false],
+    ['stream=live/none', /The stream “live\/none” is offline.*404/, true],
+    ['stream=live/none&protocol=hls', /The stream “live\/none” is offline.*404/, true],
+    ['stream=live/forbidden', /denies access/, false],
+    ['stream=../etc', /is invalid/, false],
   ]) {
     const page = await open(`player.html?${query}`, { width: 400 });
     await page.until("!document.getElementById('message').hidden");
@@ -222,19 +222,19 @@ test('the player says what is wrong with a stream that is missing or forbidden',
   }
 });
 
-test('players side by side fit next to each other or below each other, in both colour schemes', { skip: browserMissing, ...TIMEOUT }, async () => {
+test('players side by side fit into a row or a column, in both colour schemes', { skip: browserMissing, ...TIMEOUT }, async () => {
   const players = ['arq', 'spare', 'autorec', 'a-name-without-any-place-to-break-it-at'].map((name, i) => `player=${name}=https://127.0.0.1:${i + 1}`).join('&');
   for (const [width, dark, across] of [[1280, false, 4], [1280, true, 4], [390, true, 1]]) {
     const page = await open(`side-by-side.html?stream=live/demo&${players}`, { width, dark });
     await page.until("document.querySelectorAll('section .freezes').length === 4");
-    assert.ok(await page.evaluate('document.documentElement.scrollWidth <= innerWidth'), `no sideways scrolling at ${width}`);
+    assert.ok(await page.evaluate('document.documentElement.scrollWidth <= innerWidth'), `no horizontal scrolling at ${width}`);
     assert.equal(await page.evaluate("new Set([...document.querySelectorAll('section')].map((one) => one.offsetLeft)).size"), across, `at ${width}`);
     assert.ok(await page.evaluate("[...document.querySelectorAll('video')].every((video) => video.muted)"));
     await page.close();
   }
 });
 
-test('players side by side say what is wrong with their address', { skip: browserMissing, ...TIMEOUT }, async () => {
+test('players side by side report an invalid address', { skip: browserMissing, ...TIMEOUT }, async () => {
   for (const [query, words] of [['', /^player is/], ['player=a=http://b.test', /^player is “a=http/], ['buffer_ms=1&player=a=https://b.test', /^buffer_ms is “1”/], ['protocol=hls&player=a=https://b.test', /^protocol is/]]) {
     const page = await open(`side-by-side.html?${query}`, { width: 390 });
     await page.until("!document.getElementById('fault').hidden");

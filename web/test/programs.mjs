@@ -1,11 +1,11 @@
-// Programs that a test starts: free ports for them, what they say, and their end, each by its own process.
+// Programs started by tests: free ports, their output, and their end by process.
 import { spawn } from 'node:child_process';
 import dgram from 'node:dgram';
 import net from 'node:net';
 
 export const wait = (ms) => new Promise((done) => setTimeout(done, ms));
 
-/** A TCP port, and a UDP port of the same number, that nobody has. */
+/** A free port number, for TCP and UDP. */
 export async function freePort() {
   for (;;) {
     const tcp = net.createServer().listen(0, '127.0.0.1');
@@ -21,7 +21,7 @@ export async function freePort() {
 
 const children = new Set();
 
-/** Starts a program: `{ said, printed, says(pattern, ms), gone, … }` beside what a child process has. */
+/** Starts a program. Adds `{ said, printed, says(pattern, ms), gone, … }` to the child process. */
 export function start(program, args) {
   const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'] });
   child.said = '';
@@ -39,7 +39,7 @@ export function start(program, args) {
   return child;
 }
 
-/** Ends all that was started, the newest first. */
+/** Ends all programs, the newest first. */
 export async function stopAll() {
   for (const child of [...children].reverse()) {
     child.kill();

@@ -1,5 +1,5 @@
-// A publisher over RTMP that sends any tag at any time, which no encoder does on demand: Adobe's RTMP
-// specification 1.0, sections 5 (handshake, chunks) and 7.2 (commands), as little as publishing takes.
+// A publisher over RTMP that sends any tag at any time, unlike an encoder. It implements the parts of
+// Adobe's RTMP specification 1.0 needed to publish: sections 5 (handshake, chunks) and 7.2 (commands).
 import { once } from 'node:events';
 import net from 'node:net';
 import { AUDIO, SCRIPT, VIDEO } from './flv.mjs';
@@ -8,14 +8,14 @@ import { wait } from './programs.mjs';
 const HANDSHAKE = 1536;
 const CHUNK = 60_000;
 const [SET_CHUNK_SIZE, COMMAND] = [1, 20];
-/** The chunk stream of each kind of message: commands share none with media. */
+/** The chunk stream of each kind of message, separate for commands and media. */
 const CHUNK_STREAMS = { [SET_CHUNK_SIZE]: 2, [COMMAND]: 3, [AUDIO]: 4, [VIDEO]: 5, [SCRIPT]: 6 };
-/** The message stream that a server gives with its first createStream. */
+/** The message stream of a server's first createStream. */
 const MESSAGE_STREAM = 1;
 
 const text = (string) => Buffer.concat([Buffer.from([string.length >> 8, string.length & 255]), Buffer.from(string)]);
 
-/** A value in AMF0: number, string, null, or an object of these. */
+/** Encodes a value in AMF0: number, string, null, or an object of these. */
 function amf(value) {
   if (value === null) return Buffer.from([5]);
   if (typeof value === 'string') return Buffer.concat([Buffer.from([2]), text(value)]);
@@ -28,7 +28,7 @@ function amf(value) {
   return Buffer.concat([Buffer.from([3]), ...members, Buffer.from([0, 0, 9])]);
 }
 
-/** A message in chunks, the first with a full header. */
+/** Splits a message into chunks, the first with a full header. */
 function chunks(type, time, stream, payload) {
   const id = CHUNK_STREAMS[type];
   const extended = time >= 0xff_ffff ? Buffer.from([time >>> 24, time >> 16 & 255, time >> 8 & 255, time & 255]) : Buffer.alloc(0);
@@ -85,10 +85,10 @@ export async function openPublisher(port, stream) {
 }
 
 /**
- * Publishes a clip round and round, each tag in its time, from time 0 on. What is changed in the answer holds
- * from the next tag on: `camera`, whether there are pictures (they come back with a key frame);
- * `audioAhead`, how many milliseconds sound is sent before its time. `add(clip, rewrite)` sends another clip
- * beside the first one, with what `rewrite(tag)` gives in place of each of its tags.
+ * Publishes a clip in a loop in real time, from time 0. Fields of the result may be changed and apply from the
+ * next tag: `camera`, whether pictures are sent (they resume with a key frame); `audioAhead`, the milliseconds by
+ * which audio is sent early. `add(clip, rewrite)` sends a further clip at the same time, with each tag replaced by
+ * `rewrite(tag)`.
  */
 export async function goLive(port, stream, clip, rewrite = (tag) => tag) {
   const connection = await openPublisher(port, stream);
@@ -106,7 +106,7 @@ export async function goLive(port, stream, clip, rewrite = (tag) => tag) {
   return live;
 }
 
-/** A clip that is being sent. */
+/** A clip in progress. */
 class Feed {
   #clip;
   #began;
@@ -131,7 +131,7 @@ class Feed {
     }
   }
 
-  /** The frames of a kind that are due until `now`. */
+  /** The frames of a kind due until `now`. */
   * #due(kind, now) {
     const frames = this.#clip[kind];
     for (;;) {

@@ -1,9 +1,8 @@
-// What happens to a stream's tracks while it is watched: sound ahead of the picture, a camera that is
-// off, another encoder, several tracks. In an unmodified Chromium, those who watch already and
-// those who come later see and hear the stream go on: in the player page over HTTP-FLV and over Low-Latency
-// HLS, and in a bare page with hls.js that knows nothing of partial segments.
+// Changes of a stream's tracks during playback: early audio, camera off, another encoder, several tracks. In an
+// unmodified Chromium, playback must continue for present and later viewers: in the player page over HTTP-FLV and
+// Low-Latency HLS, and in a bare page with hls.js without partial segments.
 //
-// MENDCAST names the binary (`make e2e-tracks`). CAMERA_OFF is how long the camera is off, in seconds.
+// MENDCAST names the binary (`make e2e-tracks`). CAMERA_OFF is the time without camera in seconds.
 import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -20,7 +19,7 @@ const BINARY = process.env.MENDCAST;
 const PICTURES = process.env.PICTURES;
 const CAMERA_OFF_S = Number(process.env.CAMERA_OFF ?? 12);
 const missing = (!BINARY && 'MENDCAST names no binary') || (!hasBrowser() && 'no chromium') || (!has('ffmpeg', '-version') && 'no ffmpeg');
-/** Nobody's picture stands longer than this, but where a test says why, in milliseconds. */
+/** Maximum freeze in milliseconds, unless a test states another one. */
 const STILL = 2_000;
 const TIMEOUT = { timeout: 120_000 + 1000 * CAMERA_OFF_S };
 
@@ -32,7 +31,7 @@ let bare;
 const publishers = new Set();
 const watching = new Set();
 
-/** A page with hls.js, as its documentation has it, without its low-latency mode. */
+/** A page with hls.js, as in its documentation, without low-latency mode. */
 const BARE_PAGE = `<!doctype html><meta charset="utf-8"><title>hls.js</title><video muted autoplay style="width:100%"></video>
 <script src="hls.js"></script>
 <script>
@@ -102,14 +101,14 @@ const PLAYERS = {
   [PLAIN]: (name) => `http://127.0.0.1:${bare.address().port}/#${encodeURIComponent(`https://mendcast.test:${site.port}/live/${name}/index.m3u8`)}`,
 };
 
-/** A viewer of the stream for each player: `{ player, name, when, page }`. */
+/** Opens a viewer with each player: `{ player, name, when, page }`. */
 const comeToWatch = (name, when) => Promise.all(Object.entries(PLAYERS).map(async ([player, url]) => {
   const viewer = { player, name, when, page: await browser.open(url(name), { width: 640, height: 480, before: WATCH, newWindow: true }) };
   watching.add(viewer);
   return viewer;
 }));
 
-/** All viewers and publishers of a stream leave. */
+/** Ends all viewers and publishers of a stream. */
 async function leave(stream) {
   for (const viewer of [...watching].filter(({ name }) => name === stream)) {
     watching.delete(viewer);
@@ -122,11 +121,11 @@ async function leave(stream) {
 }
 
 const hears = ({ ms, played_s, loud_ms, sound_bytes }) => played_s * 1000 > 0.8 * ms && loud_ms > 0.8 * ms && sound_bytes > 0;
-/** At 25 or 30 pictures a second. */
+/** Whether it plays 25 or 30 pictures per second. */
 const sees = ({ ms, frames, corrupted }) => frames > 20 * ms / 1000 && corrupted === 0;
 const seesAndHears = (seen) => sees(seen) && hears(seen);
 
-/** What is to be known of a viewer who does not play. */
+/** Diagnostics of a viewer that does not play. */
 async function state({ player, when, page }, seen) {
   const element = await page.evaluate(`(() => {
     const v = document.querySelector('video');
@@ -136,8 +135,8 @@ async function state({ player, when, page }, seen) {
 }
 
 /**
- * Waits until each of them does for two seconds on end what `does` asks of what was seen, after `atLeast`
- * milliseconds. Tells what happened until then: how long playing stood, and what broke.
+ * Waits at least `atLeast` milliseconds, until the observations of each viewer satisfy `does` for two seconds.
+ * Returns the freezes and errors until then.
  */
 const until = (viewers, does, { atLeast = 0, within = 40_000 } = {}) => Promise.all(viewers.map(async (viewer) => {
   const met = { ...viewer, still_ms: 0, restarts: 0, errors: [], jumps: [] };
@@ -157,15 +156,15 @@ const until = (viewers, does, { atLeast = 0, within = 40_000 } = {}) => Promise.
 }));
 
 /**
- * That nobody's playing stood longer than `still` milliseconds, that nothing broke, and that players began as
- * often as this, but for the one that `beginsAnew`.
+ * Asserts that no viewer froze for more than `still` milliseconds, that there were no errors, and the number of
+ * player starts, except for `restartingPlayer`.
  */
-function assertSmooth(met, { still, starts, beginsAnew }) {
+function assertSmooth(met, { still, starts, restartingPlayer }) {
   for (const { player, when, still_ms, restarts, errors, jumps } of met) {
-    const said = `${player}, ${when}: stood for ${still_ms} ms, began ${restarts} times, jumps ${jumps}, errors ${errors}`;
+    const said = `${player}, ${when}: frozen for ${still_ms} ms, ${restarts} starts, jumps ${jumps}, errors ${errors}`;
     if (process.env.VERBOSE) console.log(said);
     assert.ok(still_ms <= still, `more than ${still} ms: ${said}`);
-    if (player !== beginsAnew) assert.ok(errors.length === 0 && restarts === starts, said);
+    if (player !== restartingPlayer) assert.ok(errors.length === 0 && restarts === starts, said);
   }
 }
 
@@ -173,8 +172,8 @@ async function pictures(viewers, name) {
   if (PICTURES) for (const [number, { page }] of viewers.entries()) await page.picture(join(PICTURES, `tracks-${name}-${number}.png`));
 }
 
-/** Viewers come, something `happens`, others come; all play, at last in this size. What those meet who were there is bounded by `still`. */
-async function watched(name, happens, { size = '320x180', still = STILL, beginsAnew } = {}) {
+/** Viewers join, a change `happens`, others join. All must end up playing at this size; `still` limits freezes of the first viewers. */
+async function watched(name, happens, { size = '320x180', still = STILL, restartingPlayer } = {}) {
   try {
     const publisher = await publish(name, clips.first);
     const earlier = await comeToWatch(name, 'there before');
@@ -182,29 +181,29 @@ async function watched(name, happens, { size = '320x180', still = STILL, beginsA
     const more = await happens(publisher, earlier) ?? [];
     const later = await comeToWatch(name, 'came later');
     const plays = (seen) => seesAndHears(seen) && `${seen.width}x${seen.height}` === size;
-    // Without partial segments, what happens arrives three segments later.
+    // Without partial segments a change arrives three segments later.
     const [met, metLater] = await Promise.all([until([...earlier, ...more], plays, { atLeast: 5_000 }), until(later, plays)]);
     await pictures([...earlier, ...more, ...later], name);
-    assertSmooth(met, { still, starts: 0, beginsAnew });
+    assertSmooth(met, { still, starts: 0, restartingPlayer });
     assertSmooth(metLater, { still: STILL, starts: 1 });
   } finally {
     await leave(name);
   }
 }
 
-// One at a time: a test has up to nine players, and those that lack CPU time stand still for their own reasons.
-describe('viewers play on', { skip: missing }, () => {
-  test('sound runs 1.5 s ahead of the picture', TIMEOUT, async () => {
+// One test at a time: each has up to nine players, and players without CPU time freeze too.
+describe('playback continues', { skip: missing }, () => {
+  test('audio is 1.5 s ahead of the picture', TIMEOUT, async () => {
     await watched('ahead', (publisher) => { publisher.audioAhead = 1500; });
   });
 
-  test('the camera is off and comes back', TIMEOUT, async () => {
+  test('the camera is switched off and on', TIMEOUT, async () => {
     await watched('camera', async (publisher, earlier) => {
       publisher.camera = false;
       const back = wait(1000 * CAMERA_OFF_S);
       // The server waits for 5 s before it repeats the last picture.
       assertSmooth(await until(earlier, hears, { atLeast: 7_000 }), { still: 6_000, starts: 0 });
-      const meanwhile = await comeToWatch('camera', 'came while it was off');
+      const meanwhile = await comeToWatch('camera', 'joined while it was off');
       await until(meanwhile, hears);
       await pictures([...earlier, ...meanwhile], 'camera-off');
       await back;
@@ -213,23 +212,23 @@ describe('viewers play on', { skip: missing }, () => {
     });
   });
 
-  test('another encoder takes the stream over, with another size and sample rate', TIMEOUT, async () => {
+  test('another encoder takes over, with another size and sample rate', TIMEOUT, async () => {
     await watched('other', async () => { await publish('other', clips.second); }, { size: '480x360' });
   });
 
-  test('another encoder takes the stream over, with other codecs', TIMEOUT, async () => {
-    // mpegts.js keeps the codecs that it began with, so that the page begins anew.
-    await watched('codecs', async () => { await publish('codecs', clips.av1); }, { size: '256x144', still: 4_000, beginsAnew: FLV });
+  test('another encoder takes over, with other codecs', TIMEOUT, async () => {
+    // mpegts.js keeps its initial codecs, so the page restarts.
+    await watched('codecs', async () => { await publish('codecs', clips.av1); }, { size: '256x144', still: 4_000, restartingPlayer: FLV });
   });
 
-  test('an encoder adds tracks to the stream that is watched', TIMEOUT, async () => {
+  test('an encoder adds tracks during playback', TIMEOUT, async () => {
     await watched('tracks', (publisher) => {
       publisher.add(clips.second, (tag) => asTrack(tag, 1));
       publisher.add(clips.first, (tag) => asTrack(tag, 2));
     });
   });
 
-  test('an encoder takes the stream over with packets of several tracks', TIMEOUT, async () => {
+  test('an encoder with multitrack packets takes over', TIMEOUT, async () => {
     const other = ({ kind, payload }) => [...clips.second.headers, ...clips.second[kind]].find((tag) => tag.kind === kind && tag.payload[1] === payload[1]);
     await watched('packets', async () => { await publish('packets', clips.first, (tag) => asManyTracks(tag, other(tag))); });
   });

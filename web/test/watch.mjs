@@ -1,17 +1,17 @@
-// What a viewer sees and hears: a script that runs in the page beside its player and looks at the <video>
-// element ten times a second. It looks at the element alone, so that it means the same for each player.
+// Observes playback: a script in the page samples the <video> element ten times per second. It uses the
+// element only, so that its results are comparable between players.
 
-/** Runs in the page. `watch.take()` gives what was seen since the last time it was asked. */
+/** Runs in the page. `watch.take()` returns the observations since the previous call. */
 function observe() {
   const TICK_MS = 100;
-  /** A step of media time that is not playing, in seconds. */
+  /** Step of media time that is not playback, in seconds. */
   const JUMP_S = 1;
   const fresh = () => ({ ms: 0, played_s: 0, frames: 0, corrupted: 0, sound_bytes: 0, loud_ms: 0, still_ms: 0, jumps: [], errors: [], restarts: 0 });
   let sums = fresh();
   let since = performance.now();
   let video;
   let analyser;
-  /** Counts of the element, which begin again with each source. */
+  /** Counts of the element, which restart with each source. */
   let counts = { frames: 0, corrupted: 0, sound_bytes: 0 };
   let time = 0;
   let movedAt = null;
@@ -35,7 +35,7 @@ function observe() {
     const element = document.querySelector('video');
     if (!element) return;
     if (element !== video) listen(element);
-    // Players begin without sound, as browsers ask of them.
+    // Players start muted, as browsers require.
     video.muted = false;
     const now = performance.now();
     const quality = video.getVideoPlaybackQuality();

@@ -128,12 +128,12 @@ impl<'a> Told<'a> {
         let minutes = |seconds: u64| format!("{:.0} min", seconds as f64 / 60.0);
         let Self { address, age, lifetime, .. } = self;
         match (self.groups.first(), &self.outcome) {
-            (None, _) => writeln!(out, "{address} is in no group of this table: it is not held")?,
+            (None, _) => writeln!(out, "{address} is in no group of this table: not capped")?,
             (Some((name, _)), Ok(parameters)) => {
                 writeln!(out, "{address} is in {name}")?;
                 writeln!(
                     out,
-                    "at most {:.2} Mbps and {} bytes in flight, but what its stream needs in any case",
+                    "cap: {:.2} Mbps, {} bytes in flight; never below the need of its stream",
                     parameters.rate.as_mbps_f64(),
                     parameters.in_flight
                 )?;
@@ -141,13 +141,13 @@ impl<'a> Told<'a> {
                 match sessions {
                     0 => writeln!(
                         out,
-                        "from the wider group, none of its own sessions, {since} ago"
+                        "decided {since} ago from the enclosing group, without sessions of its own"
                     )?,
-                    n => writeln!(out, "from {n} sessions of its own, {since} ago")?,
+                    n => writeln!(out, "decided {since} ago from {n} sessions of its own")?,
                 }
             }
             (Some((name, _)), Err(why)) => {
-                writeln!(out, "{address} is in {name}, and is not held: {}", why.name())?;
+                writeln!(out, "{address} is in {name}: not capped: {}", why.name())?;
             }
         }
         for (name, parameters) in self.groups.iter().skip(1) {
@@ -163,9 +163,9 @@ impl<'a> Told<'a> {
                 None => writeln!(out, "  part of {name}: undecided")?,
             }
         }
-        let left = lifetime.checked_sub(*age).map_or("past its time".to_owned(), |left| {
-            format!("holds for another {}", minutes(left))
-        });
+        let left = lifetime
+            .checked_sub(*age)
+            .map_or("expired".to_owned(), |left| format!("valid for another {}", minutes(left)));
         writeln!(out, "the table is {} old and {left}", minutes(*age))
     }
 
@@ -224,12 +224,12 @@ mod tests {
         assert_eq!(
             text(2, 1_000_600),
             "192.0.2.7 is in BR/AS1/SP\n\
-             at most 6.00 Mbps and 60000 bytes in flight, but what its stream needs in any case\n\
-             from 200 sessions of its own, 20 min ago\n  part of BR: 4.00 Mbps, 900 sessions\n\
-             the table is 10 min old and holds for another 110 min\n"
+             cap: 6.00 Mbps, 60000 bytes in flight; never below the need of its stream\n\
+             decided 20 min ago from 200 sessions of its own\n  part of BR: 4.00 Mbps, 900 sessions\n\
+             the table is 10 min old and valid for another 110 min\n"
         );
-        assert!(text(3, 1_000_600).contains("not held: off"), "{}", text(3, 1_000_600));
-        assert!(text(2, 1_009_000).contains("not held: expired"));
+        assert!(text(3, 1_000_600).contains("not capped: off"), "{}", text(3, 1_000_600));
+        assert!(text(2, 1_009_000).contains("not capped: expired"));
         assert!(text(4, 1_000_600).contains("in no group"));
         let json = Told::of(&table, [192, 0, 2, 7].into(), 1_000_600).json();
         let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");

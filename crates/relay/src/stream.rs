@@ -1,4 +1,10 @@
 //! A live stream: its cached tags, status, and waiting viewers.
+//!
+//! **Audio waits for the next picture**, up to [`Settings::merge_ms`] (`[live] merge`, 40 ms), if
+//! the stream has video. AAC at 48 kHz has 47 frames per second, of 340 bytes at 128 kbps.
+//! Each would wake every viewer and leave in a packet of its own, which costs the server as much
+//! encryption, system calls and acknowledgements as a full one. At 25 to 30 pictures per second,
+//! three of five wake-ups would be for audio only. A waiting frame leaves with the picture instead.
 
 use core::ops::RangeInclusive;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -23,8 +29,8 @@ pub struct Settings {
     pub cache: Limits,
     /// Lag limits of viewers.
     pub lags: Lags,
-    /// Maximum time that audio waits for a video frame, in milliseconds; default 40. Without
-    /// merging, half of the packets of a stream with audio would carry only audio.
+    /// Maximum time that audio waits for a video frame, in milliseconds; default 40, 0 disables
+    /// merging. Less delays audio less and costs more packets.
     pub merge_ms: u32,
     /// Maximum number of concurrent viewers; default 100,000.
     pub max_viewers: u64,

@@ -1,6 +1,6 @@
 // HTTP/3 client on unmodified quic-go, driven by interop/run: one task as JSON in the first argument, one JSON line on stdout
-// (the contract is described in interop/mendinterop/task.py). Unknown first version: quic-go knows QUIC v2 (RFC 9369), the
-// server does not. Key update: quic-go starts one of its own accord after its first 100 packets.
+// (interop/mendinterop/task.py describes both). Unknown version: quic-go supports QUIC v2 (RFC 9369), the server does not.
+// Key update: quic-go starts one by itself after its first 100 packets.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/quic-go/quic-go/http3"
 )
 
-// Task is what to do: one connection per round, the paths of a round in parallel.
+// Task has one connection per round; the paths of a round are requested in parallel.
 type Task struct {
 	Host           string     `json:"host"`
 	Address        string     `json:"address"`
@@ -35,7 +35,7 @@ type Task struct {
 	LingerMS       int        `json:"linger_ms"`
 }
 
-// Response is one answer: its body counted and hashed.
+// Response is one response, with its body counted and hashed.
 type Response struct {
 	Path   string `json:"path"`
 	Status int    `json:"status"`
@@ -51,7 +51,7 @@ type Round struct {
 	Responses []Response `json:"responses"`
 }
 
-// Report is what the program prints.
+// Report is the program's output.
 type Report struct {
 	Rounds []Round `json:"rounds"`
 	Error  *string `json:"error"`
@@ -152,7 +152,7 @@ func fetch(task *Task, client *http3.ClientConn, early bool, path string) (*Resp
 	url := "https://" + net.JoinHostPort(task.Host, strconv.Itoa(task.Port)) + path
 	method := http.MethodGet
 	if early {
-		// Only this spelling lets quic-go send a request before the handshake is complete.
+		// Only this method name makes quic-go send a request before the handshake is complete.
 		method = http3.MethodGet0RTT
 	}
 	request, err := http.NewRequest(method, url, nil)

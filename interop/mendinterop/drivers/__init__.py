@@ -1,1 +1,1 @@
-"""One module per client that Python drives; each is run as a program of its own: `python -m mendinterop.drivers.NAME TASK`."""
+"""Drivers in Python, one module per client. Each is a program: `python -m mendinterop.drivers.NAME TASK`."""

@@ -1,5 +1,5 @@
-"""HTTP/3 client on unmodified aioquic. A reserved version (RFC 9000, section 15) leads its list when a version negotiation is
-asked for; tickets and tokens are handed from one round to the next by hand, as aioquic leaves both to the application."""
+"""HTTP/3 client on unmodified aioquic. For version negotiation it offers a reserved version (RFC 9000, section 15) first.
+The driver passes tickets and tokens from round to round, because aioquic leaves both to the application."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ RESERVED_VERSION = 0x1A2A3A4A
 
 
 class Client(QuicConnectionProtocol):
-    """Requests in flight on one connection."""
+    """Maximum concurrent requests on a connection."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)

@@ -1,5 +1,5 @@
-"""What the two browsers share: the JavaScript that fetches and hashes, and the order of rounds. A browser cannot close a QUIC
-connection on demand, so that a new round waits until the server's short idle timeout has closed the old one."""
+"""Code shared by both browsers: the JavaScript that fetches and hashes, and the order of rounds. A browser cannot close a
+QUIC connection on demand, so a new round waits for the server's short idle time-out."""
 
 import json
 import time
@@ -21,7 +21,7 @@ PAGE = "/page.html"
 
 
 def run_rounds(task: Task, rounds: list[dict], open_page, evaluate) -> None:
-    """`open_page(url)` loads the page whose origin the fetches have; `evaluate(expression)` gives the value of a promise."""
+    """Runs all rounds. `open_page(url)` loads the page whose origin the requests use; `evaluate(expression)` awaits a promise."""
     for index, paths in enumerate(task.rounds):
         if index == 0:
             open_page(task.url(PAGE))

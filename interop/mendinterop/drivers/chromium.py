@@ -15,7 +15,7 @@ from mendinterop.task import Task, drive
 
 
 class DevTools:
-    """One page's DevTools session."""
+    """DevTools session of a page."""
 
     def __init__(self, url: str):
         self.socket = websocket.create_connection(url, timeout=150, suppress_origin=True)
@@ -47,7 +47,7 @@ class DevTools:
 
 
 def page_url(profile: Path, browser: subprocess.Popen) -> str:
-    """Waits for the port that Chromium writes into its profile, and asks it for the first page."""
+    """Waits for the port that Chromium writes into its profile, and returns the debugger URL of the first page."""
     port_file = profile / "DevToolsActivePort"
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline and browser.poll() is None:

@@ -1,5 +1,5 @@
-"""HTTP/3 client on unmodified libcurl with ngtcp2, through curl_cffi. One multi handle keeps TLS sessions from round to round;
-PIPEWAIT makes the transfers of a round share one connection, FRESH_CONNECT makes the next round open its own."""
+"""HTTP/3 client on unmodified libcurl with ngtcp2, through curl_cffi. One multi handle keeps TLS sessions between rounds.
+With PIPEWAIT the transfers of a round share a connection, with FRESH_CONNECT each round opens a new one."""
 
 import asyncio
 

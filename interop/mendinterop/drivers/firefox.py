@@ -1,5 +1,5 @@
-"""Unmodified Firefox ESR, headless, driven over Marionette (length-prefixed JSON on TCP). The test CA goes into the profile's
-certificate store, every name resolves to the address under test, and the origin is mapped to HTTP/3."""
+"""Unmodified Firefox ESR, headless, driven over Marionette (length-prefixed JSON on TCP). The profile trusts the
+test CA, resolves every name to the address under test, and maps the origin to HTTP/3."""
 
 import json
 import os
@@ -18,7 +18,7 @@ def preferences(task: Task) -> dict:
         "network.http.http3.enable": True,
         "network.http.http3.alt-svc-mapping-for-testing": f"{task.host};h3=:{task.port}",
         "network.http.http3.force-use-alt-svc-mapping-for-testing": True,
-        # Test CAs would otherwise switch HTTP/3 off.
+        # By default Firefox disables HTTP/3 if it finds test CAs.
         "network.http.http3.disable_when_third_party_roots_found": False,
         "network.http.speculative-parallel-limit": 0,
         "network.dns.forceResolve": task.address,
@@ -26,7 +26,7 @@ def preferences(task: Task) -> dict:
         "network.proxy.type": 0,
         "network.trr.mode": 5,
         "marionette.port": 0,
-        # Nothing of the browser's own goes out.
+        # No requests of the browser itself.
         "network.captive-portal-service.enabled": False,
         "network.connectivity-service.enabled": False,
         "app.update.enabled": False,
@@ -47,7 +47,7 @@ def preferences(task: Task) -> dict:
 
 
 class Marionette:
-    """One Marionette session."""
+    """A Marionette session."""
 
     def __init__(self, port: int):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=150)
@@ -129,7 +129,7 @@ def run(task: Task, rounds: list[dict]) -> None:
 
 
 def environment(profile: Path) -> dict:
-    """A home of its own, so that nothing of the user's profile is read or written."""
+    """Returns the environment with a separate home directory, so that the user's profile is not touched."""
     return {**os.environ, "HOME": str(profile), "MOZ_HEADLESS": "1", "MOZ_CRASHREPORTER_DISABLE": "1"}
 
 

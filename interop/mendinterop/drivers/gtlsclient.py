@@ -1,5 +1,5 @@
-"""HTTP/3 client of ngtcp2 (GnuTLS), an unmodified distribution package. It saves bodies as files, and tickets, transport
-parameters and tokens in files that the next round reads. It does not check certificates and tells no status."""
+"""HTTP/3 client of ngtcp2 (GnuTLS), an unmodified distribution package. It writes bodies to files, and tickets, transport
+parameters and tokens to files for the next round. It neither checks certificates nor reports a status."""
 
 import signal
 import subprocess
@@ -57,7 +57,7 @@ def run_round(task: Task, folder: Path, bodies: Path, paths: list[str]) -> None:
 
 
 def wait_for_streams(client: subprocess.Popen, log: Path, streams: int) -> None:
-    """Returns when so many request streams are closed, or when the client has ended."""
+    """Waits until `streams` request streams are closed, or the client has ended."""
     while client.poll() is None and log.read_text(errors="replace").count("HTTP stream") < streams:
         time.sleep(0.05)
 

@@ -3,6 +3,13 @@
 //!
 //! Sockets are non-blocking and independent of a runtime; the loop polls their descriptors.
 //!
+//! **Without GSO.** If the kernel lacks it, batches hold one datagram
+//! ([`max_batch`](UdpSocket::max_batch)). If a segmented batch fails because of the device or the
+//! destination (EIO, EINVAL, EMSGSIZE, EOPNOTSUPP), its datagrams are sent one by one, with one
+//! system call each. GSO then pauses for this destination, for 5 s, and twice as long after each
+//! further failure, up to 10 min (`segmentation`). `mendcast_udp_segmentation_refused_total` counts
+//! these batches.
+//!
 //! `quinn-udp` configures the socket and receives. It is not used for sending: after one EINVAL or
 //! EIO from any destination it disables segmentation and IPv4 ECN for the life of the socket.
 

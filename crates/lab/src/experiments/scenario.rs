@@ -396,7 +396,7 @@ mod tests {
         assert!(refused(&|s| s.fps = 0.0).contains("`fps`"));
         assert!(refused(&|s| s.alpha_ms = f64::NAN).contains("`alpha_ms`"));
         assert!(refused(&|s| s.level = 11).contains("`level`"));
-        assert!(refused(&|s| s.scheme = "x".to_owned()).contains("`scheme`"));
+        assert!(refused(&|s| s.scheme = "x".to_owned()).starts_with("unknown scheme `x`; "));
         assert!(refused(&|s| s.player = "buffer:20ms".to_owned()).contains("`player`"));
         assert!(refused(&|s| s.congestion = "x".to_owned()).contains("`congestion`"));
         assert!(refused(&|s| s.oracle = "x".to_owned()).contains("`oracle`"));

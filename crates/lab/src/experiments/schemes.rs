@@ -7,7 +7,7 @@ use recovery::art::dqn::Network;
 use recovery::art::dqn::train::{self, Learner, Phase};
 use recovery::art::{self, Penalty, SharedArms, Spread};
 use recovery::autorec::{Occasions, Options as UtilityOptions, Tolerances};
-use recovery::catalog::{Choice, Parameters, SchemeSpec, Takes};
+use recovery::catalog::{Choice, Parameters, SchemeSpec, Takes, UnknownScheme};
 use recovery::deadline::{self, CorrelationSource};
 use recovery::fixed::Reading;
 
@@ -61,7 +61,7 @@ impl Settings {
 
     /// Selects the scheme `name`. The reading of R comes from the name or from `reading`.
     fn choice(&self, name: &str) -> Result<Choice, String> {
-        let choice: Choice = name.parse().map_err(|e| format!("`scheme`: {e}"))?;
+        let choice: Choice = name.parse().map_err(|e: UnknownScheme| e.to_string())?;
         let readings = [("extra", choice.reading), ("copies", Reading::Copies)];
         Ok(Choice { reading: word("reading", &self.reading, &readings)?, ..choice })
     }

@@ -93,7 +93,7 @@ impl Arm {
         let scheme = parts.next().unwrap_or_default();
         scheme.parse::<recovery::catalog::Choice>().map_err(|e| {
             let names: Vec<&str> = PRESETS.iter().map(|(name, _)| *name).collect();
-            format!("scheme `{text}`: {e}; or a preset: {}", names.join(", "))
+            format!("{e}; presets: {}", names.join(", "))
         })?;
         set.insert("scheme".to_owned(), Value::String(scheme.to_owned()));
         for part in parts {
@@ -195,7 +195,8 @@ mod tests {
     #[test]
     fn unknown_schemes_and_path_keys_are_rejected() {
         let refused = |text: &str| Arm::parse(text).expect_err(text);
-        assert!(refused("fec").contains("autorec-fleet"));
+        assert!(refused("fec+copies=1").starts_with("unknown scheme `fec`; known schemes: arq, "));
+        assert!(refused("fec").contains("presets: autorec-fleet, "));
         assert!(refused("arq+rate_mbps=100").contains("unknown key `rate_mbps`"));
         assert!(refused("arq+oracle=from-start").contains("unknown key `oracle`"));
         assert!(refused("spare+copies").contains("KEY=VALUE"));

@@ -47,7 +47,7 @@ pub(super) const DIMENSIONS: [Dimension; 8] = [
             };
             (class, class as f64)
         },
-        names: &["none", "as in calls", "bad times", "outages", "independent"],
+        names: &["none", "like calls", "Gilbert bursts", "outages", "independent"],
     },
     Dimension {
         key: "rtt",

@@ -77,12 +77,13 @@ impl Summary {
 
 fn introduction(summary: &Summary) -> String {
     let how = match summary.paired {
-        true => "each under every scheme, with the same draws of path and stream",
+        true => "each under every scheme, with the same random path and stream",
         false => "each under the scheme of its viewer's cohort",
     };
     let mut text = format!(
-        "{} sessions of {} viewers ({} hours), {how}, through the product's relay, HTTP/3, QUIC and congestion control \
-         and an unmodified third-party client, in virtual time. Population: {}.\n\n    {}\n\n",
+        "{} sessions of {} viewers, {} hours, {how}. They run in virtual time through the server's \
+         relay, HTTP/3, QUIC and congestion control, with an unmodified third-party client. \
+         Population: {}.\n\n    {}\n\n",
         summary.sessions,
         summary.viewers,
         number(summary.hours, 1),
@@ -97,10 +98,10 @@ fn introduction(summary: &Summary) -> String {
     text.extend(arms);
     text += "\n";
     if summary.has_clairvoyant() {
-        text += "The clairvoyant sender knows the fates of its packets: on detecting a loss it \
-                 sends the first copy that will arrive, or (from-start) does so from the first \
-                 transmission on. No real sender can know this. A sender that reacts to losses \
-                 cannot do much better than the first one.\n\n";
+        text += "Clairvoyant senders know the fates of their packets, which no real sender can. \
+                 `clairvoyant` answers a detected loss with the first copy that will arrive: a \
+                 bound for all senders that react to losses. `clairvoyant-from-start` sends such \
+                 copies from the first transmission on.\n\n";
     }
     if let Some(read) = &summary.read {
         text += &format!(
@@ -150,7 +151,7 @@ fn changes(summary: &Summary, arms: &[ArmResults]) -> String {
         head.push("difference".to_owned());
     }
     if summary.has_clairvoyant() {
-        head.extend(cells(["gap to the clairvoyant closed: late", "frozen"]));
+        head.extend(cells(["share of the gap to `clairvoyant` closed: late", "frozen"]));
     }
     let mut rows = vec![head];
     for arm in arms.iter().filter(|arm| arm.name != summary.baseline) {
@@ -203,7 +204,7 @@ fn dominance(summary: &Summary) -> String {
         "> 400 ms",
         "> buffer",
         "time frozen",
-        "all",
+        "all three",
         "more late frames than the baseline",
         "fewer",
     ])];
@@ -215,10 +216,10 @@ fn dominance(summary: &Summary) -> String {
         rows.push(row);
     }
     format!(
-        "## In which share of sessions is a scheme not worse than the best?\n\nCompared with the \
-         best realisable scheme, session by session. \"Not worse\" allows up to {} % of the \
-         frames later (than 400 ms; than the player's buffer), and up to {} s frozen in 100 s. \
-         Small shifts of packets change results by chance, so no scheme reaches 100 %.\n\n{}",
+        "## Sessions in which a scheme matches the best one\n\nShare of sessions in which a scheme \
+         is not worse than the best realisable one. \"Not worse\" allows {} % more late frames \
+         (by 400 ms, by the player's buffer) and {} s more frozen time in 100 s. Small shifts of \
+         packets change results by chance, so no scheme reaches 100 %.\n\n{}",
         JUDGED[0].1,
         JUDGED[2].1,
         table(&rows)
@@ -246,11 +247,10 @@ fn beside(all: &[Prediction]) -> String {
 
 fn predictions(summary: &Summary) -> String {
     format!(
-        "## The papers' production numbers\n\nThe population is calibrated to the papers' \
-         descriptions of their fleets, but not to any scheme's results:\n\n{}Predictions against \
-         the papers' reports. A ratio far from 1 is a finding: nothing was tuned for it. \"None \
-         is 0\": sessions without a lost first retransmission count as 0, as table I must have \
-         done.\n\n{}",
+        "## Comparison with the papers' fleets\n\nThe population is calibrated to the papers' \
+         descriptions of their fleets:\n\n{}The following results are predictions: nothing was \
+         tuned for them, so a ratio far from 1 is a finding. \"None is 0\": sessions without a \
+         lost first retransmission count as 0, which alone explains table I.\n\n{}",
         beside(&summary.calibrated),
         beside(&summary.predictions)
     )
@@ -267,15 +267,16 @@ pub(super) fn page(summary: &Summary, link: &str) -> String {
     text += &introduction(summary);
     text += "## All viewers\n\n";
     text += &values(&summary.overall, &[0, 1, 2, 3, 4, 5, 6, 7, 10, 11], plain);
-    text += "A frame is late if it is complete and in order later than this after its capture, or \
-             never. All numbers include sessions that failed or that the viewer left.\n\n";
+    text += "A frame is late if it is complete and in order more than 200 or 400 ms after its \
+             capture, or never. Sessions that failed or that the viewer left are included.\n\n";
     text += &changes(summary, &summary.overall);
     text += INTERVALS_LEGEND;
     text += "\n\n";
     text += &picture(link, "viewers-cost.svg", "Seconds frozen against the cost of copies");
     text += &picture(link, "viewers-frozen.svg", "Shares of sessions by seconds frozen");
-    text += "## By path and player\n\nFrames later than 400 ms and seconds frozen in 100 s under \
-             the baseline; for each scheme the changes of both, late frames first.\n\n";
+    text += "## By path and player\n\nThe baseline's column holds the share of frames later than \
+             400 ms and the seconds frozen in 100 s. The other columns hold the changes of \
+             both.\n\n";
     for dimension in &DIMENSIONS {
         text += &by_class(summary, dimension.key);
     }
@@ -283,8 +284,9 @@ pub(super) fn page(summary: &Summary, link: &str) -> String {
     text += &picture(link, "viewers-freezes.svg", "Freezes by round-trip time");
     text += &dominance(summary);
     text += &predictions(summary);
-    text += "Where a paper does not state a number, the population has an assumption, marked as such in \
-             `experiments/populations/fleet.toml`; first visits only are simulated: nothing resumes an earlier connection.\n";
+    text += "Numbers that no paper states are assumptions, marked as such in \
+             `experiments/populations/fleet.toml`. All sessions are first visits: none resumes an \
+             earlier connection.\n";
     text
 }
 

@@ -1,5 +1,16 @@
 //! Packet-number spaces (RFC 9000, section 12.3), and state that exists only until the handshake is
 //! confirmed.
+//!
+//! **State of an unvalidated client.** A handshake holds the TLS session with a message of at most
+//! 64 KiB (the limit of `rustls`), the server's flight, 16 KiB of CRYPTO data beyond a gap
+//! (`crypto_stream`) and 6,000 bytes of 1-RTT packets. A client with a valid ticket may add 0-RTT
+//! data within the initial flow-control windows. Once many handshakes are unfinished, clients must
+//! prove their addresses with Retry, which needs no state (`endpoint::admission`).
+//!
+//! **Early 1-RTT packets.** A 1-RTT packet that overtakes the client's Finished is kept and handled
+//! once the handshake completes. Otherwise a network that reorders two datagrams would cost the
+//! viewer a retransmission of the request. Packets beyond 6,000 bytes are dropped
+//! ([`PacketDropReason::NoKeys`]); the client retransmits them.
 
 use super::arrival::{Arrival, EarlyPacket};
 use crate::crypto::{DirectionKeys, Keys, Tls};

@@ -1,6 +1,12 @@
 //! TLS session tickets that carry our own bytes and need no server state (RFC 8446, section 4.6.1;
 //! RFC 9001, section 4.6).
 //!
+//! **Content and lifetime.** A ticket is sealed and carries its time of issue, the early-data
+//! context, the TLS session and up to [`MAX_OWN_BYTES`] of the application; the edge adds 31 bytes
+//! of path state (`startup::Cookie`). It resumes sessions for
+//! [`ticket_lifetime`](super::TlsSettings::ticket_lifetime), at most seven days, 24 h in the edge.
+//! It permits 0-RTT once, and only while the context is the same.
+//!
 //! The TLS library refuses 0-RTT with its stateless tickets, so its *stateful* sessions are used
 //! with a store that stores nothing. When the library stores a session under a random 32-byte ID,
 //! the session is kept beside the connection, and the NewSessionTicket with that ID is withheld

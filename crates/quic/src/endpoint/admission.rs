@@ -1,5 +1,9 @@
 //! Admission of clients (RFC 9000, sections 5.2.2 and 8.1): checks the token of a first Initial,
 //! sends Retry, refuses clients, and assigns slots to connections.
+//!
+//! With [`RetryPolicy::Above`] the number of handshakes with unvalidated addresses is limited: from
+//! `limit` new ones per second, or 8 × `limit` unfinished ones, clients get a Retry. The module
+//! `connection::spaces` states how much each may hold.
 
 use super::{Endpoint, Handle, MAX_SLOT, Outcome};
 use crate::config::RetryPolicy;

@@ -74,12 +74,12 @@ pub(super) const METRICS: [Metric; 8] = [
         },
     },
     Metric {
-        name: "held below the stream's rate",
+        name: "capped below the stream's rate",
         unit: " %",
         of: |rows| share(rows, Row::is_starved),
     },
     Metric {
-        name: "held below the path's rate",
+        name: "capped below the path's rate",
         unit: " %",
         of: |rows| share(rows, |row| row.cap_mbps < row.rate_mbps),
     },

@@ -28,21 +28,29 @@ fn write_page(out: &mut String, figures: &Figures, command: &str) -> std::fmt::R
     writeln!(
         out,
         "`{command}`: {} days of {PERIODS} periods, {} sessions under each policy. All policies \
-         get the same sessions on the same paths. From period {STEP} on the path rate halves for \
-         a third of the groups and doubles for another third. ± is Student's 95 % interval over \
+         get the same sessions on the same paths. In period {STEP} the path rate halves for a \
+         third of the groups and doubles for another third. ± is Student's 95 % interval over \
          days.\n",
         figures.days, figures.sessions
     )?;
     let orders = ORDERS.map(|order| format!("p{:.0}", order * 100.0)).join(" | ");
     writeln!(out, "## Retransmission ratio (AutoPlex, figure 6)\n")?;
-    writeln!(out, "| policy | mean | {orders} | mean | {orders} |\n|---|{}", "---|".repeat(8))?;
+    writeln!(
+        out,
+        "| policy | mean | {orders} | change: mean | {orders} |\n|---|{}",
+        "---|".repeat(8)
+    )?;
     paper(out, &PAPER_RETRANSMISSION)?;
     for policy in &figures.policies {
         row(out, policy, &policy.retransmission, " %")?;
     }
     picture(out, "Retransmission ratio", "retransmission")?;
     writeln!(out, "\n## Goodput ÷ round-trip time, Mbps/s (AutoPlex, figure 7)\n")?;
-    writeln!(out, "| policy | mean | {orders} | mean | {orders} |\n|---|{}", "---|".repeat(8))?;
+    writeln!(
+        out,
+        "| policy | mean | {orders} | change: mean | {orders} |\n|---|{}",
+        "---|".repeat(8)
+    )?;
     paper(out, &PAPER_GOODPUT)?;
     for policy in &figures.policies {
         row(out, policy, &policy.goodput, "")?;
@@ -110,15 +118,16 @@ fn viewers(out: &mut String, figures: &Figures) -> std::fmt::Result {
 }
 
 fn groups(out: &mut String, figures: &Figures) -> std::fmt::Result {
-    writeln!(out, "\n## By groups\n")?;
+    writeln!(out, "\n## By user group\n")?;
     writeln!(
         out,
-        "Each group of a day with at least fifty sessions against itself without caps, paired by \
-         session; 5 % after Holm's correction.\n"
+        "Each group with at least fifty sessions on a day is compared with the same sessions \
+         without caps. \"Worse\" and \"better\" count significant changes (5 % after Holm's \
+         correction).\n"
     )?;
     writeln!(
         out,
-        "| policy | groups | freezes: worse | better | retransmission of each day's four largest: least | median | most |"
+        "| policy | groups | freezes: worse | better | retransmission in each day's four largest groups: minimum | median | maximum |"
     )?;
     writeln!(out, "|---|---|---|---|---|---|---|")?;
     for policy in figures.policies.iter().filter(|policy| policy.name != FREE) {
@@ -137,12 +146,12 @@ fn steps(out: &mut String, figures: &Figures) -> std::fmt::Result {
     writeln!(out, "\n## When paths change\n")?;
     writeln!(
         out,
-        "Mean retransmission ratio against BBR without caps, before and from period {STEP} on, by \
-         the change of a group's paths.\n"
+        "Change of the mean retransmission ratio from uncapped BBR, before and from period \
+         {STEP} on, by the change of the group's path rate.\n"
     )?;
     writeln!(
         out,
-        "| policy | halved: before | after | doubled: before | after | the same: before | after |"
+        "| policy | halved: before | after | doubled: before | after | unchanged: before | after |"
     )?;
     writeln!(out, "|---|---|---|---|---|---|---|")?;
     for policy in figures.policies.iter().filter(|policy| policy.name != FREE) {

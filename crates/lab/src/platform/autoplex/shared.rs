@@ -93,19 +93,20 @@ pub(super) fn page(all: &[(&Course, Days<'_>)], command: &str) -> Option<String>
     // Writing to a string does not fail.
     let _ = write!(
         out,
-        "# AutoPlex behind shared bottlenecks\n\n`{command}`: {} days, {sessions} sessions, two \
-         of a group at a time on one bottleneck: neither capped, the first capped, both capped; \
-         the same sessions on the same paths each time. *Held*: capped sessions, including \
-         explorers, next to an uncapped one. *Spared*: uncapped sessions next to a capped one. \
-         *An A/B test*: the difference of these two, the result of an A/B test. *All*: all \
-         sessions, with both capped. Each is compared with the same sessions where neither is \
-         capped; ± is Student's 95 % interval over days.\n",
+        "# AutoPlex behind shared bottlenecks\n\n`{command}`: {} days, {sessions} sessions. \
+         Pairs of concurrent sessions of a group share a bottleneck. The same pairs run three \
+         times: with neither session capped, with one capped, and with both capped. The first \
+         column is the mean with neither capped; the others are changes from it, with Student's \
+         95 % interval over days (±).\n\n- *capped*: the capped session of a pair with one \
+         capped; explorers count as capped\n- *neighbour*: the uncapped session of such a \
+         pair\n- *A/B test*: the difference of these two, which an A/B test would measure\n\
+         - *all capped*: both sessions of a pair with both capped\n",
         free.len()
     );
     for measure in &MEASURES {
         let _ = write!(
             out,
-            "\n## {}\n\n| policy | neither held | held | spared | an A/B test | all |\n|---|---|---|---|---|---|\n",
+            "\n## {}\n\n| policy | neither capped | capped | neighbour | A/B test | all capped |\n|---|---|---|---|---|---|\n",
             measure.name
         );
         for (course, both) in all {

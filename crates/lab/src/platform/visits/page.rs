@@ -62,11 +62,11 @@ fn write_page(
     writeln!(out, "## Measured\n")?;
     writeln!(
         out,
-        "`{command}`: {visits} visits, {returns} of them returns, each simulated under every \
-         mode. Times are from the request, without a handshake, to the last byte of the first \
-         picture at the viewer. Loss rates cover packets until the first frame was acknowledged. \
-         The usual values are {:.1} KB and {:.1} ms. Numbers in brackets are the paper's \
-         production results.\n",
+        "`{command}`: {visits} visits, {returns} of them by returning viewers, each simulated \
+         under every mode. The first-frame time runs from the request, without the handshake, to \
+         the last byte of the first picture at the viewer. Loss rates cover all packets until \
+         the first frame is acknowledged. `usual_window` is {:.1} KB, `usual_rtt` {:.1} ms. \
+         Brackets hold the paper's production results.\n",
         usual.window as f64 / 1e3,
         usual.rtt.as_secs_f64() * 1e3
     )?;
@@ -83,11 +83,11 @@ fn write_page(
             &figures.sizes,
         ),
         (
-            "By round trip (figure 13b: Wira −6.6 to −12.7 % up to 100 ms, slower above)",
+            "By round-trip time (figure 13b: Wira −6.6 to −12.7 % up to 100 ms, slower above)",
             &figures.rtts,
         ),
         (
-            "By rate of the path (figure 13c: Wira less than −2.8 % up to 10 Mbps, −9.4 and −4.9 % above)",
+            "By path rate (figure 13c: Wira less than −2.8 % up to 10 Mbps, −9.4 and −4.9 % above)",
             &figures.rates,
         ),
     ] {
@@ -136,8 +136,8 @@ fn overall(out: &mut String, lines: &[Line]) -> std::fmt::Result {
     }
     writeln!(
         out,
-        "\nThe paper's baseline takes 158.9 ms on average, 130.0 ms at p70 and 409.6 ms at p90. ± \
-         is Student's 95 % interval of the mean difference, visit by visit.\n"
+        "\nThe paper's baseline takes 158.9 ms on average, 130.0 ms at p70 and 409.6 ms at p90. \
+         Changes of the mean are over paired visits, with Student's 95 % interval (±).\n"
     )
 }
 
@@ -146,7 +146,7 @@ fn losses(out: &mut String, lines: &[Line]) -> std::fmt::Result {
     let Some(base) = find(lines, BASELINE) else { return Ok(()) };
     writeln!(
         out,
-        "### Loss of the first frame, and the pictures after it (Wira, figures 14 and 15)\n"
+        "### Loss during the first frame, and the time of later pictures (Wira, figures 14 and 15)\n"
     )?;
     writeln!(
         out,
@@ -199,13 +199,13 @@ fn by_class(out: &mut String, title: &str, classes: &[Class]) -> std::fmt::Resul
         }
         writeln!(out)?;
     }
-    writeln!(out, "\nMean and 90th percentile; changes against the baseline's.\n")
+    writeln!(out, "\nEach cell: mean and 90th percentile, as changes from the baseline.\n")
 }
 
 /// Visits with wrong cookies.
 fn fell(out: &mut String, lines: &[Line]) -> std::fmt::Result {
     let Some(base) = find(lines, Mode::Iw10) else { return Ok(()) };
-    writeln!(out, "### When the path's rate fell to a quarter since the cookie\n")?;
+    writeln!(out, "### Outdated cookies: the path's rate fell to a quarter\n")?;
     writeln!(
         out,
         "| mode | mean | against iw10 | p90 against iw10 | loss, mean | jumped, failed |"

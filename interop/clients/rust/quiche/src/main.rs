@@ -1,5 +1,5 @@
-//! HTTP/3 client on unmodified quiche with a plain blocking socket. `unknown_version` starts with a reserved version (RFC 9000,
-//! section 15), which quiche offers first and leaves when the server's Version Negotiation packet comes.
+//! HTTP/3 client on unmodified quiche with a plain blocking socket. With `unknown_version` quiche offers a reserved version
+//! (RFC 9000, section 15) first, and another one after the server's Version Negotiation packet.
 
 use interop_task::{Body, Response, Result, Round, Task, print_report};
 use quiche::h3::{self, Header, NameValue};
@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// RFC 9000, section 15: a version of the pattern 0x?a?a?a?a, reserved to exercise version negotiation.
+/// A version of the pattern 0x?a?a?a?a, reserved for tests of version negotiation (RFC 9000, section 15).
 const RESERVED_VERSION: u32 = 0xbaba_baba;
 const MAX_UDP_PAYLOAD: usize = 1350;
 
@@ -41,7 +41,7 @@ fn run(task: &Task, rounds: &mut Vec<Round>) -> Result<()> {
     Ok(())
 }
 
-/// A request on its way: the headers and what came of the body.
+/// A pending request: the headers and the received part of the body.
 struct Pending {
     path: String,
     status: u16,
@@ -91,7 +91,7 @@ impl<'a> Client<'a> {
         Ok(responses)
     }
 
-    /// HTTP/3 begins as soon as application data may be sent: in early data, or when the handshake is complete.
+    /// Starts HTTP/3 once application data may be sent: in early data, or when the handshake is complete.
     fn ensure_http(&mut self) -> Result<()> {
         let ready = self.connection.is_established() || self.connection.is_in_early_data();
         if self.http.is_none() && ready {
@@ -101,7 +101,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Sends as many of the waiting requests as the server's stream limit lets go.
+    /// Sends waiting requests up to the server's stream limit.
     fn request(
         &mut self,
         waiting: &mut Vec<&String>,
@@ -182,13 +182,13 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Waits for one datagram or the connection's timer, `limit` at most, then takes what else is there.
+    /// Waits at most `limit` for a datagram or the connection's timer, then receives all waiting datagrams.
     fn turn(&mut self, limit: Duration) -> Result<()> {
         let wait = self.connection.timeout().unwrap_or(limit).min(limit);
         self.socket.set_read_timeout(Some(wait.max(Duration::from_millis(1))))?;
         self.socket.set_nonblocking(false)?;
         let mut buffer = [0; 65536];
-        // Bounded so that the HTTP layer drains its streams in between.
+        // Bounded, so that the HTTP layer can drain its streams.
         for _ in 0..64 {
             match self.socket.recv_from(&mut buffer) {
                 Ok((length, from)) => {
@@ -237,7 +237,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// A connection ID that differs from connection to connection of this process.
+/// Returns a connection ID that is unique in this process.
 fn source_id(port: u16) -> Result<[u8; 16]> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
     Ok((now ^ (u128::from(port) << 112)).to_be_bytes())

@@ -1,5 +1,5 @@
-//! HTTP/3 client on unmodified quinn and h3: fresh connection per round over one endpoint, which keeps TLS tickets (rustls) and
-//! address-validation tokens (quinn) from one round to the next.
+//! HTTP/3 client on unmodified quinn and h3: a new connection per round on one endpoint, which keeps TLS tickets (rustls) and
+//! address-validation tokens (quinn) between rounds.
 
 use bytes::Buf;
 use futures_util::future::{poll_fn, try_join_all};
@@ -13,7 +13,7 @@ use rustls_pki_types::{CertificateDer, pem::PemObject};
 use std::sync::Arc;
 
 const QUIC_V1: u32 = 1;
-/// Draft 29: known to this client, not to the server, so that the server has to answer with Version Negotiation.
+/// Draft 29. The client supports it and the server does not, so the server must answer with Version Negotiation.
 const DRAFT_29: u32 = 0xff00_001d;
 
 type Requests = SendRequest<h3_quinn::OpenStreams, bytes::Bytes>;
@@ -33,7 +33,7 @@ async fn run(task: &Task, rounds: &mut Vec<Round>) -> Result<()> {
     endpoint_config.supported_versions(vec![QUIC_V1, DRAFT_29]);
     let socket = std::net::UdpSocket::bind(task.local())?;
     let endpoint = Endpoint::new(endpoint_config, None, socket, Arc::new(TokioRuntime))?;
-    // Built once: tickets and tokens live in it.
+    // Built once, because it holds tickets and tokens.
     let mut v1 = ClientConfig::new(tls.clone());
     v1.version(QUIC_V1);
 
@@ -132,7 +132,7 @@ fn tls_config(task: &Task) -> Result<QuicClientConfig> {
     Ok(QuicClientConfig::with_initial(Arc::new(tls), initial)?)
 }
 
-/// RFC 9001, section 5.2: Initial packets use AEAD_AES_128_GCM whatever the offered suites.
+/// RFC 9001, section 5.2: Initial packets use AEAD_AES_128_GCM with any offered suites.
 fn initial_suite(provider: &CryptoProvider) -> Result<rustls::quic::Suite> {
     provider
         .cipher_suites

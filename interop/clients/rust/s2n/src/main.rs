@@ -1,5 +1,5 @@
-//! Raw QUIC client on unmodified s2n-quic. It has no HTTP/3, so it asks in HTTP/0.9 over bidirectional streams (ALPN
-//! `hq-interop`): "GET /path\r\n", FIN, and the answer is the body alone.
+//! Raw QUIC client on unmodified s2n-quic. s2n-quic has no HTTP/3, so requests use HTTP/0.9 on bidirectional streams
+//! (ALPN `hq-interop`): "GET /path\r\n" and FIN, answered by the body alone.
 
 use futures_util::future::try_join_all;
 use interop_task::{Body, Response, Result, Round, Task, print_report};

@@ -9,29 +9,29 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What every client does with its errors: print them.
+/// Error type of all clients, for printing.
 pub type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Connections to make, one after the other, and what to ask for on each.
+/// Connections to open one after the other, and the requests of each.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Task {
     /// Server name for SNI, certificate check and `:authority`.
     pub host: String,
-    /// Address of the server, or of the link before it.
+    /// Address of the server, or of the link in front of it.
     pub address: IpAddr,
     /// UDP port.
     pub port: u16,
     /// PEM file with the only trusted certificate authority.
     pub ca: PathBuf,
-    /// One connection per entry; its paths are requested in parallel.
+    /// Paths per connection, requested in parallel.
     pub rounds: Vec<Vec<String>>,
     /// Send the requests of the second and later rounds in 0-RTT.
     pub early_data: bool,
     /// Offer TLS_CHACHA20_POLY1305_SHA256 only.
     pub chacha20: bool,
-    /// Update keys after the first path of a round, then ask for the others.
+    /// Update keys after the first path of a round, before the others.
     pub key_update: bool,
-    /// Offer a version first that the server does not speak.
+    /// Offer a version first that the server does not support.
     pub unknown_version: bool,
     /// Milliseconds to stay connected after the last response, so that tickets and tokens arrive.
     pub linger_ms: u64,
@@ -44,12 +44,12 @@ impl Task {
         Ok(serde_json::from_str(&text)?)
     }
 
-    /// Where to send datagrams.
+    /// Returns the server's address.
     pub fn remote(&self) -> SocketAddr {
         SocketAddr::new(self.address, self.port)
     }
 
-    /// Any local address of the server's family.
+    /// Returns an unspecified local address of the server's family.
     pub fn local(&self) -> SocketAddr {
         match self.address {
             IpAddr::V4(_) => ([127, 0, 0, 1], 0).into(),
@@ -57,8 +57,7 @@ impl Task {
         }
     }
 
-    /// The paths of a round in the order of their requests: batches whose members are parallel. A key update happens between
-    /// two batches.
+    /// Splits a round's paths into batches of parallel requests, with a key update between two batches.
     pub fn batches<'a>(&self, paths: &'a [String]) -> Vec<&'a [String]> {
         if self.key_update && paths.len() > 1 {
             vec![&paths[..1], &paths[1..]]
@@ -67,18 +66,18 @@ impl Task {
         }
     }
 
-    /// How long to stay connected after the last response.
+    /// Returns the time to stay connected after the last response.
     pub fn linger(&self) -> Duration {
         Duration::from_millis(self.linger_ms)
     }
 
-    /// Whether this round's requests go into 0-RTT packets.
+    /// Returns whether this round's requests are sent in 0-RTT packets.
     pub fn early(&self, round: usize) -> bool {
         self.early_data && round > 0
     }
 }
 
-/// A body as it arrives: counted and hashed, not kept.
+/// A body in progress, counted and hashed but not stored.
 #[derive(Default)]
 pub struct Body {
     bytes: u64,
@@ -92,7 +91,7 @@ impl Body {
         self.hash.update(data);
     }
 
-    /// The finished response.
+    /// Returns the complete response.
     pub fn finish(self, path: &str, status: u16) -> Response {
         let mut sha256 = String::with_capacity(64);
         for byte in self.hash.finalize() {
@@ -105,9 +104,9 @@ impl Body {
 /// One response.
 #[derive(Debug, Clone, Serialize)]
 pub struct Response {
-    /// Path that was asked for.
+    /// Requested path.
     pub path: String,
-    /// HTTP status; 200 for a complete HTTP/0.9 answer, which has none.
+    /// HTTP status; 200 for a complete HTTP/0.9 response, which has none.
     pub status: u16,
     /// Length of the body.
     pub bytes: u64,
@@ -115,10 +114,10 @@ pub struct Response {
     pub sha256: String,
 }
 
-/// One connection. `None` where the stack does not tell.
+/// One connection. `None` if the stack does not expose the value.
 #[derive(Debug, Default, Clone, Serialize)]
 pub struct Round {
-    /// Application protocol that was negotiated.
+    /// Negotiated application protocol.
     pub alpn: Option<String>,
     /// Whether the TLS session was resumed.
     pub resumed: Option<bool>,
@@ -128,16 +127,16 @@ pub struct Round {
     pub responses: Vec<Response>,
 }
 
-/// What a client prints.
+/// Output of a client.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
     /// One entry per finished connection.
     pub rounds: Vec<Round>,
-    /// Why the task ended early.
+    /// Error that ended the task early.
     pub error: Option<String>,
 }
 
-/// Prints the report of rounds that ran up to the first error.
+/// Prints the report of all rounds up to the first error.
 pub fn print_report(rounds: Vec<Round>, outcome: Result<()>) {
     let error = outcome.err().map(|error| {
         let mut text = error.to_string();
