@@ -149,6 +149,7 @@ h3spec: need-cargo need-cc
 	$(CARGO) test --locked -p mendcast-http3 --test h3spec
 	conformance/check --write --rows $(MENDCAST_ROWS)
 
+# DENY="bans licenses sources" leaves out the advisories, whose database is fetched from the network.
 lint: need-cargo need-cc
 	conformance/check
 	structure/check
@@ -156,3 +157,5 @@ lint: need-cargo need-cc
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --locked check $(DENY); \
+	  else echo "skipped: cargo deny (cargo install --locked cargo-deny)"; fi
