@@ -40,6 +40,13 @@ impl fmt::Display for Arm {
 }
 
 /// Fractions of uncapped sessions.
+///
+/// ```
+/// use mendcast_groups::{Arm, Shares};
+///
+/// let shares = Shares { explorers: 1.0, ..Shares::default() };
+/// assert_eq!(shares.arm("2026-11", 7, "as64500", 0), Arm::Explorer);
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Shares {
     /// Fraction of viewers that explore. More explorers learn faster but do not benefit.

@@ -70,6 +70,20 @@ pub struct Need {
 }
 
 /// Bounds of the cap, as multiples of the stream's bit rate.
+///
+/// ```
+/// use core::time::Duration;
+/// use mendcast_groups::{Limits, Mode, Need};
+/// use units::Rate;
+///
+/// let need = Need {
+///     bitrate: Some(Rate::from_mbps(2)),
+///     is_behind: false,
+///     rtt: Duration::from_millis(50),
+/// };
+/// let cap = Limits::default().cap(Mode::Demand, None, &need);
+/// assert_eq!(cap.rate, Some(Rate::from_mbps(6)));
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Limits {
     /// Lower bound of the pacing rate; at least 1, default 1.5.

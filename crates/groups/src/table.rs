@@ -87,6 +87,35 @@ impl Absent {
 }
 
 /// The tables `<address, group>` and `<group, parameters>`.
+///
+/// ```
+/// use core::time::Duration;
+/// use mendcast_groups::{Group, Parameters, Table, TableBuilder, Times};
+/// use units::Rate;
+///
+/// let times = Times { issued: 1_700_000_000, lifetime: Duration::from_secs(3_600) };
+/// let mut builder = TableBuilder::new(times);
+/// let group = builder.group(Group {
+///     name: "as64500/lyon".into(),
+///     parent: None,
+///     parameters: Some(Parameters {
+///         rate: Rate::from_mbps(6),
+///         in_flight: 60_000,
+///         sessions: 512,
+///         decided: 1_700_000_000,
+///     }),
+///     is_off: false,
+/// });
+/// builder.v4([192, 0, 2, 0].into(), [192, 0, 2, 255].into(), group);
+/// let table = builder.finish().unwrap();
+///
+/// let table = Table::decode(&table.encode()).unwrap();
+/// let address = "192.0.2.7".parse().unwrap();
+/// let (_, parameters) = table.parameters(address, 1_700_000_600).unwrap();
+/// assert_eq!(parameters.rate, Rate::from_mbps(6));
+/// // After its lifetime, the table caps nobody.
+/// assert!(table.parameters(address, 1_700_009_000).is_err());
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Table {
     pub(crate) times: Times,

@@ -20,7 +20,7 @@
 //! the sender's knowledge of fates ([`Passage`]).
 //!
 //! Time is integer nanoseconds. Rates keep the remainder, so long runs carry exactly the bytes that
-//! the rate allows. its rate allows.
+//! the rate allows.
 
 #![forbid(unsafe_code)]
 

@@ -58,6 +58,31 @@ impl Corruption {
 /// One direction of a path.
 ///
 /// Times must not decrease from call to call.
+///
+/// ```
+/// use mendcast_links::{Link, LinkConfig, Packet};
+/// use units::{Ecn, Timestamp};
+/// use std::time::Duration;
+///
+/// let config = LinkConfig {
+///     rate: Some("12mbps".parse().unwrap()),
+///     delay: Some(Duration::from_millis(30)),
+///     ..LinkConfig::default()
+/// };
+/// let mut link = Link::new(&config, 1, "down");
+/// // 1,500 bytes on the wire take 1 ms at 12 Mbps.
+/// link.send(Timestamp::ZERO, Packet::datagram(1_472, Ecn::NotEct, "frame"));
+/// let arrival = link.next_event().unwrap();
+/// let mut now = arrival;
+/// let delivered = loop {
+///     match link.poll(now) {
+///         Some(delivered) => break delivered,
+///         None => now = link.next_event().unwrap(),
+///     }
+/// };
+/// assert_eq!(delivered.at, Timestamp::from_millis(31));
+/// assert_eq!(delivered.packet.payload, "frame");
+/// ```
 #[derive(Debug)]
 pub struct Link<T> {
     blackhole: Vec<Window>,

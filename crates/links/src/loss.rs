@@ -24,6 +24,15 @@ use crate::window::Window;
 /// (optionally `alpha`, `sigma`, `max`); `calls:rate=5%` (optionally `reading=slots`);
 /// `gilbert:file=PATH` (optionally `network=wifi`, `row=7`, `bad=50%`); `script:0,7-9,1s+200ms`
 /// (packets counted from 0, and windows `AT+FOR`).
+///
+/// ```
+/// use mendcast_links::Loss;
+///
+/// let loss: Loss = "outages:rate=5%,length=30ms".parse().unwrap();
+/// assert!(matches!(loss, Loss::GilbertElliott { slot: Some(_), .. }));
+/// let error = "outages:rate=500%".parse::<Loss>().unwrap_err();
+/// assert!(error.to_string().contains("rate"));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Loss {
     /// No loss.

@@ -28,6 +28,14 @@ impl core::error::Error for ParseError {}
 ///
 /// # Errors
 /// For a missing unit, negative times, and times above one year.
+///
+/// ```
+/// use mendcast_links::parse_duration;
+/// use std::time::Duration;
+///
+/// assert_eq!(parse_duration("1.5s").unwrap(), Duration::from_millis(1_500));
+/// assert!(parse_duration("1.5").is_err(), "without a unit");
+/// ```
 pub fn parse_duration(text: &str) -> Result<Duration, ParseError> {
     const UNITS: [(&str, f64); 6] =
         [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("min", 6e10), ("s", 1e9)];

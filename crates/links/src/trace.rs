@@ -20,6 +20,17 @@ use crate::random::Probability;
 use crate::text::ParseError;
 
 /// A trace of either format.
+///
+/// ```
+/// use mendcast_links::Trace;
+///
+/// // Seconds, Mbps, RTT and loss rate.
+/// let trace: Trace = "0.0 12.0 40ms 0.01\n1.0 8.0 60ms 0.02\n".parse().unwrap();
+/// assert!(matches!(trace, Trace::Rows(_)));
+/// // Delivery opportunities in milliseconds, as of mahimahi.
+/// let trace: Trace = "1\n3\n3\n7\n".parse().unwrap();
+/// assert!(matches!(trace, Trace::Opportunities(_)));
+/// ```
 #[derive(Clone, Debug)]
 pub enum Trace {
     /// Delivery opportunities; drives the rate.

@@ -24,6 +24,18 @@ const DATE: u8 = 0x0b;
 const LONG_STRING: u8 = 0x0c;
 
 /// A value.
+///
+/// ```
+/// use bytes::BytesMut;
+/// use mendcast_media::amf0::{self, Value};
+///
+/// let mut out = BytesMut::new();
+/// Value::String("onMetaData".into()).write(&mut out);
+/// amf0::object([("width", Value::Number(1_280.0))]).write(&mut out);
+///
+/// let values = amf0::read(&out).unwrap();
+/// assert_eq!(values[1].get("width").and_then(Value::number), Some(1_280.0));
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 pub enum Value {
     /// A double; there are no integers.

@@ -101,6 +101,15 @@ impl Class {
 }
 
 /// Reads the head of a VIDEODATA payload. Short or unknown payloads are [`Role::Other`].
+///
+/// ```
+/// use mendcast_media::codec::{self, Codec, Role};
+///
+/// // H.264 key frame with a composition time of 80 ms.
+/// let class = codec::video(&[0x17, 1, 0, 0, 80]);
+/// assert_eq!((class.codec, class.role), (Some(Codec::Avc), Role::KeyFrame));
+/// assert_eq!(class.composition_time, 80);
+/// ```
 pub fn video(payload: &[u8]) -> Class {
     let Some(&first) = payload.first() else { return Class::new(None, Role::Other, 0) };
     if first & 0x80 != 0 {

@@ -59,6 +59,16 @@ impl Kind {
 }
 
 /// A complete FLV tag. A clone shares the bytes.
+///
+/// ```
+/// use mendcast_media::{Kind, Role, Tag};
+///
+/// let tag = Tag::new(Kind::Video, 40, &[0x17, 1, 0, 0, 0]).unwrap();
+/// assert_eq!((tag.role(), tag.timestamp()), (Role::KeyFrame, 40));
+/// // Another timestamp for one viewer shares the payload.
+/// let (header, rest) = tag.at(0);
+/// assert_eq!(header.len() + rest.len(), tag.bytes().len());
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Tag {
     bytes: Bytes,
@@ -227,6 +237,22 @@ pub enum Error {
 ///
 /// The reader is as tolerant as players: it accepts wrong tag sizes, skips tags of unknown types,
 /// and searches for the next tag after stray bytes.
+///
+/// ```
+/// use mendcast_media::flv::{Kind, Reader, Tag, file_header};
+///
+/// let tag = Tag::new(Kind::Audio, 23, &[0xaf, 1, 0x21]).unwrap();
+/// let mut body = file_header(true, false).to_vec();
+/// body.extend_from_slice(tag.bytes());
+///
+/// let mut reader = Reader::new(4 << 20);
+/// // Pieces of any size.
+/// for piece in body.chunks(5) {
+///     reader.read(piece).unwrap();
+/// }
+/// assert_eq!(reader.next_tag(), Some(tag));
+/// assert_eq!(reader.next_tag(), None);
+/// ```
 #[derive(Debug)]
 pub struct Reader {
     max_tag: usize,

@@ -127,6 +127,18 @@ enum Sound {
 }
 
 /// The newest tags of a stream.
+///
+/// ```
+/// use mendcast_media::{GopCache, Kind, Limits, Tag};
+///
+/// let mut cache = GopCache::new(Limits { groups: 1, ..Limits::default() });
+/// for (timestamp, first) in [(0, 0x17), (40, 0x27), (80, 0x17)] {
+///     cache.push(Tag::new(Kind::Video, timestamp, &[first, 1, 0, 0, 0]).unwrap());
+/// }
+/// // Only the newest group of pictures remains.
+/// assert_eq!(cache.groups().next().unwrap().timestamp, 80);
+/// assert_eq!(cache.head() - cache.base(), 1);
+/// ```
 #[derive(Debug, Default)]
 pub struct GopCache {
     limits: Limits,

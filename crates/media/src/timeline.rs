@@ -46,6 +46,17 @@ impl Clock {
 }
 
 /// Maps a publisher's timestamps to the stream's.
+///
+/// ```
+/// use mendcast_media::{Kind, Timeline};
+///
+/// let mut timeline = Timeline::default();
+/// timeline.on_publisher();
+/// assert_eq!(timeline.map(Kind::Video, 5_000), 5_000);
+/// // A second encoder takes over, with a clock of its own: the stream continues.
+/// timeline.on_publisher();
+/// assert_eq!(timeline.map(Kind::Video, 0), 5_040);
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
     /// Where the stream begins, if not at its first publisher's own time.

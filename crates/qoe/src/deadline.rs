@@ -8,6 +8,18 @@ use core::time::Duration;
 use units::Timestamp;
 
 /// Counts the frames of a session against a fixed play-out deadline.
+///
+/// ```
+/// use core::time::Duration;
+/// use mendcast_qoe::Deadlines;
+/// use units::Timestamp;
+///
+/// let mut deadlines = Deadlines::new(Duration::from_millis(100));
+/// let captured = Timestamp::from_millis(40);
+/// deadlines.on_frame(captured, Some(Timestamp::from_millis(90)));
+/// deadlines.on_frame(captured, None);
+/// assert_eq!(deadlines.rate(), Some(0.5));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
     budget: Duration,

@@ -61,6 +61,23 @@ enum Phase {
 }
 
 /// Player of one viewer, from the request to the end.
+///
+/// ```
+/// use core::time::Duration;
+/// use mendcast_qoe::{FrameKind, Player, Policy};
+/// use units::Timestamp;
+///
+/// let policy = Policy::with_buffer(Duration::from_millis(300)).unwrap();
+/// let mut player = Player::new(policy, Timestamp::ZERO);
+/// for frame in 0..50 {
+///     // 25 frames per second; the path is down for 1 s after frame 30.
+///     let delay = if frame < 30 { 50 } else { 1_050 };
+///     let kind = if frame == 0 { FrameKind::Key } else { FrameKind::Dependent };
+///     player.on_media(Timestamp::from_millis(40 * frame + delay), 40 * frame as u32, kind);
+/// }
+/// let report = player.report(Timestamp::from_millis(3_100));
+/// assert_eq!(report.noticed().count, 1);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Player {
     policy: Policy,

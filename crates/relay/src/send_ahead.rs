@@ -13,6 +13,13 @@ const MIN_BYTES: u64 = 2_400;
 ///
 /// With less unsent data, tags are chosen later and skips take effect sooner. Tags are handed over
 /// whole, so the actual amount is up to one tag larger.
+///
+/// ```
+/// use mendcast_relay::send_ahead;
+/// use units::Rate;
+///
+/// assert_eq!(send_ahead(Rate::from_mbps(8)), 50_000);
+/// ```
 pub fn send_ahead(pacing_rate: Rate) -> u64 {
     pacing_rate.bytes_in(AHEAD).max(MIN_BYTES)
 }

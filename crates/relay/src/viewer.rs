@@ -12,6 +12,24 @@ use crate::stream::{Live, Status, Stream};
 const LOOK_AHEAD: usize = 64;
 
 /// A viewer. Dropping it leaves the stream.
+///
+/// ```
+/// use core::task::{Context, Poll, Waker};
+/// use media::{Kind, Tag};
+/// use mendcast_relay::{Registry, Settings, Start, Viewer};
+///
+/// let streams = Registry::new(1);
+/// let mut publisher = streams.publish("live/a", Settings::default()).unwrap();
+/// // A key frame of H.264, 40 ms into the stream.
+/// publisher.push(Tag::new(Kind::Video, 40, &[0x17, 1, 0, 0, 0]).unwrap());
+///
+/// let mut viewer = Viewer::new(streams.get("live/a").unwrap(), Start::LatestGop).unwrap();
+/// let mut context = Context::from_waker(Waker::noop());
+/// let Poll::Ready(Some(tag)) = viewer.poll_next(&mut context) else { panic!("cached") };
+/// assert_eq!(tag.timestamp(), 40);
+/// // The viewer's task is woken by the next tag.
+/// assert!(viewer.poll_next(&mut context).is_pending());
+/// ```
 #[derive(Debug)]
 pub struct Viewer {
     stream: Arc<Stream>,

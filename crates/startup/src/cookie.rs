@@ -123,6 +123,30 @@ impl Correlation {
 }
 
 /// Path state at the time of issue. Precision is 0.05 % for times and rates, and 2 % for fractions.
+///
+/// ```
+/// use core::time::Duration;
+/// use mendcast_startup::cookie::Rules;
+/// use mendcast_startup::{Carrier, Cookie, Prefix, Refusal};
+/// use units::Rate;
+///
+/// let client = "192.0.2.7".parse().unwrap();
+/// let cookie = Cookie {
+///     min_rtt: Duration::from_millis(40),
+///     max_rate: Rate::from_mbps(20),
+///     usual_rate: Rate::from_mbps(8),
+///     samples: 100,
+///     ..Cookie::unmeasured(1_700_000_000, Prefix::of(client), 7)
+/// };
+/// // The client returns the bytes in its next connection, a minute later.
+/// let returned = Cookie::decode(&cookie.encode()).unwrap();
+/// let rules = Rules::default();
+/// let state = returned.accept(Carrier::Token, client, 1_700_000_060, &rules).unwrap();
+/// assert_eq!(state.max_bdp(), 100_000);
+/// // From another network, it is rejected.
+/// let elsewhere = "198.51.100.7".parse().unwrap();
+/// assert_eq!(returned.accept(Carrier::Token, elsewhere, 1_700_000_060, &rules), Err(Refusal::Readdressed));
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Cookie {
     /// Time of issue, in Unix seconds up to 2^32 - 1.

@@ -159,6 +159,21 @@ pub enum Course {
 }
 
 /// Decides the start parameters of a connection.
+///
+/// ```
+/// use core::time::Duration;
+/// use mendcast_startup::decision::{Inputs, Limits, Mode, decide};
+///
+/// // A viewer without a cookie: the first frame over the round trip of the handshake.
+/// let known = Inputs {
+///     first_frame: Some(60_000),
+///     handshake_rtt: Some(Duration::from_millis(40)),
+///     ..Inputs::default()
+/// };
+/// let start = decide(Mode::Wira, &known, &Limits::default()).start;
+/// assert_eq!(start.window, Some(60_000));
+/// assert_eq!(start.rate.unwrap().to_string(), "12mbps");
+/// ```
 pub fn decide(mode: Mode, known: &Inputs, limits: &Limits) -> Decision {
     let within = |window: u64| window.min(limits.max_jump).max(minimum_window(limits.mtu));
     let iw = initial_window(limits.mtu);

@@ -7,6 +7,16 @@ use crate::cookie::Cookie;
 use crate::prefix::Prefix;
 
 /// The newest cookie of each network, up to a capacity.
+///
+/// ```
+/// use mendcast_startup::{Cookie, History, Prefix};
+///
+/// let mut history = History::new(10_000);
+/// let prefix = Prefix::of("192.0.2.7".parse().unwrap());
+/// history.record(&Cookie::unmeasured(1_700_000_000, prefix, 7));
+/// // Another client of the same /24 finds it.
+/// assert!(history.get(Prefix::of("192.0.2.200".parse().unwrap())).is_some());
+/// ```
 #[derive(Debug)]
 pub struct History {
     capacity: usize,

@@ -20,6 +20,17 @@ use crate::cookie::Cookie;
 const WAYS: usize = 4;
 
 /// Latest jumps of viewers, shared by all threads of a server.
+///
+/// ```
+/// use mendcast_startup::{Cookie, JumpLedger, Prefix};
+///
+/// let ledger = JumpLedger::new(1_000_000);
+/// let prefix = Prefix::of("192.0.2.7".parse().unwrap());
+/// let cookie = Cookie::unmeasured(1_700_000_000, prefix, 7);
+/// assert!(ledger.claim(&cookie, 1_700_000_060));
+/// // A replay permits no second jump.
+/// assert!(!ledger.claim(&cookie, 1_700_000_061));
+/// ```
 #[derive(Debug)]
 pub struct JumpLedger {
     sets: Mutex<Vec<Set>>,

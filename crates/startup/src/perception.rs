@@ -56,6 +56,19 @@ impl Progress {
 pub const DEFAULT_LIMIT: u64 = 4 << 20;
 
 /// Determines the size of the first frame from the bodies sent to one viewer.
+///
+/// ```
+/// use core::num::NonZeroU32;
+/// use mendcast_startup::perception::DEFAULT_LIMIT;
+/// use mendcast_startup::{Perception, Progress};
+///
+/// let mut perception = Perception::new(NonZeroU32::MIN, DEFAULT_LIMIT);
+/// // FLV header, then a video tag with a key frame of 5 bytes.
+/// let mut body = b"FLV\x01\x01\0\0\0\x09\0\0\0\0".to_vec();
+/// body.extend([9, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0x17, 1, 0, 0, 0, 0, 0, 0, 16]);
+/// let Progress::Known(size) = perception.read(&body) else { panic!("complete") };
+/// assert_eq!(size, body.len() as u64);
+/// ```
 #[derive(Debug)]
 pub struct Perception {
     frames: Frames,

@@ -4,6 +4,14 @@ use core::net::IpAddr;
 
 /// A network: the first 24 bits of an IPv4 address or the first 48 of an IPv6 address. IPv4-mapped
 /// addresses (`::ffff:192.0.2.1`) count as IPv4.
+///
+/// ```
+/// use mendcast_startup::Prefix;
+///
+/// let of = |address: &str| Prefix::of(address.parse().unwrap());
+/// assert_eq!(of("192.0.2.1"), of("192.0.2.254"));
+/// assert_ne!(of("2001:db8:1::1"), of("2001:db8:2::1"));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Prefix {
     is_v6: bool,

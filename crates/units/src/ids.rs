@@ -39,6 +39,15 @@ pub enum Direction {
 }
 
 /// A QUIC stream identifier, 0 to 2^62 − 1 (RFC 9000, section 2.1).
+///
+/// ```
+/// use mendcast_units::{Direction, Side, StreamId};
+///
+/// // Third request stream of a client.
+/// let id = StreamId::new(Side::Client, Direction::Bidirectional, 2);
+/// assert_eq!(id, StreamId(8));
+/// assert_eq!((id.initiator(), id.index()), (Side::Client, 2));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u64);
 

@@ -7,6 +7,16 @@ use core::time::Duration;
 use crate::time::nanos;
 
 /// A data rate in bits per second.
+///
+/// ```
+/// use core::time::Duration;
+/// use mendcast_units::Rate;
+///
+/// let rate: Rate = "12mbps".parse().unwrap();
+/// assert_eq!(rate.bytes_in(Duration::from_millis(10)), 15_000);
+/// assert_eq!(rate.time_for(1_500), Duration::from_millis(1));
+/// assert_eq!(rate.scale(1.5).to_string(), "18mbps");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Rate(u64);
 

@@ -8,6 +8,17 @@ use core::time::Duration;
 ///
 /// Spans between two points are [`Duration`]s. Arithmetic saturates: a time before the origin is
 /// the origin, a time beyond 584 years is [`Timestamp::MAX`].
+///
+/// ```
+/// use core::time::Duration;
+/// use mendcast_units::Timestamp;
+///
+/// let start = Timestamp::from_millis(100);
+/// let end = start + Duration::from_millis(20);
+/// assert_eq!(end - start, Duration::from_millis(20));
+/// // `since` saturates, so a reordered event has age zero.
+/// assert_eq!(start.since(end), Duration::ZERO);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(u64);
 

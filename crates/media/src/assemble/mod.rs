@@ -25,6 +25,17 @@ use crate::flv::{Kind, Tag};
 use crate::tracks::default_track;
 
 /// Corrects the tags of one publisher, in their order.
+///
+/// ```
+/// use mendcast_media::{Assembler, Kind, Repair, Tag};
+///
+/// let mut assembler = Assembler::default();
+/// let mut out = Vec::new();
+/// // An encoder that sends empty audio tags.
+/// assembler.push(Tag::new(Kind::Audio, 0, &[]).unwrap(), &mut out);
+/// assert!(out.is_empty());
+/// assert!(assembler.repairs().any(|repair| repair == (Repair::Empty, 1)));
+/// ```
 #[derive(Debug, Default)]
 pub struct Assembler {
     video: video::Pictures,

@@ -6,6 +6,15 @@ use url::Url;
 ///
 /// `None` if the result is no `http` or `https` URL, or would downgrade from `https` to `http`: an
 /// attacker could otherwise remove TLS.
+///
+/// ```
+/// use mendcast_media::hls::follow;
+/// use url::Url;
+///
+/// let base = Url::parse("https://origin.example/live/index.m3u8").unwrap();
+/// assert_eq!(follow(&base, "seg-1.m4s").unwrap().path(), "/live/seg-1.m4s");
+/// assert_eq!(follow(&base, "http://origin.example/seg-1.m4s"), None);
+/// ```
 pub fn follow(base: &Url, reference: &str) -> Option<Url> {
     let url = base.join(reference).ok()?;
     match (base.scheme(), url.scheme()) {

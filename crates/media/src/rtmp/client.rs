@@ -60,6 +60,28 @@ enum State {
 }
 
 /// The client's side of a connection.
+///
+/// ```
+/// use mendcast_media::rtmp::{Client, ClientEvent, Config, Event, Intent, Server, Url};
+///
+/// let url = Url::parse("rtmp://origin.example/live/demo").unwrap();
+/// let mut client = Client::new(url, Intent::Publish, Config::default(), &[1; 1_528]);
+/// let mut server = Server::new(Config::default(), &[2; 1_528]);
+/// // Without sockets: the output of each side is the input of the other.
+/// for _ in 0..10 {
+///     while let Some(bytes) = client.poll_output() {
+///         server.handle(&bytes).unwrap();
+///     }
+///     if let Some(Event::Publish(request)) = server.poll_event() {
+///         assert_eq!(request.stream, "demo");
+///         server.accept();
+///     }
+///     while let Some(bytes) = server.poll_output() {
+///         client.handle(&bytes).unwrap();
+///     }
+/// }
+/// assert_eq!(client.poll_event(), Some(ClientEvent::Publishing));
+/// ```
 #[derive(Debug)]
 pub struct Client {
     link: Link,

@@ -12,6 +12,13 @@ const DEFAULT_TLS_PORT: u16 = 443;
 ///
 /// The application is everything up to the last slash, `app/instance` included, and the stream
 /// name is the rest. For one or two segments before the name that is what ffmpeg does too.
+///
+/// ```
+/// use mendcast_media::rtmp::Url;
+///
+/// let url = Url::parse("rtmp://origin.example/live/demo?key=secret").unwrap();
+/// assert_eq!(url.tc_url(), "rtmp://origin.example/live");
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Url {
     /// Whether RTMP is spoken inside of TLS (`rtmps`).

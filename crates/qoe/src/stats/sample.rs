@@ -3,6 +3,16 @@
 //! empirical distribution function, and Student's confidence interval of the mean.
 
 /// A sorted sample of at least one finite number.
+///
+/// ```
+/// use mendcast_qoe::stats::Sample;
+///
+/// let first_frames = Sample::new([310.0, 240.0, 290.0, 1_200.0]).unwrap();
+/// assert_eq!(first_frames.median(), 300.0);
+/// assert_eq!(first_frames.mean(), 510.0);
+/// let interval = first_frames.estimate();
+/// assert!(interval.half.is_some_and(|half| half > 400.0));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// Ascending, never empty, all finite.
