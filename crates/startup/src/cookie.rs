@@ -145,7 +145,8 @@ impl Correlation {
 /// assert_eq!(state.max_bdp(), 100_000);
 /// // From another network, it is rejected.
 /// let elsewhere = "198.51.100.7".parse().unwrap();
-/// assert_eq!(returned.accept(Carrier::Token, elsewhere, 1_700_000_060, &rules), Err(Refusal::Readdressed));
+/// let refused = returned.accept(Carrier::Token, elsewhere, 1_700_000_060, &rules);
+/// assert_eq!(refused, Err(Refusal::Readdressed));
 /// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Cookie {

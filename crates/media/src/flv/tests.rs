@@ -1,6 +1,8 @@
 //! Tags and the reader.
 
+use super::read::MAX_SEARCH;
 use super::*;
+use crate::deviation::Deviation;
 use proptest::prelude::*;
 
 fn tags() -> Vec<Tag> {
