@@ -235,7 +235,7 @@ test('players side by side fit into a row or a column, in both colour schemes', 
 });
 
 test('players side by side report an invalid address', { skip: browserMissing, ...TIMEOUT }, async () => {
-  for (const [query, words] of [['', /^player is/], ['player=a=http://b.test', /^player is “a=http/], ['buffer_ms=1&player=a=https://b.test', /^buffer_ms is “1”/], ['protocol=hls&player=a=https://b.test', /^protocol is/]]) {
+  for (const [query, words] of [['', /^player occurs 0 times/], ['player=a=http://b.test', /^player is “a=http/], ['buffer_ms=1&player=a=https://b.test', /^buffer_ms is “1”/], ['protocol=hls&player=a=https://b.test', /^protocol is/]]) {
     const page = await open(`side-by-side.html?${query}`, { width: 390 });
     await page.until("!document.getElementById('fault').hidden");
     assert.match(await page.evaluate(text('#fault')), words);

@@ -5,6 +5,9 @@
 //! 13.4.2.1). The path marks everything CE. The path drops all marked packets or a share of them.
 //! Outages and ordinary loss look like the third fault at first, so a trial compares marked with
 //! unmarked packets (`trial`). The endpoint remembers networks with a costly fault (`networks`).
+//!
+//! Of 18,000 connections in simulated minutes without such faults, one lost ECN:
+//! `MENDCAST_CASES=3000 cargo test -p mendcast-quic --lib ecn::tests::loss -- --nocapture`.
 
 mod networks;
 mod trial;

@@ -157,11 +157,10 @@ fn with_results(folder: &Path) -> Vec<PathBuf> {
 pub(super) fn markdown(folders: &[&Path]) -> Result<String, String> {
     let mut text = "# Results\n\nMade by `mendcast lab results DIR…` from the folders of `mendcast lab run`. \
                     Each number is a mean over runs with half its 95 % confidence interval; the \
-                    paper's value follows after a slash. Runs are paired by seed: the fate of the \
-                    n-th packet offered to a link depends on the seed alone, and with losses in time \
-                    slots a slot's state follows the clock; neither depends on the scheme. \
-                    Differences are computed run by run. Claims are judged by means; intervals \
-                    that cross the bound are reported.\n\n\
+                    paper's value follows after a slash. Runs are paired by seed: under all schemes \
+                    the n-th packet offered to a link has the same fate, or, with losses in time \
+                    slots, each slot the same state. Differences are computed run by run. Claims \
+                    are judged by means; intervals that cross the bound are reported.\n\n\
                     | experiment | what | claims that hold | runs per point | CPU-seconds | commit |\n\
                     |---|---|---|---|---|---|\n"
         .to_owned();
