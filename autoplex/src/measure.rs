@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use groups::Arm;
 use groups::select::{Sample, group_id};
-use records::Place;
+use records::Location;
 use serde_json::{Map, Value};
 
 use crate::geo::{Geo, MAX_NAME, clean};
@@ -220,7 +220,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    fn take(&mut self, place: Place<'_>, record: &Map<String, Value>) {
+    fn take(&mut self, place: Location<'_>, record: &Map<String, Value>) {
         match self.measured(place, record) {
             Ok(row) => {
                 let hour = row.sample.ended as u64 / 3_600;
@@ -232,7 +232,7 @@ impl<'a> Reading<'a> {
 
     fn measured(
         &mut self,
-        place: Place<'_>,
+        place: Location<'_>,
         record: &Map<String, Value>,
     ) -> Result<Measured, Dropped> {
         let seen = Seen(record);
