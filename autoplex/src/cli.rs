@@ -35,7 +35,7 @@ enum Command {
     Histogram(Histogram),
     /// Print a query for any engine.
     Sql(Sql),
-    /// Copy new files between directories or object stores: records one way, tables the other.
+    /// Copy new files between directories or object stores, such as records and tables.
     Sync(SyncArgs),
 }
 
@@ -79,7 +79,7 @@ struct WindowArgs {
     /// Time between decisions, which are made at its multiples.
     #[arg(long, default_value = "30m", value_parser = duration)]
     period: Duration,
-    /// Age limit of sessions, by their end. Default: twice --period, for late records.
+    /// Maximum age of sessions, by their end. Default: twice --period, for late records.
     #[arg(long, value_parser = duration)]
     window: Option<Duration>,
 }

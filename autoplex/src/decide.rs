@@ -54,7 +54,7 @@ pub struct Decision<'a> {
     pub rules: Rules,
     /// Time between decisions, which are made at its multiples.
     pub period: Duration,
-    /// Age limit of sessions, by their end.
+    /// Maximum age of sessions, by their end.
     pub window: Duration,
     /// Lifetime of the decision.
     pub lifetime: Duration,
