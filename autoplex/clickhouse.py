@@ -1,8 +1,8 @@
-"""Runs queries of `mendcast-autoplex sql` on chDB, ClickHouse in a process, and writes what they give as CSV.
+"""Runs queries of `mendcast-autoplex sql` on chDB (in-process ClickHouse) and writes CSV.
 
     python3 clickhouse.py --view sessions=OUT/sessions --query band.sql band.csv
 
-A view is a folder of Parquet files, or one file.
+A view is a directory of Parquet files, or one file.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from chdb.session import Session
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description="Run SQL files over Parquet files.")
     parser.add_argument("--view", action="append", required=True, metavar="NAME=PATH")
     parser.add_argument("--query", action="append", required=True, nargs=2, metavar=("SQL", "CSV"))
     args = parser.parse_args()

@@ -1,8 +1,9 @@
-"""Runs queries of `mendcast-autoplex sql` on Spark and writes what they give as CSV.
+"""Runs queries of `mendcast-autoplex sql` on Spark and writes CSV.
 
     spark-submit --master URL spark.py --view sessions=OUT/sessions --query band.sql band.csv
 
-A view is a folder of Parquet files, or one file. The rows of a query have to fit the driver: they are of groups.
+A view is a directory of Parquet files, or one file. Results have a row per group or bin, and must
+fit the driver's memory.
 """
 
 import argparse
@@ -11,7 +12,7 @@ from pyspark.sql import SparkSession
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description="Run SQL files over Parquet files.")
     parser.add_argument("--view", action="append", required=True, metavar="NAME=PATH")
     parser.add_argument("--query", action="append", required=True, nargs=2, metavar=("SQL", "CSV"))
     args = parser.parse_args()

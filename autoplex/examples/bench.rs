@@ -1,11 +1,11 @@
-//! How long a decision takes: makes sessions over groups of sizes as the paper's table 1 has them, as the measurement
-//! module would have written them, and times each decision in a process of its own. Then records that
-//! are measured, and a table of a million ranges.
+//! Benchmark of decisions: writes synthetic sessions over groups with the sizes of the paper's
+//! table 1 (as the measurement module would), and times each decision in a process of its own. Then
+//! measures records, and looks addresses up in a table of a million ranges.
 //!
 //!     cargo run --release --example bench -- [SESSIONS]
 
-#[path = "../tests/made/mod.rs"]
-mod made;
+#[path = "../tests/synthetic/mod.rs"]
+mod synthetic;
 
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
@@ -17,15 +17,15 @@ use std::time::Instant;
 use groups::decide::Rules;
 use groups::select::Policy;
 use groups::{Group, Parameters, Table, TableBuilder, Times};
-use made::Chance;
-use mendcast_autoplex::decide::{Deciding, Rows};
+use mendcast_autoplex::decide::{Decision, Rows};
 use mendcast_autoplex::engine::Engine;
 use mendcast_autoplex::geo::Geo;
-use mendcast_autoplex::measure::Measuring;
+use mendcast_autoplex::measure::Measurement;
 use mendcast_autoplex::query::Plan;
 use mendcast_autoplex::rows::table;
 use mendcast_autoplex::store::Store;
 use records::{Record, RecordWriter, Retention};
+use synthetic::Rng;
 use units::Rate;
 
 #[global_allocator]
@@ -40,7 +40,9 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match &args[..] {
         [root, policy, exact] => decide(Path::new(root), policy, exact == "exact"),
-        [root, count] => make(Path::new(root), count.parse().expect("a number of sessions")),
+        [root, count] => {
+            write_sessions(Path::new(root), count.parse().expect("a number of sessions"))
+        }
         [count] => all(count.parse().expect("a number of sessions")),
         _ => all(10_000_000),
     }
@@ -50,8 +52,8 @@ fn all(count: usize) {
     let folder = tempfile::tempdir().expect("a folder");
     let root = folder.path();
     let begun = Instant::now();
-    make(root, count);
-    println!("made {count} sessions in {:.1} s", begun.elapsed().as_secs_f64());
+    write_sessions(root, count);
+    println!("wrote {count} sessions in {:.1} s", begun.elapsed().as_secs_f64());
     for policy in Policy::ALL {
         for kind in ["histogram", "exact"] {
             let itself = std::env::current_exe().expect("a path");
@@ -65,8 +67,8 @@ fn all(count: usize) {
     ranges();
 }
 
-/// Groups of sizes in proportion to 1 / (rank + 0.30) ^ 0.824.
-fn make(root: &Path, count: usize) {
+/// Writes sessions over groups with sizes proportional to 1 / (rank + 0.30) ^ 0.824.
+fn write_sessions(root: &Path, count: usize) {
     let store = Store::new(root);
     let mut upto = Vec::with_capacity(GROUPS);
     let mut total = 0.0;
@@ -74,17 +76,17 @@ fn make(root: &Path, count: usize) {
         total += (rank as f64 + 0.30).powf(-0.824);
         upto.push(total);
     }
-    let names: Vec<String> = (0..GROUPS as i64).map(made::name).collect();
+    let names: Vec<String> = (0..GROUPS as i64).map(synthetic::name).collect();
     let id = |name: &String| (groups::select::group_id(name).to_string(), name.clone());
     let pairs: BTreeMap<String, String> = names.iter().map(id).collect();
     store.write_pairs("groups.csv", "id,name", &pairs).expect("written");
-    let mut chance = Chance(1);
+    let mut rng = Rng(1);
     for file in 0..count.div_ceil(FILE) {
         let rows: Vec<_> = (0..FILE.min(count - file * FILE))
             .map(|_| {
-                let at = chance.uniform() * total;
+                let at = rng.uniform() * total;
                 let group = upto.partition_point(|upto| *upto <= at).min(GROUPS - 1);
-                made::session(&mut chance, group as i64, BEGIN as i64, END as i64)
+                synthetic::session(&mut rng, group as i64, BEGIN as i64, END as i64)
             })
             .collect();
         let path = store.sessions(BEGIN, &format!("edge-{file}"));
@@ -100,7 +102,7 @@ fn decide(root: &Path, policy: &str, exact: bool) {
     for place in ["decisions", "guard.csv", "table.groups"].map(|name| store.path(name)) {
         let _ = std::fs::remove_dir_all(&place).or_else(|_| std::fs::remove_file(&place));
     }
-    let deciding = Deciding {
+    let decision = Decision {
         store: &store,
         geo: &geo,
         engine: &engine,
@@ -112,31 +114,31 @@ fn decide(root: &Path, policy: &str, exact: bool) {
         lifetime: Duration::from_secs(7_200),
         now: END,
     };
-    let summary = deciding.run().expect("decided").expect("it was not decided yet");
+    let summary = decision.run().expect("decided").expect("not decided yet");
     let took = begun.elapsed().as_secs_f64();
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("VmHWM: ?");
     println!(
         "{} {}: {took:.2} s, {}, {summary}",
         policy.name,
-        if exact { "exactly" } else { "by histograms" },
+        if exact { "exact" } else { "histograms" },
         peak.split_whitespace().collect::<Vec<_>>().join(" "),
     );
 }
 
-/// Records of an edge, and their measurement.
+/// Writes records as an edge does, and times their measurement.
 fn measure(root: &Path) {
     let count = 100_000;
     let writer = RecordWriter::start(root, Duration::from_secs(86_400), Retention::default());
     let writer = writer.expect("started");
-    let mut chance = Chance(2);
+    let mut rng = Rng(2);
     for number in 0..count {
-        let row = made::session(&mut chance, number % 1_000, BEGIN as i64, END as i64);
+        let row = synthetic::session(&mut rng, number % 1_000, BEGIN as i64, END as i64);
         let mut record = Box::new(Record {
             session: Some(number),
             viewer: Some(format!("{number:016x}")),
-            prefix: Some(format!("10.{}.{}.0/24", number % 200, chance.below(250))),
-            group: Some(made::name(number % 1_000)),
+            prefix: Some(format!("10.{}.{}.0/24", number % 200, rng.below(250))),
+            group: Some(synthetic::name(number % 1_000)),
             started_ms: Some((row.sample.ended - 60) * 1_000),
             duration_s: Some(60.0),
             first_transmissions: Some(row.sample.packets),
@@ -158,13 +160,13 @@ fn measure(root: &Path) {
     let store = Store::new(&root.join("out"));
     let (records, geo, begun) = ([root.to_owned()], Geo::default(), Instant::now());
     let keep = Duration::from_secs(86_400);
-    let measuring = Measuring { records: &records, store: &store, geo: &geo, now: END, keep };
-    let summary = measuring.run().expect("measured");
+    let measurement = Measurement { records: &records, store: &store, geo: &geo, now: END, keep };
+    let summary = measurement.run().expect("measured");
     let each = begun.elapsed().as_secs_f64() / count as f64;
     println!("{summary}: {:.1} s per million records", each * 1e6);
 }
 
-/// A table of a million ranges.
+/// Times the encoding, decoding and lookups of a table of a million ranges.
 fn ranges() {
     let times = Times { issued: END, lifetime: Duration::from_secs(7_200) };
     let mut building = TableBuilder::new(times);
@@ -172,7 +174,7 @@ fn ranges() {
         Parameters { rate: Rate::from_kbps(4_000), in_flight: 60_000, sessions: 300, decided: END };
     let ids: Vec<_> = (0..GROUPS as i64)
         .map(|group| {
-            let name = made::name(group).into();
+            let name = synthetic::name(group).into();
             let parameters = Some(parameters);
             building.group(Group { name, parent: None, parameters, is_off: false })
         })
@@ -189,14 +191,15 @@ fn ranges() {
     let begun = Instant::now();
     let table = Table::decode(&bytes).expect("a table");
     let decode = begun.elapsed().as_secs_f64() * 1e3;
-    let mut chance = Chance(3);
+    let mut rng = Rng(3);
     let addresses: Vec<IpAddr> =
-        (0..1_000_000).map(|_| Ipv4Addr::from_bits(chance.next() as u32).into()).collect();
+        (0..1_000_000).map(|_| Ipv4Addr::from_bits(rng.next() as u32).into()).collect();
     let begun = Instant::now();
     let found = addresses.iter().filter(|at| table.parameters(**at, END).is_ok()).count();
     let lookup = begun.elapsed().as_nanos() as f64 / addresses.len() as f64;
     println!(
-        "{} ranges in {} bytes: encoded in {encode:.0} ms, decoded in {decode:.0} ms; {found} lookups, {lookup:.0} ns each",
+        "{} ranges in {} bytes: encoded in {encode:.0} ms, decoded in {decode:.0} ms; \
+         {found} lookups, {lookup:.0} ns each",
         table.ranges(),
         bytes.len()
     );

@@ -1,4 +1,4 @@
-//! The command line.
+//! Command line.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -9,15 +9,15 @@ use clap::{Args, Parser, Subcommand};
 use groups::decide::Rules;
 use groups::select::Policy;
 use mendcast_autoplex::Error;
-use mendcast_autoplex::decide::{Deciding, Rows};
+use mendcast_autoplex::decide::{Decision, Rows};
 use mendcast_autoplex::engine::Engine;
 use mendcast_autoplex::geo::Geo;
-use mendcast_autoplex::measure::Measuring;
+use mendcast_autoplex::measure::Measurement;
 use mendcast_autoplex::query::{self, Plan};
 use mendcast_autoplex::store::Store;
-use mendcast_autoplex::sync::{Place, Sync};
+use mendcast_autoplex::sync::{self, Place};
 
-/// Decides what the next sessions of each user group may send at most.
+/// Decide the send limits of user groups.
 #[derive(Debug, Parser)]
 #[command(version)]
 pub struct Cli {
@@ -27,59 +27,59 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Measures new records, decides, and writes OUT/table.groups.
+    /// Measure new records, decide, and write OUT/table.groups.
     Decide(Decide),
-    /// Measures new records only.
+    /// Measure new records.
     Measure(Measure),
-    /// Measures new records and writes what this point of presence saw into OUT/histograms.
+    /// Measure new records and write this point of presence's histograms to OUT/histograms.
     Histogram(Histogram),
-    /// Prints a query as any engine runs it.
+    /// Print a query for any engine.
     Sql(Sql),
-    /// Copies what is new from one folder or object store to another: records to where decisions are made, tables back.
-    Sync(Copying),
+    /// Copy new files between directories or object stores, such as records and tables.
+    Sync(SyncArgs),
 }
 
 #[derive(Debug, Args)]
 struct Measure {
-    /// A folder of session records, whose closed files (.parquet) are read however deep they lie; or one file
+    /// Directory that is searched for closed record files (.parquet), or one record file.
     #[arg(long, value_name = "PATH")]
     records: Vec<PathBuf>,
-    /// The folder that measurements and decisions go to
+    /// Directory of measurements and decisions.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// A database of addresses in MaxMind's format (city, ASN); without one records name their groups
+    /// Address database in MaxMind's format (city, ASN). Without one, records name their groups.
     #[arg(long, value_name = "FILE")]
     geo: Vec<PathBuf>,
-    /// How long measured sessions and old decisions are kept
+    /// Retention period of measured sessions and old decisions.
     #[arg(long, default_value = "48h", value_parser = duration)]
     keep: Duration,
-    /// The time in Unix seconds, for tests
+    /// Current time in Unix seconds, for tests.
     #[arg(long, value_name = "SECONDS", hide = true)]
     now: Option<u64>,
 }
 
 #[derive(Debug, Args)]
-struct Which {
-    /// lower-retransmission, goodput-per-rtt or open-rate
+struct SelectionArgs {
+    /// Policy: lower-retransmission, goodput-per-rtt or open-rate.
     #[arg(long, default_value = "open-rate", value_parser = policy)]
     policy: Policy,
-    /// Another metric to put sessions in order by: SQL for an integer from 0
+    /// Sort key instead of the policy's: SQL expression for an integer from 0.
     #[arg(long, value_name = "SQL")]
     metric: Option<String>,
-    /// Another condition on the sessions that count, as SQL
+    /// Condition for eligible sessions instead of the policy's, as SQL.
     #[arg(long, value_name = "SQL")]
     filter: Option<String>,
-    /// Other percentiles to choose between, as 5..20
+    /// Percentiles instead of the policy's, such as 5..20.
     #[arg(long, value_name = "FROM..TO", value_parser = band)]
     band: Option<Range<i64>>,
 }
 
 #[derive(Debug, Args)]
-struct When {
-    /// Decisions are made at multiples of this
+struct WindowArgs {
+    /// Time between decisions, which are made at its multiples.
     #[arg(long, default_value = "30m", value_parser = duration)]
     period: Duration,
-    /// Sessions that ended within this time before teach; twice the period, so that records which come late count
+    /// Maximum age of sessions, by their end. Default: twice --period, for late records.
     #[arg(long, value_parser = duration)]
     window: Option<Duration>,
 }
@@ -89,25 +89,26 @@ struct Decide {
     #[command(flatten)]
     measure: Measure,
     #[command(flatten)]
-    which: Which,
+    selection: SelectionArgs,
     #[command(flatten)]
-    when: When,
-    /// Choose exactly rather than by histograms
+    window: WindowArgs,
+    /// Select exactly instead of by histograms.
     #[arg(long)]
     exact: bool,
-    /// Choose from histograms of several points of presence: DIR/<end>/<pop>.parquet
+    /// Select from histograms of several points of presence: DIR/<end>/<pop>.parquet.
     #[arg(long, value_name = "DIR", conflicts_with = "exact")]
     histograms: Option<PathBuf>,
-    /// Take the rows that another engine chose
+    /// Selections of another engine, as CSV.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["exact", "histograms"])]
     rows: Option<PathBuf>,
-    /// A country of fewer sessions that teach is left as it is; a group of so many is half itself, half the wider one
-    #[arg(long, default_value_t = Rules::default().min_sessions, value_parser = clap::value_parser!(u64).range(1..))]
+    /// Minimum sessions of a country to decide. A group with as many weighs as much as its parent.
+    #[arg(long, default_value_t = Rules::default().min_sessions)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     least: u64,
-    /// How long a decision holds
+    /// Lifetime of a decision.
     #[arg(long, default_value = "2h", value_parser = duration)]
     lifetime: Duration,
-    /// Stay, and decide this often
+    /// Keep running, and decide at multiples of this.
     #[arg(long, value_parser = duration)]
     every: Option<Duration>,
 }
@@ -117,10 +118,10 @@ struct Histogram {
     #[command(flatten)]
     measure: Measure,
     #[command(flatten)]
-    which: Which,
+    selection: SelectionArgs,
     #[command(flatten)]
-    when: When,
-    /// What this point of presence is called
+    window: WindowArgs,
+    /// Name of this point of presence.
     #[arg(long, value_parser = pop)]
     pop: String,
 }
@@ -128,52 +129,52 @@ struct Histogram {
 #[derive(Debug, Args)]
 struct Sql {
     #[command(flatten)]
-    which: Which,
-    /// The exact query rather than the histogram's
+    selection: SelectionArgs,
+    /// Exact selection instead of the histogram query.
     #[arg(long)]
     exact: bool,
-    /// The query over histograms
+    /// Selection over histograms.
     #[arg(long, conflicts_with = "exact")]
     merge: bool,
-    /// The guard's query
+    /// Outcomes, for the guard.
     #[arg(long, conflicts_with_all = ["exact", "merge"])]
     outcomes: bool,
-    /// The window's begin, in Unix seconds
+    /// Start of the window, in Unix seconds.
     #[arg(long, value_name = "SECONDS")]
     begin: u64,
-    /// The window's end, in Unix seconds
+    /// End of the window, in Unix seconds.
     #[arg(long, value_name = "SECONDS")]
     end: u64,
 }
 
 #[derive(Debug, Args)]
-struct Copying {
-    /// A folder, or the URL of a place in an object store: s3, gs, az, http, https, file
+struct SyncArgs {
+    /// Source: a directory, or the URL of an object store (s3, gs, az, http, https, file).
     #[arg(long, value_name = "PLACE")]
     from: String,
-    /// The same
+    /// Target: a directory or URL.
     #[arg(long, value_name = "PLACE")]
     to: String,
-    /// Keep this file as it is at the source: what is gone there is removed. Without any, all files are copied and none is removed
+    /// Mirror this file, including its removal; repeatable. Default: copy all files, remove none.
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Stay, and look this often
+    /// Keep running, and look for changes at multiples of this.
     #[arg(long, value_parser = duration)]
     every: Option<Duration>,
 }
 
 impl Cli {
-    /// Does what the command says.
-    pub fn run(self) -> Result<(), Error> {
+    /// Runs the command.
+    pub fn run(self) -> Result<(), Failure> {
         match self.command {
             Command::Decide(decide) => decide.run(),
-            Command::Measure(measure) => measure.run(&measure.geo()?),
+            Command::Measure(measure) => Ok(measure.run(&measure.geo()?)?),
             Command::Histogram(histogram) => histogram.run(),
             Command::Sql(sql) => {
                 print!("{}", sql.text());
                 Ok(())
             }
-            Command::Sync(copying) => copying.run(),
+            Command::Sync(sync) => Ok(sync.run()?),
         }
     }
 }
@@ -190,42 +191,41 @@ impl Measure {
     fn run(&self, geo: &Geo) -> Result<(), Error> {
         let store = Store::new(&self.out);
         let (now, keep) = (self.now(), self.keep);
-        let measuring = Measuring { records: &self.records, store: &store, geo, now, keep };
-        eprintln!("mendcast-autoplex: {}", measuring.run()?);
+        let measurement = Measurement { records: &self.records, store: &store, geo, now, keep };
+        eprintln!("mendcast-autoplex: {}", measurement.run()?);
         Ok(())
     }
 
-    /// Measures, and then does `then` with a decision to make.
+    /// Measures, then calls `then` with the parameters of a decision.
     fn and<T>(
         &self,
-        (which, when, rows): (&Which, &When, Rows),
-        then: impl FnOnce(Deciding<'_>) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        let window = when.window.unwrap_or(2 * when.period);
-        if when.period.as_secs() == 0 || window < when.period || self.keep < window + when.period {
-            return Err(Error::new(
-                "it should be --period <= --window, and both together <= --keep",
-            ));
+        (selection, times, rows): (&SelectionArgs, &WindowArgs, Rows),
+        then: impl FnOnce(Decision<'_>) -> Result<T, Error>,
+    ) -> Result<T, Failure> {
+        let (period, window) = (times.period, times.window.unwrap_or(2 * times.period));
+        if period.as_secs() == 0 || window < period || self.keep < window + period {
+            return Err(Failure::Times);
         }
         let (geo, now) = (self.geo()?, self.now());
         self.run(&geo)?;
         let (store, engine) = (Store::new(&self.out), Engine::new(0)?);
-        then(Deciding {
+        let decision = Decision {
             store: &store,
             geo: &geo,
             engine: &engine,
-            plan: which.plan(),
+            plan: selection.plan(),
             rows,
             rules: Rules::default(),
-            period: when.period,
+            period,
             window,
             lifetime: Duration::ZERO,
             now,
-        })
+        };
+        Ok(then(decision)?)
     }
 }
 
-impl Which {
+impl SelectionArgs {
     fn plan(&self) -> Plan {
         let plan = Plan::of(&self.policy);
         Plan {
@@ -237,16 +237,41 @@ impl Which {
     }
 }
 
-/// Does it once; or again and again at multiples of `every`, whatever becomes of one of them.
-fn repeated(
+/// Failure of a command.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// Contradictory times.
+    #[error("expected 0 < --period <= --window, and --period + --window <= --keep")]
+    Times,
+    /// Failure of the library.
+    #[error(transparent)]
+    Library(#[from] Error),
+}
+
+/// Invalid value of an option. The message states the accepted values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+enum Invalid {
+    #[error("expected {}", Policy::ALL.map(|policy| policy.name).join(", "))]
+    Policy,
+    #[error("expected two percentiles, such as 5..20")]
+    Band,
+    #[error("expected a time, such as 30m or 2h")]
+    Duration,
+    #[error("expected letters, digits, - and _")]
+    Pop,
+}
+
+/// Runs `once`, or repeats it at multiples of `every`. Errors of a repetition are logged with their
+/// `consequence`.
+fn repeated<E: core::fmt::Display>(
     every: Option<Duration>,
-    what_stays: &str,
-    mut once: impl FnMut() -> Result<(), Error>,
-) -> Result<(), Error> {
+    consequence: &str,
+    mut once: impl FnMut() -> Result<(), E>,
+) -> Result<(), E> {
     let Some(every) = every else { return once() };
     loop {
         if let Err(e) = once() {
-            eprintln!("mendcast-autoplex: {e}; {what_stays}");
+            eprintln!("mendcast-autoplex: {e}; {consequence}");
         }
         let every = every.as_secs().max(1);
         std::thread::sleep(Duration::from_secs(every - unix_now() % every));
@@ -258,10 +283,11 @@ fn unix_now() -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-impl Copying {
+impl SyncArgs {
     fn run(&self) -> Result<(), Error> {
-        let mut sync = Sync::new(Place::open(&self.from)?, Place::open(&self.to)?, &self.only)?;
-        repeated(self.every, "what was copied stays", || {
+        let mut sync =
+            sync::Sync::new(Place::open(&self.from)?, Place::open(&self.to)?, &self.only)?;
+        repeated(self.every, "completed copies remain", || {
             let summary = sync.run()?;
             if self.every.is_none() || summary.copied + summary.removed > 0 {
                 eprintln!("mendcast-autoplex: {summary}");
@@ -272,27 +298,27 @@ impl Copying {
 }
 
 impl Decide {
-    fn run(&self) -> Result<(), Error> {
-        repeated(self.every, "the last decision stays in force", || self.once())
+    fn run(&self) -> Result<(), Failure> {
+        repeated(self.every, "the previous decision stays active", || self.once())
     }
 
-    fn once(&self) -> Result<(), Error> {
+    fn once(&self) -> Result<(), Failure> {
         let rows = match (&self.histograms, &self.rows) {
             (Some(folder), _) => Rows::Histograms(folder.clone()),
             (_, Some(file)) => Rows::File(file.clone()),
             _ if self.exact => Rows::Exact,
             _ => Rows::Sessions,
         };
-        self.measure.and((&self.which, &self.when, rows), |deciding| {
+        self.measure.and((&self.selection, &self.window, rows), |decision| {
             let rules = Rules {
                 min_sessions: self.least,
                 parent_weight: self.least as f64,
                 ..Rules::default()
             };
-            let deciding = Deciding { rules, lifetime: self.lifetime, ..deciding };
-            match deciding.run()? {
+            let decision = Decision { rules, lifetime: self.lifetime, ..decision };
+            match decision.run()? {
                 Some(summary) => eprintln!("mendcast-autoplex: {summary}"),
-                None => eprintln!("mendcast-autoplex: decided until {} already", deciding.end()),
+                None => eprintln!("mendcast-autoplex: already decided until {}", decision.end()),
             }
             Ok(())
         })
@@ -300,17 +326,17 @@ impl Decide {
 }
 
 impl Histogram {
-    fn run(&self) -> Result<(), Error> {
-        let decision = (&self.which, &self.when, Rows::Sessions);
-        let rows = self.measure.and(decision, |deciding| deciding.write_histograms(&self.pop))?;
-        eprintln!("mendcast-autoplex: a histogram of {rows} bins");
+    fn run(&self) -> Result<(), Failure> {
+        let parameters = (&self.selection, &self.window, Rows::Sessions);
+        let rows = self.measure.and(parameters, |decision| decision.write_histograms(&self.pop))?;
+        eprintln!("mendcast-autoplex: wrote a histogram with {rows} bins");
         Ok(())
     }
 }
 
 impl Sql {
     fn text(&self) -> String {
-        let (plan, window) = (self.which.plan(), self.begin..self.end);
+        let (plan, window) = (self.selection.plan(), self.begin..self.end);
         match self {
             Self { exact: true, .. } => plan.band(&window),
             Self { merge: true, .. } => plan.merge(),
@@ -320,37 +346,34 @@ impl Sql {
     }
 }
 
-fn policy(name: &str) -> Result<Policy, String> {
-    let names = || Policy::ALL.map(|policy| policy.name).join(", ");
-    let found = Policy::ALL.into_iter().find(|policy| policy.name == name);
-    found.ok_or_else(|| format!("there are {}", names()))
+fn policy(name: &str) -> Result<Policy, Invalid> {
+    Policy::ALL.into_iter().find(|policy| policy.name == name).ok_or(Invalid::Policy)
 }
 
-fn band(text: &str) -> Result<Range<i64>, String> {
+fn band(text: &str) -> Result<Range<i64>, Invalid> {
     let ends =
         text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
     let is_band = |band: &Range<i64>| 0 <= band.start && band.start < band.end && band.end <= 100;
-    ends.filter(is_band).ok_or_else(|| "two percentiles, such as 5..20".into())
+    ends.filter(is_band).ok_or(Invalid::Band)
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+fn duration(text: &str) -> Result<Duration, Invalid> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let unit = match &text[end..] {
-        "s" => Some(1),
-        "m" => Some(60),
-        "h" => Some(3_600),
-        "d" => Some(86_400),
-        _ => None,
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return Err(Invalid::Duration),
     };
-    let seconds =
-        unit.and_then(|unit| text[..end].parse::<u32>().ok().map(|n| u64::from(n) * unit));
-    seconds.map(Duration::from_secs).ok_or_else(|| "a time, such as 30m or 2h".into())
+    let count: u32 = text[..end].parse().map_err(|_| Invalid::Duration)?;
+    Ok(Duration::from_secs(u64::from(count) * unit))
 }
 
-fn pop(name: &str) -> Result<String, String> {
+fn pop(name: &str) -> Result<String, Invalid> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     let is_name = !name.is_empty() && name.chars().all(is_plain);
-    is_name.then(|| name.to_owned()).ok_or_else(|| "letters, digits, - and _".into())
+    is_name.then(|| name.to_owned()).ok_or(Invalid::Pop)
 }
 
 #[cfg(test)]
@@ -358,7 +381,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_what_they_say() {
+    fn option_values_are_parsed_and_invalid_ones_rejected() {
         assert_eq!(duration("30m"), Ok(Duration::from_secs(1_800)));
         assert_eq!(duration("2h"), Ok(Duration::from_secs(7_200)));
         for bad in ["", "h", "30", "30min", "-1h", "1.5h", "99999999999h", "1 h"] {
@@ -370,5 +393,7 @@ mod tests {
         }
         assert!(pop("fra-1").is_ok() && pop("../x").is_err() && pop("").is_err());
         assert!(policy("open-rate").is_ok() && policy("open_rate").is_err());
+        let message = Invalid::Policy.to_string();
+        assert_eq!(message, "expected lower-retransmission, goodput-per-rtt, open-rate");
     }
 }

@@ -1,7 +1,9 @@
-//! The decision module: chooses the sessions that teach, and makes of what they had the table that edges apply.
+//! The decision module: selects sessions, and turns their statistics into the table that edges
+//! apply.
 //!
-//! The rows are of the finest groups, and a wider group has the sums of those that it is made of. Its best sessions are
-//! thus the best of each of its cities, not those of its best city: what is compared shares its path.
+//! Queries return the narrowest groups; ancestors sum the selections of their parts. An ancestor
+//! thus has the best sessions of each city rather than the sessions of the best city, and only
+//! sessions that share a path are compared.
 
 use core::fmt;
 use core::ops::Range;
@@ -14,85 +16,82 @@ use groups::select::Selection;
 use groups::{Arm, GroupId, MAX_FILE, Table, Times};
 
 use crate::engine::{Engine, Source};
-use crate::geo::{Geo, widening};
+use crate::geo::{Geo, with_ancestors};
 use crate::guard::{self, Guard, Sums};
 use crate::integers::Integers;
 use crate::query::{self, Plan};
-use crate::report::Reporting;
-use crate::store::{Store, listed, replace_with};
-use crate::{Error, about, ranges, rows};
+use crate::report::ReportWriter;
+use crate::store::{Store, list_directory, replace_with};
+use crate::{Error, ranges, rows};
 
-/// Where the chosen rows come from.
+/// Source of the selections.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Rows {
-    /// From the sessions in the store by way of histograms.
+    /// Sessions in the store, by histograms.
     Sessions,
-    /// From the sessions in the store exactly.
+    /// Sessions in the store, exactly.
     Exact,
-    /// From the histograms of several points of presence in this folder.
+    /// Histograms of several points of presence, in this directory.
     Histograms(PathBuf),
-    /// From a CSV file that another engine wrote.
+    /// CSV file written by another engine.
     File(PathBuf),
 }
 
-/// A decision to make.
+/// Parameters of a decision.
 #[derive(Debug)]
-pub struct Deciding<'a> {
-    /// What was measured, and where the decision goes.
+pub struct Decision<'a> {
+    /// Directory of measurements and decisions.
     pub store: &'a Store,
-    /// Where addresses are; if empty, records have named the groups of their networks.
+    /// Address databases. If empty, records name the groups of their networks.
     pub geo: &'a Geo,
-    /// What runs queries.
+    /// Query engine.
     pub engine: &'a Engine,
-    /// Which sessions teach, and what.
+    /// Queries.
     pub plan: Plan,
-    /// Where the chosen rows come from.
+    /// Source of the selections.
     pub rows: Rows,
-    /// How much is made of how little.
+    /// Settings for small groups and gradual changes.
     pub rules: Rules,
-    /// Decisions are made at multiples of this.
+    /// Time between decisions, which are made at its multiples.
     pub period: Duration,
-    /// Sessions that ended within this time before it teach.
+    /// Maximum age of sessions, by their end.
     pub window: Duration,
-    /// How long a decision holds.
+    /// Lifetime of the decision.
     pub lifetime: Duration,
-    /// The time, in Unix seconds.
+    /// Current time, in Unix seconds.
     pub now: u64,
 }
 
-/// What was decided.
+/// Result of a decision.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Summary {
-    /// The end of the window, in Unix seconds.
+    /// End of the window, in Unix seconds.
     pub end: u64,
-    /// Sessions of the finest groups that were chosen among.
+    /// Candidate sessions of the narrowest groups.
     pub sessions: i64,
     /// Groups of the table.
     pub groups: usize,
-    /// Those that have parameters.
+    /// Groups with parameters.
     pub decided: usize,
-    /// Those that are off.
+    /// Groups that are off.
     pub off: usize,
-    /// Ranges of addresses.
+    /// Address ranges.
     pub ranges: usize,
-    /// What is odd about what was there before, if anything.
-    pub odd: Vec<String>,
+    /// Problems that did not prevent the decision.
+    pub warnings: Vec<String>,
 }
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { end, sessions, groups, decided, off, ranges, odd } = self;
-        write!(
-            f,
-            "decided for {decided} of {groups} groups ({off} off) in {ranges} ranges of addresses, from "
-        )?;
-        write!(f, "{sessions} sessions until {end}")?;
-        odd.iter().try_for_each(|odd| write!(f, "; {odd}"))
+        let Self { end, sessions, groups, decided, off, ranges, warnings } = self;
+        write!(f, "decided {decided} of {groups} groups ({off} off) in {ranges} address ranges ")?;
+        write!(f, "from {sessions} sessions until {end}")?;
+        warnings.iter().try_for_each(|warning| write!(f, "; {warning}"))
     }
 }
 
-impl Deciding<'_> {
-    /// The end of the last whole period, in Unix seconds.
+impl Decision<'_> {
+    /// Returns the end of the last complete period, in Unix seconds.
     pub fn end(&self) -> u64 {
         let period = self.period.as_secs().max(1);
         self.now / period * period
@@ -102,10 +101,11 @@ impl Deciding<'_> {
         self.end().saturating_sub(self.window.as_secs())..self.end()
     }
 
-    /// Decides, unless the window was decided already. Until the very end the last decision stays in force.
+    /// Decides; `None` if the window was decided before. On errors, the previous decision stays
+    /// active.
     ///
     /// # Errors
-    /// One line: something cannot be read, run or written.
+    /// If a file cannot be read or written, or a query fails.
     pub fn run(&self) -> Result<Option<Summary>, Error> {
         let end = self.end();
         let done = self.store.path(&format!("decisions/{end}.csv"));
@@ -113,33 +113,30 @@ impl Deciding<'_> {
             return Ok(None);
         }
         let names = self.names()?;
-        let rows = self.chosen()?;
+        let rows = self.selections()?;
         replace_with(&self.store.path("chosen.csv"), rows.csv().as_bytes())?;
-        let mut odd = Vec::new();
-        let guard = self.guard(&names, &mut odd)?;
-        let last = self.last(&mut odd);
-        let groups = self.groups(named(&rows, &names, &mut odd), &guard);
+        let mut warnings = Vec::new();
+        let guard = self.guard(&names, &mut warnings)?;
+        let previous = self.previous(&mut warnings);
+        let groups = self.groups(with_names(&rows, &names, &mut warnings), &guard);
         let times = Times { issued: end, lifetime: self.lifetime };
-        let (mut building, ids) =
-            groups::decide::decide(&groups, last.as_ref(), &self.rules, times);
-        let known: HashMap<&str, GroupId> =
+        let (mut table, ids) =
+            groups::decide::decide(&groups, previous.as_ref(), &self.rules, times);
+        let ids: HashMap<&str, GroupId> =
             groups.iter().map(|group| &*group.name).zip(ids).collect();
         if self.geo.is_empty() {
-            ranges::of_prefixes(&self.store.pairs("prefixes.csv")?, &known, &mut building);
+            ranges::add_from_prefixes(&self.store.read_pairs("prefixes.csv")?, &ids, &mut table);
         } else {
-            ranges::of_databases(self.geo, &known, &mut building)?;
+            ranges::add_from_databases(self.geo, &ids, &mut table)?;
         }
-        let table = building.finish().map_err(|e| Error::new(format!("ranges: {e}")))?;
+        let table = table.finish()?;
         let bytes = table.encode();
         if bytes.len() > MAX_FILE {
-            return Err(Error::new(format!(
-                "the table has {} bytes, which is too large",
-                bytes.len()
-            )));
+            return Err(Error::TableSize { bytes: bytes.len() });
         }
         replace_with(&self.store.path("table.groups"), &bytes)?;
         let sessions = rows.columns[1].iter().sum();
-        let reporting = Reporting {
+        let report = ReportWriter {
             store: self.store,
             table: &table,
             groups: &groups,
@@ -149,9 +146,9 @@ impl Deciding<'_> {
             window: self.window,
             sessions,
         };
-        // A decision is in force whether people see it or not.
-        if let Err(e) = reporting.write() {
-            odd.push(e.to_string());
+        // The decision is active even without a report.
+        if let Err(e) = report.write() {
+            warnings.push(e.to_string());
         }
         replace_with(&done, history(&table).as_bytes())?;
         let is_decided = |group: &&groups::Group| group.parameters.is_some();
@@ -162,36 +159,36 @@ impl Deciding<'_> {
             decided: table.groups().iter().filter(is_decided).count(),
             off: table.groups().iter().filter(|group| group.is_off).count(),
             ranges: table.ranges(),
-            odd,
+            warnings,
         }))
     }
 
-    /// The files of the window's histograms that end so.
-    fn histograms(&self, folder: &Path, ending: &str) -> Result<Vec<PathBuf>, Error> {
-        let mut files = listed(&folder.join(self.end().to_string()))?;
-        files.retain(|path| path.to_string_lossy().ends_with(ending));
+    /// Lists the files of the window's histograms with this suffix.
+    fn histograms(&self, folder: &Path, suffix: &str) -> Result<Vec<PathBuf>, Error> {
+        let mut files = list_directory(&folder.join(self.end().to_string()))?;
+        files.retain(|path| path.to_string_lossy().ends_with(suffix));
         Ok(files)
     }
 
-    /// The names of groups by their numbers.
+    /// Returns the names of groups by number.
     fn names(&self) -> Result<HashMap<i64, String>, Error> {
-        let mut all = self.store.pairs("groups.csv")?;
+        let mut all = self.store.read_pairs("groups.csv")?;
         if let Rows::Histograms(folder) = &self.rows {
             for path in self.histograms(folder, ".groups.csv")? {
-                all.extend(Store::new(Path::new("")).pairs(&path.to_string_lossy())?);
+                all.extend(Store::new(Path::new("")).read_pairs(&path.to_string_lossy())?);
             }
         }
         let number = |(id, name): (String, String)| Some((id.parse().ok()?, name));
         Ok(all.into_iter().filter_map(number).collect())
     }
 
-    /// Of each of the finest groups what was chosen, in order.
+    /// Returns the selections of the narrowest groups, by group number.
     ///
     /// # Errors
-    /// One line: something cannot be read or run.
-    pub fn chosen(&self) -> Result<Integers, Error> {
+    /// If a file cannot be read, or a query fails.
+    pub fn selections(&self) -> Result<Integers, Error> {
         let rows = match &self.rows {
-            Rows::File(path) => Integers::read_csv(path, &query::CHOSEN)?,
+            Rows::File(path) => Integers::read_csv(path, &query::SELECTION_COLUMNS)?,
             Rows::Exact => self.query(&self.plan.band(&self.window()))?,
             Rows::Sessions => {
                 let histograms = self.query(&self.plan.histogram(&self.window()))?;
@@ -199,7 +196,7 @@ impl Deciding<'_> {
             }
             Rows::Histograms(folder) => {
                 let files = self.histograms(folder, ".parquet")?;
-                self.merged(Source::Files(files, &query::HISTOGRAM))?
+                self.merged(Source::Files(files, &query::HISTOGRAM_COLUMNS))?
             }
         };
         Ok(rows)
@@ -215,20 +212,25 @@ impl Deciding<'_> {
         self.engine.run(&self.plan.merge(), "histograms", histograms)
     }
 
-    /// The period whose outcomes are counted: the first one of the window, so that late records have come.
-    fn counted(&self) -> Range<u64> {
+    /// Returns the period of outcomes for the guard: the first of the window, because records of
+    /// later ones may be incomplete.
+    fn outcome_period(&self) -> Range<u64> {
         let start = self.window().start;
         start..(start + self.period.as_secs()).min(self.end())
     }
 
-    /// Shows the guard how viewers fared.
-    fn guard(&self, names: &HashMap<i64, String>, odd: &mut Vec<String>) -> Result<Guard, Error> {
+    /// Adds the period's outcomes to the guard and evaluates it.
+    fn guard(
+        &self,
+        names: &HashMap<i64, String>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Guard, Error> {
         let path = self.store.path("guard.csv");
         let mut guard = Guard::read(&path).unwrap_or_else(|e| {
-            odd.push(format!("the guard begins anew: {e}"));
+            warnings.push(format!("the guard's counts restart: {e}"));
             Guard::default()
         });
-        if !guard.is_behind(self.end()) {
+        if !guard.is_due(self.end()) {
             return Ok(guard);
         }
         let all: Result<Vec<Integers>, Error> = match &self.rows {
@@ -236,21 +238,21 @@ impl Deciding<'_> {
                 let files = self.histograms(folder, ".outcomes.csv")?;
                 files.iter().map(|path| Integers::read_csv(path, &guard::COLUMNS)).collect()
             }
-            _ => self.query(&query::outcomes(&self.counted())).map(|rows| vec![rows]),
+            _ => self.query(&query::outcomes(&self.outcome_period())).map(|rows| vec![rows]),
         };
-        // Where nobody is treated, as in a turn in which all of a group is free, there is nothing to compare.
+        // Without treated viewers, as in control periods, there is nothing to compare.
         let is_treated = |sums: &Sums| sums.iter().any(|sum| *sum > 0);
-        for (group, [treated, free]) in by_group(&all?) {
+        for (group, [treated, holdout]) in by_group(&all?) {
             let Some(name) = names.get(&group).filter(|_| is_treated(&treated)) else { continue };
-            guard.count(name, &treated, &free);
+            guard.add(name, &treated, &holdout);
         }
-        guard.judge(self.end());
+        guard.evaluate(self.end());
         guard.write(&path)?;
         Ok(guard)
     }
 
-    /// The decision in force.
-    fn last(&self, odd: &mut Vec<String>) -> Option<Table> {
+    /// Returns the active decision.
+    fn previous(&self, warnings: &mut Vec<String>) -> Option<Table> {
         let path = self.store.path("table.groups");
         let bytes = std::fs::read(&path).ok()?;
         match Table::decode(&bytes) {
@@ -259,33 +261,34 @@ impl Deciding<'_> {
                 (self.now <= issued.saturating_add(lifetime.as_secs())).then_some(table)
             }
             Err(e) => {
-                odd.push(about(path.display())(&format!("{e}; it is not leaned on")).to_string());
+                warnings.push(format!("{}: {e}; ignored", path.display()));
                 None
             }
         }
     }
 
-    /// The groups of the decision, wider ones first.
-    fn groups(&self, chosen: Vec<(String, Selection)>, guard: &Guard) -> Vec<GroupStats> {
+    /// Returns the groups of the decision, ancestors first.
+    fn groups(&self, selections: Vec<(String, Selection)>, guard: &Guard) -> Vec<GroupStats> {
         let off: HashSet<&str> = guard.off().collect();
-        // A group that is off has a place of its own even if nothing is known of it, or its wider one's would count.
+        // Groups that are off are listed even without sessions, so that no ancestor's cap applies.
         let unseen = off.iter().map(|name| ((*name).to_owned(), Selection::default()));
-        let mut groups = self.plan.policy.groups(chosen.into_iter().chain(unseen));
+        let mut groups = self.plan.policy.groups(selections.into_iter().chain(unseen));
         for group in &mut groups {
-            group.is_off = widening(&group.name).any(|name| off.contains(name));
+            group.is_off = with_ancestors(&group.name).any(|name| off.contains(name));
         }
         groups
     }
 
-    /// Writes what a point of presence has seen in the window, for a decision elsewhere.
+    /// Writes the histograms, outcomes and group names of a point of presence for a decision
+    /// elsewhere. Returns the number of bins.
     ///
     /// # Errors
-    /// One line: something cannot be read, run or written.
+    /// If a file cannot be read or written, or a query fails.
     pub fn write_histograms(&self, pop: &str) -> Result<usize, Error> {
-        let path = |ending| self.store.path(&format!("histograms/{}/{pop}.{ending}", self.end()));
-        let outcomes = self.query(&query::outcomes(&self.counted()))?;
+        let path = |suffix| self.store.path(&format!("histograms/{}/{pop}.{suffix}", self.end()));
+        let outcomes = self.query(&query::outcomes(&self.outcome_period()))?;
         replace_with(&path("outcomes.csv"), outcomes.csv().as_bytes())?;
-        let names = self.store.pairs("groups.csv")?;
+        let names = self.store.read_pairs("groups.csv")?;
         self.store.write_pairs(
             &format!("histograms/{}/{pop}.groups.csv", self.end()),
             "id,name",
@@ -298,43 +301,43 @@ impl Deciding<'_> {
     }
 }
 
-/// The outcomes of those treated and of the hold-out in each group, from any number of places.
+/// Adds up the outcomes of treated viewers and of the hold-out of each group.
 fn by_group(all: &[Integers]) -> BTreeMap<i64, [Sums; 2]> {
     let mut groups: BTreeMap<i64, [Sums; 2]> = BTreeMap::new();
     for row in all.iter().flat_map(Integers::rows) {
-        let side = match row[1] {
-            part if part == rows::arm(Some(Arm::Treated.name())) => 0,
-            part if part == rows::arm(Some(Arm::Holdout.name())) => 1,
+        let arm = match row[1] {
+            arm if arm == rows::arm(Some(Arm::Treated.name())) => 0,
+            arm if arm == rows::arm(Some(Arm::Holdout.name())) => 1,
             _ => continue,
         };
-        let sums = &mut groups.entry(row[0]).or_default()[side];
+        let sums = &mut groups.entry(row[0]).or_default()[arm];
         sums.iter_mut().zip(&row[2..]).for_each(|(sum, more)| *sum = sum.saturating_add(*more));
     }
     groups
 }
 
-/// Chosen rows with the names of their groups.
-fn named(
+/// Returns the selections with the names of their groups.
+fn with_names(
     rows: &Integers,
     names: &HashMap<i64, String>,
-    odd: &mut Vec<String>,
+    warnings: &mut Vec<String>,
 ) -> Vec<(String, Selection)> {
     let row = |row: Vec<i64>| {
         let [group, sessions, weight, goodput_kbps, open_kbps, in_flight, window] = row[..] else {
             return None;
         };
-        let chosen =
+        let selection =
             Selection { group, sessions, weight, goodput_kbps, open_kbps, in_flight, window };
-        Some((names.get(&group)?.clone(), chosen))
+        Some((names.get(&group)?.clone(), selection))
     };
     let named: Vec<_> = rows.rows().filter_map(row).collect();
     if named.len() < rows.len() {
-        odd.push(format!("{} groups have no name and are left out", rows.len() - named.len()));
+        warnings.push(format!("{} groups without a name omitted", rows.len() - named.len()));
     }
     named
 }
 
-/// A decision as people read it: bit/s, bytes and sessions of each group; 0 where nothing is known.
+/// Formats a decision as CSV: bit/s, bytes and sessions of each group; 0 without parameters.
 fn history(table: &Table) -> String {
     let mut text = String::from("rate,in_flight,sessions,off,group\n");
     for group in table.groups() {

@@ -1,22 +1,25 @@
-//! The embedded engine: DataFusion over Parquet files, in this process.
+//! The embedded query engine: DataFusion over Parquet files.
 
 use std::path::PathBuf;
 
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::Schema;
+use datafusion::error::DataFusionError;
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 
 use crate::Error;
 use crate::integers::Integers;
 
-/// What a query reads.
+/// Input of a query.
 #[derive(Debug)]
 pub enum Source {
-    /// Parquet files; if there are none, no rows with these columns.
+    /// Parquet files; without any, an empty table with these columns.
     Files(Vec<PathBuf>, &'static [&'static str]),
-    /// What another query gave.
+    /// Result of another query.
     Table(Integers),
 }
 
-/// The engine.
+/// Query engine with its own threads.
 #[derive(Debug)]
 pub struct Engine {
     runtime: tokio::runtime::Runtime,
@@ -24,29 +27,29 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine of so many threads; 0 for as many as there are processors.
+    /// Starts an engine. With 0 `threads`, it has one per processor.
     ///
     /// # Errors
-    /// One line: there are no such threads.
+    /// If the threads cannot be started.
     pub fn new(threads: usize) -> Result<Self, Error> {
         let threads = match threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).build();
-        let runtime = runtime.map_err(|e| Error::new(format!("threads of the engine: {e}")))?;
-        Ok(Self { runtime, threads })
+        Ok(Self { runtime: runtime.map_err(Error::Threads)?, threads })
     }
 
-    /// What `sql` gives, where `table` is the name of the rows of `source`.
+    /// Runs `sql` with `source` as the table called `table`.
     ///
     /// # Errors
-    /// One line: the query is none, or a file cannot be read.
+    /// If the query is invalid, a file cannot be read, or a result is not a 64-bit integer.
     pub fn run(&self, sql: &str, table: &str, source: Source) -> Result<Integers, Error> {
-        self.runtime.block_on(self.query(sql, table, source)).map_err(|e| {
-            let text = e.to_string();
-            Error::new(format!("query: {}", text.lines().next().unwrap_or_default()))
-        })
+        let (schema, batches) = self
+            .runtime
+            .block_on(self.query(sql, table, source))
+            .map_err(|e| Error::Query { source: e.into() })?;
+        Integers::of_batches(&schema, &batches)
     }
 
     async fn query(
@@ -54,10 +57,10 @@ impl Engine {
         sql: &str,
         table: &str,
         source: Source,
-    ) -> Result<Integers, Box<dyn core::error::Error>> {
+    ) -> Result<(Schema, Vec<RecordBatch>), DataFusionError> {
         let mut config = SessionConfig::new().with_target_partitions(self.threads);
-        // Columns of sessions that do not count stay as they are in the file: a query reads its sessions several times
-        // over at once, and where few count that took more than half of its memory.
+        // Decodes the columns of eligible sessions only. A query reads its sessions several times
+        // in parallel; if few are eligible, the others would take more than half of its memory.
         config.options_mut().execution.parquet.pushdown_filters = true;
         let context = SessionContext::new_with_config(config);
         let rows = match source {
@@ -74,6 +77,6 @@ impl Engine {
         context.register_table(table, rows.into_view())?;
         let found = context.sql(sql).await?;
         let schema = found.schema().as_arrow().clone();
-        Ok(Integers::of_batches(&schema, &found.collect().await?)?)
+        Ok((schema, found.collect().await?))
     }
 }

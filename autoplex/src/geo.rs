@@ -1,6 +1,8 @@
-//! Where addresses are, from databases in MaxMind's format: the country, the state, the city and the autonomous system,
-//! each from the first database that knows it. A group is called `BR/AS28573/SP/Campinas`; what is not known ends
-//! the name, and each beginning of a name is a wider group.
+//! Locations of addresses from databases in MaxMind's format.
+//!
+//! Country, state, city and autonomous system each come from the first database that knows them. A
+//! group's name is `BR/AS28573/SP/Campinas`; it ends before the first unknown part, and each of its
+//! ancestors is a wider group.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,12 +11,11 @@ use std::path::{Path, PathBuf};
 use maxminddb::{LookupResult, Reader};
 use serde::Deserialize;
 
-use crate::ranges::Segment;
-use crate::{Error, about};
+use crate::Error;
 
-/// The longest name of a group, in bytes: what a table takes.
+/// Maximum length of a group's name in a table, in bytes.
 pub const MAX_NAME: usize = 255;
-/// The longest part of one.
+/// Maximum length of a part of a name, in bytes.
 const MAX_PART: usize = 80;
 
 #[derive(Deserialize)]
@@ -35,7 +36,7 @@ impl Named<'_> {
     }
 }
 
-/// What is read of an entry; the rest may be anything.
+/// Fields of a database entry that are read. Other fields are ignored.
 #[derive(Deserialize)]
 struct Entry<'a> {
     #[serde(borrow)]
@@ -45,7 +46,7 @@ struct Entry<'a> {
     city: Option<Named<'a>>,
 }
 
-/// What a database says of an address: country, AS number, state and city.
+/// Location of an address in one database: country, AS number, state and city.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Parts([Option<String>; 4]);
 
@@ -62,37 +63,48 @@ impl Parts {
         ])
     }
 
-    /// The name of the finest group that all of these say; `None` if nobody knows the country.
+    /// Returns the name of the narrowest group; `None` if no database knows the country.
     pub fn name<'a>(all: impl Iterator<Item = &'a Self> + Clone) -> Option<String> {
-        let part = |place: usize| all.clone().find_map(|parts| parts.0[place].as_deref());
+        let part = |index: usize| all.clone().find_map(|parts| parts.0[index].as_deref());
         let known = (0..4).map_while(part).collect::<Vec<_>>();
         (!known.is_empty()).then(|| known.join("/"))
     }
 }
 
-/// A part of a name without what would end it; `None` if nothing is left.
+/// Returns a part of a name without separators; `None` if it is empty.
 fn part(text: &str) -> Option<String> {
-    let clean = clean(text, MAX_PART).replace('/', " ");
+    let clean = sanitized(text, MAX_PART).replace('/', " ");
     let clean = clean.trim();
     (!clean.is_empty()).then(|| clean.to_owned())
 }
 
-/// A name without control characters, of `most` bytes at most.
-pub fn clean(text: &str, most: usize) -> String {
+/// Replaces control characters by spaces, and truncates to `max_len` bytes.
+pub fn sanitized(text: &str, max_len: usize) -> String {
     let mut clean: String =
-        text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(most).collect();
-    while clean.len() > most {
+        text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(max_len).collect();
+    while clean.len() > max_len {
         clean.pop();
     }
     clean
 }
 
-/// The name and then those of all wider groups: `BR/AS1/SP`, `BR/AS1`, `BR`.
-pub fn widening(name: &str) -> impl Iterator<Item = &str> {
-    core::iter::successors(Some(name), |name| name.rsplit_once('/').map(|(wider, _)| wider))
+/// Iterates over the name of a group and its ancestors: `BR/AS1/SP`, `BR/AS1`, `BR`.
+pub fn with_ancestors(name: &str) -> impl Iterator<Item = &str> {
+    core::iter::successors(Some(name), |name| name.rsplit_once('/').map(|(parent, _)| parent))
 }
 
-/// The databases, in the order in which they are asked.
+/// Addresses with the same location in a database.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Segment {
+    /// First address: an IPv4 address, or the upper 64 bits of an IPv6 address.
+    pub first: u64,
+    /// Last address.
+    pub last: u64,
+    /// Index of the location.
+    pub location: u32,
+}
+
+/// Address databases in order of precedence.
 #[derive(Debug, Default)]
 pub struct Geo {
     databases: Vec<(PathBuf, Reader<Vec<u8>>)>,
@@ -102,21 +114,22 @@ impl Geo {
     /// Reads the databases into memory.
     ///
     /// # Errors
-    /// One line that names the file: it cannot be read, or is no database.
+    /// If a file cannot be read, or is not a database.
     pub fn open(paths: &[PathBuf]) -> Result<Self, Error> {
         let open = |path: &PathBuf| {
-            let reader = Reader::open_readfile(path).map_err(|e| about(path.display())(&e))?;
+            let reader = Reader::open_readfile(path).map_err(failed(path))?;
             Ok((path.clone(), reader))
         };
         Ok(Self { databases: paths.iter().map(open).collect::<Result<_, Error>>()? })
     }
 
-    /// Whether there is no database.
+    /// Returns true without any database.
     pub fn is_empty(&self) -> bool {
         self.databases.is_empty()
     }
 
-    /// The finest group of an address; `None` if it is unknown, or what is said of it is damaged.
+    /// Returns the narrowest group of an address; `None` if the address is unknown or its entry
+    /// damaged.
     pub fn group(&self, address: IpAddr) -> Option<String> {
         let parts: Vec<Parts> = self
             .databases
@@ -126,24 +139,28 @@ impl Geo {
         Parts::name(parts.iter())
     }
 
-    /// All networks of each database in order, with places in the list of what is said of them: first of IPv4
-    /// by address, or of IPv6 by /64. What is damaged is left out.
+    /// Returns all networks of each database in ascending order, and the locations that they refer
+    /// to. IPv6 networks are at least a /64. Damaged entries are omitted.
     ///
     /// # Errors
-    /// One line that names the file: no network of it can be read.
+    /// If no network of a database can be read.
     pub fn segments(&self, v6: bool) -> Result<(Vec<Vec<Segment>>, Vec<Parts>), Error> {
         let mut all = Vec::new();
-        let mut said = Vec::new();
+        let mut locations = Vec::new();
         for (path, database) in &self.databases {
             let segments = if v6 && database.metadata().ip_version != 6 {
                 Vec::new()
             } else {
-                segments(path, database, v6, &mut said)?
+                segments(path, database, v6, &mut locations)?
             };
             all.push(segments);
         }
-        Ok((all, said))
+        Ok((all, locations))
     }
+}
+
+fn failed(path: &Path) -> impl Fn(maxminddb::MaxMindDbError) -> Error {
+    move |source| Error::Database { path: path.to_owned(), source }
 }
 
 fn parts(found: &LookupResult<'_, Vec<u8>>) -> Option<Parts> {
@@ -154,23 +171,22 @@ fn segments(
     path: &Path,
     database: &Reader<Vec<u8>>,
     v6: bool,
-    said: &mut Vec<Parts>,
+    locations: &mut Vec<Parts>,
 ) -> Result<Vec<Segment>, Error> {
     let everything = if v6 { "::/0" } else { "0.0.0.0/0" };
-    let failed = about(path.display());
     let everything = everything.parse().expect("a network");
-    let networks = database.within(everything, Default::default()).map_err(|e| failed(&e))?;
-    let mut places: HashMap<usize, Option<u32>> = HashMap::new();
+    let networks = database.within(everything, Default::default()).map_err(failed(path))?;
+    let mut known: HashMap<usize, Option<u32>> = HashMap::new();
     let mut segments: Vec<Segment> = Vec::new();
     for found in networks {
-        // The rest of a branch that is damaged is lost, the other branches are not.
+        // A damaged branch of the tree is skipped; other branches remain readable.
         let Ok(found) = found else { continue };
         let (Some(offset), Ok(network)) = (found.offset(), found.network()) else { continue };
-        let place = places.entry(offset).or_insert_with(|| {
-            said.push(parts(&found)?);
-            Some(said.len() as u32 - 1)
+        let location = known.entry(offset).or_insert_with(|| {
+            locations.push(parts(&found)?);
+            Some(locations.len() as u32 - 1)
         });
-        let (Some(place), bits) = (*place, u32::from(network.prefix())) else { continue };
+        let (Some(location), bits) = (*location, u32::from(network.prefix())) else { continue };
         let (first, last) = match (network.network(), v6) {
             (IpAddr::V4(v4), false) => {
                 let first = u64::from(v4.to_bits());
@@ -182,9 +198,9 @@ fn segments(
             }
             _ => continue,
         };
-        // Of networks within one /64 the first stands for it.
+        // The first of several networks within a /64 represents it.
         if segments.last().is_none_or(|before| before.last < first) {
-            segments.push(Segment { first, last, place });
+            segments.push(Segment { first, last, location });
         }
     }
     Ok(segments)
@@ -195,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_end_where_knowledge_does() {
+    fn a_name_ends_before_the_first_unknown_part() {
         let parts = |all: [&str; 4]| Parts(all.map(part));
         let city = parts(["BR", "", "SP", "Campi\nnas/Sul"]);
         let asn = parts(["", "AS28573", "", ""]);
@@ -207,14 +223,14 @@ mod tests {
         assert_eq!(name(&[city]).as_deref(), Some("BR"));
         assert_eq!(name(&[asn]), None);
         assert_eq!(name(&[]), None);
-        let all: Vec<&str> = widening("BR/AS1/SP").collect();
+        let all: Vec<&str> = with_ancestors("BR/AS1/SP").collect();
         assert_eq!(all, ["BR/AS1/SP", "BR/AS1", "BR"]);
     }
 
     #[test]
-    fn names_are_clean_and_short() {
-        assert_eq!(clean("a\0b\u{85}c", 10), "a b c");
-        assert_eq!(clean(&"é".repeat(200), MAX_NAME).len(), 254);
+    fn names_are_sanitized_and_truncated() {
+        assert_eq!(sanitized("a\0b\u{85}c", 10), "a b c");
+        assert_eq!(sanitized(&"é".repeat(200), MAX_NAME).len(), 254);
         assert_eq!(part(" / "), None);
     }
 }

@@ -1,34 +1,34 @@
-//! The guard: turns a group off whose treated viewers fare worse than those of the hold-out at the same time, as soon as
-//! that is beyond chance. Periods in which all of a group is free do not count: what they differ in is the hour first.
+//! The guard turns a group off if treated viewers fare significantly worse than the hold-out at the
+//! same time. Control periods do not count, because they differ from treated periods in the
+//! time of day.
 //!
-//! It looks after every period and may stop at any of them, so its test has to hold at all times at once: the mixture
-//! sequential probability ratio test of Robbins, with normal effects of the standard deviation [`EFFECT`], on the logarithm
-//! of the ratio of two rates. Of groups in which treatment changes nothing it turns off fewer than one in a hundred, per
-//! outcome and [`AGAIN`].
+//! The guard evaluates after every period, so its test must hold at all times: Robbins' mixture
+//! sequential probability ratio test on the log ratio of two rates, with normal effects of standard
+//! deviation [`EFFECT_SD`]. If treatment changes nothing, it turns off less than one group in a
+//! hundred per outcome and [`RESET_INTERVAL`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::geo::widening;
-use crate::store;
-use crate::{Error, about};
+use crate::geo::with_ancestors;
+use crate::{Error, store};
 
-/// The chance of turning off a group that treatment does not change, per outcome.
+/// False-positive rate per outcome.
 const ALPHA: f64 = 0.01;
-/// The size of effects that are found soonest: a fifth more or less.
-const EFFECT: f64 = 0.2;
-/// Of fewer sessions on either side nothing is concluded.
-const FEWEST: i64 = 100;
-/// Nor of fewer freezes on both sides together.
-const FEWEST_FREEZES: i64 = 20;
-/// How long a group stays off, in seconds; then it begins anew.
-pub const OFF: u64 = 86_400;
-/// After how long all counts begin anew, in seconds: what held a week ago may hold no more.
-pub const AGAIN: u64 = 7 * 86_400;
+/// Standard deviation of the log ratio under treatment. Effects of this size are detected soonest.
+const EFFECT_SD: f64 = 0.2;
+/// Minimum sessions in each arm.
+const MIN_SESSIONS: i64 = 100;
+/// Minimum freezes in both arms together.
+const MIN_FREEZES: i64 = 20;
+/// Time for which a group stays off, in seconds. Its counts then restart.
+pub const OFF_DURATION: u64 = 86_400;
+/// Time after which counts restart, in seconds, because old outcomes stop being representative.
+pub const RESET_INTERVAL: u64 = 7 * 86_400;
 
-/// The columns of a row of outcomes after its group and part, in the order of `sql/outcomes.sql`.
+/// Number of sums in a row of outcomes.
 pub const OUTCOMES: usize = 10;
-/// The columns of outcomes.
+/// Columns of `sql/outcomes.sql`: group, arm and sums.
 pub const COLUMNS: [&str; OUTCOMES + 2] = [
     "user_group",
     "part",
@@ -44,10 +44,10 @@ pub const COLUMNS: [&str; OUTCOMES + 2] = [
     "first_frame_squares",
 ];
 
-/// How viewers fared: sums in the order of [`COLUMNS`].
+/// Outcomes of viewers: sums in the order of [`COLUMNS`].
 pub type Sums = [i64; OUTCOMES];
 
-/// Sums of what is counted per session (`f`) and of what it is counted by (`t`), and of their products.
+/// Ratio of two sums over sessions, `f` and `t`, and the sums of their products.
 struct Rate {
     sessions: i64,
     f: f64,
@@ -58,58 +58,58 @@ struct Rate {
 }
 
 impl Rate {
-    /// Freezes by seconds played. One more of each side keeps none from being a certainty.
+    /// Freezes per second played. One extra freeze keeps the variance positive without freezes.
     fn of_freezes(sums: &Sums) -> Self {
         let [plays, freezes, played_ms, _, ff, ft, tt, ..] = sums.map(|sum| sum as f64);
         let (f, t) = (freezes + 1.0, played_ms / 1e3);
         Self { sessions: sums[0], f, t, ff: ff + 1.0, ft: ft + t / plays.max(1.0), tt }
     }
 
-    /// Milliseconds to the first frame by sessions.
+    /// First-frame time in milliseconds per session.
     fn of_first_frames(sums: &Sums) -> Self {
         let [.., count, sum, squares] = sums.map(|sum| sum as f64);
         Self { sessions: sums[7], f: sum, t: count, ff: squares, ft: sum, tt: count }
     }
 
-    /// The variance of the rate's logarithm.
+    /// Returns the variance of the rate's logarithm (delta method).
     fn variance(&self) -> f64 {
         let rate = self.f / self.t;
         (self.ff - 2.0 * rate * self.ft + rate * rate * self.tt) / (self.f * self.f)
     }
 
-    /// Whether this rate is higher than the other beyond chance.
+    /// Returns true if this rate is significantly higher than `other`.
     fn is_above(&self, other: &Self) -> bool {
-        if self.sessions < FEWEST || other.sessions < FEWEST {
+        if self.sessions < MIN_SESSIONS || other.sessions < MIN_SESSIONS {
             return false;
         }
         let effect = (self.f / self.t).ln() - (other.f / other.t).ln();
         let variance = self.variance() + other.variance();
-        let wider = variance + EFFECT * EFFECT;
+        let wider = variance + EFFECT_SD * EFFECT_SD;
         let evidence = 0.5 * (variance / wider).ln()
-            + EFFECT * EFFECT * effect * effect / (2.0 * variance * wider);
+            + EFFECT_SD * EFFECT_SD * effect * effect / (2.0 * variance * wider);
         effect > 0.0 && variance > 0.0 && evidence >= -ALPHA.ln()
     }
 }
 
-/// What is known of a group.
+/// State of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct State {
-    /// Since when outcomes are counted, in Unix seconds.
+    /// Start of the counts, in Unix seconds.
     since: u64,
-    /// Since when it is off; 0 if it is not.
+    /// Time at which it was turned off, in Unix seconds; 0 if it is on.
     off: u64,
     treated: Sums,
-    free: Sums,
+    holdout: Sums,
 }
 
 impl State {
-    /// In what the treated fare worse, beyond chance.
+    /// Returns the outcomes that are significantly worse under treatment.
     fn harm(&self) -> Vec<Harm> {
-        let [treated, free] = [&self.treated, &self.free];
-        let count = treated[1].saturating_add(free[1]);
+        let Self { treated, holdout, .. } = self;
+        let count = treated[1].saturating_add(holdout[1]);
         let freezes =
-            count >= FEWEST_FREEZES && Rate::of_freezes(treated).is_above(&Rate::of_freezes(free));
-        let first = Rate::of_first_frames(treated).is_above(&Rate::of_first_frames(free));
+            count >= MIN_FREEZES && Rate::of_freezes(treated).is_above(&Rate::of_freezes(holdout));
+        let first = Rate::of_first_frames(treated).is_above(&Rate::of_first_frames(holdout));
         [(freezes, Harm::Freezes), (first, Harm::FirstFrame)]
             .into_iter()
             .filter_map(|(is_worse, harm)| is_worse.then_some(harm))
@@ -117,17 +117,17 @@ impl State {
     }
 }
 
-/// What treatment makes worse.
+/// An outcome that treatment worsens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Harm {
-    /// Freezes, by the time played.
+    /// Freezes per time played.
     Freezes,
-    /// The time to the first frame.
+    /// First-frame time.
     FirstFrame,
 }
 
 impl Harm {
-    /// As reports name it.
+    /// Name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Freezes => "freezes",
@@ -136,41 +136,40 @@ impl Harm {
     }
 }
 
-/// What the guard has counted of a group.
+/// Counts of a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Counted {
-    /// Since when, in Unix seconds.
+pub struct Counts {
+    /// Start of the counts, in Unix seconds.
     pub since: u64,
-    /// Of viewers who were treated.
+    /// Outcomes of treated viewers.
     pub treated: Sums,
-    /// Of the hold-out.
+    /// Outcomes of the hold-out.
     pub holdout: Sums,
-    /// Since when the group is off, in Unix seconds. Both sums are then those that it was turned off for.
+    /// Time at which the group was turned off, in Unix seconds. The sums then stay as they were.
     pub off: Option<u64>,
-    /// What it was turned off for.
+    /// Reasons for turning it off.
     pub harm: Vec<Harm>,
 }
 
 /// The guard of all groups.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Guard {
-    /// The end of what is counted, in Unix seconds.
+    /// End of the last counted period, in Unix seconds.
     until: u64,
     groups: BTreeMap<String, State>,
 }
 
 impl Guard {
-    /// What `path` says; a guard that knows nothing if there is no such file.
+    /// Reads the state from a file; without the file, all groups are on and without counts.
     ///
     /// # Errors
-    /// One line: it cannot be read, or is not what [`Guard::write`] wrote.
+    /// If the file cannot be read, or is damaged.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let failed = about(path.display());
         let text = match std::fs::read_to_string(path) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
-            text => text.map_err(|e| failed(&e))?,
+            text => text.map_err(Error::io(path))?,
         };
-        Self::parse(&text).ok_or_else(|| failed(&"it is damaged"))
+        Self::parse(&text).ok_or_else(|| Error::invalid(path, "the file is damaged"))
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -184,21 +183,21 @@ impl Guard {
             for sum in sums.iter_mut().flatten() {
                 *sum = cells.next()?.parse().ok()?;
             }
-            let [treated, free] = sums;
-            Some((cells.next()?.to_owned(), State { since, off, treated, free }))
+            let [treated, holdout] = sums;
+            Some((cells.next()?.to_owned(), State { since, off, treated, holdout }))
         });
         Some(Self { until, groups: groups.collect::<Option<_>>()? })
     }
 
-    /// Writes what it knows.
+    /// Writes the state to a file.
     ///
     /// # Errors
-    /// One line: the file cannot be written.
+    /// If the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), Error> {
         let mut text = format!("until,{}\n{}\n", self.until, header_line());
-        for (name, State { since, off, treated, free }) in &self.groups {
+        for (name, State { since, off, treated, holdout }) in &self.groups {
             text += &format!("{since},{off},");
-            for sum in treated.iter().chain(free) {
+            for sum in treated.iter().chain(holdout) {
                 text += &format!("{sum},");
             }
             text += name;
@@ -207,38 +206,39 @@ impl Guard {
         store::replace_with(path, text.as_bytes())
     }
 
-    /// Whether outcomes of a period that ends then are still to be counted.
-    pub fn is_behind(&self, end: u64) -> bool {
+    /// Returns true if the period that ends at `end` is not counted yet.
+    pub fn is_due(&self, end: u64) -> bool {
         self.until < end
     }
 
-    /// Counts outcomes in the period that is counted now: of those treated, and of the hold-out, for their group and the
-    /// wider ones. While one of these is off nobody of the group is treated: that says nothing, and what was counted of
-    /// a group that is off stays, because it says why.
-    pub fn count(&mut self, name: &str, treated: &Sums, free: &Sums) {
+    /// Adds outcomes of treated viewers and of the hold-out to a group and its ancestors. Does
+    /// nothing if one of them is off: its viewers are not treated, and its counts stay as the
+    /// reason.
+    pub fn add(&mut self, name: &str, treated: &Sums, holdout: &Sums) {
         let is_off = |name: &str| self.groups.get(name).is_some_and(|state| state.off > 0);
-        if widening(name).any(is_off) {
+        if with_ancestors(name).any(is_off) {
             return;
         }
-        for name in widening(name) {
+        for name in with_ancestors(name) {
             let state = match self.groups.get_mut(name) {
                 Some(state) => state,
                 None => self.groups.entry(name.to_owned()).or_default(),
             };
-            for (sums, more) in [(&mut state.treated, treated), (&mut state.free, free)] {
+            for (sums, more) in [(&mut state.treated, treated), (&mut state.holdout, holdout)] {
                 sums.iter_mut().zip(more).for_each(|(sum, more)| *sum = sum.saturating_add(*more));
             }
         }
     }
 
-    /// Judges all groups at the end of a period; whether each is off is known from then on.
-    pub fn judge(&mut self, end: u64) {
+    /// Evaluates all groups at the end of a period, and turns them on or off.
+    pub fn evaluate(&mut self, end: u64) {
         self.until = end;
         for state in self.groups.values_mut() {
-            let began = if state.off > 0 { state.off + OFF } else { state.since + AGAIN };
-            if state.since == 0 || end >= began {
-                let counted = if state.since == 0 { *state } else { State::default() };
-                *state = State { since: end, ..counted };
+            let restart =
+                if state.off > 0 { state.off + OFF_DURATION } else { state.since + RESET_INTERVAL };
+            if state.since == 0 || end >= restart {
+                let counts = if state.since == 0 { *state } else { State::default() };
+                *state = State { since: end, ..counts };
             }
             if state.off == 0 && !state.harm().is_empty() {
                 state.off = end;
@@ -246,25 +246,25 @@ impl Guard {
         }
     }
 
-    /// The groups that are off.
+    /// Iterates over the groups that are off.
     pub fn off(&self) -> impl Iterator<Item = &str> {
         self.groups.iter().filter(|(_, state)| state.off > 0).map(|(name, _)| name.as_str())
     }
 
-    /// What is known of a group, if anything.
-    pub fn counted(&self, name: &str) -> Option<Counted> {
+    /// Returns the counts of a group; `None` without outcomes.
+    pub fn counts(&self, name: &str) -> Option<Counts> {
         let state = self.groups.get(name)?;
         let off = Some(state.off).filter(|off| *off > 0);
         let harm = off.map_or_else(Vec::new, |_| state.harm());
-        let State { since, treated, free: holdout, .. } = *state;
-        Some(Counted { since, treated, holdout, off, harm })
+        let State { since, treated, holdout, .. } = *state;
+        Some(Counts { since, treated, holdout, off, harm })
     }
 }
 
 fn header_line() -> String {
     let side = |side: &str| COLUMNS[2..].iter().map(|name| format!("{side}_{name},")).collect();
-    let [treated, free]: [String; 2] = ["treated", "free"].map(side);
-    format!("since,off,{treated}{free}group")
+    let [treated, holdout]: [String; 2] = ["treated", "free"].map(side);
+    format!("since,off,{treated}{holdout}group")
 }
 
 #[cfg(test)]

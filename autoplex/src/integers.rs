@@ -1,4 +1,4 @@
-//! A table of integers: what queries take and give. As text it is CSV with a header, the same bytes from every engine.
+//! Tables of integers: inputs and results of queries. Their CSV is identical for every engine.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -12,46 +12,46 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::file::properties::WriterProperties;
 
-use crate::{Error, about, store};
+use crate::{Error, store};
 
-/// Columns of the same length, each with a name.
+/// Named columns of equal length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Integers {
-    /// The names.
+    /// Column names.
     pub names: Vec<String>,
-    /// The values.
+    /// Values of each column.
     pub columns: Vec<Vec<i64>>,
 }
 
 impl Integers {
-    /// No rows.
+    /// Creates a table without rows.
     pub fn empty(names: &[&str]) -> Self {
         let columns = names.iter().map(|_| Vec::new()).collect();
         Self { names: names.iter().map(|name| (*name).to_owned()).collect(), columns }
     }
 
-    /// Adds a row, which has a value for each column.
+    /// Appends a row with a value for each column.
     pub fn push(&mut self, row: &[i64]) {
         debug_assert_eq!(row.len(), self.columns.len());
         self.columns.iter_mut().zip(row).for_each(|(column, value)| column.push(*value));
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.columns.first().map_or(0, Vec::len)
     }
 
-    /// Whether there is no row.
+    /// Returns true without rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The rows.
+    /// Iterates over the rows.
     pub fn rows(&self) -> impl Iterator<Item = Vec<i64>> {
         (0..self.len()).map(|row| self.columns.iter().map(|column| column[row]).collect())
     }
 
-    /// The table as CSV.
+    /// Returns the table as CSV with a header.
     pub fn csv(&self) -> String {
         let mut text = self.names.join(",") + "\n";
         for row in self.rows() {
@@ -64,41 +64,41 @@ impl Integers {
         text
     }
 
-    /// The table of a CSV file with these columns.
+    /// Reads a CSV file.
     ///
     /// # Errors
-    /// One line: it cannot be read, or is no such table.
+    /// If the file cannot be read, or has other columns or values that are not integers.
     pub fn read_csv(path: &Path, names: &[&str]) -> Result<Self, Error> {
-        let failed = about(path.display());
-        let text = std::fs::read_to_string(path).map_err(|e| failed(&e))?;
+        let text = std::fs::read_to_string(path).map_err(Error::io(path))?;
         let mut lines = text.lines();
         if lines.next() != Some(&names.join(",")) {
-            return Err(failed(&format!("the columns should be {}", names.join(","))));
+            return Err(Error::invalid(path, format!("expected the columns {}", names.join(","))));
         }
         let mut table = Self::empty(names);
         for (line, number) in lines.zip(2..) {
             let row: Result<Vec<i64>, _> = line.split(',').map(str::parse).collect();
             let row = row.ok().filter(|row| row.len() == names.len());
-            let wanted = format!("line {number} should be {} integers", names.len());
-            table.push(&row.ok_or_else(|| failed(&wanted))?);
+            let problem = || format!("line {number}: expected {} integers", names.len());
+            table.push(&row.ok_or_else(|| Error::invalid(path, problem()))?);
         }
         Ok(table)
     }
 
-    /// The rows of `batches`, whose columns are integers of any kind.
+    /// Converts record batches of integer columns.
     ///
     /// # Errors
-    /// One line: a value is none, or beyond 64 bits.
+    /// If a value is null or exceeds 64 bits.
     pub fn of_batches(schema: &Schema, batches: &[RecordBatch]) -> Result<Self, Error> {
         let names = schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
         let mut columns = vec![Vec::new(); names.len()];
         for batch in batches {
             for ((to, from), name) in columns.iter_mut().zip(batch.columns()).zip(&names) {
-                let cast = cast(from, &DataType::Int64).map_err(Error::new)?;
+                let cast =
+                    cast(from, &DataType::Int64).map_err(|source| Error::Convert { source })?;
                 let ints = cast.as_any().downcast_ref::<Int64Array>();
                 let ints = ints.filter(|ints| ints.null_count() == 0);
-                let wanted = || Error::new(format!("a value of {name} is no integer"));
-                to.extend_from_slice(ints.ok_or_else(wanted)?.values());
+                let failed = || Error::NotInteger { column: name.clone() };
+                to.extend_from_slice(ints.ok_or_else(failed)?.values());
             }
         }
         Ok(Self { names, columns })
@@ -109,27 +109,27 @@ impl Integers {
         Arc::new(Schema::new(fields.collect::<Vec<_>>()))
     }
 
-    /// The table as the engine takes it.
+    /// Converts the table to the engine's format.
     pub fn into_batch(self) -> RecordBatch {
         let schema = self.schema();
         let columns = self.columns.into_iter().map(|c| Arc::new(Int64Array::from(c)) as ArrayRef);
-        RecordBatch::try_new(schema, columns.collect()).expect("columns are of the same length")
+        RecordBatch::try_new(schema, columns.collect()).expect("columns of equal length")
     }
 
-    /// Writes a Parquet file, which is there as a whole or not at all.
+    /// Writes a Parquet file atomically.
     ///
     /// # Errors
-    /// One line: it cannot be written.
+    /// If the file cannot be written.
     pub fn write_parquet(self, path: &Path) -> Result<(), Error> {
         let batch = self.into_batch();
-        let failed = about(path.display());
+        let failed = |source| Error::Parquet { path: path.to_owned(), source };
         store::replace(path, |file: &File| {
             let properties = WriterProperties::builder().set_max_row_group_row_count(Some(1 << 18));
             let to = BufWriter::with_capacity(1 << 20, file);
             let mut writer = ArrowWriter::try_new(to, batch.schema(), Some(properties.build()))
-                .map_err(|e| failed(&e))?;
-            writer.write(&batch).map_err(|e| failed(&e))?;
-            writer.close().map_err(|e| failed(&e))?;
+                .map_err(failed)?;
+            writer.write(&batch).map_err(failed)?;
+            writer.close().map_err(failed)?;
             Ok(())
         })
     }
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_is_the_same_after_it_was_text() {
+    fn csv_round_trips_and_invalid_files_are_rejected() {
         let mut table = Integers::empty(&["a", "b"]);
         table.push(&[1, -2]);
         table.push(&[i64::MAX, i64::MIN]);
@@ -148,13 +148,13 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("table.csv");
         std::fs::write(&path, table.csv()).expect("written");
-        assert_eq!(Integers::read_csv(&path, &["a", "b"]), Ok(table));
+        assert_eq!(Integers::read_csv(&path, &["a", "b"]).expect("read"), table);
         let wrong = Integers::read_csv(&path, &["a", "c"]).expect_err("other columns");
-        assert!(wrong.to_string().ends_with("the columns should be a,c"), "{wrong}");
+        assert!(wrong.to_string().ends_with("expected the columns a,c"), "{wrong}");
         for bad in ["a,b\n1\n", "a,b\n1,2.5\n", "a,b\n1,2,3\n", "a,b\n1,99999999999999999999\n"] {
             std::fs::write(&path, bad).expect("written");
             let wrong = Integers::read_csv(&path, &["a", "b"]).expect_err(bad);
-            assert!(wrong.to_string().contains("line 2 should be 2 integers"), "{wrong}");
+            assert!(wrong.to_string().contains("line 2: expected 2 integers"), "{wrong}");
         }
     }
 }

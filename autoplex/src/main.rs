@@ -1,4 +1,4 @@
-//! `mendcast-autoplex`: measures session records and decides what the next sessions of each user group may send.
+//! `mendcast-autoplex`: measures session records and decides the send limits of user groups.
 
 #![forbid(unsafe_code)]
 

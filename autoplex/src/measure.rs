@@ -1,9 +1,10 @@
-//! The measurement module: from session records to rows of integers that queries can add up, each record once.
+//! The measurement module: turns session records into rows of integers, each record once.
 //!
-//! A source is a closed file of records. Its sessions go to a file of its own in each hour in which some ended; when
-//! all of these are there, a mark says that the source is done. A run that dies in between leaves no mark, and the next
-//! one writes the same files anew. Names of records are unique per edge only, so a source is called after the
-//! folders that it lies in as well: `edge-a/sessions-1.parquet` is `edge-a~1sessions-1` (`/` is written `~1`, `~` is `~0`).
+//! A source is a closed record file. Its sessions go to one file per hour, by the time of their
+//! end. A mark is written last; a run that crashes leaves none, and the next run rewrites the same
+//! files. Names of record files are unique per edge only, so a source's name includes its
+//! directories: `edge-a/sessions-1.parquet` becomes `edge-a~1sessions-1` (`~1` for `/`, `~0` for
+//! `~`).
 
 use core::fmt;
 use core::time::Duration;
@@ -13,21 +14,21 @@ use std::path::{Path, PathBuf};
 
 use groups::Arm;
 use groups::select::{Sample, group_id};
-use records::Place;
+use records::Location;
 use serde_json::{Map, Value};
 
-use crate::geo::{Geo, MAX_NAME, clean};
+use crate::Error;
+use crate::geo::{Geo, MAX_NAME, sanitized};
 use crate::rows::{self, Measured};
-use crate::store::{Store, listed, replace_with};
-use crate::{Error, about};
+use crate::store::{Store, list_directory, replace_with};
 
-/// How far ahead of ours an edge's clock may be, in seconds.
-const SKEW: u64 = 60;
-/// A session that was shorter says nothing about its path, in seconds.
-const SHORTEST: f64 = 10.0;
-/// Of fewer packets none need be lost on the worst path.
-const FEWEST: i64 = 500;
-/// The columns that are read.
+/// Maximum lead of an edge's clock, in seconds.
+const MAX_CLOCK_LEAD: u64 = 60;
+/// Minimum duration of a session, in seconds. Shorter sessions say little about their path.
+const MIN_DURATION: f64 = 10.0;
+/// Minimum first transmissions of a session. With fewer, even a bad path may lose none.
+const MIN_PACKETS: i64 = 500;
+/// Columns of records that are read.
 const COLUMNS: [&str; 16] = [
     "prefix",
     "group",
@@ -47,54 +48,54 @@ const COLUMNS: [&str; 16] = [
     "player_freeze_s",
 ];
 
-/// Why a record teaches nothing.
+/// Reason for which a record is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Dropped {
-    /// A value is no number, negative, infinite or larger than any can be.
-    Absurd,
-    /// Something that decisions need was not measured, as on TCP.
+pub enum DropReason {
+    /// A value is not a number, negative, infinite, or above its limit.
+    Implausible,
+    /// A required value is missing, as on TCP.
     Incomplete,
-    /// It was too short, or had too few packets.
+    /// The session was too short, or had too few packets.
     Short,
-    /// It ended later than it is now.
+    /// The session ended in the future.
     Future,
-    /// Its hour is not kept any more.
+    /// The session ended before the retention period.
     Old,
-    /// Nobody knows its group.
-    Nowhere,
+    /// The group is unknown.
+    NoGroup,
 }
 
-impl fmt::Display for Dropped {
+impl fmt::Display for DropReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Absurd => "absurd",
+            Self::Implausible => "implausible",
             Self::Incomplete => "incomplete",
             Self::Short => "too short",
             Self::Future => "from the future",
             Self::Old => "too old",
-            Self::Nowhere => "of no known group",
+            Self::NoGroup => "without a group",
         })
     }
 }
 
-/// What was measured, and what was not.
+/// Result of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Summary {
-    /// Files that were done now.
+    /// Record files measured in this run.
     pub sources: u64,
-    /// Sessions of them that count.
+    /// Measured sessions.
     pub sessions: u64,
-    /// Lines that are no record.
+    /// Lines that are not records.
     pub broken_lines: u64,
-    /// Sessions that do not count, by reason.
-    pub dropped: BTreeMap<Dropped, u64>,
-    /// Files that cannot be read, and why; they are tried again next time.
+    /// DropReason sessions by reason.
+    pub dropped: BTreeMap<DropReason, u64>,
+    /// Unreadable files with the cause. The next run retries them.
     pub unreadable: Vec<String>,
 }
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "measured {} sessions of {} files", self.sessions, self.sources)?;
+        write!(f, "measured {} sessions in {} files", self.sessions, self.sources)?;
         for (why, count) in &self.dropped {
             write!(f, ", {count} {why}")?;
         }
@@ -102,44 +103,44 @@ impl fmt::Display for Summary {
             write!(f, ", {} broken lines", self.broken_lines)?;
         }
         if let Some(first) = self.unreadable.first() {
-            write!(f, ", {} files cannot be read, such as {first}", self.unreadable.len())?;
+            write!(f, ", {} unreadable files, such as {first}", self.unreadable.len())?;
         }
         Ok(())
     }
 }
 
-/// What to measure.
+/// Parameters of a measurement.
 #[derive(Debug)]
-pub struct Measuring<'a> {
-    /// Files of records, and folders of closed ones (`.parquet`), however deep.
+pub struct Measurement<'a> {
+    /// Record files, and directories that are searched for closed ones (`.parquet`).
     pub records: &'a [PathBuf],
-    /// Where rows go.
+    /// Directory of the measurements.
     pub store: &'a Store,
-    /// Where addresses are; if empty, records name their groups.
+    /// Address databases. If empty, records name their groups.
     pub geo: &'a Geo,
-    /// The time, in Unix seconds.
+    /// Current time, in Unix seconds.
     pub now: u64,
-    /// How long sessions are kept.
+    /// Retention period of sessions.
     pub keep: Duration,
 }
 
-impl Measuring<'_> {
-    /// Measures the sources that no run has finished.
+impl Measurement<'_> {
+    /// Measures the sources that no earlier run has finished.
     ///
     /// # Errors
-    /// One line: a folder cannot be read or written. Records that cannot be read are counted.
+    /// If a directory cannot be read or a file written. Unreadable records are counted instead.
     pub fn run(&self) -> Result<Summary, Error> {
         let mut summary = Summary::default();
-        let mut names = self.store.pairs("groups.csv")?;
-        let mut prefixes = self.store.pairs("prefixes.csv")?;
+        let mut names = self.store.read_pairs("groups.csv")?;
+        let mut prefixes = self.store.read_pairs("prefixes.csv")?;
         for (source, path) in sources(self.records)? {
             let mark = self.store.path("measured").join(&source);
             if mark.exists() {
                 continue;
             }
-            let mut reading = Reading::new(self, &source);
-            let read = records::read(&[path], &COLUMNS, |place, record| {
-                reading.take(place, record);
+            let mut reader = SourceReader::new(self, &source);
+            let read = records::read(&[path], &COLUMNS, |location, record| {
+                reader.add(location, record);
                 Ok(())
             })?;
             if !read.unreadable.is_empty() {
@@ -147,15 +148,15 @@ impl Measuring<'_> {
                 continue;
             }
             summary.broken_lines += read.broken_lines;
-            reading.write(&mut names, &mut prefixes)?;
+            reader.write(&mut names, &mut prefixes)?;
             replace_with(&mark, b"")?;
             summary.sources += 1;
-            summary.sessions += reading.hours.values().map(|rows| rows.len() as u64).sum::<u64>();
-            for (why, count) in &reading.dropped {
+            summary.sessions += reader.hours.values().map(|rows| rows.len() as u64).sum::<u64>();
+            for (why, count) in &reader.dropped {
                 *summary.dropped.entry(*why).or_default() += count;
             }
         }
-        self.store.tidy(self.oldest())?;
+        self.store.remove_before(self.oldest())?;
         Ok(summary)
     }
 
@@ -164,7 +165,7 @@ impl Measuring<'_> {
     }
 }
 
-/// The closed files of records, by the names of the sources that they are.
+/// Lists the closed record files by source name.
 fn sources(paths: &[PathBuf]) -> Result<BTreeMap<String, PathBuf>, Error> {
     let mut all = BTreeMap::new();
     for path in paths {
@@ -179,9 +180,9 @@ fn sources(paths: &[PathBuf]) -> Result<BTreeMap<String, PathBuf>, Error> {
 }
 
 fn walk(root: &Path, folder: &Path, all: &mut BTreeMap<String, PathBuf>) -> Result<(), Error> {
-    for path in listed(folder)? {
-        // Links are followed to files only, so that no folder is its own.
-        let kind = path.symlink_metadata().map_err(|e| about(path.display())(&e))?;
+    for path in list_directory(folder)? {
+        // Links to directories are not followed, so that the search ends.
+        let kind = path.symlink_metadata().map_err(Error::io(&path))?;
         if kind.is_dir() {
             walk(root, &path, all)?;
         } else if path.extension().is_some_and(|extension| extension == "parquet") {
@@ -196,22 +197,22 @@ fn source(root: &Path, path: &Path) -> String {
     name.to_string_lossy().replace('~', "~0").replace('/', "~1")
 }
 
-/// A source on the way.
-struct Reading<'a> {
-    measuring: &'a Measuring<'a>,
+/// A source that is being measured.
+struct SourceReader<'a> {
+    measurement: &'a Measurement<'a>,
     source: &'a str,
-    /// Sessions by the hour in which they ended.
+    /// Sessions by the hour of their end.
     hours: BTreeMap<u64, Vec<Measured>>,
-    dropped: HashMap<Dropped, u64>,
-    /// The group of each network, or of each name.
+    dropped: HashMap<DropReason, u64>,
+    /// Groups by network, or by name without address databases.
     groups: HashMap<String, Option<(i64, String)>>,
     prefixes: HashMap<String, String>,
 }
 
-impl<'a> Reading<'a> {
-    fn new(measuring: &'a Measuring<'a>, source: &'a str) -> Self {
+impl<'a> SourceReader<'a> {
+    fn new(measurement: &'a Measurement<'a>, source: &'a str) -> Self {
         Self {
-            measuring,
+            measurement,
             source,
             hours: BTreeMap::new(),
             dropped: HashMap::new(),
@@ -220,8 +221,8 @@ impl<'a> Reading<'a> {
         }
     }
 
-    fn take(&mut self, place: Place<'_>, record: &Map<String, Value>) {
-        match self.measured(place, record) {
+    fn add(&mut self, location: Location<'_>, record: &Map<String, Value>) {
+        match self.measure(location, record) {
             Ok(row) => {
                 let hour = row.sample.ended as u64 / 3_600;
                 self.hours.entry(hour).or_default().push(row);
@@ -230,35 +231,35 @@ impl<'a> Reading<'a> {
         }
     }
 
-    fn measured(
+    fn measure(
         &mut self,
-        place: Place<'_>,
+        location: Location<'_>,
         record: &Map<String, Value>,
-    ) -> Result<Measured, Dropped> {
+    ) -> Result<Measured, DropReason> {
         let seen = Seen(record);
         let duration = seen.needed("duration_s", rows::MAX_SECONDS)?;
         let started_ms = seen.needed("started_ms", 1e15)?;
         let packets = seen.whole("first_transmissions", rows::MAX_PACKETS)?;
-        if duration < SHORTEST || packets < FEWEST {
-            return Err(Dropped::Short);
+        if duration < MIN_DURATION || packets < MIN_PACKETS {
+            return Err(DropReason::Short);
         }
         let ended = (started_ms / 1e3 + duration) as u64;
-        if ended > self.measuring.now.saturating_add(SKEW) {
-            return Err(Dropped::Future);
+        if ended > self.measurement.now.saturating_add(MAX_CLOCK_LEAD) {
+            return Err(DropReason::Future);
         }
-        if ended < self.measuring.oldest() {
-            return Err(Dropped::Old);
+        if ended < self.measurement.oldest() {
+            return Err(DropReason::Old);
         }
         let rtt_ms = seen.needed("rtt_ms", rows::MAX_RTT_MS)?;
         if rtt_ms <= 0.0 {
-            return Err(Dropped::Absurd);
+            return Err(DropReason::Implausible);
         }
         let open_mbps = seen.number("open_rate_mbps", rows::MAX_KBPS / 1e3)?.unwrap_or(0.0);
         let arm = rows::arm(seen.text("autoplex"));
         let mut row = Measured {
             sample: Sample {
                 group: 0,
-                session: group_id(&format!("{}:{}", self.source, place.row)),
+                session: group_id(&format!("{}:{}", self.source, location.row)),
                 prefix: group_id(seen.text("prefix").unwrap_or_default()),
                 ended: ended as i64,
                 explorer: i64::from(arm == rows::arm(Some(Arm::Explorer.name()))),
@@ -274,17 +275,17 @@ impl<'a> Reading<'a> {
             ..Measured::default()
         };
         seen.player(&mut row);
-        row.sample.group = self.group(&seen).ok_or(Dropped::Nowhere)?;
+        row.sample.group = self.group(&seen).ok_or(DropReason::NoGroup)?;
         Ok(row)
     }
 
     fn group(&mut self, seen: &Seen<'_>) -> Option<i64> {
-        let geo = &self.measuring.geo;
+        let geo = &self.measurement.geo;
         let prefix = seen.text("prefix");
         let key = if geo.is_empty() { seen.text("group")? } else { prefix? };
         if !self.groups.contains_key(key) {
             let name = if geo.is_empty() {
-                Some(clean(key, MAX_NAME)).filter(|name| !name.is_empty())
+                Some(sanitized(key, MAX_NAME)).filter(|name| !name.is_empty())
             } else {
                 let address = key.split('/').next().and_then(|text| text.parse::<IpAddr>().ok());
                 address.and_then(|address| geo.group(address))
@@ -301,34 +302,34 @@ impl<'a> Reading<'a> {
         Some(*id)
     }
 
-    /// Writes the rows, and the names that are new.
+    /// Writes the rows, and new names of groups and networks.
     fn write(
         &self,
         names: &mut BTreeMap<String, String>,
         prefixes: &mut BTreeMap<String, String>,
     ) -> Result<(), Error> {
-        let store = self.measuring.store;
+        let store = self.measurement.store;
         for (hour, rows) in &self.hours {
             rows::table(rows).write_parquet(&store.sessions(hour * 3_600, self.source))?;
         }
         let groups = self.groups.values().flatten();
-        if union(names, groups.map(|(id, name)| (id.to_string(), name.clone()))) {
+        if merge(names, groups.map(|(id, name)| (id.to_string(), name.clone()))) {
             store.write_pairs("groups.csv", "id,name", names)?;
         }
-        if union(prefixes, self.prefixes.iter().map(|(key, name)| (key.clone(), name.clone()))) {
+        if merge(prefixes, self.prefixes.iter().map(|(key, name)| (key.clone(), name.clone()))) {
             store.write_pairs("prefixes.csv", "prefix,group", prefixes)?;
         }
         Ok(())
     }
 }
 
-/// Whether it looks like one, so that no text from a record breaks a line of a file.
+/// Returns true for text of a network's characters only, which cannot break a line of a CSV file.
 fn is_network(prefix: &str) -> bool {
     prefix.len() < 64 && prefix.bytes().all(|b| b.is_ascii_hexdigit() || b".:/".contains(&b))
 }
 
-/// Adds what is new; whether anything was.
-fn union(all: &mut BTreeMap<String, String>, new: impl Iterator<Item = (String, String)>) -> bool {
+/// Adds new and changed pairs. Returns true if there were any.
+fn merge(all: &mut BTreeMap<String, String>, new: impl Iterator<Item = (String, String)>) -> bool {
     let mut changed = false;
     for (key, value) in new {
         if all.get(&key) != Some(&value) {
@@ -339,46 +340,45 @@ fn union(all: &mut BTreeMap<String, String>, new: impl Iterator<Item = (String, 
     changed
 }
 
-/// A record's values, none of which is believed.
+/// Untrusted values of a record.
 struct Seen<'a>(&'a Map<String, Value>);
 
 impl Seen<'_> {
-    /// A number from 0 to `most`, if there is one.
-    fn number(&self, name: &str, most: f64) -> Result<Option<f64>, Dropped> {
+    /// Returns a number from 0 to `max`; `None` if it is missing.
+    fn number(&self, name: &str, max: f64) -> Result<Option<f64>, DropReason> {
         match self.0.get(name) {
             None | Some(Value::Null) => Ok(None),
             Some(value) => {
-                let number = value.as_f64().filter(|number| (0.0..=most).contains(number));
-                number.map(Some).ok_or(Dropped::Absurd)
+                let number = value.as_f64().filter(|number| (0.0..=max).contains(number));
+                number.map(Some).ok_or(DropReason::Implausible)
             }
         }
     }
 
-    fn needed(&self, name: &str, most: f64) -> Result<f64, Dropped> {
-        self.number(name, most)?.ok_or(Dropped::Incomplete)
+    fn needed(&self, name: &str, max: f64) -> Result<f64, DropReason> {
+        self.number(name, max)?.ok_or(DropReason::Incomplete)
     }
 
-    fn whole(&self, name: &str, most: i64) -> Result<i64, Dropped> {
-        Ok(self.needed(name, most as f64)? as i64)
+    fn whole(&self, name: &str, max: i64) -> Result<i64, DropReason> {
+        Ok(self.needed(name, max as f64)? as i64)
     }
 
     fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name)?.as_str()
     }
 
-    /// Takes what the player says, unless that is more than its session has room for: the reader
-    /// marks such records.
+    /// Copies the player's report, unless the reader marked it as exceeding its session.
     fn player(&self, row: &mut Measured) {
         if records::is_clamped(self.0) {
             return;
         }
-        let said = |name, most| self.number(name, most).ok().flatten();
+        let said = |name, max| self.number(name, max).ok().flatten();
         if let Some(first_frame) = said("player_first_frame_ms", rows::MAX_FIRST_FRAME_MS) {
             row.first_frame_ms = first_frame as i64;
         }
-        let most = rows::MAX_SECONDS;
-        let played = said("player_played_s", most).filter(|played| *played > 0.0);
-        let (freezes, frozen) = (said("player_freezes", most), said("player_freeze_s", most));
+        let max = rows::MAX_SECONDS;
+        let played = said("player_played_s", max).filter(|played| *played > 0.0);
+        let (freezes, frozen) = (said("player_freezes", max), said("player_freeze_s", max));
         if let (Some(played), Some(freezes), Some(frozen)) = (played, freezes, frozen) {
             row.played_ms = ((played * 1e3) as i64).max(1);
             row.freezes = freezes as i64;

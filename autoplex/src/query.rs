@@ -1,27 +1,28 @@
-//! The queries in `sql/`, filled in: text that every engine runs as it is, over a table or view called `sessions` (or
-//! `histograms`, what `histogram.sql` gave).
+//! The queries in `sql/` with their parameters. Every engine runs the same text over a table or
+//! view called `sessions`, or `histograms` (results of `histogram.sql`).
 
 use core::ops::Range;
 
 use groups::select::{Metric, Policy};
 
-/// Which sessions teach, as SQL, and what.
+/// SQL expressions of a policy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// An integer from 0 that sessions are put in order by; ties are broken by `session`.
+    /// Sort key of sessions: an integer from 0. Ties are broken by `session`.
     pub metric: String,
-    /// Which sessions count at all.
+    /// Condition for eligible sessions.
     pub filter: String,
-    /// The percentiles between which they are chosen.
+    /// Percentiles between which sessions are selected. 0 to 100.
     pub band: Range<i64>,
-    /// Most sessions of one network, in per cent of the number of its group's networks; 0 for any number.
+    /// Maximum sessions per network, in percent of the number of networks in the group. 0 disables
+    /// the limit.
     pub prefix_share: i64,
-    /// Which policy this is, or a variant of: what is learned from them.
+    /// The policy. Fields above may differ from it.
     pub policy: Policy,
 }
 
 impl Plan {
-    /// The plan of a policy that is built in.
+    /// Creates the plan of a built-in policy.
     pub fn of(policy: &Policy) -> Self {
         let ratio = |part: &str, factor: &str, whole: &str| {
             format!(
@@ -44,35 +45,35 @@ impl Plan {
         }
     }
 
-    /// As people name it: by its policy, and whether it is a variant.
+    /// Returns the name of the policy, marked if the plan differs from it.
     pub fn name(&self) -> String {
         let is_built_in = *self == Self::of(&self.policy);
         format!("{}{}", self.policy.name, if is_built_in { "" } else { " (variant)" })
     }
 
-    /// Chosen rows of a window in Unix seconds, from its sessions and exactly.
+    /// Returns the exact selection query over the sessions of a window, in Unix seconds.
     pub fn band(&self, window: &Range<u64>) -> String {
         self.fill(include_str!("../sql/band.sql"), window)
     }
 
-    /// Histograms of a window, from its sessions.
+    /// Returns the histogram query over the sessions of a window, in Unix seconds.
     pub fn histogram(&self, window: &Range<u64>) -> String {
         self.fill(include_str!("../sql/histogram.sql"), window)
     }
 
-    /// Chosen rows from histograms.
+    /// Returns the selection query over histograms.
     pub fn merge(&self) -> String {
         self.fill(include_str!("../sql/merge.sql"), &(0..0))
     }
 
     fn fill(&self, text: &str, window: &Range<u64>) -> String {
-        let taken = match self.prefix_share {
-            0 => include_str!("../sql/taken.sql"),
-            _ => include_str!("../sql/thinned.sql"),
+        let eligible = match self.prefix_share {
+            0 => include_str!("../sql/eligible.sql"),
+            _ => include_str!("../sql/limited.sql"),
         };
-        let text = text.replace("{taken}", taken);
-        // What operators write comes last, so that nothing in it is taken for a place to fill in.
-        between(&text, window)
+        let text = text.replace("{eligible}", eligible);
+        // Expressions of operators come last, so that braces in them are not replaced.
+        with_window(&text, window)
             .replace("{from}", &self.band.start.to_string())
             .replace("{to}", &self.band.end.to_string())
             .replace("{prefix_share}", &self.prefix_share.to_string())
@@ -81,20 +82,20 @@ impl Plan {
     }
 }
 
-/// How viewers fared in a window in Unix seconds, from its sessions.
+/// Returns the query of viewers' outcomes over the sessions of a window, in Unix seconds.
 pub fn outcomes(window: &Range<u64>) -> String {
-    between(include_str!("../sql/outcomes.sql"), window)
+    with_window(include_str!("../sql/outcomes.sql"), window)
 }
 
-fn between(text: &str, window: &Range<u64>) -> String {
+fn with_window(text: &str, window: &Range<u64>) -> String {
     text.replace("{begin}", &window.start.to_string()).replace("{end}", &window.end.to_string())
 }
 
-/// The columns of chosen rows.
-pub const CHOSEN: [&str; 7] =
+/// Columns of selections.
+pub const SELECTION_COLUMNS: [&str; 7] =
     ["user_group", "among", "weight", "goodput", "open_rate", "flight", "win"];
-/// The columns of histograms.
-pub const HISTOGRAM: [&str; 7] =
+/// Columns of histograms.
+pub const HISTOGRAM_COLUMNS: [&str; 7] =
     ["user_group", "bin", "n", "goodput", "open_rate", "flight", "win"];
 
 #[cfg(test)]
@@ -102,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_left_to_fill_in() {
+    fn queries_have_no_unfilled_parameters() {
         for policy in &Policy::ALL {
             let plan = Plan::of(policy);
             let texts =
@@ -111,18 +112,18 @@ mod tests {
         }
     }
 
-    /// The logarithm is the only thing that engines compute differently: in the last digits.
+    /// Engines agree except in the last digits of logarithms.
     #[test]
-    fn no_integer_is_so_near_to_the_edge_of_a_bin_that_engines_could_disagree() {
-        let place = |n: f64| 8.0 * n.log2() + 0.000_001;
+    fn no_integer_is_close_enough_to_a_bin_edge_for_engines_to_disagree() {
+        let position = |n: f64| 8.0 * n.log2() + 0.000_001;
         let mut nearest = f64::INFINITY;
         for bin in 1..=320 {
             let edge = ((f64::from(bin) - 0.000_001) / 8.0).exp2().floor();
             for n in [edge - 1.0, edge, edge + 1.0] {
-                nearest = nearest.min((place(n.max(1.0)) - f64::from(bin)).abs());
+                nearest = nearest.min((position(n.max(1.0)) - f64::from(bin)).abs());
             }
         }
-        // Of 320, a logarithm that is wrong by four units in the last place is wrong by 2.3e-13.
+        // Four units in the last place of a logarithm of 320 are 2.3e-13.
         assert!(nearest > 4e-13, "{nearest}");
     }
 }

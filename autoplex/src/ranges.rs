@@ -1,5 +1,4 @@
-//! Which group of a decision each address belongs to: the deepest one that the databases name, or the one that records
-//! of its network named.
+//! Address ranges of a decision's groups, from address databases or from the records' networks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -7,44 +6,33 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use groups::{GroupId, TableBuilder};
 
 use crate::Error;
-use crate::geo::{Geo, Parts, widening};
+use crate::geo::{Geo, Parts, Segment, with_ancestors};
 
-/// Addresses of which a database says the same.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Segment {
-    /// The first one: of IPv4 the address, of IPv6 its upper 64 bits.
-    pub first: u64,
-    /// The last one.
-    pub last: u64,
-    /// The place of what is said.
-    pub place: u32,
+/// Groups of a decision by name.
+pub type Groups<'a> = HashMap<&'a str, GroupId>;
+
+/// Returns the group called `name`, or its nearest ancestor in the decision.
+fn nearest(name: &str, groups: &Groups<'_>) -> Option<GroupId> {
+    with_ancestors(name).find_map(|name| groups.get(name).copied())
 }
 
-/// The groups of a decision by their names.
-pub type Known<'a> = HashMap<&'a str, GroupId>;
-
-/// The narrowest group of these that an address belongs to whose finest group is called `name`.
-fn deepest(name: &str, known: &Known<'_>) -> Option<GroupId> {
-    widening(name).find_map(|name| known.get(name).copied())
-}
-
-/// Gives the table the addresses of its groups as the databases have them.
+/// Adds the ranges of the address databases to the table.
 ///
 /// # Errors
-/// One line: a database cannot be read.
-pub fn of_databases(
+/// If a database cannot be read.
+pub fn add_from_databases(
     geo: &Geo,
-    known: &Known<'_>,
-    building: &mut TableBuilder,
+    groups: &Groups<'_>,
+    table: &mut TableBuilder,
 ) -> Result<(), Error> {
     for v6 in [false, true] {
-        let (lists, said) = geo.segments(v6)?;
-        let mut groups: HashMap<Vec<Option<u32>>, Option<GroupId>> = HashMap::new();
-        let mut merged = Merged::new(building, v6);
-        sweep(&lists, |first, last, places| {
-            let group = *groups.entry(places.to_vec()).or_insert_with(|| {
-                let said = places.iter().flatten().map(|place| &said[*place as usize]);
-                deepest(&Parts::name(said)?, known)
+        let (lists, all) = geo.segments(v6)?;
+        let mut found: HashMap<Vec<Option<u32>>, Option<GroupId>> = HashMap::new();
+        let mut merged = Merged::new(table, v6);
+        sweep(&lists, |first, last, locations| {
+            let group = *found.entry(locations.to_vec()).or_insert_with(|| {
+                let parts = locations.iter().flatten().map(|location| &all[*location as usize]);
+                nearest(&Parts::name(parts)?, groups)
             });
             if let Some(group) = group {
                 merged.add(first, last, group);
@@ -55,25 +43,26 @@ pub fn of_databases(
     Ok(())
 }
 
-/// Gives the table networks ("192.0.2.0/24") and their groups as records name them. What is no network is passed over.
-pub fn of_prefixes(
+/// Adds the records' networks (`192.0.2.0/24`) and their groups to the table. Invalid networks are
+/// skipped.
+pub fn add_from_prefixes(
     prefixes: &BTreeMap<String, String>,
-    known: &Known<'_>,
-    building: &mut TableBuilder,
+    groups: &Groups<'_>,
+    table: &mut TableBuilder,
 ) {
     for v6 in [false, true] {
         let mut all: Vec<(u64, u64, GroupId)> = prefixes
             .iter()
             .filter_map(|(prefix, name)| {
                 let (first, last) = span(prefix, v6)?;
-                Some((first, last, deepest(name, known)?))
+                Some((first, last, nearest(name, groups)?))
             })
             .collect();
         all.sort_unstable_by_key(|(first, last, _)| (*first, *last));
-        let mut merged = Merged::new(building, v6);
+        let mut merged = Merged::new(table, v6);
         let mut next = 0;
         for (first, last, group) in all {
-            // Edges write disjoint networks; of others the first counts.
+            // Edges write disjoint networks. If networks overlap, the first one wins.
             if first >= next {
                 merged.add(first, last, group);
                 next = last.saturating_add(1);
@@ -83,7 +72,7 @@ pub fn of_prefixes(
     }
 }
 
-/// The first and last address of a network; `None` if it is none of this kind.
+/// Returns the first and last address of a network; `None` if it is invalid or of the other family.
 fn span(prefix: &str, v6: bool) -> Option<(u64, u64)> {
     let (address, bits) = prefix.split_once('/')?;
     let bits: u32 = bits.parse().ok()?;
@@ -99,24 +88,24 @@ fn span(prefix: &str, v6: bool) -> Option<(u64, u64)> {
     Some((key & !rest, key | rest))
 }
 
-/// Walks over several lists of disjoint segments at once: calls `visit` for each stretch of addresses on which none of
-/// them changes, with what each says there.
+/// Merges several ascending lists of disjoint segments. Calls `visit` for each range of addresses
+/// with one location, or none, in every list.
 fn sweep(lists: &[Vec<Segment>], mut visit: impl FnMut(u64, u64, &[Option<u32>])) {
     let mut heads = vec![0; lists.len()];
-    let mut places = vec![None; lists.len()];
+    let mut locations = vec![None; lists.len()];
     let mut at = 0;
     loop {
         let mut end = u64::MAX;
         let mut is_over = true;
-        for ((list, head), place) in lists.iter().zip(&mut heads).zip(&mut places) {
+        for ((list, head), location) in lists.iter().zip(&mut heads).zip(&mut locations) {
             while list.get(*head).is_some_and(|segment| segment.last < at) {
                 *head += 1;
             }
-            *place = None;
+            *location = None;
             let Some(segment) = list.get(*head) else { continue };
             is_over = false;
             if segment.first <= at {
-                *place = Some(segment.place);
+                *location = Some(segment.location);
                 end = end.min(segment.last);
             } else {
                 end = end.min(segment.first - 1);
@@ -125,8 +114,8 @@ fn sweep(lists: &[Vec<Segment>], mut visit: impl FnMut(u64, u64, &[Option<u32>])
         if is_over {
             return;
         }
-        if places.iter().any(Option::is_some) {
-            visit(at, end, &places);
+        if locations.iter().any(Option::is_some) {
+            visit(at, end, &locations);
         }
         match end.checked_add(1) {
             Some(next) => at = next,
@@ -135,41 +124,41 @@ fn sweep(lists: &[Vec<Segment>], mut visit: impl FnMut(u64, u64, &[Option<u32>])
     }
 }
 
-/// Ranges that touch and are of the same group become one.
+/// Table builder that joins adjacent ranges of the same group.
 struct Merged<'a> {
-    building: &'a mut TableBuilder,
+    table: &'a mut TableBuilder,
     v6: bool,
     last: Option<(u64, u64, GroupId)>,
 }
 
 impl<'a> Merged<'a> {
-    fn new(building: &'a mut TableBuilder, v6: bool) -> Self {
-        Self { building, v6, last: None }
+    fn new(table: &'a mut TableBuilder, v6: bool) -> Self {
+        Self { table, v6, last: None }
     }
 
     fn add(&mut self, first: u64, last: u64, group: GroupId) {
         match &mut self.last {
             Some((_, end, same)) if *same == group && *end + 1 == first => *end = last,
             _ => {
-                self.put();
+                self.flush();
                 self.last = Some((first, last, group));
             }
         }
     }
 
-    fn put(&mut self) {
+    fn flush(&mut self) {
         let Some((first, last, group)) = self.last else { return };
         if self.v6 {
             let [first, last] = [first, last].map(|n| Ipv6Addr::from_bits(u128::from(n) << 64));
-            self.building.v6(first, last, group);
+            self.table.v6(first, last, group);
         } else {
             let [first, last] = [first, last].map(|n| Ipv4Addr::from_bits(n as u32));
-            self.building.v4(first, last, group);
+            self.table.v4(first, last, group);
         }
     }
 
     fn finish(mut self) {
-        self.put();
+        self.flush();
     }
 }
 
@@ -178,13 +167,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sweep_cuts_where_any_list_does() {
+    fn a_sweep_splits_at_the_boundaries_of_all_lists() {
         let list = |all: &[(u64, u64, u32)]| {
-            all.iter().map(|&(first, last, place)| Segment { first, last, place }).collect()
+            let segment = |&(first, last, location): &_| Segment { first, last, location };
+            all.iter().map(segment).collect()
         };
         let lists = [list(&[(0, 9, 0), (20, u64::MAX, 1)]), list(&[(5, 24, 2)]), list(&[])];
         let mut seen = Vec::new();
-        sweep(&lists, |first, last, places| seen.push((first, last, places.to_vec())));
+        sweep(&lists, |first, last, locations| seen.push((first, last, locations.to_vec())));
         let wanted = [
             (0, 4, vec![Some(0), None, None]),
             (5, 9, vec![Some(0), Some(2), None]),
@@ -196,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_are_spans_of_addresses() {
+    fn networks_parse_to_their_first_and_last_address() {
         let v4 = |text| span(text, false);
         assert_eq!(v4("192.0.2.0/24"), Some((0xc000_0200, 0xc000_02ff)));
         assert_eq!(v4("0.0.0.0/0"), Some((0, 0xffff_ffff)));

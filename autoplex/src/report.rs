@@ -1,5 +1,7 @@
-//! What operators see of a decision: `report.json` beside the table, which edges show on their dashboard. It has the largest
-//! groups and those that are off, so that it stays small however many groups there are; the rest is counted.
+//! The report for operators: `report.json` beside the table, which edges show on their dashboard.
+//!
+//! It lists the largest groups and groups that are off, so that its size is bounded. The others are
+//! counted.
 
 use core::time::Duration;
 use std::cmp::Reverse;
@@ -12,41 +14,42 @@ use groups::decide::GroupStats;
 use serde::Serialize;
 
 use crate::Error;
-use crate::geo::widening;
-use crate::guard::{Counted, Guard, Harm, Sums};
-use crate::store::{Store, listed, replace_with};
+use crate::geo::with_ancestors;
+use crate::guard::{Counts, Guard, Harm, Sums};
+use crate::store::{Store, list_directory, replace_with};
 
-/// The name of the file.
+/// File name.
 pub const FILE: &str = "report.json";
-/// How many of the largest groups it has.
-const LARGEST: usize = 200;
-/// How many groups it has with those that are off. At this many points of the history that is 2 MB; an edge takes 4 MiB.
-const MOST: usize = 1_000;
-/// The decisions of the history, the newest ones.
-const POINTS: usize = 96;
+/// Number of largest groups that are listed.
+const LARGEST_GROUPS: usize = 200;
+/// Maximum listed groups, including groups that are off. With the whole history, the file then has
+/// 2 MB; edges accept 4 MiB.
+const MAX_GROUPS: usize = 1_000;
+/// Length of the history, in decisions.
+const MAX_HISTORY: usize = 96;
 
-/// What a report is made from.
+/// Input of a report.
 #[derive(Debug)]
-pub struct Reporting<'a> {
-    /// Where earlier decisions lie, and where it goes.
+pub struct ReportWriter<'a> {
+    /// Directory of the report and of earlier decisions.
     pub store: &'a Store,
-    /// What was decided.
+    /// The decision.
     pub table: &'a Table,
-    /// The groups of the table in their order, as they were seen.
+    /// Statistics of the table's groups, in the same order.
     pub groups: &'a [GroupStats],
-    /// How viewers fared.
+    /// The guard, with the outcomes of viewers.
     pub guard: &'a Guard,
-    /// What sessions were chosen by.
+    /// Name of the policy.
     pub policy: String,
-    /// The time between decisions.
+    /// Time between decisions.
     pub period: Duration,
-    /// The time whose sessions count.
+    /// Time span of the sessions.
     pub window: Duration,
-    /// How many those are.
+    /// Number of candidate sessions.
     pub sessions: i64,
 }
 
-/// The file. Times are in Unix seconds, rates in bit/s.
+/// Content of the file. Times are in Unix seconds, rates in bit/s.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     end: u64,
@@ -58,45 +61,45 @@ struct Report<'a> {
     decided: usize,
     off: usize,
     sessions: i64,
-    /// Groups that are not among `shown`.
+    /// Number of groups that are not in `shown`.
     left_out: usize,
-    /// When each point of the histories was decided.
+    /// Times of the decisions in the histories.
     ends: Vec<u64>,
-    shown: Vec<Shown<'a>>,
+    shown: Vec<ListedGroup<'a>>,
 }
 
-/// A group.
+/// A listed group.
 #[derive(Debug, Serialize)]
-struct Shown<'a> {
+struct ListedGroup<'a> {
     name: &'a str,
     sessions: u64,
     rate: Option<u64>,
     in_flight: Option<u64>,
     decided: Option<u64>,
     off: Option<Off<'a>>,
-    /// Since when outcomes are counted.
+    /// Start of the outcome counts.
     counted: Option<u64>,
     treated: Option<Outcomes>,
     holdout: Option<Outcomes>,
-    /// At each of the report's `ends`; null where there was none.
+    /// Rate in each decision of `ends`; null without one.
     rates: Vec<Option<u64>>,
-    /// 1 where it was off.
+    /// 1 if the group was off in a decision of `ends`.
     offs: Vec<u8>,
 }
 
-/// Why a group is off. The outcomes of the group that `by` names are then those that it was turned off for.
+/// The reason for which a group is off, with the outcomes that caused it.
 #[derive(Debug, Serialize)]
 struct Off<'a> {
     since: u64,
-    /// The group that the guard turned off: this one, or a wider one that it is part of.
+    /// The group that the guard turned off: this one, or an ancestor.
     by: &'a str,
-    /// What its treated viewers had more of than the hold-out; nothing where that is not known.
+    /// Names of the outcomes that treatment worsened; may be empty.
     why: Vec<&'static str>,
     treated: Outcomes,
     holdout: Outcomes,
 }
 
-/// How viewers fared; null where too little is known to divide by.
+/// Outcomes of viewers. Ratios with a zero denominator are null.
 #[derive(Debug, Serialize)]
 struct Outcomes {
     sessions: i64,
@@ -109,7 +112,7 @@ struct Outcomes {
 impl Outcomes {
     fn of(sums: &Sums) -> Self {
         let [plays, freezes, played_ms, frozen_ms, _, _, _, firsts, first_ms, _] = *sums;
-        // Four digits behind the point are more than anybody reads.
+        // Rounded to four decimals, to keep the file small.
         let ratio = |part: i64, whole: i64, factor: f64| {
             (whole > 0).then(|| (part as f64 / whole as f64 * factor * 1e4).round() / 1e4)
         };
@@ -123,27 +126,27 @@ impl Outcomes {
     }
 }
 
-/// A group's parameters over time: see [`Shown`].
+/// History of a group: see [`ListedGroup`].
 #[derive(Clone, Debug)]
 struct History {
     rates: Vec<Option<u64>>,
     offs: Vec<u8>,
 }
 
-impl Reporting<'_> {
-    /// Writes the report of this decision.
+impl ReportWriter<'_> {
+    /// Writes the report.
     ///
     /// # Errors
-    /// One line: earlier decisions cannot be listed, or it cannot be written.
+    /// If earlier decisions cannot be listed, or the file cannot be written.
     pub fn write(&self) -> Result<(), Error> {
         replace_with(&self.store.path(FILE), self.text()?.as_bytes())
     }
 
     fn text(&self) -> Result<String, Error> {
-        let places = self.shown();
-        let (ends, histories) = self.histories(&places)?;
+        let indices = self.largest_and_off();
+        let (ends, histories) = self.histories(&indices)?;
         let shown =
-            places.iter().zip(histories).map(|(place, history)| self.describe(*place, history));
+            indices.iter().zip(histories).map(|(index, history)| self.describe(*index, history));
         let (all, times) = (self.table.groups(), self.table.times());
         let report = Report {
             end: times.issued,
@@ -155,114 +158,114 @@ impl Reporting<'_> {
             decided: all.iter().filter(|group| group.parameters.is_some()).count(),
             off: all.iter().filter(|group| group.is_off).count(),
             sessions: self.sessions,
-            left_out: all.len() - places.len(),
+            left_out: all.len() - indices.len(),
             ends,
             shown: shown.collect(),
         };
-        serde_json::to_string(&report).map_err(|e| Error::new(format!("{FILE}: {e}")))
+        Ok(serde_json::to_string(&report)?)
     }
 
-    /// The sessions of the group at a place, of the last window; of the one that its parameters are of if it had none.
-    fn sessions(&self, place: usize) -> u64 {
-        let seen = self.groups.get(place).and_then(|group| group.seen).map(|seen| seen.sessions);
-        let kept = || Some(self.table.groups().get(place)?.parameters?.sessions);
+    /// Returns the sessions of a group in the window; without any, those behind its parameters.
+    fn sessions(&self, index: usize) -> u64 {
+        let seen = self.groups.get(index).and_then(|group| group.seen).map(|seen| seen.sessions);
+        let kept = || Some(self.table.groups().get(index)?.parameters?.sessions);
         seen.or_else(kept).unwrap_or(0)
     }
 
-    /// The places of the groups to show, the largest first.
-    fn shown(&self) -> Vec<usize> {
+    /// Returns the indices of the listed groups, largest first.
+    fn largest_and_off(&self) -> Vec<usize> {
         let all = self.table.groups();
-        // Equals stay in the table's order.
-        let by_sessions = |place: &usize| Reverse(self.sessions(*place));
-        let mut places: Vec<usize> = (0..all.len()).collect();
-        places.sort_by_cached_key(by_sessions);
-        let mut rest = places.split_off(LARGEST.min(places.len()));
-        rest.retain(|place| all[*place].is_off);
-        // If there are too many, those count whom the guard itself has turned off: they say why the others are.
-        rest.sort_by_cached_key(|place| self.turned_off(&all[*place].name).is_none());
-        places.extend(rest.into_iter().take(MOST - LARGEST));
-        places.sort_by_cached_key(by_sessions);
-        places
+        // The sort is stable: ties stay in the table's order.
+        let by_sessions = |index: &usize| Reverse(self.sessions(*index));
+        let mut indices: Vec<usize> = (0..all.len()).collect();
+        indices.sort_by_cached_key(by_sessions);
+        let mut rest = indices.split_off(LARGEST_GROUPS.min(indices.len()));
+        rest.retain(|index| all[*index].is_off);
+        // Groups that the guard itself turned off come first: they explain their descendants.
+        rest.sort_by_cached_key(|index| self.turned_off(&all[*index].name).is_none());
+        indices.extend(rest.into_iter().take(MAX_GROUPS - LARGEST_GROUPS));
+        indices.sort_by_cached_key(by_sessions);
+        indices
     }
 
-    /// What was counted of a group that the guard itself has turned off, and since when it is.
-    fn turned_off(&self, name: &str) -> Option<(Counted, u64)> {
-        let counted = self.guard.counted(name)?;
-        let since = counted.off?;
-        Some((counted, since))
+    /// Returns the counts of a group that the guard itself turned off, and the time.
+    fn turned_off(&self, name: &str) -> Option<(Counts, u64)> {
+        let counts = self.guard.counts(name)?;
+        let since = counts.off?;
+        Some((counts, since))
     }
 
-    fn describe(&self, place: usize, History { rates, offs }: History) -> Shown<'_> {
-        let group = &self.table.groups()[place];
+    fn describe(&self, index: usize, History { rates, offs }: History) -> ListedGroup<'_> {
+        let group = &self.table.groups()[index];
         let parameters = group.parameters.as_ref();
         let off = || {
-            widening(&group.name).find_map(|by| {
-                let (Counted { treated, holdout, harm, .. }, since) = self.turned_off(by)?;
+            with_ancestors(&group.name).find_map(|by| {
+                let (Counts { treated, holdout, harm, .. }, since) = self.turned_off(by)?;
                 let why = harm.into_iter().map(Harm::name).collect();
                 let [treated, holdout] = [&treated, &holdout].map(Outcomes::of);
                 Some(Off { since, by, why, treated, holdout })
             })
         };
-        let counted = self.guard.counted(&group.name);
-        let counted = counted.as_ref();
-        Shown {
+        let counts = self.guard.counts(&group.name);
+        let counts = counts.as_ref();
+        ListedGroup {
             name: &group.name,
-            sessions: self.sessions(place),
+            sessions: self.sessions(index),
             rate: parameters.map(|parameters| parameters.rate.as_bps()),
             in_flight: parameters.map(|parameters| parameters.in_flight),
             decided: parameters.map(|parameters| parameters.decided),
             off: off().filter(|_| group.is_off),
-            counted: counted.map(|counted| counted.since),
-            treated: counted.map(|counted| Outcomes::of(&counted.treated)),
-            holdout: counted.map(|counted| Outcomes::of(&counted.holdout)),
+            counted: counts.map(|counts| counts.since),
+            treated: counts.map(|counts| Outcomes::of(&counts.treated)),
+            holdout: counts.map(|counts| Outcomes::of(&counts.holdout)),
             rates,
             offs,
         }
     }
 
-    /// The decisions before this one, oldest first.
-    fn before(&self) -> Result<Vec<(u64, PathBuf)>, Error> {
+    /// Lists the previous decisions, oldest first.
+    fn previous(&self) -> Result<Vec<(u64, PathBuf)>, Error> {
         let end = |path: PathBuf| {
             let end = path.file_stem()?.to_str()?.parse().ok()?;
             Some((end, path)).filter(|(end, _)| *end < self.table.times().issued)
         };
-        let files = listed(&self.store.path("decisions"))?;
+        let files = list_directory(&self.store.path("decisions"))?;
         let mut files: Vec<_> = files.into_iter().filter_map(end).collect();
         files.sort();
-        Ok(files.split_off(files.len().saturating_sub(POINTS - 1)))
+        Ok(files.split_off(files.len().saturating_sub(MAX_HISTORY - 1)))
     }
 
-    /// When each point of the histories was decided, and the history of each of these groups. A decision that cannot be
-    /// read says nothing of any.
-    fn histories(&self, places: &[usize]) -> Result<(Vec<u64>, Vec<History>), Error> {
+    /// Returns the times of the decisions, and the history of each group. Unreadable decisions
+    /// count as empty.
+    fn histories(&self, indices: &[usize]) -> Result<(Vec<u64>, Vec<History>), Error> {
         let all = self.table.groups();
         let rows: HashMap<&str, usize> =
-            places.iter().map(|place| &*all[*place].name).zip(0..).collect();
-        let before = self.before()?;
-        let (last, points) = (before.len(), before.len() + 1);
+            indices.iter().map(|index| &*all[*index].name).zip(0..).collect();
+        let previous = self.previous()?;
+        let (last, points) = (previous.len(), previous.len() + 1);
         let empty = History { rates: vec![None; points], offs: vec![0; points] };
-        let mut histories = vec![empty; places.len()];
-        for (point, (_, path)) in before.iter().enumerate() {
+        let mut histories = vec![empty; indices.len()];
+        for (point, (_, path)) in previous.iter().enumerate() {
             let text = fs::read_to_string(path).unwrap_or_default();
-            for (name, rate, off) in text.lines().skip(1).filter_map(of_history) {
+            for (name, rate, off) in text.lines().skip(1).filter_map(parse_decision) {
                 if let Some(row) = rows.get(name) {
                     histories[*row].rates[point] = rate;
                     histories[*row].offs[point] = off;
                 }
             }
         }
-        for (place, history) in places.iter().zip(&mut histories) {
-            let group = &all[*place];
+        for (index, history) in indices.iter().zip(&mut histories) {
+            let group = &all[*index];
             history.rates[last] = group.parameters.map(|parameters| parameters.rate.as_bps());
             history.offs[last] = u8::from(group.is_off);
         }
-        let ends = before.into_iter().map(|(end, _)| end).chain([self.table.times().issued]);
+        let ends = previous.into_iter().map(|(end, _)| end).chain([self.table.times().issued]);
         Ok((ends.collect(), histories))
     }
 }
 
-/// Group, rate and whether it was off, of a line of `decisions/END.csv`.
-fn of_history(line: &str) -> Option<(&str, Option<u64>, u8)> {
+/// Parses a line of `decisions/END.csv`: the group, its rate, and 1 if it was off.
+fn parse_decision(line: &str) -> Option<(&str, Option<u64>, u8)> {
     let mut cells = line.splitn(5, ',');
     let rate: u64 = cells.next()?.parse().ok()?;
     let off = cells.nth(2)? == "1";

@@ -1,15 +1,15 @@
-//! A measured session: the integers that queries see, their order in files, and their bounds.
+//! Measured sessions: their columns in files and queries, and the bounds of their values.
 //!
-//! No sum of a query can overflow 64 bits as long as a group has fewer than 80 million sessions in a window: the largest
-//! summands are bytes in flight ([`MAX_BYTES`]) and rates ([`MAX_KBPS`]) times 100, and squares of milliseconds of the
-//! first frame and of seconds played, all below 1.1e11.
+//! Sums of queries fit 64 bits if a group has fewer than 80 million sessions in a window. The
+//! largest summands are below 1.1e11: bytes in flight ([`MAX_BYTES`]) and rates ([`MAX_KBPS`])
+//! times 100, and squares of first-frame milliseconds and of seconds played.
 
 use groups::Arm;
 use groups::select::Sample;
 
 use crate::integers::Integers;
 
-/// The columns of a sessions file. `group` and `window` are words of SQL, hence the other names.
+/// Columns of a sessions file. Two are renamed, because `group` and `window` are SQL keywords.
 pub const COLUMNS: [&str; 17] = [
     "user_group",
     "session",
@@ -30,38 +30,38 @@ pub const COLUMNS: [&str; 17] = [
     "first_frame_ms",
 ];
 
-/// The largest rate: 100 Gbit/s.
+/// Maximum rate: 100 Gbit/s.
 pub const MAX_KBPS: f64 = 1e8;
-/// The largest round-trip time: a minute.
+/// Maximum round-trip time: 1 min.
 pub const MAX_RTT_MS: f64 = 60_000.0;
-/// Most bytes in flight, and the largest window: what a table can say.
+/// Maximum bytes in flight and congestion window: the limit of a table.
 pub const MAX_BYTES: i64 = 1 << 30;
-/// Most packets, and retransmissions.
+/// Maximum packets, and retransmissions.
 pub const MAX_PACKETS: i64 = 1_000_000_000;
-/// The longest session: a day.
+/// Maximum duration of a session: one day.
 pub const MAX_SECONDS: f64 = 86_400.0;
-/// The latest first frame.
+/// Maximum first-frame time.
 pub const MAX_FIRST_FRAME_MS: f64 = 60_000.0;
 
-/// The number of a session's part in AutoPlex: its place among [`Arm::ALL`] from 1; 0 for none.
+/// Returns the number of a session's arm: its position in [`Arm::ALL`] from 1, or 0 without an arm.
 pub fn arm(name: Option<&str>) -> i64 {
-    Arm::ALL.iter().position(|arm| Some(arm.name()) == name).map_or(0, |place| place as i64 + 1)
+    Arm::ALL.iter().position(|arm| Some(arm.name()) == name).map_or(0, |index| index as i64 + 1)
 }
 
-/// A measured session. What the player did not say, or nobody can believe, is -1.
+/// A measured session. Missing and implausible values of the player are -1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Measured {
-    /// As decisions see it.
+    /// Input of decisions.
     pub sample: Sample,
-    /// The number of its part in AutoPlex: see [`arm`].
+    /// Number of the arm: see [`arm`].
     pub arm: i64,
-    /// Freezes; known if `played_ms` is.
+    /// Freezes; valid if `played_ms` is.
     pub freezes: i64,
-    /// Milliseconds played.
+    /// Time played in milliseconds.
     pub played_ms: i64,
-    /// Milliseconds frozen; known if `played_ms` is.
+    /// Time frozen in milliseconds; valid if `played_ms` is.
     pub frozen_ms: i64,
-    /// The player's first-frame time in milliseconds.
+    /// First-frame time in milliseconds.
     pub first_frame_ms: i64,
 }
 
@@ -79,7 +79,7 @@ impl Default for Measured {
 }
 
 impl Measured {
-    /// Its values in the order of [`COLUMNS`].
+    /// Returns the values in the order of [`COLUMNS`].
     pub fn values(&self) -> [i64; 17] {
         let Sample { group, session, prefix, ended, explorer, packets, retransmitted, .. } =
             self.sample;
@@ -106,7 +106,7 @@ impl Measured {
     }
 }
 
-/// Rows as a table.
+/// Collects sessions into a table.
 pub fn table<'a>(rows: impl IntoIterator<Item = &'a Measured>) -> Integers {
     let mut table = Integers::empty(&COLUMNS);
     rows.into_iter().for_each(|row| table.push(&row.values()));

@@ -1,59 +1,60 @@
-//! The folder that measuring writes and deciding reads:
+//! The directory that measurements write and decisions read:
 //!
-//! | path | what |
+//! | path | content |
 //! |---|---|
-//! | `sessions/hour=YYYYMMDDHH/SOURCE.parquet` | sessions that ended in that hour (UTC), of one file of records |
-//! | `measured/SOURCE` | empty: all sessions of that file are there |
-//! | `groups.csv` | the number and the name of every group ever seen |
-//! | `prefixes.csv` | networks and the group that their records name, where there is no geo database |
-//! | `histograms/END/POP.parquet` | what a point of presence saw in the window that ended then |
-//! | `table.groups` | the decision in force |
-//! | `chosen.csv`, `decisions/END.csv` | what it was made from, and what was decided |
-//! | `guard.csv` | what the guard remembers |
-//! | `report.json` | what operators see of the decision; it travels with the table |
+//! | `sessions/hour=YYYYMMDDHH/SOURCE.parquet` | sessions by source and hour of their end (UTC) |
+//! | `measured/SOURCE` | empty mark: all sessions of the record file are written |
+//! | `groups.csv` | numbers and names of all groups ever seen |
+//! | `prefixes.csv` | networks and the groups in their records, without an address database |
+//! | `histograms/END/POP.parquet` | histograms of a point of presence for the window until END |
+//! | `table.groups` | the active decision |
+//! | `chosen.csv`, `decisions/END.csv` | its selections, and a readable copy |
+//! | `guard.csv` | state of the guard |
+//! | `report.json` | the report for operators, distributed with the table |
 //!
-//! Whatever is there is whole: files are written under another name and renamed.
+//! All files are complete: they are written under a temporary name and renamed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use crate::{Error, about};
+use crate::Error;
 
 const HOUR: u64 = 3_600;
-/// What ends the name of a file that is being written.
-const PART: &str = "part";
+/// Extension of incomplete files.
+const PARTIAL: &str = "part";
 
-/// Writes a file by way of another name, so that nobody sees a part of it; what a run that died left of it goes.
+/// Replaces a file atomically, creating its directory. Overwrites the temporary file of a crashed
+/// run.
 ///
 /// # Errors
-/// One line: what `write` says, or that the file cannot be written.
+/// If `write` fails, or the file cannot be written.
 pub fn replace(path: &Path, write: impl FnOnce(&File) -> Result<(), Error>) -> Result<(), Error> {
-    let failed = about(path.display());
+    let failed = Error::io(path);
     if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).map_err(|e| failed(&e))?;
+        fs::create_dir_all(parent).map_err(&failed)?;
     }
     let mut part = path.as_os_str().to_owned();
     part.push(".");
-    part.push(PART);
-    let file = File::create(&part).map_err(|e| failed(&e))?;
+    part.push(PARTIAL);
+    let file = File::create(&part).map_err(&failed)?;
     write(&file)?;
-    file.sync_all().map_err(|e| failed(&e))?;
-    fs::rename(part, path).map_err(|e| failed(&e))
+    file.sync_all().map_err(&failed)?;
+    fs::rename(part, path).map_err(&failed)
 }
 
-/// The same with bytes that are there already.
+/// Replaces the content of a file atomically, creating its directory.
 ///
 /// # Errors
-/// One line: the file cannot be written.
+/// If the file cannot be written.
 pub fn replace_with(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    replace(path, |mut file| file.write_all(bytes).map_err(|e| about(path.display())(&e)))
+    replace(path, |mut file| file.write_all(bytes).map_err(Error::io(path)))
 }
 
-/// The hour of a time in Unix seconds, as folders are called: 2026112108.
+/// Formats the hour of a time in Unix seconds as in directory names: 2026112108.
 pub fn hour(time: u64) -> String {
-    // Days since 0000-03-01 fall into eras of 400 years.
+    // Days since 0000-03-01, in eras of 400 years.
     let days = time / (24 * HOUR) + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -65,38 +66,38 @@ pub fn hour(time: u64) -> String {
     format!("{year:04}{month:02}{day:02}{:02}", time / HOUR % 24)
 }
 
-/// The folder.
+/// A directory of measurements and decisions.
 #[derive(Clone, Debug)]
 pub struct Store {
     root: PathBuf,
 }
 
 impl Store {
-    /// The folder at `root`, which need not be there yet.
+    /// Refers to the directory `root`, which need not exist.
     pub fn new(root: &Path) -> Self {
         Self { root: root.to_owned() }
     }
 
-    /// The path of something in it.
+    /// Returns the path of a file.
     pub fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 
-    /// Where sessions of `source` go that ended at `time`.
+    /// Returns the path of the sessions of `source` that ended at `time`, in Unix seconds.
     pub fn sessions(&self, time: u64, source: &str) -> PathBuf {
         self.root.join(format!("sessions/hour={}/{source}.parquet", hour(time)))
     }
 
-    /// The files of sessions that ended from `begin` on and before `end`, and of others of these hours.
+    /// Lists the session files of the hours that overlap `begin..end`.
     ///
     /// # Errors
-    /// One line: a folder cannot be read.
+    /// If a directory cannot be read.
     pub fn sessions_between(&self, begin: u64, end: u64) -> Result<Vec<PathBuf>, Error> {
         let mut files = Vec::new();
         for time in (begin / HOUR * HOUR..end).step_by(HOUR as usize) {
             let folder = self.root.join(format!("sessions/hour={}", hour(time)));
             files.extend(
-                listed(&folder)?.into_iter().filter(|path| {
+                list_directory(&folder)?.into_iter().filter(|path| {
                     path.extension().is_some_and(|extension| extension == "parquet")
                 }),
             );
@@ -104,47 +105,50 @@ impl Store {
         Ok(files)
     }
 
-    /// Removes the hours of sessions, and the windows of decisions and histograms, that ended before `time`.
+    /// Removes sessions, decisions and histograms from before `time`.
     ///
     /// # Errors
-    /// One line: something cannot be removed.
-    pub fn tidy(&self, time: u64) -> Result<(), Error> {
+    /// If a file cannot be removed.
+    pub fn remove_before(&self, time: u64) -> Result<(), Error> {
         let oldest = format!("hour={}", hour(time));
-        for folder in listed(&self.path("sessions"))? {
+        for folder in list_directory(&self.path("sessions"))? {
             let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if name.starts_with("hour=") && name < oldest {
-                fs::remove_dir_all(&folder).map_err(|e| about(folder.display())(&e))?;
+                fs::remove_dir_all(&folder).map_err(Error::io(&folder))?;
             }
         }
-        for entry in [listed(&self.path("decisions"))?, listed(&self.path("histograms"))?].concat()
+        for entry in
+            [list_directory(&self.path("decisions"))?, list_directory(&self.path("histograms"))?]
+                .concat()
         {
             let end = entry.file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok());
             if end.is_some_and(|end| end < time) {
                 let remove = if entry.is_dir() { fs::remove_dir_all } else { fs::remove_file };
-                remove(entry.as_path()).map_err(|e| about(entry.display())(&e))?;
+                remove(entry.as_path()).map_err(Error::io(&entry))?;
             }
         }
         Ok(())
     }
 
-    /// The lines `KEY,TEXT` of a file; none if it is not there. A line that is not of this form is passed over.
+    /// Reads a file with a header and lines `KEY,TEXT`; empty if it does not exist. Other lines are
+    /// skipped.
     ///
     /// # Errors
-    /// One line: it cannot be read.
-    pub fn pairs(&self, name: &str) -> Result<BTreeMap<String, String>, Error> {
+    /// If the file cannot be read.
+    pub fn read_pairs(&self, name: &str) -> Result<BTreeMap<String, String>, Error> {
         let path = self.path(name);
         let text = match fs::read_to_string(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
-            text => text.map_err(|e| about(path.display())(&e))?,
+            text => text.map_err(Error::io(&path))?,
         };
         let lines = text.lines().skip(1).filter_map(|line| line.split_once(','));
         Ok(lines.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
     }
 
-    /// Writes such a file.
+    /// Writes a file for [`Store::read_pairs`].
     ///
     /// # Errors
-    /// One line: it cannot be written.
+    /// If the file cannot be written.
     pub fn write_pairs(
         &self,
         name: &str,
@@ -157,16 +161,16 @@ impl Store {
     }
 }
 
-/// What lies in a folder, in order; nothing if it is not there.
+/// Lists a directory, sorted; empty if it does not exist.
 ///
 /// # Errors
-/// One line: it cannot be read.
-pub fn listed(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+/// If the directory cannot be read.
+pub fn list_directory(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let entries = match fs::read_dir(folder) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.and_then(|entries| entries.collect::<Result<Vec<_>, _>>()),
     };
-    let entries = entries.map_err(|e| about(folder.display())(&e))?;
+    let entries = entries.map_err(Error::io(folder))?;
     let mut paths: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
     paths.sort();
     Ok(paths)
@@ -177,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hours_are_those_of_the_calendar() {
+    fn hours_follow_the_calendar() {
         let hours = [0, 951_782_399, 951_782_400, 1_709_251_199, 1_795_249_800, 4_102_444_800];
         let names = hours.map(hour);
         let wanted =
@@ -186,31 +190,32 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_fails_leaves_what_was_there() {
+    fn a_failed_write_keeps_the_previous_file() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("deep/file");
         replace_with(&path, b"one").expect("written");
-        assert!(replace(&path, |_| Err(Error::new("no"))).is_err());
+        assert!(replace(&path, |_| Err(Error::invalid(&path, "no"))).is_err());
         assert_eq!(fs::read(&path).expect("there"), b"one");
         replace_with(&path, b"two").expect("written");
         assert_eq!(fs::read(&path).expect("there"), b"two");
-        assert_eq!(listed(&folder.path().join("deep")).expect("listed"), [path]);
+        assert_eq!(list_directory(&folder.path().join("deep")).expect("listed"), [path]);
     }
 
     #[test]
-    fn what_is_old_goes() {
+    fn old_sessions_decisions_and_histograms_are_removed() {
         let folder = tempfile::tempdir().expect("a folder");
         let store = Store::new(folder.path());
         let (old, new) = (1_795_249_800, 1_795_249_800 + HOUR);
         for time in [old, new] {
             replace_with(&store.sessions(time, "a"), b"").expect("written");
             replace_with(&store.path(&format!("decisions/{time}.csv")), b"").expect("written");
-            replace_with(&store.path(&format!("histograms/{time}/a.parquet")), b"").expect("made");
+            replace_with(&store.path(&format!("histograms/{time}/a.parquet")), b"")
+                .expect("created");
         }
-        store.tidy(new).expect("tidied");
+        store.remove_before(new).expect("removed");
         assert!(store.sessions_between(old, old + 1).expect("listed").is_empty());
         assert_eq!(store.sessions_between(old, new).expect("listed").len(), 1);
-        assert_eq!(listed(&store.path("decisions")).expect("listed").len(), 1);
-        assert_eq!(listed(&store.path("histograms")).expect("listed").len(), 1);
+        assert_eq!(list_directory(&store.path("decisions")).expect("listed").len(), 1);
+        assert_eq!(list_directory(&store.path("histograms")).expect("listed").len(), 1);
     }
 }

@@ -1,5 +1,5 @@
-//! Copies what is new from one place to another, a folder or an object store: closed files of records from edges to where
-//! decisions are made, and tables back. Whoever receives sees whole files only.
+//! Copies new files between directories and object stores: closed record files to the deciding
+//! machine, and tables back to the edges. Receivers see complete files only.
 
 use core::fmt;
 use std::collections::{BTreeMap, HashMap};
@@ -15,16 +15,16 @@ use object_store::{
 };
 use url::Url;
 
-use crate::{Error, about};
+use crate::Error;
 
-/// Larger files go in parts.
-const PART: u64 = 8 << 20;
-/// Parts of a file that are under way at a time.
-const PARTS: usize = 4;
-/// What ends the names of files that are being written.
-const UNFINISHED: &str = ".part";
+/// Part size of multipart uploads, in bytes. Smaller files are copied in one request.
+const PART_SIZE: u64 = 8 << 20;
+/// Maximum parts of a file in flight.
+const MAX_PARTS_IN_FLIGHT: usize = 4;
+/// Suffix of incomplete files.
+const PARTIAL: &str = ".part";
 
-/// A place with files.
+/// A directory or object store.
 #[derive(Clone)]
 pub struct Place {
     name: String,
@@ -38,77 +38,78 @@ impl fmt::Debug for Place {
 }
 
 impl Place {
-    /// A folder, which is made if it is not there, or the URL of a place in an object store: `s3://`, `gs://`, `az://`,
-    /// `http://`, `https://` or `file://`. Keys, regions and endpoints come from the environment, by the names that the
-    /// stores' own tools have (`AWS_ACCESS_KEY_ID` and so on).
+    /// Opens a directory, which is created if missing, or the URL of an object store: `s3://`,
+    /// `gs://`, `az://`, `http://`, `https://` or `file://`. Credentials, regions and endpoints
+    /// come from the environment variables of the stores' own tools, such as `AWS_ACCESS_KEY_ID`.
     ///
     /// # Errors
-    /// One line: there is no such store, or the folder cannot be made.
+    /// If the URL is invalid or its scheme unsupported, or the directory cannot be created.
     pub fn open(text: &str) -> Result<Self, Error> {
-        let failed = about(text);
+        let failed = |source| Error::Store { object: text.to_owned(), source };
         let store: Arc<dyn ObjectStore> = if text.contains("://") {
-            let url: Url = text.parse().map_err(|e| failed(&e))?;
-            // Who writes http:// means it.
+            let invalid = |source| Error::Url { url: text.to_owned(), source };
+            let url: Url = text.parse().map_err(invalid)?;
+            // An http:// URL is explicit consent to an unencrypted connection.
             let plain =
                 (url.scheme() == "http").then(|| ("allow_http".to_owned(), "true".to_owned()));
-            let options = settings(std::env::vars_os()).chain(plain);
-            let (store, path) =
-                object_store::parse_url_opts(&url, options).map_err(|e| failed(&e))?;
+            let options = store_options(std::env::vars_os()).chain(plain);
+            let (store, path) = object_store::parse_url_opts(&url, options).map_err(failed)?;
             Arc::new(PrefixStore::new(store, path))
         } else {
-            std::fs::create_dir_all(text).map_err(|e| failed(&e))?;
-            Arc::new(LocalFileSystem::new_with_prefix(text).map_err(|e| failed(&e))?)
+            std::fs::create_dir_all(text).map_err(Error::io(text.as_ref()))?;
+            Arc::new(LocalFileSystem::new_with_prefix(text).map_err(failed)?)
         };
         Ok(Self { name: text.to_owned(), store })
     }
 
-    fn failed(&self, path: &Path, e: &StoreError) -> Error {
-        Error::new(format!("{}: {path}: {e}", self.name))
+    fn failed(&self, path: &Path, source: StoreError) -> Error {
+        Error::Store { object: format!("{}: {path}", self.name), source }
     }
 
-    /// What is known of a file; `None` if there is none.
+    /// Returns the metadata of a file; `None` if it does not exist.
     async fn head(&self, path: &Path) -> Result<Option<ObjectMeta>, Error> {
         match self.store.head(path).await {
             Ok(meta) => Ok(Some(meta)),
             Err(StoreError::NotFound { .. }) => Ok(None),
-            Err(e) => Err(self.failed(path, &e)),
+            Err(e) => Err(self.failed(path, e)),
         }
     }
 
-    /// All files that are whole.
+    /// Lists all complete files.
     async fn list(&self) -> Result<Vec<ObjectMeta>, Error> {
         let all: Result<Vec<ObjectMeta>, StoreError> = self.store.list(None).try_collect().await;
-        let mut all = all.map_err(|e| about(&self.name)(&e))?;
-        all.retain(|meta| !meta.location.as_ref().ends_with(UNFINISHED));
+        let failed = |source| Error::Store { object: self.name.clone(), source };
+        let mut all = all.map_err(failed)?;
+        all.retain(|meta| !meta.location.as_ref().ends_with(PARTIAL));
         Ok(all)
     }
 
-    /// Removes a file; whether there was one.
+    /// Removes a file. Returns true if it existed.
     async fn remove(&self, path: &Path) -> Result<bool, Error> {
         if self.head(path).await?.is_none() {
             return Ok(false);
         }
         match self.store.delete(path).await {
             Ok(()) | Err(StoreError::NotFound { .. }) => Ok(true),
-            Err(e) => Err(self.failed(path, &e)),
+            Err(e) => Err(self.failed(path, e)),
         }
     }
 }
 
-/// The variables of the environment that are meant for stores. Others may have names that settings of a store have as
-/// well, such as TOKEN or TIMEOUT.
-fn settings(
+/// Filters the environment variables of object stores. Without the filter, unrelated variables such
+/// as TOKEN or TIMEOUT would be taken for settings.
+fn store_options(
     variables: impl Iterator<Item = (OsString, OsString)>,
 ) -> impl Iterator<Item = (String, String)> {
     variables.filter_map(|(key, value)| {
         let (key, value) =
             (key.into_string().ok()?.to_ascii_lowercase(), value.into_string().ok()?);
-        let is_meant = ["aws_", "azure_", "google_"].iter().any(|store| key.starts_with(store));
-        is_meant.then_some((key, value))
+        let is_option = ["aws_", "azure_", "google_"].iter().any(|store| key.starts_with(store));
+        is_option.then_some((key, value))
     })
 }
 
-/// What tells a version of a file from another one.
+/// Identifies a version of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Version {
     size: u64,
@@ -122,16 +123,16 @@ impl From<&ObjectMeta> for Version {
     }
 }
 
-/// What was done.
+/// Result of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Summary {
-    /// Files that were there.
+    /// Files at the source.
     pub files: usize,
-    /// Those that were copied.
+    /// Copied files.
     pub copied: usize,
-    /// Named files that are gone.
+    /// Removed files: named ones that no longer exist at the source.
     pub removed: usize,
-    /// Bytes that were copied.
+    /// Copied bytes.
     pub bytes: u64,
 }
 
@@ -142,36 +143,38 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Keeps a place like another one.
+/// Copies files from one place to another.
 #[derive(Debug)]
 pub struct Sync {
     from: Place,
     to: Place,
-    /// Files that are to be there as they are at the source, or not at all; without any, all that the source has is added.
+    /// Mirrored files, including their removal. If empty, all files of the source are added.
     names: Vec<Path>,
-    /// What was copied, or found to be there.
+    /// Versions that the target is known to have.
     known: HashMap<Path, Version>,
     runtime: tokio::runtime::Runtime,
 }
 
 impl Sync {
-    /// From one place to the other: these files, or all.
+    /// Prepares to mirror the files `names`, or to copy all files if there are none.
     ///
     /// # Errors
-    /// One line: the system gives no thread, or a name is none.
+    /// If the thread cannot be started, or a name is not a relative path.
     pub fn new(from: Place, to: Place, names: &[String]) -> Result<Self, Error> {
-        let name = |name: &String| Path::parse(name).map_err(|e| about(name)(&e));
+        let name = |name: &String| {
+            Path::parse(name).map_err(|source| Error::Name { name: name.clone(), source })
+        };
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = builder.worker_threads(1).enable_all().build();
-        let runtime = runtime.map_err(|e| about("a thread")(&e))?;
+        let runtime = runtime.map_err(Error::Threads)?;
         let names = names.iter().map(name).collect::<Result<_, _>>()?;
         Ok(Self { from, to, names, known: HashMap::new(), runtime })
     }
 
-    /// Copies what is new. What was copied before an error stays copied.
+    /// Copies new and changed files. After an error, completed copies remain.
     ///
     /// # Errors
-    /// One line: a place cannot be reached, read or written.
+    /// If a place cannot be reached, read or written.
     pub fn run(&mut self) -> Result<Summary, Error> {
         let Self { from, to, names, known, runtime } = self;
         runtime.block_on(async {
@@ -199,13 +202,14 @@ impl Sync {
                     continue;
                 }
                 let is_first = !known.contains_key(&path);
-                let there = if is_first { to.head(&path).await? } else { None };
-                // A copy is younger than what it was made of; some stores know whole seconds only.
-                let is_copy = |there: &ObjectMeta| {
-                    let [there_at, at] = [there, &meta].map(|meta| meta.last_modified.timestamp());
-                    there.size == meta.size && there_at >= at
+                let existing = if is_first { to.head(&path).await? } else { None };
+                // A copy is not older than its source. Some stores round times to seconds.
+                let is_copy = |existing: &ObjectMeta| {
+                    let [copied, changed] =
+                        [existing, &meta].map(|meta| meta.last_modified.timestamp());
+                    existing.size == meta.size && copied >= changed
                 };
-                if !there.as_ref().is_some_and(is_copy) {
+                if !existing.as_ref().is_some_and(is_copy) {
                     summary.bytes += copy(from, to, &path, meta.size).await?;
                     summary.copied += 1;
                 }
@@ -216,35 +220,35 @@ impl Sync {
     }
 }
 
-/// Copies a file, which is seen when all of it is there; how large it was.
+/// Copies a file atomically. Returns its size in bytes.
 async fn copy(from: &Place, to: &Place, path: &Path, size: u64) -> Result<u64, Error> {
-    let got = from.store.get(path).await.map_err(|e| from.failed(path, &e))?;
-    if size <= PART {
-        let bytes = got.bytes().await.map_err(|e| from.failed(path, &e))?;
+    let got = from.store.get(path).await.map_err(|e| from.failed(path, e))?;
+    if size <= PART_SIZE {
+        let bytes = got.bytes().await.map_err(|e| from.failed(path, e))?;
         let size = bytes.len() as u64;
-        to.store.put(path, bytes.into()).await.map_err(|e| to.failed(path, &e))?;
+        to.store.put(path, bytes.into()).await.map_err(|e| to.failed(path, e))?;
         return Ok(size);
     }
-    let parts = to.store.put_multipart(path).await.map_err(|e| to.failed(path, &e))?;
-    let mut upload = WriteMultipart::new_with_chunk_size(parts, PART as usize);
+    let parts = to.store.put_multipart(path).await.map_err(|e| to.failed(path, e))?;
+    let mut upload = WriteMultipart::new_with_chunk_size(parts, PART_SIZE as usize);
     let (mut chunks, mut size) = (got.into_stream(), 0);
     let end = loop {
         match chunks.try_next().await {
             Ok(Some(chunk)) => {
                 size += chunk.len() as u64;
-                if let Err(e) = upload.wait_for_capacity(PARTS).await {
-                    break Err(to.failed(path, &e));
+                if let Err(e) = upload.wait_for_capacity(MAX_PARTS_IN_FLIGHT).await {
+                    break Err(to.failed(path, e));
                 }
                 upload.write(&chunk);
             }
             Ok(None) => break Ok(()),
-            Err(e) => break Err(from.failed(path, &e)),
+            Err(e) => break Err(from.failed(path, e)),
         }
     };
     match end {
-        Ok(()) => upload.finish().await.map(|_| size).map_err(|e| to.failed(path, &e)),
+        Ok(()) => upload.finish().await.map(|_| size).map_err(|e| to.failed(path, e)),
         Err(e) => {
-            // What has come of it is of no use; that it stays would be the lesser fault.
+            // The first error matters more than a failure to discard the uploaded parts.
             let _ = upload.abort().await;
             Err(e)
         }
@@ -264,11 +268,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_is_copied_once_and_nothing_that_is_being_written() {
+    fn new_files_are_copied_once_and_incomplete_files_are_not() {
         let folder = tempfile::tempdir().expect("a folder");
         let (from, to) = (folder.path().join("from"), folder.path().join("to"));
-        let large = vec![7; 3 * PART as usize + 1];
-        fs::create_dir_all(from.join("edge-1")).expect("made");
+        let large = vec![7; 3 * PART_SIZE as usize + 1];
+        fs::create_dir_all(from.join("edge-1")).expect("created");
         fs::write(from.join("edge-1/a.parquet"), "a").expect("written");
         fs::write(from.join("edge-1/b.parquet"), &large).expect("written");
         fs::write(from.join("edge-1/c.parquet.part"), "c").expect("written");
@@ -278,37 +282,37 @@ mod tests {
         assert_eq!(fs::read(to.join("edge-1/b.parquet")).expect("there"), large);
         assert_eq!(fs::read_dir(to.join("edge-1")).expect("there").count(), 2);
         assert_eq!(all.run().expect("run").copied, 0);
-        // Another process knows nothing and finds it all there.
+        // A new process finds the existing copies.
         assert_eq!(sync(&from, &to, &[]).run().expect("run").copied, 0);
         fs::write(from.join("edge-1/a.parquet"), "b").expect("written");
         assert_eq!(all.run().expect("run").copied, 1);
-        // What a source without names lacks stays where it was copied to.
+        // Without names, files removed at the source remain at the target.
         fs::remove_file(from.join("edge-1/a.parquet")).expect("there");
         assert_eq!(all.run().expect("run").removed, 0);
         assert_eq!(fs::read(to.join("edge-1/a.parquet")).expect("there"), b"b");
     }
 
     #[test]
-    fn a_named_file_is_as_it_is_at_its_source_or_is_not() {
+    fn named_files_are_mirrored_including_their_removal() {
         let folder = tempfile::tempdir().expect("a folder");
         let (from, to) = (folder.path().join("from"), folder.path().join("to"));
         let mut table = sync(&from, &to, &["table.groups"]);
-        let there = || fs::read_to_string(to.join("table.groups")).ok();
+        let copy = || fs::read_to_string(to.join("table.groups")).ok();
         assert_eq!(table.run().expect("run"), Summary::default());
         fs::write(from.join("other"), "x").expect("written");
         for text in ["one", "two"] {
             fs::write(from.join("table.groups"), text).expect("written");
             assert_eq!(table.run().expect("run").copied, 1);
-            assert_eq!(there().as_deref(), Some(text));
+            assert_eq!(copy().as_deref(), Some(text));
         }
         assert!(!to.join("other").exists());
         fs::remove_file(from.join("table.groups")).expect("there");
-        assert_eq!((table.run().expect("run").removed, there()), (1, None));
+        assert_eq!((table.run().expect("run").removed, copy()), (1, None));
         assert_eq!(table.run().expect("run").removed, 0);
     }
 
     #[test]
-    fn stores_are_told_what_is_meant_for_them_alone() {
+    fn only_variables_of_object_stores_become_options() {
         use std::os::unix::ffi::OsStringExt as _;
         let broken = OsString::from_vec(vec![b'A', 0xff]);
         let all = [
@@ -318,17 +322,17 @@ mod tests {
             (broken.clone(), "x".into()),
             ("AWS_TOKEN".into(), broken),
         ];
-        let told: Vec<_> = settings(all.into_iter()).collect();
-        assert_eq!(told, [("aws_region".to_owned(), "x".to_owned())]);
+        let options: Vec<_> = store_options(all.into_iter()).collect();
+        assert_eq!(options, [("aws_region".to_owned(), "x".to_owned())]);
     }
 
     #[test]
-    fn places_that_cannot_be_are_said_in_one_line() {
+    fn invalid_places_are_named_in_one_line() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("file");
         fs::write(&file, "").expect("written");
         for bad in [file.join("below").to_string_lossy().into_owned(), "ftp://host/path".into()] {
-            let e = Place::open(&bad).expect_err("it is none").to_string();
+            let e = Place::open(&bad).expect_err("invalid").to_string();
             assert!(e.starts_with(&bad) && e.lines().count() == 1, "{e}");
         }
         let here = || Place::open(&folder.path().to_string_lossy()).expect("a folder");

@@ -1,7 +1,7 @@
-//! All engines find the same: the native selection, DataFusion, ClickHouse and Spark, the latter two where they are
-//! installed. `MENDCAST_PYTHON` names a Python that has them.
+//! Conformance of all engines: the native selection, DataFusion, ClickHouse and Spark. The latter
+//! two run if installed; `MENDCAST_PYTHON` names a Python that has them.
 
-mod made;
+mod synthetic;
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use groups::select::{Policy, choose};
 use mendcast_autoplex::engine::{Engine, Source};
 use mendcast_autoplex::integers::Integers;
-use mendcast_autoplex::query::{CHOSEN, HISTOGRAM, Plan, outcomes};
+use mendcast_autoplex::query::{HISTOGRAM_COLUMNS, Plan, SELECTION_COLUMNS, outcomes};
 use mendcast_autoplex::rows::{COLUMNS, Measured, table};
 
 const BEGIN: u64 = 1_800_000_000;
@@ -20,11 +20,11 @@ const END: u64 = BEGIN + 1_800;
 const SESSIONS: usize = 120_000;
 const GROUPS: i64 = 300;
 
-/// What all tests share: sessions as files, queries, and what DataFusion gives.
+/// Shared input of all tests: session files, queries, and the results of DataFusion.
 struct Case {
     folder: tempfile::TempDir,
     sessions: Vec<Measured>,
-    /// The names of queries over sessions, and of those over histograms.
+    /// Names of the queries.
     names: Vec<String>,
 }
 
@@ -39,14 +39,14 @@ impl Case {
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
-    mendcast_autoplex::store::listed(folder).expect("listed")
+    mendcast_autoplex::store::list_directory(folder).expect("listed")
 }
 
 fn case() -> &'static Case {
     static CASE: OnceLock<Case> = OnceLock::new();
     CASE.get_or_init(|| {
         let folder = tempfile::tempdir().expect("a folder");
-        let sessions = made::sessions(5, SESSIONS, GROUPS, BEGIN as i64, END as i64);
+        let sessions = synthetic::sessions(5, SESSIONS, GROUPS, BEGIN as i64, END as i64);
         let mut case = Case { folder, sessions, names: Vec::new() };
         for (part, rows) in case.sessions.chunks(SESSIONS / 3).enumerate() {
             let path = case.path(&format!("sessions/{part}.parquet"));
@@ -61,14 +61,15 @@ fn case() -> &'static Case {
             let histograms = case.path(&name("histograms"));
             queries.push((name("band"), plan.band(&(BEGIN..END)), case.path("sessions")));
             queries.push((name("histogram"), plan.histogram(&(BEGIN..END)), case.path("sessions")));
-            // Three points of presence, of which one saw nothing.
+            // Three points of presence, one of them without sessions.
             for part in 0..3 {
                 let files = files(&case.path("sessions"))[part..part + 1].to_vec();
                 let window = if part == 2 { END..END } else { BEGIN..END };
                 let source = Source::Files(files, &COLUMNS);
-                let made = engine.run(&plan.histogram(&window), "sessions", source).expect("made");
+                let histogram =
+                    engine.run(&plan.histogram(&window), "sessions", source).expect("run");
                 let path = histograms.join(format!("{part}.parquet"));
-                made.write_parquet(&path).expect("written");
+                histogram.write_parquet(&path).expect("written");
             }
             queries.push((name("merge"), plan.merge(), histograms));
         }
@@ -90,9 +91,9 @@ fn in_window() -> impl Iterator<Item = &'static Measured> {
 }
 
 #[test]
-fn the_exact_query_chooses_as_the_native_selection_does() {
+fn the_exact_query_agrees_with_the_native_selection() {
     for policy in Policy::ALL {
-        let mut rows = Integers::empty(&CHOSEN);
+        let mut rows = Integers::empty(&SELECTION_COLUMNS);
         for chosen in choose(in_window().map(|row| row.sample), &policy) {
             rows.push(&[
                 chosen.group,
@@ -110,15 +111,15 @@ fn the_exact_query_chooses_as_the_native_selection_does() {
 }
 
 #[test]
-fn histograms_say_nearly_what_the_exact_query_does() {
+fn histograms_approximate_the_exact_query() {
     for policy in Policy::ALL {
         let read = |query| {
             let path = case().path(&format!("{query}-{}.csv", policy.name));
-            Integers::read_csv(&path, &CHOSEN).expect("read")
+            Integers::read_csv(&path, &SELECTION_COLUMNS).expect("read")
         };
-        // What the case merges lacks a part of the sessions.
+        // The merged histograms of the case omit the third part of the sessions.
         let path = case().path(&format!("histogram-{}.csv", policy.name));
-        let histogram = Integers::read_csv(&path, &HISTOGRAM).expect("read");
+        let histogram = Integers::read_csv(&path, &HISTOGRAM_COLUMNS).expect("read");
         let engine = Engine::new(2).expect("threads");
         let merged = engine.run(&Plan::of(&policy).merge(), "histograms", Source::Table(histogram));
         let merged = merged.expect("merged");
@@ -136,7 +137,7 @@ fn histograms_say_nearly_what_the_exact_query_does() {
     }
 }
 
-/// A Python that has this module; says what to do if there is none.
+/// Returns a Python with this module, or prints how to install it.
 fn python(module: &str, version: &str) -> Option<String> {
     let python = std::env::var("MENDCAST_PYTHON").unwrap_or_else(|_| "python3".into());
     let import = Command::new(&python).args(["-c", &format!("import {module}")]).output();
@@ -150,7 +151,7 @@ fn python(module: &str, version: &str) -> Option<String> {
     None
 }
 
-/// Runs a script with every query, and holds what it wrote against what DataFusion found.
+/// Runs a script with every query, and compares its results with DataFusion's.
 fn compare(engine: &str, script: &str, command: impl Fn() -> Command) {
     let case = case();
     for policy in Policy::ALL {
@@ -183,12 +184,12 @@ fn compare(engine: &str, script: &str, command: impl Fn() -> Command) {
 }
 
 #[test]
-fn clickhouse_finds_the_same_bytes() {
+fn clickhouse_returns_the_same_bytes() {
     let Some(python) = python("chdb", "4.4.0") else { return };
     compare("chdb", "clickhouse.py", || Command::new(&python));
 }
 
-/// A process of Spark that ends with the test.
+/// A Spark process that is killed at the end of the test.
 struct Process(Child);
 
 impl Drop for Process {
@@ -198,29 +199,29 @@ impl Drop for Process {
     }
 }
 
-/// Starts a process, waits until it says something with this in it, and gives that line.
-fn started(command: &mut Command, says: &str) -> (Process, String) {
+/// Starts a process, waits for a line that contains `text`, and returns it.
+fn started(command: &mut Command, text: &str) -> (Process, String) {
     let mut process =
         Process(command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("started"));
     let (sender, receiver) = std::sync::mpsc::channel();
     let lines = BufReader::new(process.0.stderr.take().expect("piped")).lines();
-    // Goes on reading to the end, so that the process never waits for a reader.
+    // Reads to the end, so that the process never blocks on a full pipe.
     std::thread::spawn(move || {
         lines.map_while(Result::ok).for_each(|line| drop(sender.send(line)))
     });
-    let (begun, mut said) = (Instant::now(), String::new());
+    let (begun, mut output) = (Instant::now(), String::new());
     while begun.elapsed() < Duration::from_secs(120) {
         let Ok(line) = receiver.recv_timeout(Duration::from_secs(120)) else { break };
-        if line.contains(says) {
+        if line.contains(text) {
             return (process, line);
         }
-        said += &(line + "\n");
+        output += &(line + "\n");
     }
-    panic!("no {says:?} in what it said: {said}");
+    panic!("no {text:?} in the output: {output}");
 }
 
 #[test]
-fn spark_with_two_workers_finds_the_same_bytes() {
+fn spark_with_two_workers_returns_the_same_bytes() {
     let Some(python) = python("pyspark", "4.3.0") else { return };
     if !Command::new("java").arg("-version").output().is_ok_and(|java| java.status.success()) {
         println!("skipped: no Java; apt-get install openjdk-17-jre-headless");

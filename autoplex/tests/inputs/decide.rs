@@ -1,4 +1,4 @@
-//! Decisions: what edges read in the end, and what of all that can go wrong does not change it.
+//! Decisions: the tables that edges read, and failures that must not change them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use groups::decide::Rules;
 use groups::select::{Policy, group_id};
 use groups::{Table, Times};
-use mendcast_autoplex::decide::{Deciding, Rows, Summary};
+use mendcast_autoplex::decide::{Decision, Rows, Summary};
 use mendcast_autoplex::engine::Engine;
 use mendcast_autoplex::query::Plan;
 use mendcast_autoplex::rows::{Measured, table};
@@ -16,40 +16,40 @@ use super::*;
 
 const PERIOD: Duration = Duration::from_secs(1_800);
 
-/// Sessions in a store as if they had been measured, in groups with these names.
+/// Writes measured sessions and group names to a store.
 fn put(store: &Store, file: &str, rows: &[Measured], names: &[String]) {
     let ended = rows.first().map_or(NOW, |row| row.sample.ended as u64);
     table(rows).write_parquet(&store.sessions(ended, file)).expect("written");
-    let mut all = store.pairs("groups.csv").expect("read");
+    let mut all = store.read_pairs("groups.csv").expect("read");
     all.extend(names.iter().map(|name| (group_id(name).to_string(), name.clone())));
     store.write_pairs("groups.csv", "id,name", &all).expect("written");
 }
 
-/// So many sessions of a group in the last period.
-fn of(chance: &mut made::Chance, group: i64, count: usize) -> Vec<Measured> {
+/// Draws `count` sessions of a group in the last period.
+fn draw(rng: &mut synthetic::Rng, group: i64, count: usize) -> Vec<Measured> {
     let now = NOW as i64;
-    (0..count).map(|_| made::session(chance, group, now - 1_800, now)).collect()
+    (0..count).map(|_| synthetic::session(rng, group, now - 1_800, now)).collect()
 }
 
-/// One in ten teaches, and groups here have some hundred sessions.
+/// Rules for small groups: one session in ten is eligible, of some hundred per group.
 fn rules() -> Rules {
     Rules { min_sessions: 20, parent_weight: 20.0, ..Rules::default() }
 }
 
-fn deciding<'a>(
+fn decision<'a>(
     store: &'a Store,
     geo: &'a Geo,
     engine: &'a Engine,
     rows: Rows,
     now: u64,
-) -> Deciding<'a> {
+) -> Decision<'a> {
     let plan = Plan::of(&Policy::OPEN_RATE);
     let (period, window, lifetime) = (PERIOD, PERIOD, 4 * PERIOD);
-    Deciding { store, geo, engine, plan, rows, rules: rules(), period, window, lifetime, now }
+    Decision { store, geo, engine, plan, rows, rules: rules(), period, window, lifetime, now }
 }
 
 fn decided(store: &Store, geo: &Geo, rows: Rows, now: u64) -> Result<Option<Summary>, Error> {
-    deciding(store, geo, &Engine::new(2)?, rows, now).run()
+    decision(store, geo, &Engine::new(2)?, rows, now).run()
 }
 
 fn decide(store: &Store, geo: &Geo, rows: Rows, now: u64) -> Summary {
@@ -67,7 +67,7 @@ fn mbps(table: &Table, name: &str) -> Option<f64> {
 }
 
 #[test]
-fn from_records_to_what_an_edge_looks_up() {
+fn records_become_a_table_that_an_edge_can_look_up() {
     let folder = tempfile::tempdir().expect("a folder");
     let geo = Geo::open(&geo::databases(folder.path())).expect("opened");
     let store = Store::new(&folder.path().join("out"));
@@ -95,7 +95,7 @@ fn from_records_to_what_an_edge_looks_up() {
         table.group_of(address).and_then(|id| table.group(id)).map(|group| &*group.name)
     };
     assert_eq!(group("10.0.1.1"), Some("BR/AS1/SP/Campinas"));
-    // Nobody came from there: the wider group counts.
+    // Networks without sessions belong to their nearest ancestor.
     assert_eq!(group("10.0.65.1"), Some("BR"));
     assert_eq!(group("10.0.200.1"), Some("BR/AS1/SP"));
     assert_eq!(group("2001:db8::1"), Some("BR/AS1/RJ/Rio"));
@@ -104,11 +104,11 @@ fn from_records_to_what_an_edge_looks_up() {
     let (fast, slow) = (mbps(&table, "BR/AS1/SP/Campinas"), mbps(&table, "BR/AS1/RJ/Rio"));
     let (fast, slow, all) = (fast.unwrap(), slow.unwrap(), mbps(&table, "BR").unwrap());
     assert!(slow < all && all < fast && fast < 20.1 && slow > 4.9, "{slow} {all} {fast}");
-    // The history says the same to people.
+    // The readable copy agrees.
     let history = fs::read_to_string(store.path(&format!("decisions/{NOW}.csv"))).expect("there");
     assert!(history.lines().any(|line| line.ends_with(",0,BR/AS1/SP/Campinas")), "{history}");
-    // The same window is not decided again, the next one is.
-    assert_eq!(decided(&store, &geo, Rows::Sessions, NOW + 1_799), Ok(None));
+    // Each window is decided once.
+    assert_eq!(decided(&store, &geo, Rows::Sessions, NOW + 1_799).expect("decided"), None);
     assert_eq!(decide(&store, &geo, Rows::Sessions, NOW + 1_800).end, NOW + 1_800);
 }
 
@@ -127,39 +127,39 @@ fn without_a_database_records_name_the_groups_of_their_networks() {
 }
 
 #[test]
-fn another_engine_and_other_places_decide_the_same() {
+fn decisions_are_equal_from_csv_and_from_several_histograms() {
     let folder = tempfile::tempdir().expect("a folder");
     let stores =
         ["all", "a", "b", "main", "rows"].map(|name| Store::new(&folder.path().join(name)));
     let [all, a, b, main, rows] = &stores;
-    let mut chance = made::Chance(1);
+    let mut rng = synthetic::Rng(1);
     let sessions: Vec<_> =
-        (0..20).flat_map(|group| of(&mut chance, group, 300 + 20 * group as usize)).collect();
-    let names: Vec<String> = (0..20).map(made::name).collect();
+        (0..20).flat_map(|group| draw(&mut rng, group, 300 + 20 * group as usize)).collect();
+    let names: Vec<String> = (0..20).map(synthetic::name).collect();
     put(all, "all", &sessions, &names);
     decide(all, &Geo::default(), Rows::Sessions, NOW);
     let table = |store: &Store| fs::read(store.path("table.groups")).expect("there");
-    // What chose the rows does not matter.
+    // Selections of another engine.
     put(rows, "none", &[], &names);
     decide(rows, &Geo::default(), Rows::File(all.path("chosen.csv")), NOW);
     assert!(table(all) == table(rows));
     assert_eq!(read(all).groups().iter().filter(|group| group.parameters.is_some()).count(), {
         let names: std::collections::BTreeSet<&str> =
-            names.iter().flat_map(|name| mendcast_autoplex::geo::widening(name)).collect();
+            names.iter().flat_map(|name| mendcast_autoplex::geo::with_ancestors(name)).collect();
         names.len()
     });
-    // Nor where the sessions were, as long as no network is at two places.
+    // Two points of presence, each with its own networks.
     let (here, there): (Vec<Measured>, Vec<Measured>) =
         sessions.iter().partition(|row| row.sample.group % 2 == 0);
     let histograms = folder.path().join("histograms");
     for (store, sessions, pop) in [(a, here, "a"), (b, there, "b")] {
         put(store, "all", &sessions, &names);
         let (engine, geo) = (Engine::new(1).expect("threads"), Geo::default());
-        let deciding = deciding(store, &geo, &engine, Rows::Sessions, NOW);
-        deciding.write_histograms(pop).expect("written");
+        let decision = decision(store, &geo, &engine, Rows::Sessions, NOW);
+        decision.write_histograms(pop).expect("written");
         let to = histograms.join(NOW.to_string());
-        fs::create_dir_all(&to).expect("made");
-        for path in listed(&store.path(&format!("histograms/{NOW}"))).expect("listed") {
+        fs::create_dir_all(&to).expect("created");
+        for path in list_directory(&store.path(&format!("histograms/{NOW}"))).expect("listed") {
             fs::copy(&path, to.join(path.file_name().expect("a name"))).expect("copied");
         }
     }
@@ -172,15 +172,15 @@ fn another_engine_and_other_places_decide_the_same() {
 }
 
 #[test]
-fn what_fails_leaves_the_last_decision_in_force() {
+fn a_failure_keeps_the_previous_decision() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = Store::new(folder.path());
-    let mut chance = made::Chance(1);
-    put(&store, "good", &of(&mut chance, 0, 500), &[made::name(0)]);
+    let mut rng = synthetic::Rng(1);
+    put(&store, "good", &draw(&mut rng, 0, 500), &[synthetic::name(0)]);
     decide(&store, &Geo::default(), Rows::Sessions, NOW);
     let before = fs::read(store.path("table.groups")).expect("there");
     let bad = store.sessions(NOW + 60, "bad");
-    fs::create_dir_all(bad.parent().expect("a folder")).expect("made");
+    fs::create_dir_all(bad.parent().expect("a folder")).expect("created");
     fs::write(&bad, "no Parquet").expect("written");
     let fails = |rows| {
         let e = decided(&store, &Geo::default(), rows, NOW + 1_800).expect_err("it fails");
@@ -197,24 +197,24 @@ fn what_fails_leaves_the_last_decision_in_force() {
 }
 
 #[test]
-fn a_damaged_table_or_guard_is_not_leaned_on_and_said_once() {
+fn a_damaged_table_or_guard_is_ignored_with_one_warning() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = Store::new(folder.path());
-    let mut chance = made::Chance(1);
-    put(&store, "good", &of(&mut chance, 0, 500), &[made::name(0)]);
+    let mut rng = synthetic::Rng(1);
+    put(&store, "good", &draw(&mut rng, 0, 500), &[synthetic::name(0)]);
     fs::write(store.path("table.groups"), "MCGROUPS and no more").expect("written");
     fs::write(store.path("guard.csv"), "until,1\nnonsense\n").expect("written");
     let summary = decide(&store, &Geo::default(), Rows::Sessions, NOW);
-    assert_eq!(summary.odd.len(), 2, "{summary}");
+    assert_eq!(summary.warnings.len(), 2, "{summary}");
     assert!(summary.to_string().contains("table.groups: the table"));
-    assert!(summary.to_string().contains("guard.csv: it is damaged"), "{summary}");
-    assert!(mbps(&read(&store), &made::name(0)).is_some());
+    assert!(summary.to_string().contains("guard.csv: the file is damaged"), "{summary}");
+    assert!(mbps(&read(&store), &synthetic::name(0)).is_some());
     let summary = decide(&store, &Geo::default(), Rows::Sessions, NOW + 1_800);
-    assert_eq!(summary.odd, [""; 0]);
+    assert_eq!(summary.warnings, [""; 0]);
 }
 
 #[test]
-fn groups_of_nobody_and_of_one_have_no_parameters() {
+fn groups_without_sessions_or_with_one_have_no_parameters() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = Store::new(folder.path());
     for rows in [Rows::Sessions, Rows::Exact] {
@@ -222,12 +222,12 @@ fn groups_of_nobody_and_of_one_have_no_parameters() {
         let summary = decide(&store, &Geo::default(), rows, NOW);
         assert_eq!((summary.groups, summary.sessions, summary.ranges), (0, 0, 0), "{summary}");
     }
-    let mut chance = made::Chance(1);
-    let mut rows: Vec<Measured> = (0..9).flat_map(|group| of(&mut chance, group, 1)).collect();
+    let mut rng = synthetic::Rng(1);
+    let mut rows: Vec<Measured> = (0..9).flat_map(|group| draw(&mut rng, group, 1)).collect();
     for row in &mut rows {
         (row.sample.explorer, row.sample.open_kbps) = (1, 5_000);
     }
-    put(&store, "lone", &rows, &(0..9).map(made::name).collect::<Vec<_>>());
+    put(&store, "lone", &rows, &(0..9).map(synthetic::name).collect::<Vec<_>>());
     let summary = decide(&store, &Geo::default(), Rows::Sessions, NOW + 60 * 30);
     assert_eq!(summary.decided, 0, "{summary}");
     let _ = fs::remove_dir_all(store.path("decisions"));
@@ -236,11 +236,11 @@ fn groups_of_nobody_and_of_one_have_no_parameters() {
 }
 
 #[test]
-fn a_tenth_who_lie_move_the_rate_by_less_than_a_tenth() {
+fn one_lying_client_in_ten_moves_the_rate_by_less_than_a_tenth() {
     let rate = |lie: Option<i64>| {
         let folder = tempfile::tempdir().expect("a folder");
         let store = Store::new(folder.path());
-        let mut rows = of(&mut made::Chance(3), 0, 3_000);
+        let mut rows = draw(&mut synthetic::Rng(3), 0, 3_000);
         for (place, row) in rows.iter_mut().enumerate() {
             row.sample.explorer = 1;
             row.sample.open_kbps = row.sample.open_kbps.max(3 * row.sample.goodput_kbps);
@@ -248,27 +248,27 @@ fn a_tenth_who_lie_move_the_rate_by_less_than_a_tenth() {
                 row.sample.open_kbps = lie;
             }
         }
-        put(&store, "sessions", &rows, &[made::name(0)]);
+        put(&store, "sessions", &rows, &[synthetic::name(0)]);
         decide(&store, &Geo::default(), Rows::Sessions, NOW);
-        mbps(&read(&store), &made::name(0)).expect("decided")
+        mbps(&read(&store), &synthetic::name(0)).expect("decided")
     };
     let honest = rate(None);
     for lie in [1, 100_000_000] {
         let moved = rate(Some(lie)) / honest;
         println!("{lie} kbit/s: {moved}");
         assert!((0.9..1.1).contains(&moved), "{lie}: {moved}");
-        assert!(moved != 1.0, "the lie is seen");
+        assert!(moved != 1.0, "the lie has an effect");
     }
 }
 
 #[test]
-fn a_group_whose_treated_viewers_freeze_is_turned_off_with_all_that_is_part_of_it() {
+fn a_group_with_more_freezes_under_treatment_is_turned_off() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = Store::new(folder.path());
     let mut rows: BTreeMap<i64, Vec<Measured>> = BTreeMap::new();
-    let mut chance = made::Chance(3);
+    let mut rng = synthetic::Rng(3);
     for group in [0, 1] {
-        let mut sessions = of(&mut chance, group, 6_000);
+        let mut sessions = draw(&mut rng, group, 6_000);
         for (place, row) in sessions.iter_mut().enumerate() {
             row.arm = [1, 2, 4][place % 3];
             (row.freezes, row.played_ms, row.frozen_ms) = (place as i64 % 2, 60_000, 500);
@@ -276,7 +276,7 @@ fn a_group_whose_treated_viewers_freeze_is_turned_off_with_all_that_is_part_of_i
         }
         rows.insert(group, sessions);
     }
-    let names = [made::name(0), made::name(1)];
+    let names = [synthetic::name(0), synthetic::name(1)];
     put(&store, "sessions", &rows.into_values().flatten().collect::<Vec<_>>(), &names);
     let summary = decide(&store, &Geo::default(), Rows::Sessions, NOW);
     let table = read(&store);
@@ -284,7 +284,7 @@ fn a_group_whose_treated_viewers_freeze_is_turned_off_with_all_that_is_part_of_i
         let group = table.groups().iter().find(|group| &*group.name == name);
         group.unwrap_or_else(|| panic!("{name}")).is_off
     };
-    assert!(off(&made::name(0)) && !off(&made::name(1)), "{summary}");
-    // Its wider groups are made of it alone.
+    assert!(off(&synthetic::name(0)) && !off(&synthetic::name(1)), "{summary}");
+    // Its three ancestors have no other group.
     assert_eq!(summary.off, 4, "{summary}");
 }

@@ -1,17 +1,17 @@
-//! Databases of addresses: two that belong together, and damaged ones.
+//! Address databases: two that complement each other, and damaged ones.
 
 use std::fs;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use mendcast_autoplex::measure::Dropped;
+use mendcast_autoplex::measure::DropReason;
 use mmdb_writer::Writer;
 use serde::Serialize;
 use serde_json::json;
 
 use super::*;
 
-/// What such databases have as a number of 32 bits, and no other.
+/// Entry of an AS database. The number must be serialized with 32 bits.
 #[derive(Serialize)]
 struct System {
     autonomous_system_number: u32,
@@ -26,7 +26,7 @@ pub fn database(path: &Path, networks: &[(&str, impl Serialize)]) -> PathBuf {
     path.to_owned()
 }
 
-/// A database of cities and one of autonomous systems, whose networks do not coincide.
+/// Writes a city and an AS database with overlapping networks.
 pub fn databases(folder: &Path) -> [PathBuf; 2] {
     let city = |city: &str, state: &str| {
         json!({
@@ -56,7 +56,7 @@ pub fn databases(folder: &Path) -> [PathBuf; 2] {
 }
 
 #[test]
-fn groups_are_what_the_databases_say_together() {
+fn groups_combine_all_databases() {
     let folder = tempfile::tempdir().expect("a folder");
     let geo = Geo::open(&databases(folder.path())).expect("opened");
     let group = |address: &str| geo.group(address.parse::<IpAddr>().expect("an address"));
@@ -66,14 +66,14 @@ fn groups_are_what_the_databases_say_together() {
     assert_eq!(group("10.1.0.1").as_deref(), Some("TR"));
     assert_eq!(group("2001:db8::1").as_deref(), Some("BR/AS1/RJ/Rio"));
     assert_eq!(group("2001:db8:8000::1").as_deref(), Some("BR"));
-    // No country, an entry of another form, and nowhere.
+    // Without a country, malformed, and missing.
     for unknown in ["10.2.0.1", "10.3.0.1", "11.0.0.1", "2001:db9::1"] {
         assert_eq!(group(unknown), None, "{unknown}");
     }
 }
 
 #[test]
-fn sessions_go_to_the_groups_of_their_networks() {
+fn sessions_belong_to_the_groups_of_their_networks() {
     let folder = tempfile::tempdir().expect("a folder");
     let geo = Geo::open(&databases(folder.path())).expect("opened");
     let at = |n: i64, prefix: &str| Record { prefix: Some(prefix.into()), ..record(n) };
@@ -83,15 +83,16 @@ fn sessions_go_to_the_groups_of_their_networks() {
     let path = write(folder.path(), "sessions-1", records);
     let store = Store::new(&folder.path().join("out"));
     let summary = measured(&[path], &store, &geo).expect("measured");
-    assert_eq!((summary.sessions, summary.dropped.get(&Dropped::Nowhere)), (3, Some(&3)));
-    let mut names: Vec<String> = store.pairs("groups.csv").expect("read").into_values().collect();
+    assert_eq!((summary.sessions, summary.dropped.get(&DropReason::NoGroup)), (3, Some(&3)));
+    let mut names: Vec<String> =
+        store.read_pairs("groups.csv").expect("read").into_values().collect();
     names.sort();
     assert_eq!(names, ["BR/AS1/RJ/Rio", "BR/AS1/SP/Campinas", "BR/AS2/SP/Campinas"]);
-    assert!(store.pairs("prefixes.csv").expect("read").is_empty());
+    assert!(store.read_pairs("prefixes.csv").expect("read").is_empty());
 }
 
 #[test]
-fn a_damaged_database_is_named_or_says_nothing() {
+fn damaged_databases_are_named_or_harmless() {
     let folder = tempfile::tempdir().expect("a folder");
     let [city, _] = databases(folder.path());
     let whole = fs::read(&city).expect("there");
@@ -103,13 +104,13 @@ fn a_damaged_database_is_named_or_says_nothing() {
     }
     let e = Geo::open(&[folder.path().join("none.mmdb")]).expect_err("not there").to_string();
     assert!(e.contains("none.mmdb"), "{e}");
-    let mut chance = made::Chance(1);
+    let mut rng = synthetic::Rng(1);
     let (mut opened, mut known) = (0, 0);
     for _ in 0..2_000 {
         let mut bytes = whole.clone();
-        for _ in 0..1 + chance.below(4) {
-            let at = chance.below(bytes.len() as i64) as usize;
-            bytes[at] = chance.next() as u8;
+        for _ in 0..1 + rng.below(4) {
+            let at = rng.below(bytes.len() as i64) as usize;
+            bytes[at] = rng.next() as u8;
         }
         fs::write(&bad, bytes).expect("written");
         let Ok(geo) = Geo::open(std::slice::from_ref(&bad)) else { continue };
@@ -118,11 +119,11 @@ fn a_damaged_database_is_named_or_says_nothing() {
             known += usize::from(geo.group(address.parse().expect("an address")).is_some());
         }
         for v6 in [false, true] {
-            if let Ok((lists, said)) = geo.segments(v6) {
+            if let Ok((lists, locations)) = geo.segments(v6) {
                 let mut next = 0;
                 for segment in &lists[0] {
                     assert!(segment.first >= next && segment.last >= segment.first);
-                    assert!((segment.place as usize) < said.len());
+                    assert!((segment.location as usize) < locations.len());
                     next = segment.last;
                 }
             }

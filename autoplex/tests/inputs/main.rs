@@ -1,7 +1,8 @@
-//! What comes in and should not: damaged files, hostile values, runs that die, groups of nobody, and liars.
+//! Decisions from hostile input: damaged files, invalid values, crashed runs, empty groups, and
+//! lying clients.
 
-#[path = "../made/mod.rs"]
-mod made;
+#[path = "../synthetic/mod.rs"]
+mod synthetic;
 
 mod decide;
 mod geo;
@@ -12,15 +13,15 @@ use std::path::{Path, PathBuf};
 
 use mendcast_autoplex::Error;
 use mendcast_autoplex::geo::Geo;
-use mendcast_autoplex::measure::{Measuring, Summary};
-use mendcast_autoplex::store::{Store, listed};
+use mendcast_autoplex::measure::{Measurement, Summary};
+use mendcast_autoplex::store::{Store, list_directory};
 use records::{Record, RecordWriter, Retention};
 
-/// The time in all tests: 2027-01-15 08:00 UTC.
+/// Current time in all tests: 2027-01-15 08:00 UTC.
 const NOW: u64 = 1_800_000_000;
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// A record like many: it ended some minutes ago.
+/// Returns a typical record that ended 9 min ago.
 fn record(number: i64) -> Record {
     Record {
         session: Some(number),
@@ -40,20 +41,20 @@ fn record(number: i64) -> Record {
     }
 }
 
-/// Writes records as an edge does, to `folder/NAME.parquet`.
+/// Writes records with the edge's writer to `folder/NAME.parquet`.
 fn write(folder: &Path, name: &str, records: impl IntoIterator<Item = Record>) -> PathBuf {
     let own = tempfile::tempdir().expect("a folder");
     let writer = RecordWriter::start(own.path(), DAY, Retention::default()).expect("started");
     records.into_iter().for_each(|record| writer.write(record).expect("room"));
     writer.close();
-    let files = listed(own.path()).expect("listed");
+    let files = list_directory(own.path()).expect("listed");
     let file = files.iter().find(|path| path.extension().is_some_and(|form| form == "parquet"));
-    std::fs::create_dir_all(folder).expect("made");
+    std::fs::create_dir_all(folder).expect("created");
     let path = folder.join(name).with_extension("parquet");
     std::fs::copy(file.expect("a file"), &path).expect("copied");
     path
 }
 
 fn measured(records: &[PathBuf], store: &Store, geo: &Geo) -> Result<Summary, Error> {
-    Measuring { records, store, geo, now: NOW, keep: DAY }.run()
+    Measurement { records, store, geo, now: NOW, keep: DAY }.run()
 }

@@ -1,4 +1,4 @@
-//! Records that are damaged, hostile, late, or measured by a run that died.
+//! Damaged, hostile and late records, and crashed runs.
 
 use std::fs;
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use datafusion::parquet::arrow::ArrowWriter;
 use mendcast_autoplex::engine::{Engine, Source};
-use mendcast_autoplex::measure::Dropped;
+use mendcast_autoplex::measure::DropReason;
 use mendcast_autoplex::rows;
 use serde_json::{Value, json};
 
 use super::*;
 
-/// What a query counts of all sessions that are there.
+/// Returns the numbers of session files and sessions.
 fn count(store: &Store) -> (usize, i64) {
     let files = store.sessions_between(NOW - 86_400, NOW + 3_600).expect("listed");
     let sql = "SELECT CAST(COUNT(DISTINCT session) AS BIGINT) AS n, \
@@ -20,15 +20,15 @@ fn count(store: &Store) -> (usize, i64) {
     let engine = Engine::new(1).expect("threads");
     let found = engine.run(sql, "sessions", Source::Files(files.clone(), &rows::COLUMNS));
     let found = found.expect("counted");
-    assert_eq!(found.columns[0], found.columns[1], "a session twice");
+    assert_eq!(found.columns[0], found.columns[1], "duplicate sessions");
     (files.len(), found.columns[0][0])
 }
 
 #[test]
-fn each_record_is_measured_once_wherever_it_lies() {
+fn each_record_is_measured_once_in_any_directory() {
     let root = tempfile::tempdir().expect("a folder");
     let (edges, store) = (root.path().join("records"), Store::new(&root.path().join("out")));
-    // The same name at two edges, one of them nested, and a file that is still being written.
+    // The same name at two edges, one of them nested, and incomplete files.
     write(&edges.join("a"), "sessions-1", (0..30).map(record));
     write(&edges.join("b/c"), "sessions-1", (0..20).map(record));
     fs::write(edges.join("a/sessions-2.jsonl"), record(1).json()).expect("written");
@@ -39,7 +39,7 @@ fn each_record_is_measured_once_wherever_it_lies() {
     assert_eq!(count(&store), (2, 50));
     let again = measured(&paths, &store, &Geo::default()).expect("measured");
     assert_eq!((again.sources, again.sessions), (0, 0), "{again}");
-    // Records that come late appear in their hour.
+    // Late records are added to their hour.
     let late = |n| Record { started_ms: Some((NOW as i64 - 9_000) * 1_000), ..record(n) };
     write(&edges.join("a"), "sessions-3", (0..7).map(late).chain((0..3).map(record)));
     let summary = measured(&paths, &store, &Geo::default()).expect("measured");
@@ -50,17 +50,17 @@ fn each_record_is_measured_once_wherever_it_lies() {
 }
 
 #[test]
-fn a_run_that_died_is_made_good() {
+fn the_run_after_a_crash_completes_the_measurement() {
     let root = tempfile::tempdir().expect("a folder");
     let (edges, store) = (root.path().join("records"), Store::new(&root.path().join("out")));
     write(&edges, "sessions-1", (0..30).map(record));
     measured(core::slice::from_ref(&edges), &store, &Geo::default()).expect("measured");
     let file = store.sessions_between(NOW - 600, NOW).expect("listed").remove(0);
     let whole = fs::read(&file).expect("there");
-    // It died with one hour written, another half, and no mark.
+    // The run crashed with one hour written, another in part, and no mark.
     fs::remove_file(store.path("measured/sessions-1")).expect("a mark");
     fs::write(file.with_extension("parquet.part"), &whole[..whole.len() / 2]).expect("written");
-    assert_eq!(count(&store), (1, 30), "half a file is none");
+    assert_eq!(count(&store), (1, 30), "incomplete files are ignored");
     let summary = measured(&[edges], &store, &Geo::default()).expect("measured");
     assert_eq!((summary.sources, summary.sessions), (1, 30), "{summary}");
     assert_eq!(count(&store), (1, 30));
@@ -69,7 +69,7 @@ fn a_run_that_died_is_made_good() {
 }
 
 #[test]
-fn hostile_values_are_counted_and_nothing_else() {
+fn records_with_hostile_values_are_dropped_and_counted() {
     let root = tempfile::tempdir().expect("a folder");
     let path = root.path().join("hostile.jsonl");
     let with = |changes: &[(&str, Value)]| {
@@ -95,7 +95,7 @@ fn hostile_values_are_counted_and_nothing_else() {
         }
     }
     text += &with(&[("rtt_ms", json!(0))]);
-    // What the table needs is absent; a rate that nothing limited may be.
+    // Required values are missing. The open rate is optional.
     for name in numbers.iter().filter(|name| **name != "open_rate_mbps") {
         text += &with(&[(name, Value::Null)]);
     }
@@ -114,22 +114,22 @@ fn hostile_values_are_counted_and_nothing_else() {
     let store = Store::new(&root.path().join("out"));
     let summary = measured(&[path], &store, &Geo::default()).expect("measured");
     let dropped = |why| summary.dropped.get(&why).copied().unwrap_or(0);
-    assert_eq!(dropped(Dropped::Absurd), 6 * 9 + 1, "{summary}");
-    assert_eq!(dropped(Dropped::Incomplete), 8, "{summary}");
-    assert_eq!(dropped(Dropped::Short), 2, "{summary}");
-    assert_eq!(dropped(Dropped::Future), 1, "{summary}");
-    assert_eq!(dropped(Dropped::Old), 1, "{summary}");
+    assert_eq!(dropped(DropReason::Implausible), 6 * 9 + 1, "{summary}");
+    assert_eq!(dropped(DropReason::Incomplete), 8, "{summary}");
+    assert_eq!(dropped(DropReason::Short), 2, "{summary}");
+    assert_eq!(dropped(DropReason::Future), 1, "{summary}");
+    assert_eq!(dropped(DropReason::Old), 1, "{summary}");
     assert_eq!(summary.sessions, 6, "{summary}");
     assert!(summary.broken_lines >= 1, "{summary}");
     assert_eq!(summary.to_string().lines().count(), 1);
-    for name in store.pairs("groups.csv").expect("read").values() {
+    for name in store.read_pairs("groups.csv").expect("read").values() {
         assert!(name.len() <= 255 && !name.chars().any(char::is_control), "{name:?}");
     }
-    assert_eq!(store.pairs("prefixes.csv").expect("read").len(), 1);
+    assert_eq!(store.read_pairs("prefixes.csv").expect("read").len(), 1);
 }
 
 #[test]
-fn numbers_that_are_none_teach_nothing() {
+fn records_with_nan_and_infinities_are_dropped() {
     let root = tempfile::tempdir().expect("a folder");
     let path = root.path().join("sessions-1.parquet");
     let bad = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.5, 3.0];
@@ -147,17 +147,17 @@ fn numbers_that_are_none_teach_nothing() {
         ("group", Arc::new(StringArray::from(vec!["BR"; 5])) as ArrayRef),
     ])
     .expect("a batch");
-    let file = fs::File::create(&path).expect("made");
+    let file = fs::File::create(&path).expect("created");
     let mut writer = ArrowWriter::try_new(file, batch.schema(), None).expect("a writer");
     writer.write(&batch).expect("written");
     writer.close().expect("closed");
     let store = Store::new(&root.path().join("out"));
     let summary = measured(&[path], &store, &Geo::default()).expect("measured");
-    assert_eq!((summary.sessions, summary.dropped.get(&Dropped::Absurd)), (1, Some(&4)));
+    assert_eq!((summary.sessions, summary.dropped.get(&DropReason::Implausible)), (1, Some(&4)));
 }
 
 #[test]
-fn damaged_files_are_named_and_the_others_measured() {
+fn damaged_files_are_named_and_others_measured() {
     let root = tempfile::tempdir().expect("a folder");
     let edges = root.path().join("records");
     let good = write(&edges, "sessions-1", (0..30).map(record));
@@ -169,14 +169,14 @@ fn damaged_files_are_named_and_the_others_measured() {
     let summary = measured(&[edges], &store, &Geo::default()).expect("measured");
     assert_eq!((summary.sources, summary.sessions, summary.unreadable.len()), (1, 30, 3));
     assert!(summary.to_string().contains("sessions-2.parquet"), "{summary}");
-    // Damage anywhere costs at most the file.
-    let mut chance = made::Chance(1);
+    // Damage anywhere affects at most its file.
+    let mut rng = synthetic::Rng(1);
     let mut unreadable = 0;
     for number in 0..300 {
         let mut bytes = whole.clone();
         for _ in 0..1 + number % 3 {
-            let at = chance.below(bytes.len() as i64) as usize;
-            bytes[at] = chance.next() as u8;
+            let at = rng.below(bytes.len() as i64) as usize;
+            bytes[at] = rng.next() as u8;
         }
         let path = root.path().join(format!("flipped-{number}.parquet"));
         fs::write(&path, bytes).expect("written");
@@ -185,5 +185,5 @@ fn damaged_files_are_named_and_the_others_measured() {
         assert!(summary.sessions <= 30, "{summary}");
         unreadable += summary.unreadable.len();
     }
-    assert!(unreadable > 30, "{unreadable} of 300 were too damaged to read");
+    assert!(unreadable > 30, "{unreadable} of 300 unreadable");
 }

@@ -1,4 +1,4 @@
-  -- The sessions of the window that may teach, with what they are put in order by.
+  -- Eligible sessions of the window, with their sort key.
   SELECT user_group AS g, session AS s, CAST({metric} AS BIGINT) AS m,
          goodput_kbps AS a, open_kbps AS b, in_flight AS c, cwnd AS d
   FROM sessions
