@@ -371,6 +371,10 @@ impl Controller for Cubic {
         self.window = self.window.max(self.minimum());
     }
 
+    fn beta(&self) -> f64 {
+        BETA
+    }
+
     fn name(&self) -> &'static str {
         if self.live.is_some() { "cubic-live" } else { "cubic" }
     }
