@@ -1,7 +1,7 @@
 //! In-memory pair: our endpoint and an unmodified `quinn-proto` client in virtual time, joined by
 //! paths of `links` that a test can make slow, lossy or hostile.
 
-mod server;
+pub mod server;
 
 use bytes::{Bytes, BytesMut};
 use links::{Delivered, LinkConfig, Packet, Path, PathConfig};

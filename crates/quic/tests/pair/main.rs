@@ -4,6 +4,7 @@
 mod common;
 mod ecn;
 mod flapping;
+mod key_log;
 mod live;
 mod paths;
 mod repair;
