@@ -207,8 +207,11 @@ impl Endpoint {
         datagram: &mut [u8],
         reply: &mut Vec<u8>,
     ) -> Outcome {
+        let size = datagram.len();
         let outcome = self.route(Datagram { now, addresses, ecn, bytes: datagram }, reply);
         if let Outcome::Dropped(reason) = outcome {
+            let (remote, reason_name) = (addresses.remote, reason.name());
+            tracing::trace!(%remote, size, reason = reason_name, "datagram dropped");
             self.stats.dropped.count(reason);
         }
         outcome

@@ -120,6 +120,8 @@ impl Connection {
         let data = id == SpaceId::Data;
         pass.persistent = ledger.detect_lost(now, thresholds, |number, record, frames, trigger| {
             pass.any = true;
+            let (size, trigger_name) = (record.size, trigger.name());
+            tracing::trace!(space = ?id, number, size, trigger = trigger_name, "packet lost");
             if observed {
                 pass.lost.push(LostPacket { number, sent: record.time_sent, trigger });
             }
@@ -172,7 +174,8 @@ impl Connection {
         largest_lost_sent_time: Timestamp,
     ) {
         self.stats.congestion_events += 1;
-        let in_flight = self.path.in_flight;
+        let (in_flight, window) = (self.path.in_flight, self.path.controller.window());
+        tracing::debug!(?kind, lost_bytes, in_flight, window, "congestion event");
         self.path.controller.on_congestion_event(&CongestionEvent {
             now,
             lost_bytes,

@@ -45,6 +45,7 @@ impl Connection {
     ) {
         let Datagram { now, addresses, ecn, bytes: ref mut datagram } = *datagram;
         let arrival = Arrival { now, addresses, ecn, datagram: datagram.len(), local_id };
+        let _span = self.span();
         self.stats.datagrams_received += 1;
         self.stats.bytes_received += datagram.len() as u64;
         if addresses.remote == self.path.standing.addresses.remote {
@@ -78,10 +79,15 @@ impl Connection {
                     && let Err(dropped) =
                         self.on_packet(&arrival, PacketType::OneRtt, &mut packet, pn_offset, ctx)
                 {
-                    self.stats.dropped.count(dropped);
+                    self.drop_packet(PacketType::OneRtt, dropped);
                 }
             }
         }
+    }
+
+    fn drop_packet(&mut self, ty: PacketType, reason: PacketDropReason) {
+        tracing::trace!(?ty, reason = reason.name(), "packet dropped");
+        self.stats.dropped.count(reason);
     }
 
     /// Processes the packets of a datagram in order.
@@ -98,23 +104,24 @@ impl Connection {
                     (PacketType::OneRtt, dcid, None, pn_offset, rest.len())
                 }
                 Ok(Header::UnknownVersion { .. }) | Err(_) => {
+                    tracing::trace!(at, "packet dropped: unreadable header");
                     self.stats.dropped.count(PacketDropReason::Header);
                     return;
                 }
             };
             // RFC 9000, section 12.2: packets with another destination ID "MUST be ignored".
             if *first_dcid.get_or_insert(dcid) != dcid {
-                self.stats.dropped.count(PacketDropReason::Header);
+                self.drop_packet(ty, PacketDropReason::Header);
                 return;
             }
             if ty == PacketType::Initial && !self.takes_initial(arrival, scid) {
-                self.stats.dropped.count(PacketDropReason::Header);
+                self.drop_packet(ty, PacketDropReason::Header);
                 at += end;
                 continue;
             }
             let packet = &mut rest[..end];
             if let Err(dropped) = self.on_packet(arrival, ty, packet, pn_offset, ctx) {
-                self.stats.dropped.count(dropped);
+                self.drop_packet(ty, dropped);
                 // The tail of an undecryptable 1-RTT packet may be a stateless reset token.
                 if ty == PacketType::OneRtt && dropped != PacketDropReason::Duplicate {
                     self.look_for_reset(arrival.now, &datagram[at..]);
@@ -198,6 +205,7 @@ impl Connection {
         }
         if key_updated {
             self.stats.key_updates += 1;
+            tracing::debug!(updates = self.stats.key_updates, "key update of the client");
             self.observe(now, &observer::Event::KeyUpdated);
         }
         let (space, size, payload) = (SpaceId::of(ty), packet.len(), &packet[payload]);
