@@ -21,7 +21,6 @@ mod stats;
 mod timers;
 mod transmit;
 
-pub(crate) use arrival::Datagram;
 pub use event::{CloseReason, Event, HandshakeInfo};
 pub use stats::{Stats, TokenUse};
 pub use transmit::Transmit;

@@ -1,12 +1,13 @@
 //! Receiving: from datagrams to packets to frames to their handlers (RFC 9000, sections 12 and 13;
 //! RFC 9001, section 5).
 
-use super::arrival::{Arrival, Datagram, EarlyPacket};
+use super::arrival::{Arrival, EarlyPacket};
 use super::event::CloseReason;
 use super::off_path::{OffPath, OffPathFrame};
 use super::opening::{Opened, Unopened, open_early, open_long, open_short};
 use super::spaces::SpaceId;
 use super::{Connection, Context, State, violation};
+use crate::datagram::Datagram;
 use crate::drops::PacketDropReason;
 use crate::ids::{LOCAL_LEN, RemoteId};
 use crate::mtud::BASE;
@@ -39,11 +40,12 @@ impl Connection {
     /// the connection ID in its first packet, 0 for the client's own choice.
     pub(crate) fn on_datagram(
         &mut self,
-        datagram: &mut Datagram<'_>,
+        now: Timestamp,
+        datagram: Datagram<&mut [u8]>,
         local_id: u64,
         ctx: &mut Context<'_>,
     ) {
-        let Datagram { now, addresses, ecn, bytes: ref mut datagram } = *datagram;
+        let Datagram { addresses, ecn, payload: datagram } = datagram;
         let arrival = Arrival { now, addresses, ecn, datagram: datagram.len(), local_id };
         let _span = self.span();
         self.stats.datagrams_received += 1;
