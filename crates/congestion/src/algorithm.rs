@@ -79,6 +79,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_cubic_has_a_decrease_of_its_own() {
+        for algorithm in Algorithm::ALL {
+            let is_cubic = matches!(algorithm, Algorithm::Cubic | Algorithm::CubicLive);
+            let expected = if is_cubic { 0.7 } else { 0.5 };
+            assert_eq!(algorithm.build(1_200, 1).beta(), expected, "{algorithm}");
+        }
+    }
+
+    #[test]
     fn names_are_parsed_and_others_rejected() {
         for algorithm in Algorithm::ALL {
             assert_eq!(algorithm.to_string().parse(), Ok(algorithm));

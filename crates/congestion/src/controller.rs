@@ -273,6 +273,13 @@ pub trait Controller: fmt::Debug + Send + Any {
     /// Replaces the caps.
     fn cap(&mut self, cap: Cap);
 
+    /// Returns the multiplicative decrease: the share of the window that remains after a loss, from
+    /// 0.5 to 1. Startup algorithms retreat by it (RFC 9959, section 2.2). The default, 0.5, is
+    /// RFC 9959's for controllers without such a factor.
+    fn beta(&self) -> f64 {
+        0.5
+    }
+
     /// Sets the maximum datagram size to `mtu` bytes.
     fn on_mtu(&mut self, mtu: u16);
 

@@ -189,6 +189,7 @@ impl Cubic {
                 self.window += acked * CSS_GROWTH_FRACTION.min(limit);
             }
             Phase::Done => {
+                tracing::debug!(window = self.window, "CUBIC: slow start over");
                 self.ssthresh = self.window;
                 self.prior_window = self.window;
             }
@@ -290,6 +291,7 @@ impl Controller for Cubic {
             let mtu = f64::from(self.mtu);
             self.ssthresh = ((self.window * BETA / mtu).round() * mtu).max(self.minimum());
             self.window = self.ssthresh;
+            tracing::debug!(from = window, to = self.window, "CUBIC: recovery");
             self.epoch = None;
             if event.kind == CongestionKind::Loss {
                 self.raise_to_floor(event.now);
@@ -317,6 +319,7 @@ impl Controller for Cubic {
             return;
         }
         let Before { window, ssthresh, w_max, prior_window, mut epoch } = before;
+        tracing::debug!(from = self.window, to = window, "CUBIC: reduction undone");
         // The curve continues without the time of the recovery.
         if let Some(epoch) = &mut epoch {
             epoch.counted_to = now;
@@ -369,6 +372,10 @@ impl Controller for Cubic {
         }
         self.mtu = mtu;
         self.window = self.window.max(self.minimum());
+    }
+
+    fn beta(&self) -> f64 {
+        BETA
     }
 
     fn name(&self) -> &'static str {

@@ -17,7 +17,7 @@ use bytes::{Buf as _, Bytes};
 use delivery::{Buffered, FlvStream, Piece};
 
 use crate::cohorts::Cohort;
-use crate::files::FileBody;
+use crate::disk::body::FileBody;
 use crate::io::TcpPath;
 use crate::live::FlvBody;
 use crate::sessions::{MAX_BEACON, Session};

@@ -19,7 +19,8 @@ use bytes::Bytes;
 use mendcast_http3::{Config, Event as HttpEvent, OverQuic, Server};
 use quic::crypto::{KeyRing, OneRttProtection, SingleUseLog, SystemTime, TlsConfig, TlsSettings};
 use quic::{
-    Addresses, Endpoint, EndpointConfig, Event, Handle, Outcome, RetryPolicy, TransportConfig,
+    Addresses, Datagram, Endpoint, EndpointConfig, Event, Handle, Outcome, RetryPolicy,
+    TransportConfig,
 };
 use units::{Ecn, StreamId, Timestamp};
 
@@ -154,9 +155,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         let now = Timestamp::ZERO + origin.elapsed();
         let mut busy = HashSet::new();
         if let Ok((len, remote)) = received {
-            let from = Addresses::of(remote);
-            let payload = &mut datagram[..len];
-            match endpoint.handle_datagram(now, from, Ecn::NotEct, payload, &mut reply) {
+            let (addresses, payload) = (Addresses::of(remote), &mut datagram[..len]);
+            let received = Datagram { addresses, ecn: Ecn::NotEct, payload };
+            match endpoint.handle_datagram(now, received, &mut reply) {
                 Outcome::Connection(handle) | Outcome::Accepted(handle) => {
                     busy.insert(handle);
                 }

@@ -257,6 +257,7 @@ impl Server {
 
     /// Ends the request or the connection after an error of the client.
     fn fail(&mut self, t: &mut impl Transport, id: StreamId, failure: Failure) {
+        tracing::debug!(stream = id.0, ?failure, "request failed");
         match failure {
             Failure::Connection(error) => self.close(t, error),
             Failure::Stream(code) => {
@@ -278,6 +279,7 @@ impl Server {
     /// gets an event with `reason`.
     pub(crate) fn abort(&mut self, t: &mut impl Transport, id: StreamId, code: u64, reason: u64) {
         if let Some(request) = self.retire(t, id, Request::Over) {
+            tracing::debug!(stream = id.0, code, "request aborted");
             t.reset(id, code);
             if !request.has_ended() {
                 t.stop_sending(id, code);
@@ -290,6 +292,7 @@ impl Server {
 
     pub(crate) fn close(&mut self, t: &mut impl Transport, error: ConnectionError) {
         self.is_closed = true;
+        tracing::debug!(code = error.code, reason = error.reason, "HTTP/3 connection error");
         t.close(error.code, error.reason);
     }
 
@@ -298,6 +301,7 @@ impl Server {
         if self.is_closed {
             return;
         }
+        tracing::trace!(stream = id.0, code, "stream reset by the client");
         if id.direction() == Direction::Unidirectional {
             if let Err(error) = self.incoming.on_reset(id) {
                 self.close(t, error);
@@ -312,6 +316,7 @@ impl Server {
         if self.is_closed {
             return;
         }
+        tracing::trace!(stream = id.0, code, "stream stopped by the client");
         if self.critical.contains(&Some(id)) {
             // RFC 9114, section 6.2.1: the receiver "MUST NOT request that the sender close the
             // control stream".

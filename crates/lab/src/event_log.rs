@@ -93,7 +93,7 @@ impl Observer for EventLog {
                 self.line(&[2, now, *ty as u64, *number, *size as u64]);
                 self.frames(payload);
             }
-            Event::PacketLost { ty, number, sent } => {
+            Event::PacketLost { ty, number, sent, .. } => {
                 self.line(&[3, now, *ty as u64, *number, sent.as_nanos()]);
             }
             Event::Metrics { window, in_flight, .. } => self.line(&[4, now, *window, *in_flight]),

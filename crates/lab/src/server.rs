@@ -14,8 +14,8 @@ use quic::crypto::{KeyRing, OneRttProtection, SingleUseLog, TlsConfig, TlsSettin
 use quic::observer::{self, Observer};
 use quic::streams::{ReadOutcome, StreamEvent};
 use quic::{
-    Addresses, Connection, Endpoint, EndpointConfig, Event, Handle, ObserverFactory, Outcome,
-    RetryPolicy, Stats, TransportConfig,
+    Addresses, Connection, Datagram, Endpoint, EndpointConfig, Event, Handle, ObserverFactory,
+    Outcome, RetryPolicy, Stats, TransportConfig,
 };
 use recovery::Scheme;
 use startup::Cookie;
@@ -177,7 +177,8 @@ impl Server {
         ecn: Ecn,
         data: &mut [u8],
     ) -> Option<&[u8]> {
-        match self.endpoint.handle_datagram(now, addresses, ecn, data, &mut self.reply) {
+        let datagram = Datagram { addresses, ecn, payload: data };
+        match self.endpoint.handle_datagram(now, datagram, &mut self.reply) {
             Outcome::Accepted(handle) => self.handle = Some(handle),
             Outcome::Reply(len) => return Some(&self.reply[..len]),
             _ => {}

@@ -18,6 +18,28 @@ pub enum TimeRule {
     BetweenSendings,
 }
 
+/// Rule that declared a packet lost. A probe time-out never does (RFC 9002, section 6.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LossTrigger {
+    /// Enough later packets, one of them acknowledged ([`Detection::packets`]).
+    PacketThreshold,
+    /// The time threshold ([`Detection::time`]).
+    TimeThreshold,
+    /// LSQUIC's early retransmit: nothing later in flight ([`TimeRule::BetweenSendings`]).
+    EarlyRetransmit,
+}
+
+impl LossTrigger {
+    /// Returns the trigger's name in qlog. The draft has no name for early retransmit.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PacketThreshold => "reordering_threshold",
+            Self::TimeThreshold => "time_threshold",
+            Self::EarlyRetransmit => "early_retransmit",
+        }
+    }
+}
+
 /// Time-out of a sender without acknowledgements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProbeRule {

@@ -6,8 +6,9 @@ mod first_ids;
 mod per_second;
 
 use crate::config::EndpointConfig;
-use crate::connection::{Connection, Context, Datagram, Event, Transmit};
+use crate::connection::{Connection, Context, Event, Transmit};
 use crate::crypto::{AddressToken, SingleUseLog};
+use crate::datagram::Datagram;
 use crate::drops::{Counts, DropReason};
 use crate::ecn::Networks;
 use crate::ids::LOCAL_LEN;
@@ -100,13 +101,13 @@ impl EndpointStats {
 /// ```
 /// use std::net::SocketAddr;
 ///
-/// use mendcast_quic::{Addresses, Endpoint, Outcome};
+/// use mendcast_quic::{Addresses, Datagram, Endpoint, Outcome};
 /// use units::{Ecn, Timestamp};
 ///
-/// fn on_datagram(endpoint: &mut Endpoint, now: Timestamp, from: SocketAddr, datagram: &mut [u8]) {
+/// fn on_datagram(endpoint: &mut Endpoint, now: Timestamp, from: SocketAddr, payload: &mut [u8]) {
 ///     let (mut reply, mut batch) = (Vec::new(), vec![0; 65_507]);
-///     let from = Addresses::of(from);
-///     match endpoint.handle_datagram(now, from, Ecn::NotEct, datagram, &mut reply) {
+///     let datagram = Datagram { addresses: Addresses::of(from), ecn: Ecn::NotEct, payload };
+///     match endpoint.handle_datagram(now, datagram, &mut reply) {
 ///         Outcome::Connection(handle) | Outcome::Accepted(handle) => {
 ///             while let Some(event) = endpoint.poll_event(handle) {
 ///                 println!("{event:?}");
@@ -202,21 +203,27 @@ impl Endpoint {
     pub fn handle_datagram(
         &mut self,
         now: Timestamp,
-        addresses: Addresses,
-        ecn: Ecn,
-        datagram: &mut [u8],
+        datagram: Datagram<&mut [u8]>,
         reply: &mut Vec<u8>,
     ) -> Outcome {
-        let outcome = self.route(Datagram { now, addresses, ecn, bytes: datagram }, reply);
+        let (remote, size) = (datagram.addresses.remote, datagram.payload.len());
+        let outcome = self.route(now, datagram, reply);
         if let Outcome::Dropped(reason) = outcome {
+            let reason_name = reason.name();
+            tracing::trace!(%remote, size, reason = reason_name, "datagram dropped");
             self.stats.dropped.count(reason);
         }
         outcome
     }
 
-    fn route(&mut self, mut datagram: Datagram<'_>, reply: &mut Vec<u8>) -> Outcome {
-        let (now, size) = (datagram.now, datagram.bytes.len());
-        let Ok(header) = parse_header(datagram.bytes, LOCAL_LEN) else {
+    fn route(
+        &mut self,
+        now: Timestamp,
+        datagram: Datagram<&mut [u8]>,
+        reply: &mut Vec<u8>,
+    ) -> Outcome {
+        let size = datagram.payload.len();
+        let Ok(header) = parse_header(datagram.payload, LOCAL_LEN) else {
             return Outcome::Dropped(DropReason::Header);
         };
         let (dcid, ty) = match header {
@@ -239,7 +246,7 @@ impl Endpoint {
             }
         };
         if let Some((index, local_id)) = self.find(&dcid) {
-            self.deliver(&mut datagram, index, local_id);
+            self.deliver(now, datagram, index, local_id);
             return Outcome::Connection(Handle(index));
         }
         if let Some(core) = self.other_core(&dcid) {
@@ -247,7 +254,7 @@ impl Endpoint {
         }
         match ty {
             PacketType::OneRtt => self.answer_unknown(now, &dcid, size, reply),
-            PacketType::Initial => self.accept(datagram, reply),
+            PacketType::Initial => self.accept(now, datagram, reply),
             PacketType::ZeroRtt | PacketType::Handshake => {
                 Outcome::Dropped(DropReason::UnknownConnection)
             }
@@ -267,17 +274,23 @@ impl Endpoint {
         self.first_ids.find(dcid).map(|slot| (slot, 0))
     }
 
-    fn deliver(&mut self, datagram: &mut Datagram<'_>, index: u32, local_id: u64) {
+    fn deliver(
+        &mut self,
+        now: Timestamp,
+        datagram: Datagram<&mut [u8]>,
+        index: u32,
+        local_id: u64,
+    ) {
         let Self { connections, rng, config, ecn, stats, .. } = self;
         let Some(Some(connection)) = connections.get_mut(index as usize) else { return };
         let mut ctx = Context { rng, keys: &config.keys, ecn };
-        connection.on_datagram(datagram, local_id, &mut ctx);
+        connection.on_datagram(now, datagram, local_id, &mut ctx);
         if let Some(ip) = connection.take_ecn_failure() {
-            ecn.remember(datagram.now, ip);
+            ecn.remember(now, ip);
             stats.ecn_failed += 1;
         }
         if !connection.is_early() {
-            self.first_ids.on_handshake_over(datagram.now, index);
+            self.first_ids.on_handshake_over(now, index);
         }
     }
 

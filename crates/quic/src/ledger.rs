@@ -8,7 +8,9 @@
 mod lists;
 mod lost;
 mod record;
+mod verdict;
 
+use crate::detection::LossTrigger;
 use crate::rtt::GRANULARITY;
 use congestion::RateStamp;
 use core::ops::RangeInclusive;
@@ -20,6 +22,8 @@ pub(crate) use record::{Carried, Content, Fate, PacketKind, SentFrame, SentPacke
 use recovery::UnitKey;
 use std::collections::VecDeque;
 use units::Timestamp;
+use verdict::{Evidence, LossRun, Verdict};
+pub(crate) use verdict::{Thresholds, TimeThreshold};
 
 /// Maximum losses per pass of loss detection; the rest is due at once. A peer that lets the server
 /// fill a window and acknowledges only its end must not stall other connections.
@@ -260,78 +264,69 @@ impl Ledger {
         &mut self,
         now: Timestamp,
         thresholds: &Thresholds,
-        mut lost: impl FnMut(u64, &SentPacket, &[SentFrame]) -> Option<UnitKey>,
+        mut lost: impl FnMut(u64, &SentPacket, &[SentFrame], LossTrigger) -> Option<UnitKey>,
     ) -> Option<Duration> {
         self.loss_time = None;
+        let evidence = self.evidence(now, thresholds)?;
+        let mut run = LossRun::resumed(self.run.take());
+        let mut declared = 0;
+        let first = self.settled.max(self.base);
+        let mut end = evidence.largest.min(self.next_number()).max(first);
+        let mut unsettled = None;
+        for number in first..end {
+            let record = &self.records[(number - self.base) as usize];
+            match record.fate {
+                Fate::Acked => run.on_acked(),
+                Fate::Skipped | Fate::Lost => {}
+                Fate::Outstanding => match evidence.verdict(now, number, record, thresholds) {
+                    Verdict::NotLostYet(due) => {
+                        unsettled = unsettled.or(Some(number));
+                        self.loss_time = self.loss_time.into_iter().chain(due).min();
+                    }
+                    Verdict::Lost(_) if declared == MAX_LOSSES => {
+                        self.loss_time = Some(now);
+                        self.run = run.start;
+                        end = number;
+                        break;
+                    }
+                    Verdict::Lost(trigger) => {
+                        declared += 1;
+                        run.on_lost(record, thresholds.first_rtt_sample);
+                        self.declare_lost(number, trigger, &mut lost);
+                    }
+                },
+            }
+        }
+        self.settled = unsettled.unwrap_or(end);
+        run.longest
+    }
+
+    /// Returns the evidence for a pass of loss detection, and sets the time of early retransmit.
+    fn evidence(&mut self, now: Timestamp, thresholds: &Thresholds) -> Option<Evidence> {
         let largest = self.largest_acked?;
-        let early = match thresholds.time {
+        self.early_at = match thresholds.time {
             TimeThreshold::Between(rtt) if self.is_tail(largest) => {
-                Some(*self.early_at.get_or_insert(now + (rtt / 4).max(GRANULARITY)))
+                self.early_at.or(Some(now + (rtt / 4).max(GRANULARITY)))
             }
             _ => None,
         };
-        if early.is_none() {
-            self.early_at = None;
-        }
-        let mut run = self.run.take();
-        let mut longest = None;
-        let mut count = 0;
-        let mut settled = self.settled.max(self.base);
-        let mut all_settled = true;
-        let first = settled;
-        for number in first..largest.min(self.next_number()) {
-            let record = &mut self.records[(number - self.base) as usize];
-            match record.fate {
-                Fate::Acked => run = None,
-                Fate::Skipped | Fate::Lost => {}
-                Fate::Outstanding => {
-                    let same_path = record.path == self.largest_acked_path;
-                    let due = match thresholds.time {
-                        TimeThreshold::Since { delay, other_path } => {
-                            let delay = if same_path { delay } else { delay.max(other_path) };
-                            Some(record.time_sent + delay.max(GRANULARITY))
-                        }
-                        TimeThreshold::Between(rtt) => {
-                            let between = self.largest_acked_sent.since(record.time_sent);
-                            if between > rtt { Some(now) } else { early }
-                        }
-                    };
-                    let is_due = due.is_some_and(|due| due <= now);
-                    // The packet threshold assumes one path: different paths reorder each other's
-                    // packets.
-                    let is_overtaken =
-                        same_path && largest - number >= u64::from(thresholds.packets);
-                    if is_due || is_overtaken {
-                        if count == MAX_LOSSES {
-                            self.loss_time = Some(now);
-                            self.run = run;
-                            break;
-                        }
-                        count += 1;
-                        record.fate = Fate::Lost;
-                        let copy = *record;
-                        if copy.ack_eliciting {
-                            self.eliciting_in_flight -= 1;
-                            if thresholds.first_rtt_sample.is_some_and(|t| copy.time_sent > t) {
-                                let start = *run.get_or_insert(copy.time_sent);
-                                longest = longest.max(Some(copy.time_sent - start));
-                            }
-                        }
-                        // A late acknowledgement of this packet finishes the unit made of its data.
-                        record.unit =
-                            lost(number, &copy, self.lists.get(copy.content)).or(copy.unit);
-                    } else {
-                        all_settled = false;
-                        self.loss_time = self.loss_time.into_iter().chain(due).min();
-                    }
-                }
-            }
-            if all_settled {
-                settled = number + 1;
-            }
-        }
-        self.settled = settled;
-        longest
+        let (sent, path) = (self.largest_acked_sent, self.largest_acked_path);
+        Some(Evidence { largest, sent, path, early_at: self.early_at })
+    }
+
+    fn declare_lost(
+        &mut self,
+        number: u64,
+        trigger: LossTrigger,
+        lost: &mut impl FnMut(u64, &SentPacket, &[SentFrame], LossTrigger) -> Option<UnitKey>,
+    ) {
+        let record = &mut self.records[(number - self.base) as usize];
+        record.fate = Fate::Lost;
+        let copy = *record;
+        self.eliciting_in_flight -= u32::from(copy.ack_eliciting);
+        let opened = lost(number, &copy, self.lists.get(copy.content), trigger);
+        // A late acknowledgement of this packet finishes the unit made of its data.
+        record.unit = opened.or(copy.unit);
     }
 
     /// Returns true if no ack-eliciting packet after `largest` is in flight.
@@ -393,28 +388,6 @@ impl Ledger {
         *self =
             Self { base: self.next_number(), largest_acked: self.largest_acked, ..Self::default() };
     }
-}
-
-/// Time threshold of loss detection.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum TimeThreshold {
-    /// Time since sending. `other_path` is a lower bound for packets of a path other than the
-    /// largest acknowledged packet's.
-    Since { delay: Duration, other_path: Duration },
-    /// Minimum distance between the send times of the packet and of the largest acknowledged one.
-    /// If nothing later is in flight, a quarter of this from now.
-    Between(Duration),
-}
-
-/// Loss thresholds (RFC 9002, section 6.1).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Thresholds {
-    /// Packets acknowledged beyond it.
-    pub packets: u32,
-    /// Or this time passes.
-    pub time: TimeThreshold,
-    /// Packets sent before this do not count for persistent congestion.
-    pub first_rtt_sample: Option<Timestamp>,
 }
 
 #[cfg(test)]

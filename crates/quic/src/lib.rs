@@ -12,6 +12,7 @@ pub mod config;
 mod connection;
 pub mod crypto;
 mod crypto_stream;
+mod datagram;
 pub mod detection;
 mod drops;
 mod ecn;
@@ -35,6 +36,7 @@ pub use config::{
     TransportConfig, controller,
 };
 pub use connection::{CloseReason, Connection, Event, HandshakeInfo, Stats, TokenUse, Transmit};
+pub use datagram::Datagram;
 pub use drops::{Counts, DropReason, PacketDropReason};
 pub use ecn::{EcnFault, EcnState};
 pub use endpoint::{Endpoint, EndpointStats, Handle, Outcome};

@@ -1,6 +1,7 @@
 //! Observer of a connection's events, for qlog and the testbed's event logs. Payloads are plain
 //! text and decoded by observers only, so an unobserved connection pays nothing.
 
+use crate::detection::LossTrigger;
 use crate::ecn::EcnState;
 use crate::ledger::PacketKind;
 use crate::rtt::Rtt;
@@ -78,6 +79,8 @@ pub enum Event<'a> {
         number: u64,
         /// Its send time.
         sent: Timestamp,
+        /// Rule that declared it lost.
+        trigger: LossTrigger,
     },
     /// Estimates after an acknowledgement or a loss.
     Metrics {

@@ -5,14 +5,15 @@
 //! cannot fail.
 
 use crate::arq::Arq;
-use crate::art::dqn::Network;
-use crate::art::{self, ETA, Penalty, SharedArms, Spread};
-use crate::autorec::{
+use crate::deadline;
+use crate::level::fixed::{self, Reading};
+use crate::papers::art::dqn::Network;
+use crate::papers::art::{self, ETA, Penalty, SharedArms};
+use crate::papers::autorec::{
     self, FixedLife, Occasions, Options as UtilityOptions, ReinjectionController, Tolerances,
 };
-use crate::deadline;
-use crate::fixed::{self, Reading};
 use crate::range::OutOfRange;
+use crate::schedule::Spread;
 use crate::scheme::Scheme;
 use crate::spare;
 use core::cmp::Ordering;

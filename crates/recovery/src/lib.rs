@@ -38,24 +38,24 @@
 #![forbid(unsafe_code)]
 
 mod arq;
-pub mod art;
-pub mod autorec;
 mod bursts;
 mod by_unit;
 pub mod catalog;
 mod contents;
 mod correlation;
 pub mod deadline;
-pub mod fixed;
 mod guard;
 mod interval;
+mod level;
 mod metrics;
 mod overdue;
 mod packet;
+mod papers;
 mod random;
 mod range;
 mod recent;
 mod recovery;
+mod schedule;
 mod scheme;
 pub mod spare;
 mod statistics;
@@ -66,12 +66,15 @@ pub use bursts::Bursts;
 pub use contents::{Content, Fit};
 pub use correlation::{CALLS, Chances, LAGS, LossCorrelation};
 pub use guard::{Guard, SharedBudget};
+pub use level::fixed;
 pub use metrics::{Latencies, OffTime};
 pub use overdue::Overdue;
 pub use packet::{Acked, Loss, Packet, Written};
+pub use papers::{art, autorec};
 pub use random::Random;
 pub use range::OutOfRange;
 pub use recovery::Recovery;
+pub use schedule::{Replicas, Spread};
 pub use scheme::{
     Expected, IntervalMetrics, LossSignal, PathState, RecoveryEvent, RedundancyAdapter,
     ReplicaScheduler, Scheme, SendOpportunity, View,

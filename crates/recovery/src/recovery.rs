@@ -94,6 +94,7 @@ impl<C: Content> Recovery<C> {
         if scheme.correlation != self.statistics.correlation.is_some() {
             self.statistics.correlation = scheme.correlation.then(LossCorrelation::default);
         }
+        tracing::debug!(from = self.scheme.name, to = scheme.name, "scheme");
         self.scheme = scheme;
     }
 
@@ -260,6 +261,7 @@ impl<C: Content> Recovery<C> {
         let key = self.table.insert(unit(first_sent, now, bytes, mark));
         self.contents.open(key);
         self.statistics.totals.units += 1;
+        tracing::trace!(unit = ?key, bytes, overdue, "lost unit opened");
         self.scheme.adapter.on_event(&RecoveryEvent::Opened { now, unit: key });
         Some(key)
     }
@@ -274,6 +276,7 @@ impl<C: Content> Recovery<C> {
             return false;
         };
         if is_lost {
+            tracing::trace!(unit = ?key, round, "round lost");
             self.scheme.scheduler.on_finished(key);
             let event = RecoveryEvent::RoundLost { now, unit: key, round };
             self.scheme.adapter.on_event(&event);
@@ -369,6 +372,8 @@ impl<C: Content> Recovery<C> {
         self.contents.slot(key).clear();
         if let Some(unit) = self.table.remove(key) {
             self.scheme.scheduler.on_finished(key);
+            let (rounds, copies) = (unit.round, unit.copies);
+            tracing::trace!(unit = ?key, rounds, copies, "lost unit recovered");
             let state = unit.clone();
             self.scheme.adapter.on_event(&RecoveryEvent::Finished { now, unit: key, state });
             self.finished.push(Finished { key, unit, at: now, by });
@@ -447,6 +452,7 @@ impl<C: Content> Recovery<C> {
         if let Some(correlation) = &mut self.statistics.correlation {
             *correlation = LossCorrelation::default();
         }
+        tracing::debug!("estimates reset: new path");
         self.path_began = now;
         self.recent = RecentLoss::new(now);
         self.overdue = Fates::default();

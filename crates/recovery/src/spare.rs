@@ -11,9 +11,9 @@
 //! round gets the same number of replicas.
 
 use crate::Scheme;
-use crate::art::{Replicas, Spread};
-use crate::fixed::{Fixed, Reading};
+use crate::level::fixed::{Fixed, Reading};
 use crate::range::OutOfRange;
+use crate::schedule::{Replicas, Spread};
 use core::time::Duration;
 
 /// Maximum number of replicas per round.

@@ -15,12 +15,6 @@ use crate::decision::{Course, Decision};
 use crate::observe::DeliveryRates;
 use crate::rapid::{self, Rapid};
 
-/// Multiplicative decrease for RFC 9959, section 2.2: CUBIC's own, and the RFC's default for BBR
-/// and Copa, which have none.
-fn beta(controller: &dyn Controller) -> f64 {
-    if controller.name().starts_with("cubic") { 0.7 } else { 0.5 }
-}
-
 /// Startup algorithm next to the controller.
 #[derive(Debug)]
 enum Startup {
@@ -72,12 +66,12 @@ impl Guided {
             Course::Normal => Startup::None,
             Course::Careful(saved) => {
                 let initial = initial_window(self.mtu);
-                let careful = Careful::new(saved, initial, self.mtu, beta(&*self.inner));
+                let careful = Careful::new(saved, initial, self.mtu, self.inner.beta());
                 Startup::Careful(Box::new(careful))
             }
             Course::Rapid => {
                 let rtt = start.rtt.unwrap_or_default();
-                Startup::Rapid(Box::new(Rapid::new(window, rtt, self.mtu, beta(&*self.inner))))
+                Startup::Rapid(Box::new(Rapid::new(window, rtt, self.mtu, self.inner.beta())))
             }
         };
         // Careful Resume determines its own verdict.
@@ -260,6 +254,10 @@ impl Controller for Guided {
     fn on_mtu(&mut self, mtu: u16) {
         self.mtu = mtu;
         self.inner.on_mtu(mtu);
+    }
+
+    fn beta(&self) -> f64 {
+        self.inner.beta()
     }
 
     fn name(&self) -> &'static str {

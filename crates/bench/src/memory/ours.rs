@@ -10,7 +10,8 @@ use quic::crypto::{
 };
 use quic::streams::{ReadOutcome, StreamEvent};
 use quic::{
-    Addresses, Connection, Endpoint, EndpointConfig, Event, Handle, RetryPolicy, TransportConfig,
+    Addresses, Connection, Datagram, Endpoint, EndpointConfig, Event, Handle, RetryPolicy,
+    TransportConfig,
 };
 use startup::cookie::Rules;
 use startup::decision::{Inputs, Limits, Mode};
@@ -209,8 +210,8 @@ impl Server for Ours {
     fn on_datagram(&mut self, now: Duration, from: SocketAddr, data: &mut [u8]) {
         let addresses = Addresses::of(from);
         let now = Timestamp::ZERO + now;
-        let outcome =
-            self.endpoint.handle_datagram(now, addresses, Ecn::NotEct, data, &mut self.reply);
+        let datagram = Datagram { addresses, ecn: Ecn::NotEct, payload: data };
+        let outcome = self.endpoint.handle_datagram(now, datagram, &mut self.reply);
         if let quic::Outcome::Accepted(handle) = outcome {
             self.handles.push(handle);
         }

@@ -217,6 +217,12 @@ impl Bbr {
         })
     }
 
+    fn enter(&mut self, state: State) {
+        let (window, bandwidth) = (self.window, self.bandwidth.get());
+        tracing::debug!(from = ?self.state, to = ?state, window, ?bandwidth, "BBR state");
+        self.state = state;
+    }
+
     /// `BBRCheckCyclePhase` (section 4.3.4.3).
     fn check_cycle_phase(&mut self, batch: &AckBatch) {
         let State::ProbeBw { phase, since } = self.state else { return };
@@ -232,14 +238,14 @@ impl Bbr {
             is_full_length
         };
         if is_over {
-            self.state = State::ProbeBw { phase: (phase + 1) % CYCLE.len(), since: batch.now };
+            self.enter(State::ProbeBw { phase: (phase + 1) % CYCLE.len(), since: batch.now });
         }
     }
 
     /// `BBRCheckDrain` (section 4.3.3).
     fn check_drain(&mut self, batch: &AckBatch) {
         if matches!(self.state, State::Startup) && self.full_pipe.is_filled() {
-            self.state = State::Drain;
+            self.enter(State::Drain);
         }
         if matches!(self.state, State::Drain) && batch.in_flight <= self.inflight(1.0) {
             self.enter_probe_bw(batch.now);
@@ -253,7 +259,7 @@ impl Bbr {
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
         let phase = [0, 2, 3, 4, 5, 6, 7][(self.random % 7) as usize];
-        self.state = State::ProbeBw { phase, since: now };
+        self.enter(State::ProbeBw { phase, since: now });
     }
 
     /// `BBRSetPacingRate` (section 4.2.1): until the pipe is full, the rate only rises.
@@ -418,7 +424,7 @@ impl Controller for Bbr {
     /// that `BBRHighGain` times the bandwidth is more. Only measurements enter the bandwidth
     /// filter, where an assumed value would stay for ten rounds.
     fn start(&mut self, start: Start) {
-        self.state = State::Startup;
+        self.enter(State::Startup);
         self.full_pipe = FullPipe::default();
         self.recovery = Recovery::NONE;
         self.room = Room::default();
@@ -433,7 +439,7 @@ impl Controller for Bbr {
 
     /// Keeps the measured bandwidth, and drains the queue first as after Startup.
     fn resume(&mut self, window: u64, _threshold: u64) {
-        self.state = State::Drain;
+        self.enter(State::Drain);
         self.full_pipe = FullPipe::filled();
         self.recovery = Recovery::NONE;
         self.room.close();

@@ -30,7 +30,7 @@ impl Bbr {
         }
         if expired && !self.idle_restart && !matches!(self.state, State::ProbeRtt { .. }) {
             self.save_window();
-            self.state = State::ProbeRtt { done: None, round_done: false };
+            self.enter(State::ProbeRtt { done: None, round_done: false });
             self.probe_rtt_limited.start = self.delivered;
         }
         if matches!(self.state, State::ProbeRtt { .. }) {
@@ -65,7 +65,7 @@ impl Bbr {
         if self.full_pipe.is_filled() {
             self.enter_probe_bw(now);
         } else {
-            self.state = State::Startup;
+            self.enter(State::Startup);
         }
     }
 

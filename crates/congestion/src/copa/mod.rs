@@ -152,6 +152,9 @@ impl Copa {
     }
 
     fn enter(&mut self, state: State) {
+        if state != self.state {
+            tracing::debug!(from = ?self.state, to = ?state, window = self.window, "copa state");
+        }
         self.state = state;
         self.inverse_delta = DEFAULT_INVERSE_DELTA;
     }

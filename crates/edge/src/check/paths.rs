@@ -33,11 +33,15 @@ pub(super) fn look(config: &Config) -> Vec<Finding> {
         let fault = directory(path).err();
         findings.extend(fault.map(|what| Finding::error(key, path.display(), what)));
     }
-    if let Some(path) = &config.log.connections {
+    let files = [
+        ("[log] connections", config.log.connections.as_ref()),
+        ("[quic] key_log", config.quic.key_log.as_ref()),
+    ];
+    for (key, path) in files {
+        let Some(path) = path else { continue };
         written += 1;
         let fault = file(path).err();
-        findings
-            .extend(fault.map(|what| Finding::error("[log] connections", path.display(), what)));
+        findings.extend(fault.map(|what| Finding::error(key, path.display(), what)));
     }
     let user = UNITS.iter().find_map(|unit| user_of(&fs::read_to_string(unit).ok()?));
     if written > 0

@@ -38,7 +38,12 @@ pub(super) fn look(config: &Config) -> Vec<Finding> {
         let what = format!("{count} characters can be guessed; expected {MIN_LEN} or more");
         (count < MIN_LEN).then(|| Finding::warning(key, format!("… (of {of})"), what))
     });
-    open.chain(short).collect()
+    let key_log = config.quic.key_log.iter().map(|path| {
+        let what =
+            "TLS secrets are written, which decrypt all viewers' traffic; only for debugging";
+        Finding::warning("[quic] key_log", path.display(), what)
+    });
+    open.chain(short).chain(key_log).collect()
 }
 
 /// Whether everybody may read the file with the configuration, and secrets stand in it.

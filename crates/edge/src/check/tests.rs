@@ -52,6 +52,7 @@ fn each_finding_names_key_value_and_what_is_allowed() {
         (format!("log.connections = \"{}\"", at("no/x")), "error: [log] connections = "),
         (format!("quic.qlog_dir = \"{}/x\"", at("open")), "error: [quic] qlog_dir = "),
         (format!("quic.qlog_dir = \"{}/x\"\nquic.qlog_sample = 0.0", at("open")), ""),
+        (format!("quic.key_log = \"{}\"", at("keys")), "warning: [quic] key_log = "),
         (format!("records.directory = \"{}\"", at("open")), "error: [records] directory = "),
         (format!("records.directory = \"{}\"", at("new/new")), ""),
         (format!("server.listen = \"{tcp}\""), "warning: [server] listen = "),

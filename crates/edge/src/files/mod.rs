@@ -5,7 +5,6 @@
 //! opened, also not through a symbolic link. Small files stay in memory so that all viewers share
 //! one copy of a hot one. Whatever asks the disk is done by a few threads of its own.
 
-mod body;
 mod cache;
 mod conditions;
 
@@ -18,13 +17,12 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
+use crate::disk::body::FileBody;
 use crate::disk::pool::Pool;
 use crate::http::{Answer, Body, RequestHead, Response};
 use crate::sync::lock;
 use cache::Cache;
 use conditions::{Outcome, Validators};
-
-pub use body::FileBody;
 
 /// The files below one directory.
 #[derive(Debug)]

@@ -14,9 +14,8 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 
+use ::quic::Datagram;
 use units::Timestamp;
-
-use super::mailbox::Datagram;
 
 /// Maximum number of queued datagrams: a few MB.
 const CAPACITY: usize = 1_024;
@@ -27,7 +26,7 @@ const KEPT_CAPACITY: usize = 16;
 /// The handshake queue of a loop.
 #[derive(Debug)]
 pub(super) struct Handshakes {
-    lanes: Vec<VecDeque<Datagram>>,
+    lanes: Vec<VecDeque<Datagram<Vec<u8>>>>,
     /// Non-empty lanes in service order.
     turns: VecDeque<usize>,
     len: usize,
@@ -54,7 +53,7 @@ impl Handshakes {
     }
 
     /// Queues a datagram. Returns false if this or another one was dropped.
-    pub(super) fn push(&mut self, datagram: Datagram) -> bool {
+    pub(super) fn push(&mut self, datagram: Datagram<Vec<u8>>) -> bool {
         let network = network(datagram.addresses.remote.ip());
         let lane = self.hasher.hash_one(network) as usize % LANES;
         let is_full = self.len == CAPACITY;
@@ -78,7 +77,7 @@ impl Handshakes {
     }
 
     /// Takes the oldest datagram of the next lane.
-    pub(super) fn pop(&mut self) -> Option<Datagram> {
+    pub(super) fn pop(&mut self) -> Option<Datagram<Vec<u8>>> {
         let lane = self.turns.pop_front()?;
         let waiting = &mut self.lanes[lane];
         let datagram = waiting.pop_front()?;
@@ -140,14 +139,14 @@ mod tests {
     use std::collections::HashMap;
     use units::Ecn;
 
-    fn from(ip: &str, number: u16) -> Datagram {
+    fn from(ip: &str, number: u16) -> Datagram<Vec<u8>> {
         let remote = (ip.parse::<IpAddr>().expect("an address"), 1_000).into();
         let addresses = Addresses::of(remote);
         let payload = number.to_be_bytes().to_vec();
         Datagram { addresses, ecn: Ecn::NotEct, payload }
     }
 
-    fn number(datagram: &Datagram) -> u16 {
+    fn number(datagram: &Datagram<Vec<u8>>) -> u16 {
         u16::from_be_bytes([datagram.payload[0], datagram.payload[1]])
     }
 
@@ -179,7 +178,7 @@ mod tests {
             }
         }
         assert_eq!(queue.len, CAPACITY);
-        let first: Vec<Datagram> = (0..120).filter_map(|_| queue.pop()).collect();
+        let first: Vec<Datagram<Vec<u8>>> = (0..120).filter_map(|_| queue.pop()).collect();
         let mut by: HashMap<u64, usize> = HashMap::new();
         first.iter().for_each(|d| *by.entry(network(d.addresses.remote.ip())).or_default() += 1);
         assert!(by.len() > 70, "{} of 80 others are among the first 120", by.len() - 1);

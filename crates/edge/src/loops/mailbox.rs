@@ -13,26 +13,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 
-use ::quic::{Addresses, Handle};
-use nix::sys::eventfd::{EfdFlags, EventFd};
-use units::Ecn;
-
 use crate::Error;
 use crate::sync::lock;
+use ::quic::{Datagram, Handle};
+use nix::sys::eventfd::{EfdFlags, EventFd};
 
 /// Maximum datagrams queued for a loop.
 const CAPACITY: usize = 1_024;
 /// Maximum datagrams taken at once, so that the loop's own sockets get their turn.
 const MAX_TAKEN: usize = 256;
-
-/// A forwarded datagram.
-#[derive(Debug)]
-pub(super) struct Datagram {
-    /// The socket index is the same in all loops.
-    pub addresses: Addresses,
-    pub ecn: Ecn,
-    pub payload: Vec<u8>,
-}
 
 /// The receiving end of a loop's mailbox, with the wake-up event.
 #[derive(Debug)]
@@ -51,7 +40,8 @@ struct Post {
 #[derive(Debug, Default)]
 struct Waiting {
     bells: Vec<Arc<Bell>>,
-    datagrams: VecDeque<Datagram>,
+    /// Their socket index is the same in all loops.
+    datagrams: VecDeque<Datagram<Vec<u8>>>,
     /// Whether the loop was woken for, or knows of, the current content.
     is_known: bool,
 }
@@ -71,7 +61,7 @@ pub(super) struct Mail {
     /// Woken connections. A handle may have been reused meanwhile; serving the new connection is
     /// harmless.
     pub woken: Vec<Handle>,
-    pub datagrams: Vec<Datagram>,
+    pub datagrams: Vec<Datagram<Vec<u8>>>,
     /// Whether datagrams are left. The loop is not woken for those.
     pub more: bool,
 }
@@ -115,7 +105,7 @@ impl Wake for Bell {
 
 impl Sender {
     /// Forwards a datagram. Returns false if the queue is full and the datagram was dropped.
-    pub(super) fn send(&self, datagram: Datagram) -> bool {
+    pub(super) fn send(&self, datagram: Datagram<Vec<u8>>) -> bool {
         self.0.put(|waiting| {
             let has_room = waiting.datagrams.len() < CAPACITY;
             if has_room {
@@ -168,13 +158,15 @@ impl Mailbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ::quic::Addresses;
+    use units::Ecn;
 
     /// Returns the number of wake-ups since the last call.
     fn rings(mailbox: &Mailbox) -> u64 {
         mailbox.0.wake.read().unwrap_or(0)
     }
 
-    fn datagram(number: u8) -> Datagram {
+    fn datagram(number: u8) -> Datagram<Vec<u8>> {
         let addresses = Addresses::of(([127, 0, 0, 1], 1).into());
         Datagram { addresses, ecn: Ecn::NotEct, payload: vec![number] }
     }

@@ -1,49 +1,30 @@
 //! Requests and responses of one QUIC connection, independent of the application protocol. Bodies
-//! are pulled: a responder is asked for more when its stream has little unsent data.
+//! are pulled: a responder is asked for more when its stream has little unsent data. How the
+//! connection uses its path is the [`PathPolicy`]'s part.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use ::quic::Connection;
 use ::quic::streams::StreamEvent;
-use delivery::{Body as _, Delivery, Filled, FlvStream, Playing, Started};
-use startup::Guided;
+use delivery::{Delivery, Filled, Started};
 use units::{StreamId, Timestamp};
 
 use super::application::{Action, Application, Request};
-use super::connection_start::{self, ConnectionStart, Issued};
+use super::connection_start::Issued;
 use super::h3::H3;
 use super::http09::Http09;
-use super::watch::Watch;
-use crate::autoplex::Hold;
-use crate::clock::unix_now;
-use crate::cohorts::{Chosen, Facts};
-use crate::entropy::random;
+use super::path_policy::PathPolicy;
 use crate::http::{self, Answer, Body, Responder};
 use crate::limits::Fault;
-use crate::path_cookie;
-use crate::routes::{self, hls};
+use crate::routes;
 use crate::state::State;
-use crate::viewer::Unit;
-
-/// Maximum sessions per connection with transport statistics; usually there is one.
-const MAX_WATCHES: usize = 32;
 
 /// Unanswered probes after which a drain stops waiting for a client's acknowledgements: at least
 /// 1.5 s.
 const MAX_UNANSWERED_PROBES: u32 = 8;
-
-/// Interval of updates of the streams' bitrates in sessions.
-const BITRATE_PERIOD: Duration = Duration::from_secs(1);
-
-/// Returns a random number for a new viewer's unit; 0 without system randomness, so that the
-/// network alone decides.
-fn random_number() -> u64 {
-    let random = random().unwrap_or_default();
-    random.iter().take(8).fold(0, |n, byte| n << 8 | u64::from(*byte))
-}
 
 /// A pending response.
 struct Waiting {
@@ -65,18 +46,10 @@ pub(super) struct Requests {
     responses: Vec<Delivery<Responder>>,
     /// Whether to call [`Requests::fill`] even if only an acknowledgement arrived.
     wants_acks: bool,
-    /// Transport statistics for the sessions of this connection.
-    watches: Vec<Watch>,
-    viewer: Option<Chosen>,
     /// Whether a request was answered.
     has_answered: bool,
-    /// The AutoPlex cap of the connection, from its first session on.
-    hold: Option<Hold>,
-    /// Time of the next bitrate update.
-    rates_due: Timestamp,
-    /// The start of the connection and the cookies for the next one; `None` before protocol
-    /// negotiation.
-    start: Option<Box<ConnectionStart>>,
+    /// `None` before protocol negotiation.
+    policy: Option<Box<PathPolicy>>,
     pub alpn: Vec<u8>,
 }
 
@@ -90,40 +63,17 @@ impl Requests {
             waiting: Vec::new(),
             responses: Vec::new(),
             wants_acks: false,
-            watches: Vec::new(),
-            viewer: None,
             has_answered: false,
-            hold: None,
-            rates_due: Timestamp::ZERO,
-            start: None,
+            policy: None,
             alpn: Vec::new(),
         }
     }
 
-    /// Applies the viewer's cohort after protocol negotiation.
+    /// Starts path policy and application protocol after protocol negotiation.
     pub(super) fn on_ready(&mut self, now: Timestamp, connection: &mut Connection) {
         let info = connection.take_handshake_info().unwrap_or_default();
-        let cookies = connection_start::handshake_cookies(&info);
+        self.policy = Some(Box::new(PathPolicy::opened(now, connection, &self.state, &info)));
         self.alpn = info.alpn;
-        let cookie = cookies.iter().find_map(|(_, cookie)| cookie.as_ref().ok().copied());
-        let chosen = self.state.cohorts.choose(&Facts {
-            unit: cookie.map(|cookie| Unit(cookie.unit)),
-            remote: connection.addresses().remote.ip(),
-        });
-        let unit = self.state.cohorts.next_unit(&chosen, random_number());
-        self.start = Some(Box::new(ConnectionStart::new(chosen.cohort.start, cookies, unit)));
-        let mut scheme = chosen.cohort.scheme.build(chosen.unit.0 ^ now.as_nanos());
-        // Records include the loss correlation.
-        scheme.correlation |= self.state.config.records.directory.is_some();
-        connection.set_scheme(scheme);
-        let client = connection.addresses().remote.ip();
-        let rules = connection_start::rules(&self.state.config.startup);
-        if let Some(expected) =
-            cookie.and_then(|cookie| cookie.expected(client, unix_now(), &rules))
-        {
-            connection.expect(&expected);
-        }
-        self.viewer = Some(chosen);
         let quic = &self.state.config.quic;
         self.application = Some(match &self.alpn[..] {
             b"hq-interop" => Box::new(Http09::new(now, quic.request_timeout, quic.unused_timeout)),
@@ -137,8 +87,8 @@ impl Requests {
             application.on_connected();
         }
         let has_answered = self.has_answered;
-        if let Some(start) = &mut self.start {
-            start.on_connected(now);
+        if let Some(policy) = &mut self.policy {
+            policy.on_connected(now);
         }
         self.take_actions(now, connection);
         if has_answered {
@@ -149,8 +99,8 @@ impl Requests {
     /// Returns when [`Requests::on_timeout`] or [`Requests::issue`] is due.
     pub(super) fn deadline(&self) -> Option<Timestamp> {
         let application = self.application.as_ref().and_then(|a| a.deadline());
-        let start = self.start.as_ref().and_then(|b| b.deadline());
-        [start, application].into_iter().flatten().min()
+        let policy = self.policy.as_ref().and_then(|policy| policy.deadline());
+        [policy, application].into_iter().flatten().min()
     }
 
     /// Ends timed-out requests, or the connection.
@@ -206,12 +156,9 @@ impl Requests {
         request: &Request,
     ) {
         let mut head = request.head(connection);
-        head.cohort = self.viewer.as_ref().map(|viewer| (viewer.unit, &viewer.cohort));
-        if self.state.config.startup.http_cookie
-            && let Some(start) = &mut self.start
-            && let Some(cookie) = path_cookie::read(&head, &self.state.quic.keys())
-        {
-            start.on_http_cookie(cookie);
+        if let Some(policy) = &mut self.policy {
+            policy.on_request(&self.state, &head);
+            head.cohort = Some(policy.cohort());
         }
         let answer = routes::respond(&self.state, &head, SystemTime::now());
         match answer.for_method(head.method) {
@@ -230,36 +177,18 @@ impl Requests {
         id: StreamId,
         mut response: http::Response,
     ) {
-        let startup = &self.state.config.startup;
-        if startup.http_cookie
-            && path_cookie::may_carry(&response)
-            && let Some(start) = &mut self.start
-            && let Some(cookie) = start.next_http_cookie(now, connection)
+        if let Some(policy) = &mut self.policy
+            && let Some(field) = policy.next_http_cookie(now, connection, &self.state, &response)
         {
-            let field = path_cookie::field(&cookie, &self.state.quic.keys(), startup.lifetime);
             response.headers.push(("set-cookie", field));
         }
         let Some(application) = &mut self.application else { return };
         let is_empty = matches!(response.body, Body::Empty);
         if application.respond(now, connection, id, &response, is_empty) {
-            match (&mut self.start, response.header("content-type")) {
-                (Some(start), Some(hls::PLAYLIST)) => start.on_playlist(),
-                (Some(start), Some(kind)) if kind.starts_with("text/html") => start.on_page(),
-                _ => {}
-            }
-            let body = Responder::from(response.body);
-            self.begin(connection, &body);
-            if let Some(session) = body.session() {
-                self.watches.retain(Watch::is_open);
-                let is_known = self.watches.iter().any(|watch| watch.is_of(session));
-                if !is_known && self.watches.len() < MAX_WATCHES {
-                    self.watches.push(Watch::new(session, now, connection));
-                }
-                if let (None, Some(viewer)) = (&self.hold, &self.viewer) {
-                    let (all, config) = (&self.state.autoplex, &self.state.config.autoplex);
-                    let address = connection.addresses().remote.ip();
-                    self.hold = Hold::begin(all, config, address, viewer.unit, session);
-                }
+            let body = Responder::from(core::mem::replace(&mut response.body, Body::Empty));
+            if let Some(policy) = &mut self.policy {
+                let content_type = response.header("content-type");
+                policy.on_response(now, connection, &self.state, content_type, &body);
             }
             self.responses.push(Delivery::new(id, body));
             self.wants_acks = true;
@@ -268,56 +197,13 @@ impl Requests {
         }
     }
 
-    /// Makes the startup decision at the first response of some size.
-    fn begin(&mut self, connection: &mut Connection, body: &Responder) {
-        let (state, Some(start)) = (&self.state, &mut self.start) else { return };
-        let first_frame = match body.live() {
-            Some(live) => live.first_frame_ahead(),
-            None => start.perceive(body.pieces()),
-        };
-        let (all, config) = (&state.beginnings, &state.config.startup);
-        if let Some(session) = body.session() {
-            if let Some(started) = start.on_live(connection, first_frame, all, config) {
-                session.on_started(started);
-            }
-        } else if let Some(length) = body.remaining() {
-            start.on_other(connection, length, all, config);
-        }
-    }
-
-    /// Applies the cap of the user group, and updates the streams' bitrates in sessions.
-    fn follow_streams(&mut self, now: Timestamp, connection: &mut Connection) {
-        let are_rates_due = now >= self.rates_due;
-        let is_hold_due = self.hold.as_ref().is_some_and(|hold| hold.is_due(now));
-        if !are_rates_due && !is_hold_due {
-            return;
-        }
-        let media = |response: &Delivery<Responder>| {
-            let (body, streams) = (response.body(), &self.state.live.streams);
-            let session = body.session()?.clone();
-            let playing = body.live().map(FlvStream::playing).unwrap_or_else(|| Playing {
-                bitrate: streams.get(&session.opening().stream).and_then(|s| s.bitrate()),
-                lag: None,
-            });
-            Some((session, playing))
-        };
-        let Some((session, playing)) = self.responses.iter().find_map(media) else { return };
-        if let Some(rate) = playing.bitrate.filter(|_| are_rates_due) {
-            self.rates_due = now + BITRATE_PERIOD;
-            session.on_held(|held| held.bitrate = Some(rate));
-        }
-        if let Some(hold) = self.hold.as_mut().filter(|_| is_hold_due) {
-            hold.look(now, connection, &self.state.autoplex, playing);
-        }
-    }
-
     /// Notes that a response, of `media` or not, was passed to the transport.
     fn on_answered(&mut self, now: Timestamp, connection: &Connection, media: bool) {
         self.has_answered = true;
         if self.is_idle()
-            && let Some(start) = &mut self.start
+            && let Some(policy) = &mut self.policy
         {
-            start.on_idle(now, connection, media);
+            policy.on_idle(now, connection, media);
         }
     }
 
@@ -339,10 +225,9 @@ impl Requests {
                 Poll::Pending => index += 1,
             }
         }
-        for watch in &mut self.watches {
-            watch.update(now, connection, false);
+        if let Some(policy) = &mut self.policy {
+            policy.on_progress(now, connection, &self.state, &self.responses);
         }
-        self.follow_streams(now, connection);
         let context = &mut Context::from_waker(&self.waker);
         let mut more = false;
         let mut expects = false;
@@ -353,23 +238,15 @@ impl Requests {
         while let Some(response) = self.responses.get_mut(index) {
             let expected = response.expects_first_frame();
             let filled = response.fill(application.framing(), now, connection, context);
-            if let Some(start) = &mut self.start {
-                if expected && !response.expects_first_frame() {
-                    start.on_first_frame(now, connection);
-                }
-                let live = response.body().live().filter(|_| start.awaits_size());
-                if let Some((size, session)) =
-                    live.and_then(FlvStream::first_frame_ahead).zip(response.body().session())
-                    && let Some(started) =
-                        start.on_size(connection, size, &self.state.config.startup)
-                {
-                    session.on_started(started);
-                }
+            if let Some(policy) = &mut self.policy {
+                let has_shown = expected && !response.expects_first_frame();
+                policy.on_filled(now, connection, &self.state, response, has_shown);
             }
             match filled {
                 Filled::Finished => {
-                    let last = |watch: &mut Watch| watch.update(now, connection, true);
-                    self.watches.iter_mut().for_each(last);
+                    if let Some(policy) = &mut self.policy {
+                        policy.on_last_chance(now, connection);
+                    }
                     let over = self.responses.swap_remove(index);
                     ended = Some(ended == Some(true) || over.body().session().is_some());
                 }
@@ -392,26 +269,27 @@ impl Requests {
         self.wants_acks
     }
 
-    /// Updates the sessions' statistics for the last time, as viewers may be about to leave.
-    pub(super) fn on_last_chance(&mut self, now: Timestamp, connection: &Connection) {
-        self.watches.iter_mut().for_each(|watch| watch.update(now, connection, true));
+    fn on_last_chance(&mut self, now: Timestamp, connection: &Connection) {
+        if let Some(policy) = &mut self.policy {
+            policy.on_last_chance(now, connection);
+        }
     }
 
     /// Returns the ticket or token to send now.
     pub(super) fn issue(&mut self, now: Timestamp, connection: &Connection) -> Option<Issued> {
-        self.start.as_mut()?.issue(now, connection, &self.state.beginnings)
+        self.policy.as_mut()?.issue(now, connection, &self.state)
     }
 
     /// Returns the startup decision, if made.
     pub(super) fn started(&self) -> Option<&Started> {
-        self.start.as_ref()?.started()
+        self.policy.as_ref()?.started()
     }
 
     /// Notes that the connection is closed.
     pub(super) fn on_closed(&mut self, now: Timestamp, connection: &Connection) {
-        self.on_last_chance(now, connection);
-        let jump = delivery::guided(connection).map(Guided::verdict).unwrap_or_default();
-        self.state.beginnings.on_verdict(jump);
+        if let Some(policy) = &mut self.policy {
+            policy.on_closed(now, connection, &self.state);
+        }
     }
 
     /// Whether no response is in progress.

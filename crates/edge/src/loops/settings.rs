@@ -8,7 +8,7 @@ use ::quic::streams::Limits;
 use ::quic::{EndpointConfig, RetryPolicy, TransportConfig};
 use recovery::{Guard, SharedBudget};
 
-use super::qlog;
+use super::{key_log, qlog};
 use crate::Error;
 use crate::clock::TicketClock;
 use crate::config::{self, Config};
@@ -85,14 +85,17 @@ impl QuicState {
         })
     }
 
-    /// Enables qlog files for new connections, if configured.
+    /// Enables qlog files and the key log for new connections, if configured.
     ///
     /// # Errors
-    /// The directory cannot be created, or the writer thread cannot be started.
+    /// The directory or file cannot be created, or a writer thread cannot be started.
     pub(crate) fn log(&mut self, quic: &config::Quic) -> Result<(), Error> {
         if let Some(dir) = quic.qlog_dir.as_ref().filter(|_| quic.qlog_sample > 0.0) {
             let observer = qlog::observers(dir.clone(), quic.qlog_sample)?;
             Arc::make_mut(&mut self.transport).observer = Some(observer);
+        }
+        if let Some(path) = &quic.key_log {
+            Arc::make_mut(&mut self.tls).log_keys(key_log::open(path)?);
         }
         Ok(())
     }

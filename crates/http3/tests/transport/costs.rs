@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use mendcast_quic::Datagram;
 use mendcast_quic::wire::{put_reset_stream, put_stop_sending};
 
 use super::*;
@@ -83,7 +84,8 @@ impl Pair {
         let (now, handle) = (self.raw.now, self.raw.handle.expect("a connection"));
         let mut reply = Vec::new();
         let start = Instant::now();
-        self.raw.server.handle_datagram(now, addresses, Ecn::NotEct, &mut packet, &mut reply);
+        let datagram = Datagram { addresses, ecn: Ecn::NotEct, payload: &mut packet[..] };
+        self.raw.server.handle_datagram(now, datagram, &mut reply);
         while let Some(event) = self.raw.server.poll_event(handle) {
             let QuicEvent::Stream(event) = event else { continue };
             let connection = self.raw.server.connection(handle).expect("open");

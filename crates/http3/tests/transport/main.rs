@@ -18,7 +18,7 @@ use std::time::Duration;
 use http3::{Config, Event, OverQuic, Server};
 use mendcast_http3 as http3;
 use mendcast_quic::wire::{PacketType, put_stream_header};
-use mendcast_quic::{Addresses, Endpoint, Event as QuicEvent};
+use mendcast_quic::{Addresses, Datagram, Endpoint, Event as QuicEvent};
 use raw::{Raw, ack, frames, honest, varint};
 use units::{Ecn, StreamId};
 
@@ -123,7 +123,8 @@ impl Pair {
         let mut packet = self.raw.packet(PacketType::OneRtt, payload);
         let addresses = Addresses::of(self.raw.address);
         let now = self.raw.now;
-        self.raw.server.handle_datagram(now, addresses, Ecn::NotEct, &mut packet, &mut Vec::new());
+        let datagram = Datagram { addresses, ecn: Ecn::NotEct, payload: &mut packet[..] };
+        self.raw.server.handle_datagram(now, datagram, &mut Vec::new());
         self.serve();
     }
 

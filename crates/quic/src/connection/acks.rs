@@ -150,6 +150,7 @@ impl Connection {
     /// thresholds were too strict for this path.
     fn on_spurious_losses(&mut self, now: Timestamp, largest: u64, pass: &AckPass) {
         self.stats.spurious_losses += pass.spurious;
+        tracing::debug!(packets = pass.spurious, undone = pass.void, "spurious losses");
         let path = &mut self.path;
         if let Some((number, sent)) = pass.lowest_spurious {
             let (behind, rtt) = (largest - number, path.rtt.conservative());

@@ -3,15 +3,6 @@
 use crate::path::Addresses;
 use units::{Ecn, Timestamp};
 
-/// A received datagram and its metadata.
-pub(crate) struct Datagram<'a> {
-    pub(crate) now: Timestamp,
-    pub(crate) addresses: Addresses,
-    pub(crate) ecn: Ecn,
-    /// Decrypted in place.
-    pub(crate) bytes: &'a mut [u8],
-}
-
 /// Metadata of a received packet.
 #[derive(Clone, Copy)]
 pub(super) struct Arrival {

@@ -62,6 +62,7 @@ impl Connection {
         let (old, new) = (self.ecn_told, self.path.ecn.state());
         if let Some(new) = new.filter(|_| old != new) {
             self.ecn_told = Some(new);
+            tracing::debug!(?old, ?new, "ECN state");
             self.observe(now, &observer::Event::EcnState { old, new });
         }
     }

@@ -167,6 +167,7 @@ impl Connection {
         self.stats.handshake = now.since(handshake.started);
         self.stats.resumed = handshake.tls.resumed();
         self.stats.cipher = handshake.tls.cipher();
+        tracing::debug!(rtt = ?self.path.rtt.smoothed(), "handshake confirmed");
         self.events.push_back(Event::Connected);
     }
 
@@ -183,6 +184,7 @@ impl Connection {
             && keys.initiate_update(confirmed, now).is_ok()
         {
             self.update_keys = false;
+            tracing::debug!("key update");
             self.stats.key_updates += 1;
         }
         Ok(())

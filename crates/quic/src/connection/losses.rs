@@ -4,7 +4,7 @@
 use super::ecn::fate;
 use super::spaces::SpaceId;
 use super::{Connection, violation};
-use crate::detection::TimeRule;
+use crate::detection::{LossTrigger, TimeRule};
 use crate::ledger::{PacketKind, Thresholds, TimeThreshold};
 use crate::mtud::BASE;
 use crate::observer;
@@ -18,6 +18,13 @@ use units::{PacketNumber, Timestamp};
 /// Duration of persistent congestion, in probe time-outs (RFC 9002, section 7.6.1).
 const PERSISTENT_THRESHOLD: u32 = 3;
 
+/// A lost packet, for observers.
+struct LostPacket {
+    number: u64,
+    sent: Timestamp,
+    trigger: LossTrigger,
+}
+
 /// Findings of a loss-detection pass on the present path.
 #[derive(Default)]
 struct LossPass {
@@ -29,8 +36,8 @@ struct LossPass {
     newest: Option<(u64, Timestamp)>,
     persistent: Option<Duration>,
     any: bool,
-    /// Number and send time of each lost packet, if there is an observer.
-    lost: Vec<(u64, Timestamp)>,
+    /// Each lost packet, if there is an observer.
+    lost: Vec<LostPacket>,
     /// A lost packet was larger than the size that every path must carry.
     any_large: bool,
     /// A unit was lost in more rounds than any honest peer's path explains.
@@ -77,8 +84,8 @@ impl Connection {
         }
         self.last_loss = Some(now);
         let ty = id.packet_type();
-        for &(number, sent) in &pass.lost {
-            self.observe(now, &observer::Event::PacketLost { ty, number, sent });
+        for &LostPacket { number, sent, trigger } in &pass.lost {
+            self.observe(now, &observer::Event::PacketLost { ty, number, sent, trigger });
         }
         self.stats.packets_lost += pass.packets;
         if pass.hopeless {
@@ -111,10 +118,12 @@ impl Connection {
         let Some((ledger, mut paths, mut owners)) = self.split(id) else { return pass };
         let present = paths.present.generation;
         let data = id == SpaceId::Data;
-        pass.persistent = ledger.detect_lost(now, thresholds, |number, record, frames| {
+        pass.persistent = ledger.detect_lost(now, thresholds, |number, record, frames, trigger| {
             pass.any = true;
+            let (size, trigger_name) = (record.size, trigger.name());
+            tracing::trace!(space = ?id, number, size, trigger = trigger_name, "packet lost");
             if observed {
-                pass.lost.push((number, record.time_sent));
+                pass.lost.push(LostPacket { number, sent: record.time_sent, trigger });
             }
             // Losses of other paths only reduce those paths' bytes in flight.
             let on_path = record.path == present;
@@ -165,7 +174,8 @@ impl Connection {
         largest_lost_sent_time: Timestamp,
     ) {
         self.stats.congestion_events += 1;
-        let in_flight = self.path.in_flight;
+        let (in_flight, window) = (self.path.in_flight, self.path.controller.window());
+        tracing::debug!(?kind, lost_bytes, in_flight, window, "congestion event");
         self.path.controller.on_congestion_event(&CongestionEvent {
             now,
             lost_bytes,

@@ -53,6 +53,8 @@ impl Connection {
         // Unanswered packets went to the old address. The back-off says nothing about the new one.
         self.pto_count = 0;
         self.stats.migrations += 1;
+        let from = old.addresses.remote;
+        tracing::debug!(%from, to = %addresses.remote, known = returns, "migration");
         self.observe(now, &observer::Event::Migrated);
         self.note_ecn(now);
         if !old.validated {
@@ -207,6 +209,7 @@ impl Connection {
         if let Some(standing) = answered
             && !core::mem::replace(&mut standing.validated, true)
         {
+            tracing::debug!(remote = %standing.addresses.remote, "path validated");
             self.events.push_back(Event::Migrated(standing.addresses.remote));
         }
     }
@@ -215,6 +218,7 @@ impl Connection {
         let Some(challenge) = &mut self.path.standing.challenge else { return };
         if now >= challenge.gives_up_at {
             self.path.standing.challenge = None;
+            tracing::debug!("path validation failed");
             self.revert(now);
             self.note_ecn(now);
         } else if !challenge.due && now >= challenge.retry_at {

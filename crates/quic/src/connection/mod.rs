@@ -21,7 +21,6 @@ mod stats;
 mod timers;
 mod transmit;
 
-pub(crate) use arrival::Datagram;
 pub use event::{CloseReason, Event, HandshakeInfo};
 pub use stats::{Stats, TokenUse};
 pub use transmit::Transmit;
@@ -263,6 +262,12 @@ impl Connection {
         }
     }
 
+    /// Enters the span that labels trace events with the connection's address. Costs a comparison
+    /// while traces are off.
+    fn span(&self) -> tracing::span::EnteredSpan {
+        tracing::debug_span!("quic", remote = %self.path.standing.addresses.remote).entered()
+    }
+
     /// Notifies the observer, if there is one.
     fn observe(&mut self, now: Timestamp, event: &observer::Event<'_>) {
         if let Some(observer) = &mut self.observer {
@@ -306,6 +311,7 @@ impl Connection {
             return;
         }
         let (code, text) = reason.code_and_text();
+        tracing::debug!(code, ?reason, "connection closed");
         let text = text.to_owned();
         self.observe(now, &observer::Event::Closed { code, reason: &text });
         self.close = Some(Box::new(reason.clone()));

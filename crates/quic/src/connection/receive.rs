@@ -1,12 +1,13 @@
 //! Receiving: from datagrams to packets to frames to their handlers (RFC 9000, sections 12 and 13;
 //! RFC 9001, section 5).
 
-use super::arrival::{Arrival, Datagram, EarlyPacket};
+use super::arrival::{Arrival, EarlyPacket};
 use super::event::CloseReason;
 use super::off_path::{OffPath, OffPathFrame};
 use super::opening::{Opened, Unopened, open_early, open_long, open_short};
 use super::spaces::SpaceId;
 use super::{Connection, Context, State, violation};
+use crate::datagram::Datagram;
 use crate::drops::PacketDropReason;
 use crate::ids::{LOCAL_LEN, RemoteId};
 use crate::mtud::BASE;
@@ -39,12 +40,14 @@ impl Connection {
     /// the connection ID in its first packet, 0 for the client's own choice.
     pub(crate) fn on_datagram(
         &mut self,
-        datagram: &mut Datagram<'_>,
+        now: Timestamp,
+        datagram: Datagram<&mut [u8]>,
         local_id: u64,
         ctx: &mut Context<'_>,
     ) {
-        let Datagram { now, addresses, ecn, bytes: ref mut datagram } = *datagram;
+        let Datagram { addresses, ecn, payload: datagram } = datagram;
         let arrival = Arrival { now, addresses, ecn, datagram: datagram.len(), local_id };
+        let _span = self.span();
         self.stats.datagrams_received += 1;
         self.stats.bytes_received += datagram.len() as u64;
         if addresses.remote == self.path.standing.addresses.remote {
@@ -78,10 +81,15 @@ impl Connection {
                     && let Err(dropped) =
                         self.on_packet(&arrival, PacketType::OneRtt, &mut packet, pn_offset, ctx)
                 {
-                    self.stats.dropped.count(dropped);
+                    self.drop_packet(PacketType::OneRtt, dropped);
                 }
             }
         }
+    }
+
+    fn drop_packet(&mut self, ty: PacketType, reason: PacketDropReason) {
+        tracing::trace!(?ty, reason = reason.name(), "packet dropped");
+        self.stats.dropped.count(reason);
     }
 
     /// Processes the packets of a datagram in order.
@@ -98,23 +106,24 @@ impl Connection {
                     (PacketType::OneRtt, dcid, None, pn_offset, rest.len())
                 }
                 Ok(Header::UnknownVersion { .. }) | Err(_) => {
+                    tracing::trace!(at, "packet dropped: unreadable header");
                     self.stats.dropped.count(PacketDropReason::Header);
                     return;
                 }
             };
             // RFC 9000, section 12.2: packets with another destination ID "MUST be ignored".
             if *first_dcid.get_or_insert(dcid) != dcid {
-                self.stats.dropped.count(PacketDropReason::Header);
+                self.drop_packet(ty, PacketDropReason::Header);
                 return;
             }
             if ty == PacketType::Initial && !self.takes_initial(arrival, scid) {
-                self.stats.dropped.count(PacketDropReason::Header);
+                self.drop_packet(ty, PacketDropReason::Header);
                 at += end;
                 continue;
             }
             let packet = &mut rest[..end];
             if let Err(dropped) = self.on_packet(arrival, ty, packet, pn_offset, ctx) {
-                self.stats.dropped.count(dropped);
+                self.drop_packet(ty, dropped);
                 // The tail of an undecryptable 1-RTT packet may be a stateless reset token.
                 if ty == PacketType::OneRtt && dropped != PacketDropReason::Duplicate {
                     self.look_for_reset(arrival.now, &datagram[at..]);
@@ -198,6 +207,7 @@ impl Connection {
         }
         if key_updated {
             self.stats.key_updates += 1;
+            tracing::debug!(updates = self.stats.key_updates, "key update of the client");
             self.observe(now, &observer::Event::KeyUpdated);
         }
         let (space, size, payload) = (SpaceId::of(ty), packet.len(), &packet[payload]);

@@ -73,6 +73,7 @@ impl Connection {
 
     /// Handles the timers due by `now`.
     pub(crate) fn on_timeout(&mut self, now: Timestamp) {
+        let _span = self.span();
         match self.state {
             State::Drained => return,
             State::Closing { until, .. } | State::Draining { until } => {
@@ -216,6 +217,8 @@ impl Connection {
     fn on_probe_timeout(&mut self, now: Timestamp, id: SpaceId) {
         self.pto_count += 1;
         self.stats.pto_count += 1;
+        let in_flight = self.path.in_flight;
+        tracing::debug!(space = ?id, count = self.pto_count, in_flight, "probe timeout");
         // If the path's datagram size shrinks under a busy connection, no acknowledgement arrives
         // to reveal the losses.
         let large = self.data.ledger.oldest_eliciting().is_some_and(|oldest| oldest.size > BASE);

@@ -19,6 +19,7 @@ use super::one_rtt::OneRtt;
 use super::single_use::SingleUseLog;
 use super::ticket::{PendingTicket, SessionStore, TicketPolicy};
 
+pub use rustls::KeyLog;
 pub use rustls::pki_types::UnixTime;
 pub use rustls::time_provider::{DefaultTimeProvider as SystemTime, TimeProvider};
 
@@ -128,6 +129,12 @@ impl TlsConfig {
             early_data_context: settings.early_data_context,
         };
         Ok(Self { server: Arc::new(server), tickets: Arc::new(tickets), one_rtt: settings.one_rtt })
+    }
+
+    /// Passes the TLS secrets of new connections to `log`, so that captures can be decrypted.
+    /// Called on the loop's thread: `log` must not block.
+    pub fn log_keys(&mut self, log: Arc<dyn KeyLog>) {
+        Arc::make_mut(&mut self.server).key_log = log;
     }
 }
 

@@ -7,10 +7,11 @@
 
 use super::{Endpoint, Handle, MAX_SLOT, Outcome};
 use crate::config::RetryPolicy;
-use crate::connection::{Accepted, Connection, Context, Datagram, Proof, TokenUse};
+use crate::connection::{Accepted, Connection, Context, Proof, TokenUse};
 use crate::crypto::{
     CidPlain, InvalidToken, RetryToken, TAG_LEN, Token, initial_keys, open_token, retry_tag,
 };
+use crate::datagram::Datagram;
 use crate::drops::DropReason;
 use crate::ids::{LOCAL_LEN, LocalIds};
 use crate::mtud::BASE;
@@ -44,13 +45,18 @@ enum Verdict {
 
 impl Endpoint {
     /// A client's first Initial.
-    pub(super) fn accept(&mut self, mut datagram: Datagram<'_>, reply: &mut Vec<u8>) -> Outcome {
-        let Datagram { now, addresses, .. } = datagram;
-        if datagram.bytes.len() < usize::from(BASE) {
+    pub(super) fn accept(
+        &mut self,
+        now: Timestamp,
+        datagram: Datagram<&mut [u8]>,
+        reply: &mut Vec<u8>,
+    ) -> Outcome {
+        let addresses = datagram.addresses;
+        if datagram.payload.len() < usize::from(BASE) {
             return Outcome::Dropped(DropReason::SmallInitial);
         }
         let Ok(Header::Long { dcid, scid, token, pn_offset, end, .. }) =
-            parse_header(datagram.bytes, LOCAL_LEN)
+            parse_header(datagram.payload, LOCAL_LEN)
         else {
             return Outcome::Dropped(DropReason::UnknownConnection);
         };
@@ -71,7 +77,7 @@ impl Endpoint {
         }
         // State is made, and a token used up, only by packets that authenticate: a copy,
         // so that the connection can open it again.
-        let mut copy = datagram.bytes[..end].to_vec();
+        let mut copy = datagram.payload[..end].to_vec();
         if !opens(&dcid, &mut copy, pn_offset) {
             return Outcome::Dropped(DropReason::Decrypt);
         }
@@ -80,7 +86,7 @@ impl Endpoint {
             Verdict::Refuse(error) => self.refuse(&initial, error, reply),
             Verdict::Admit(proof) => {
                 let slot = self.seat(now, &initial, proof);
-                self.deliver(&mut datagram, slot, 0);
+                self.deliver(now, datagram, slot, 0);
                 Outcome::Accepted(Handle(slot))
             }
         }

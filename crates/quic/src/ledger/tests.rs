@@ -59,7 +59,7 @@ fn lost_by(
     let mut all = Vec::new();
     let first_rtt_sample = Some(Timestamp::ZERO);
     let thresholds = Thresholds { packets: 3, time, first_rtt_sample };
-    let run = ledger.detect_lost(now, &thresholds, |number, _, _| {
+    let run = ledger.detect_lost(now, &thresholds, |number, _, _, _| {
         all.push(number);
         None
     });

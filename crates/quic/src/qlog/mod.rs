@@ -207,8 +207,11 @@ impl<W: io::Write> Observer for QlogObserver<W> {
                     packet(line, *ty, *number, *size, payload);
                 });
             }
-            Event::PacketLost { ty, number, .. } => {
-                self.event(now, "recovery:packet_lost", |line| header(line, *ty, *number));
+            Event::PacketLost { ty, number, trigger, .. } => {
+                self.event(now, "recovery:packet_lost", |line| {
+                    header(line, *ty, *number);
+                    let _ = write!(line, ",\"trigger\":\"{}\"", trigger.name());
+                });
             }
             Event::Metrics { rtt, window, in_flight, pacing_rate, controller } => {
                 let measured = rtt.first_sample().is_some();

@@ -162,3 +162,20 @@ fn states_of_ecn_have_the_names_of_the_draft() {
     assert_eq!(records[1]["data"], serde_json::json!({"new": "testing"}));
     assert_eq!(records[2]["data"], serde_json::json!({"old": "testing", "new": "failed"}));
 }
+
+#[test]
+fn a_lost_packet_names_its_trigger() {
+    use crate::detection::LossTrigger::{EarlyRetransmit, PacketThreshold, TimeThreshold};
+    let (mut observer, shared) = observer(0);
+    for trigger in [PacketThreshold, TimeThreshold, EarlyRetransmit] {
+        let lost = Event::PacketLost { ty: PacketType::OneRtt, number: 7, sent: at(900), trigger };
+        observer.on_event(at(1_001), &lost);
+    }
+    let records = shared.records();
+    let header = serde_json::json!({"packet_type": "1RTT", "packet_number": 7});
+    let names = ["reordering_threshold", "time_threshold", "early_retransmit"];
+    for (record, name) in records[1..].iter().zip(names) {
+        assert_eq!(record["name"], "recovery:packet_lost");
+        assert_eq!(record["data"], serde_json::json!({"header": header, "trigger": name}));
+    }
+}

@@ -1,11 +1,13 @@
 //! In-memory pair: our endpoint and an unmodified `quinn-proto` client in virtual time, joined by
 //! paths of `links` that a test can make slow, lossy or hostile.
 
-mod server;
+pub mod server;
 
 use bytes::{Bytes, BytesMut};
 use links::{Delivered, LinkConfig, Packet, Path, PathConfig};
-use quic::{Addresses, Endpoint, EndpointConfig, Event, Handle, Outcome, TransportConfig};
+use quic::{
+    Addresses, Datagram, Endpoint, EndpointConfig, Event, Handle, Outcome, TransportConfig,
+};
 use quinn_proto as client;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
@@ -362,8 +364,9 @@ impl Pair {
 
     fn hand_to_server(&mut self, from: SocketAddr, datagram: Delivered<Vec<u8>>) {
         let (ecn, mut data) = opened(datagram);
-        let (addresses, mut reply) = (Addresses::of(from), Vec::new());
-        match self.server.handle_datagram(self.now, addresses, ecn, &mut data, &mut reply) {
+        let datagram = Datagram { addresses: Addresses::of(from), ecn, payload: &mut data[..] };
+        let mut reply = Vec::new();
+        match self.server.handle_datagram(self.now, datagram, &mut reply) {
             // A late duplicate of the first Initial opens a connection that nobody uses.
             Outcome::Accepted(handle) => {
                 self.handle.get_or_insert(handle);

@@ -4,10 +4,12 @@
 mod common;
 mod ecn;
 mod flapping;
+mod key_log;
 mod live;
 mod paths;
 mod repair;
 mod runner;
+mod traces;
 
 use common::{Dice, Pair, Setup, content, read};
 use links::UDP_IPV4_HEADERS;

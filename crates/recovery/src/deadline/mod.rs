@@ -24,8 +24,8 @@ use core::time::Duration;
 
 use units::Timestamp;
 
-use crate::art::{Replicas, Spread};
 use crate::range::OutOfRange;
+use crate::schedule::{Replicas, Spread};
 use crate::{
     LostUnit, Overdue, PathState, RedundancyAdapter, ReplicaScheduler, Scheme, SendOpportunity,
     UnitKey, UnitTable, View,

@@ -151,6 +151,7 @@ impl<C: Content> Recovery<C> {
         if let Some(unit) = self.table.remove(key) {
             self.table.complete(&unit);
             self.statistics.totals.abandoned += 1;
+            tracing::trace!(unit = ?key, "lost unit abandoned");
             self.scheme.scheduler.on_finished(key);
             self.scheme.adapter.on_event(&RecoveryEvent::Abandoned { now, unit: key });
         }
@@ -182,6 +183,7 @@ impl<C: Content> Recovery<C> {
                 self.scheme.scheduler.on_probe_sent(now, key, unit);
             }
         }
+        tracing::trace!(unit = ?key, ?kind, round, "copy sent");
         self.scheme.adapter.on_event(&RecoveryEvent::CopySent { now, unit: key, kind, round });
     }
 
@@ -190,6 +192,7 @@ impl<C: Content> Recovery<C> {
         let view =
             view(now, self.path, &self.table, &mut self.statistics, &self.overdue, &self.recent);
         let level = self.scheme.adapter.level(key, round, &view);
+        tracing::trace!(unit = ?key, round, level, "copies planned");
         if let Some(unit) = self.table.get(key) {
             self.scheme.scheduler.on_retransmitted(now, key, unit, level, &view);
         }

@@ -3,13 +3,12 @@
 use core::time::Duration;
 use std::io;
 
-use ::quic::{Addresses, Outcome};
+use ::quic::{Addresses, Datagram, Outcome};
 use units::{Ecn, Timestamp};
 
 use super::{EventLoop, Place};
 use crate::io::ports;
 use crate::io::socket::ReceiveBuffer;
-use crate::loops::mailbox::Datagram;
 use crate::loops::requests::Requests;
 
 /// Maximum number and total time of receives per socket before connections are served. One receive
@@ -34,8 +33,7 @@ impl EventLoop {
             self.mark(handle);
         }
         for mut datagram in mail.datagrams {
-            let Datagram { addresses, ecn, ref mut payload } = datagram;
-            self.deliver(now, addresses, ecn, payload);
+            self.deliver(now, datagram.borrowed());
         }
     }
 
@@ -57,7 +55,8 @@ impl EventLoop {
                 for received in buffer.datagrams() {
                     let (remote, local) = (received.from, received.to);
                     let addresses = Addresses { remote, local, socket: index as u16 };
-                    self.deliver(now, addresses, received.ecn, received.payload);
+                    let (ecn, payload) = (received.ecn, received.payload);
+                    self.deliver(now, Datagram { addresses, ecn, payload });
                 }
                 if !more || now.since(start) >= MAX_RECEIVING_TIME {
                     break;
@@ -78,42 +77,35 @@ impl EventLoop {
         let mut now = start;
         while now.since(start) < granted {
             let Some(mut datagram) = self.handshakes.pop() else { break };
-            let Datagram { addresses, ecn, ref mut payload } = datagram;
-            self.take(now, addresses, ecn, payload);
+            self.take(now, datagram.borrowed());
             now = self.now();
         }
         self.allowance.spend(now.since(start), other_work);
     }
 
     /// Handles a datagram, or queues it if it belongs to a handshake.
-    pub(super) fn deliver(
-        &mut self,
-        now: Timestamp,
-        addresses: Addresses,
-        ecn: Ecn,
-        payload: &mut [u8],
-    ) {
-        let port = addresses.remote.port();
+    pub(super) fn deliver(&mut self, now: Timestamp, datagram: Datagram<&mut [u8]>) {
+        let port = datagram.addresses.remote.port();
         if ports::is_unanswerable(port) {
             self.counters.from_port_0 += 1;
             return;
         }
         // RFC 8999, section 5.1: the first bit marks the long header.
-        let is_long = payload.first().is_some_and(|first| first & 0x80 != 0);
+        let is_long = datagram.payload.first().is_some_and(|first| first & 0x80 != 0);
         if !is_long {
-            self.take(now, addresses, ecn, payload);
+            self.take(now, datagram);
         } else if ports::may_reflect(port) {
             self.counters.from_reflectors += 1;
         } else {
-            let payload = payload.to_vec();
-            let has_room = self.handshakes.push(Datagram { addresses, ecn, payload });
+            let has_room = self.handshakes.push(datagram.kept());
             self.counters.handshakes_dropped += u64::from(!has_room);
         }
     }
 
     /// Handles a datagram and sends the stateless response, if any.
-    fn take(&mut self, now: Timestamp, addresses: Addresses, ecn: Ecn, payload: &mut [u8]) {
-        let Some(len) = self.handle(now, addresses, ecn, payload) else { return };
+    fn take(&mut self, now: Timestamp, datagram: Datagram<&mut [u8]>) {
+        let addresses = datagram.addresses;
+        let Some(len) = self.handle(now, datagram) else { return };
         if ports::may_reflect(addresses.remote.port()) {
             self.counters.from_reflectors += 1;
         } else if let Some(udp) = self.plan.sockets.get_mut(usize::from(addresses.socket)) {
@@ -124,14 +116,8 @@ impl EventLoop {
     }
 
     /// Passes a datagram to the endpoint. Returns the length of the response in `reply`, if any.
-    fn handle(
-        &mut self,
-        now: Timestamp,
-        addresses: Addresses,
-        ecn: Ecn,
-        payload: &mut [u8],
-    ) -> Option<usize> {
-        match self.endpoint.handle_datagram(now, addresses, ecn, payload, &mut self.reply) {
+    fn handle(&mut self, now: Timestamp, mut datagram: Datagram<&mut [u8]>) -> Option<usize> {
+        match self.endpoint.handle_datagram(now, datagram.borrowed(), &mut self.reply) {
             Outcome::Connection(handle) => self.mark(handle),
             Outcome::Accepted(handle) => {
                 let index = handle.0 as usize;
@@ -154,8 +140,7 @@ impl EventLoop {
             Outcome::Reply(len) => return Some(len),
             Outcome::Foreign(core) => {
                 if let Some(other) = self.plan.others.get(usize::from(core)) {
-                    let payload = payload.to_vec();
-                    let sent = other.send(Datagram { addresses, ecn, payload });
+                    let sent = other.send(datagram.kept());
                     self.counters.forwarded += u64::from(sent);
                     self.counters.forwards_dropped += u64::from(!sent);
                 }

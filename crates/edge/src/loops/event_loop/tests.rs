@@ -2,15 +2,15 @@
 
 use std::net::SocketAddr;
 
-use ::quic::Addresses;
 use ::quic::crypto::initial_keys;
 use ::quic::wire::{ConnectionId, PacketType, Writer, put_long_header, put_packet_number};
+use ::quic::{Addresses, Datagram};
 use units::Ecn;
 
 use super::*;
 use crate::config::Config;
 use crate::io::socket::Buffers;
-use crate::loops::mailbox::{Datagram, mailbox};
+use crate::loops::mailbox::mailbox;
 use crate::server::Edge;
 
 const BUFFERS: Buffers = Buffers { receive: 1 << 20, send: 1 << 20 };
@@ -80,7 +80,8 @@ fn senders(client: &UdpSocket) -> Vec<SocketAddr> {
 
 fn arrive(edge: &mut EventLoop, socket: u16, remote: SocketAddr, mut datagram: Vec<u8>) {
     let addresses = Addresses { socket, ..Addresses::of(remote) };
-    edge.deliver(edge.now(), addresses, Ecn::NotEct, &mut datagram);
+    let datagram = Datagram { addresses, ecn: Ecn::NotEct, payload: &mut datagram[..] };
+    edge.deliver(edge.now(), datagram);
 }
 
 #[test]

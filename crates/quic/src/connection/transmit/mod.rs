@@ -84,6 +84,7 @@ impl Connection {
         max_segments: usize,
         ctx: &mut Context<'_>,
     ) -> Option<Transmit> {
+        let _span = self.span();
         match self.state {
             State::Open => {}
             State::Closing { due, .. } => {

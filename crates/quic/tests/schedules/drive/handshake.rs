@@ -11,7 +11,7 @@ use quic::wire::{
     ConnectionId, Frame, Frames, Header, PacketType, Writer, expand_packet_number, parse_header,
     put_ack, put_crypto, put_long_header,
 };
-use quic::{Addresses, Endpoint, Event, Handle, Outcome};
+use quic::{Addresses, Datagram, Endpoint, Event, Handle, Outcome};
 use rustls::Side;
 use rustls::quic::{ClientConnection, KeyChange, Keys, Version};
 use units::{Direction, Ecn, StreamId, Timestamp};
@@ -251,10 +251,9 @@ impl Handshake<'_> {
         }
         self.sent += datagram.len() as u64;
         let addresses = Addresses::of(self.address);
+        let datagram = Datagram { addresses, ecn: Ecn::NotEct, payload: datagram };
         let (server, now) = (&mut *self.server, self.now);
-        let outcome = counted(|| {
-            server.handle_datagram(now, addresses, Ecn::NotEct, datagram, &mut Vec::new())
-        });
+        let outcome = counted(|| server.handle_datagram(now, datagram, &mut Vec::new()));
         match outcome {
             Outcome::Accepted(handle) => self.handle = Some(handle),
             Outcome::Connection(_) => {}

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use mendcast_quic as quic;
 use quic::streams::StreamEvent;
 use quic::wire::{Frame, Frames};
-use quic::{Addresses, Connection, Endpoint, Event, Handle, Outcome, Transmit};
+use quic::{Addresses, Connection, Datagram, Endpoint, Event, Handle, Outcome, Transmit};
 use units::{Ecn, StreamId, Timestamp};
 
 use super::client::Client;
@@ -185,10 +185,10 @@ impl World {
         *self.from.entry(from).or_default() += datagram.len() as u64;
         self.moved |= from != HOME;
         let size = datagram.len();
-        let addresses = Addresses::of(from);
+        let datagram = Datagram { addresses: Addresses::of(from), ecn, payload: datagram };
         let mut reply = Vec::with_capacity(100);
         let (server, now) = (&mut self.server, self.now);
-        let outcome = counted(|| server.handle_datagram(now, addresses, ecn, datagram, &mut reply));
+        let outcome = counted(|| server.handle_datagram(now, datagram, &mut reply));
         match outcome {
             Outcome::Connection(handle) => assert_eq!(handle, self.handle),
             Outcome::Reply(len) => assert!(len < size, "a reset of {len} bytes for {size}"),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Arq, CopyKind, Recovery, Scheme};
+use crate::{Arq, CopyKind, PathState, Recovery, Scheme};
 use units::Rate;
 
 const START: Timestamp = Timestamp::from_millis(100);

@@ -3,7 +3,7 @@
 //! Cesa-Bianchi and Fischer, 2002).
 
 use super::reward::{Choices, Penalty};
-use crate::fixed::Reading;
+use crate::level::fixed::Reading;
 use crate::random::Random;
 use crate::{RecoveryEvent, RedundancyAdapter, UnitKey, View};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -13,7 +13,7 @@ pub use network::{BadNetwork, MAX_HIDDEN, MAX_WIDTH, Network};
 
 use super::bandit::first_highest;
 use super::reward::Choices;
-use crate::fixed::{ROUNDS, Reading};
+use crate::level::fixed::{ROUNDS, Reading};
 use crate::{IntervalMetrics, RecoveryEvent, RedundancyAdapter, UnitKey, View};
 use core::fmt::Debug;
 use core::time::Duration;

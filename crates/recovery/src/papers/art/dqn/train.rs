@@ -10,7 +10,7 @@ use super::super::bandit::{ARMS, first_highest};
 use super::super::reward::{GAMMA, Penalty};
 use super::{BadNetwork, Decider, Input, Network, Policy, Transition};
 use crate::Scheme;
-use crate::fixed::Reading;
+use crate::level::fixed::Reading;
 use crate::random::Random;
 use std::sync::{Arc, Mutex, PoisonError};
 

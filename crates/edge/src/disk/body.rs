@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use crate::disk::pool::Pool;
+use super::pool::Pool;
 
 /// The most that is read at once; a viewer who reads slowly costs as much memory beside what its
 /// transport holds.

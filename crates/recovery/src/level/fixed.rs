@@ -5,8 +5,8 @@
 //! Replicas leave at once, and each loss signals congestion, as in plain QUIC.
 //! [`crate::art::with_schedule`] adds ART's schedule and signal (ART, figure 18(b)).
 
-use crate::art::{Replicas, Spread};
 use crate::range::OutOfRange;
+use crate::schedule::{Replicas, Spread};
 use crate::{RedundancyAdapter, Scheme, UnitKey, View};
 
 /// Meaning of R. In ART's sections 5.2 and 6.2 R counts all copies of a round. In its section 7.1,

@@ -8,7 +8,7 @@
 
 use super::bitmap::Bitmap;
 use crate::by_unit::ByUnit;
-use crate::fixed::{ROUNDS, Reading};
+use crate::level::fixed::{ROUNDS, Reading};
 use crate::{CopyKind, RecoveryEvent, RedundancyAdapter, UnitKey, View};
 
 /// Rules of the paper or of its code, where they differ.

@@ -1,6 +1,6 @@
 //! ART, "Accelerating Loss Recovery for Content Delivery Network": redundancy for retransmissions,
 //! adapted to the loss of copies ([`TestAndVerify`], section 6.1) and spread over time against
-//! bursts ([`Replicas`], section 6.2).
+//! bursts ([`Spread`], section 6.2).
 //!
 //! Replicas may exceed the congestion window slightly, and only a wholly lost round signals
 //! congestion (section 6.4). The bandits and the DQN of appendix A replace the adapter only.
@@ -11,15 +11,15 @@ mod bitmap;
 
 pub mod dqn;
 mod reward;
-mod scheduler;
 
+pub use crate::schedule::Spread;
 pub use adapter::{Options, Rules, TestAndVerify, step};
 pub use bandit::{Arms, Bandit, Options as BanditOptions, SharedArms, Strategy};
 pub use bitmap::Bitmap;
 pub use reward::{ETA, GAMMA, Penalty};
-pub use scheduler::{Replicas, Spread};
 
-use crate::fixed::Reading;
+use crate::level::fixed::Reading;
+use crate::schedule::Replicas;
 use crate::{Arq, LossSignal, RedundancyAdapter, Scheme};
 use std::sync::Arc;
 
