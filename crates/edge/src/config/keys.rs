@@ -17,7 +17,7 @@ use super::value::{Size, Value};
 use super::words::{Cipher, Container, Level, OnFailure, Retry, Start, TakeOver};
 use super::{Changes, Cors, Effect, Network, Problem, Section, assign, describe_key};
 
-/// The scheme that a server begins with.
+/// Default recovery scheme.
 fn deadline() -> Choice {
     "deadline".parse().expect("a scheme of the catalogue")
 }
@@ -31,20 +31,22 @@ const DAY: Duration = Duration::from_secs(86_400);
 sections! {
     /// Addresses, identity and content.
     [server] Server {
-        /// Where viewers connect: UDP for HTTP/3, TCP for HTTP/1.1 and HTTP/2. `[::]` takes IPv4 as
-        /// well, unless an IPv4 address with the same port is listed too.
+        /// Addresses for viewers: UDP for HTTP/3, TCP for HTTP/1.1 and HTTP/2. `[::]` accepts IPv4
+        /// as well, unless an IPv4 address with the same port is listed too.
         listen: Vec<SocketAddr> = vec![SocketAddr::from(([0u16; 8], 4433))], effect AtStart;
-        /// Certificate chain, PEM, the server's own first. Without it the server makes a
-        /// self-signed one for development.
+        /// Certificate chain, PEM, the server's own certificate first. If unset, the server
+        /// generates a self-signed certificate for development.
         certificate: Option<PathBuf> = None, example "\"/etc/mendcast/chain.pem\"";
         /// Private key of the certificate, PEM (PKCS #8, SEC1 or PKCS #1).
         key: Option<PathBuf> = None, example "\"/etc/mendcast/key.pem\"";
-        /// Directory whose files are served. Without it there are none.
+        /// Directory of static files. If unset, no files are served.
         root: Option<PathBuf> = None, example "\"/srv/www\"";
-        /// Secrets of tokens, tickets, passes, resets and connection IDs, shared by the nodes of a site; `mendcast edge
-        /// keygen` makes the file. Without it they are made at the start and end with the process.
+        /// Secrets of tokens, tickets, passes, resets and connection IDs, shared by the nodes of a
+        /// site. `mendcast edge keygen` creates the file. If unset, secrets are generated at
+        /// startup and lost when the process ends.
         key_file: Option<PathBuf> = None, example "\"/etc/mendcast/secrets\"";
-        /// QUIC event loops, and as many threads for HTTP/1.1 and HTTP/2; 0: one of each per core.
+        /// Number of QUIC event loops, and of threads for HTTP/1.1 and HTTP/2. 0: one of each per
+        /// core.
         cores: u16 = 0, in 0..=256, effect AtStart;
         /// This node's number in its site, part of its connection IDs.
         server_id: u16 = 0, effect AtStart;
@@ -52,9 +54,9 @@ sections! {
 
     /// Static files.
     [files] Files {
-        /// Value of the Cache-Control header of files.
+        /// Cache-Control header of files.
         cache_control: String = "no-cache".into();
-        /// Small files kept in memory, together.
+        /// Total size of small files cached in memory.
         memory: Size = Size::from_mib(64), in Size(0)..=Size(1 << 40);
     }
 
@@ -62,9 +64,9 @@ sections! {
     [live] Live {
         /// Where viewers start: at the next key frame, at the newest one that is there, or at whichever is nearer.
         start: Start = Start::LatestGop;
-        /// Groups of pictures kept of each stream, for viewers to come and for slow ones.
+        /// Groups of pictures kept per stream, for new and slow viewers.
         groups: u16 = 2, in 1..=64;
-        /// Bytes kept of each stream. A group that is larger loses its start.
+        /// Bytes kept per stream. A larger group of pictures loses its start.
         cache: Size = Size::from_mib(16), in Size::from_kib(64)..=Size::from_mib(1024);
         /// Bytes that all streams keep together, HLS segments included. Above seven eighths of it streams
         /// that nobody watches as HLS are no longer packed, then the largest shrink to their newest group;
@@ -78,29 +80,30 @@ sections! {
         thin_lag: Duration = MILLISECOND * 500, in MILLISECOND * 100..=MINUTE;
         /// A viewer this far behind skips to the newest key frame.
         max_lag: Duration = SECOND * 5, in MILLISECOND * 100..=MINUTE;
-        /// How long sound waits for the next picture, so that both leave in one packet; 0s: not at all.
+        /// How long audio waits for the next picture so that both share a packet. 0s: no wait.
         merge: Duration = MILLISECOND * 40, in Duration::ZERO..=SECOND;
-        /// How long viewers are kept when a publisher is lost and may come back.
+        /// How long viewers stay connected after their publisher is lost, in case it returns.
         linger: Duration = SECOND * 10, in Duration::ZERO..=HOUR;
         /// A second publisher of a stream over RTMP: "refuse" it while the first one's connection
         /// stands, or let it take the stream over and end that connection, if it brings the "same-key"
         /// of `[[publish]]` or `on_publish` grants it. Viewers stay. For encoders that change network.
         take_over: TakeOver = TakeOver::Refuse;
-        /// Largest audio, video or data message of a publisher.
+        /// Maximum size of a publisher's audio, video or data message.
         max_tag: Size = Size::from_mib(4), in Size::from_kib(64)..=Size(0xff_ffff);
-        /// Streams at the same time.
+        /// Maximum number of concurrent streams.
         max_streams: u32 = 1_000, in 1..=1_000_000, effect AtStart;
         /// Viewers of one stream at the same time; further ones get status 503, whatever their network
         /// holds. The default is above the places of all sessions, which networks share fairly.
         max_viewers: u32 = 1_000_000, in 1..=10_000_000;
-        /// Whose pages may play the streams and report to `/beacon` (Access-Control-Allow-Origin): "*"
-        /// those of all origins, one origin, or "" only pages of this server.
+        /// Origins whose pages may play the streams and report to `/beacon`
+        /// (Access-Control-Allow-Origin): "*" for all, one origin, or "" for this server's pages
+        /// only.
         cors: Cors = Cors::Any;
     }
 
     /// HLS. A stream `live/demo` is watched at `/live/demo/index.m3u8`, and packed while it is.
     [hls] Hls {
-        /// The form of segments: fragmented MP4, or MPEG transport streams for old players.
+        /// Segment format: fragmented MP4, or MPEG transport streams for old players.
         container: Container = Container::Fmp4;
         /// The first segment ends at the first key frame after this time, at six times of it at the latest;
         /// the others are as long. With key frames at equal distances, servers that pull the same stream
@@ -108,9 +111,9 @@ sections! {
         segment: Duration = SECOND * 2, in MILLISECOND * 100..=MINUTE;
         /// About how long a part of a segment is, for players of Low-Latency HLS: segments are divided evenly.
         part: Duration = MILLISECOND * 333, in MILLISECOND * 20..=SECOND * 10;
-        /// Complete segments in the playlist.
+        /// Number of complete segments in the playlist.
         window: u16 = 6, in 1..=1_000;
-        /// Bytes of segments kept of each stream.
+        /// Bytes of segments kept per stream.
         cache: Size = Size::from_mib(32), in Size::from_mib(1)..=Size::from_mib(1024);
         /// Whether the media of streams that everybody may play has the same URLs for all viewers, so that caches in
         /// front of this server keep one copy. What a cache delivers is then missing from the viewers' sessions, which
@@ -120,7 +123,7 @@ sections! {
 
     /// RTMP, for publishers and players. It is not encrypted.
     [rtmp] Rtmp {
-        /// Addresses to listen on. Without any there is no RTMP.
+        /// Addresses to listen on. If unset, RTMP is disabled.
         listen: Option<Vec<SocketAddr>> = None, example "\"[::]:1935\"", effect AtStart;
         /// Connections at the same time; further ones are closed. A quarter of the places is for
         /// those who have not published or played yet, half of them for players, and what these
@@ -132,13 +135,13 @@ sections! {
         /// A publisher's connection ends when for this long nothing arrived, a player's when for this
         /// long it took nothing, or did not answer a ping.
         timeout: Duration = SECOND * 15, in SECOND..=MINUTE * 10;
-        /// Longest handshake, whatever arrives meanwhile.
+        /// Maximum duration of the handshake, even if bytes keep arriving.
         handshake_timeout: Duration = SECOND * 5, in MILLISECOND * 100..=MINUTE;
         /// Longest wait for `publish` or `play`, from the connection's start or the end of what was
         /// published or played before, whatever else arrives meanwhile.
         request_timeout: Duration = SECOND * 10, in MILLISECOND * 100..=MINUTE * 10;
-        /// Networks of load balancers that say by the PROXY protocol, version 1 or 2, who the client
-        /// is. From there each connection has to begin with its header, from elsewhere none may.
+        /// Networks of load balancers that send the client's address by the PROXY protocol, version
+        /// 1 or 2. Connections from these networks must begin with its header; others must not.
         proxy_protocol: Option<Vec<Network>> = None, example "[\"10.0.0.0/8\"]";
     }
 
@@ -378,55 +381,60 @@ sections! {
         /// What control calls bring along, as `Authorization: Bearer TOKEN`. Where `listen` is no loopback address
         /// nobody may control the server without one; on loopback everybody on this machine may.
         token: Option<Secret> = None, example "\"32-random-letters-or-digits-0123\"", effect AtOnce;
-        /// File whose only line is such a token; with `token` either of them will do. It is read again at each reload.
+        /// File with such a token as its only line. If `token` is set too, either is accepted. The
+        /// file is read again at each reload.
         token_file: Option<PathBuf> = None, example "\"/etc/mendcast/admin-token\"", effect AtOnce;
     }
 
     /// How viewers are divided into cohorts.
     [experiment] Experiment {
-        /// Another salt divides viewers anew: one for each experiment.
+        /// Salt of the assignment of viewers to cohorts. Use a new one for each experiment.
         salt: String = String::new();
-        /// Whether all cohorts get the first one's scheme, to see what chance alone does.
+        /// Whether all cohorts get the first one's scheme (an A/A test, which shows the effect of
+        /// chance).
         aa: bool = false;
     }
 
     /// A row per viewer session, as JSON lines and Parquet.
     [records] Records {
-        /// Directory of the files. Without it there are none.
+        /// Directory of the files. If unset, no records are written.
         directory: Option<PathBuf> = None, example "\"/var/lib/mendcast/records\"", effect AtStart;
-        /// How long one file goes on. The Parquet file is written at its end.
+        /// Time covered by one file. The Parquet file is written at its end.
         period: Duration = HOUR, in SECOND..=DAY * 30, effect AtStart;
-        /// Files older than this are removed when a new one begins; 0s keeps them.
+        /// Maximum age of files; older ones are removed when a new one begins. 0s: no limit.
         keep: Duration = DAY * 90, in Duration::ZERO..=DAY * 3_650, effect AtStart;
-        /// Beyond this size of all files the oldest are removed when a new one begins; 0 for no limit.
+        /// Maximum size of all files; the oldest are removed when a new one begins. 0: no limit.
         max_size: Size = Size(10 << 30), in Size(0)..=Size(1 << 50), effect AtStart;
     }
 
     /// Logs; the messages go to stderr.
     [log] Log {
-        /// The least important messages that are logged.
+        /// Least severe level of messages to log.
         level: Level = Level::Info, effect AtOnce;
-        /// File to which each closed connection appends one line of JSON. Without it there is none.
+        /// File to which each closed connection appends one line of JSON. If unset, none is
+        /// written.
         connections: Option<PathBuf> = None, example "\"/var/log/mendcast/connections.jsonl\"",
             effect AtStart;
     }
 
     /// The end of the process on SIGTERM or SIGINT; a second signal ends it at once.
     [drain] Drain {
-        /// How long open requests may go on.
+        /// Maximum time for open requests to finish.
         timeout: Duration = SECOND * 30, in Duration::ZERO..=DAY, effect AtOnce;
-        /// How long publishers over RTMP may go on. Then they are sent away and their streams end for viewers.
+        /// Maximum time for RTMP publishers to finish. After it they are disconnected and their
+        /// streams end for viewers.
         publishers: Duration = SECOND * 5, in Duration::ZERO..=DAY, effect AtOnce;
     }
 
     // What may stand any number of times.
     ;
 
-    /// A cohort of viewers. Without any, all are in one. What it does not say is as in [recovery] and [startup].
+    /// A cohort of viewers. Without any, all viewers share one. Unset keys inherit from [recovery] and
+    /// [startup].
     [[cohort]] Cohort {
-        /// Its name in metrics and records.
+        /// Name in metrics and records.
         name: String = String::new(), required "\"control\"";
-        /// Its share of the viewers, against the other weights.
+        /// Share of viewers, relative to the other weights.
         weight: u32 = 1, in 1..=1_000_000;
         /// How lost data is repaired.
         scheme: Option<Choice> = None, example "\"arq\"";
@@ -444,7 +452,7 @@ sections! {
         cost: Option<f64> = None, in Some(0.0)..=Some(10.0), example "0.3";
         /// AutoRec: loss of goodput that is tolerated.
         goodput: Option<f64> = None, in Some(0.0)..=Some(1.0), example "0.2";
-        /// How its connections start.
+        /// Startup mode of its connections.
         start: Option<Mode> = None, example "\"wira\"";
     }
 
@@ -452,7 +460,7 @@ sections! {
     [[play]] Play {
         /// The streams: a name, or the start of names and `*`.
         stream: String = String::new(), required "\"paid/*\"";
-        /// What signatures are made with.
+        /// Key of the signatures.
         key: String = String::new(), required "\"a long random word\"";
     }
 
@@ -470,13 +478,13 @@ sections! {
         headers: Option<Vec<Header>> = None, example "[\"x-key: a long random word\"]";
         /// Certificate authorities to trust, PEM, instead of the system's.
         ca_file: Option<PathBuf> = None, example "\"/etc/mendcast/origin-ca.pem\"";
-        /// Which variant of an HLS upstream is pulled: the one with the most bits, the one with the
-        /// fewest, or the one with the most bits up to this number of Mbit/s.
+        /// Variant of an HLS upstream to pull: the highest bitrate, the lowest, or the highest up
+        /// to this number of Mbit/s.
         variant: Variant = Variant::Highest;
         /// Longest wait for an upstream's first frame, and for each further one; of an HLS upstream
         /// at least three times the target duration of its segments.
         timeout: Duration = SECOND * 10, in MILLISECOND * 100..=MINUTE;
-        /// How long a stream that nobody watches is still pulled.
+        /// How long a stream without viewers is still pulled.
         idle: Duration = SECOND * 10, in Duration::ZERO..=HOUR;
         /// Streams of this rule that are asked for and gave no frame yet, at the same time: further
         /// names are answered with 503 and Retry-After. They do not count as `[live] max_streams`.
@@ -487,7 +495,7 @@ sections! {
     [[publish]] Publish {
         /// The streams: a name such as "live/demo", or the start of names and `*`.
         stream: String = String::new(), required "\"live/*\"";
-        /// What a publisher appends to the stream's name as `?key=KEY`.
+        /// Key that the publisher appends to the stream's name as `?key=KEY`.
         key: String = String::new(), required "\"a long random word\"";
     }
 }
