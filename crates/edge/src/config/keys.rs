@@ -74,11 +74,11 @@ sections! {
         /// equal shares: groups lose their start, and new viewers wait for the next. 0B: half of the machine's memory, or of the
         /// control group's if that is less.
         max_memory: Size = Size(0), in Size(0)..=Size(1 << 50), effect AtOnce;
-        /// A viewer who is this far behind, and was no less a second of media before, gets no pictures that no other picture
-        /// needs until it is half as far behind: H.264 and H.265 mark them, other codecs' are never dropped. With as much
-        /// as `max_lag` nothing is.
+        /// Lag at which droppable pictures (those that no other picture references) are left out,
+        /// if the viewer was at least as far behind a second of media before, until the lag is
+        /// halved. Only H.264 and H.265 mark such pictures. At or above `max_lag`: never.
         thin_lag: Duration = MILLISECOND * 500, in MILLISECOND * 100..=MINUTE;
-        /// A viewer this far behind skips to the newest key frame.
+        /// Lag at which a viewer skips to the newest key frame.
         max_lag: Duration = SECOND * 5, in MILLISECOND * 100..=MINUTE;
         /// How long audio waits for the next picture so that both share a packet. 0s: no wait.
         merge: Duration = MILLISECOND * 40, in Duration::ZERO..=SECOND;
@@ -147,41 +147,46 @@ sections! {
 
     /// HTTP/1.1 and HTTP/2.
     [tcp] Tcp {
-        /// Connections at the same time. A further one takes a place of the network that holds most, else
-        /// of the connection that has been idle longest, else it is closed.
+        /// Maximum number of connections. A further one evicts a connection of the network that
+        /// holds most, or else the one idle longest; failing both, it is closed.
         max_connections: u32 = 16_384, in 1..=1_000_000;
-        /// The same for one address (one /56 of IPv6): a NAT has many viewers behind one.
+        /// Maximum number of connections per address (per /56 of IPv6). Many viewers can share one
+        /// NAT address.
         max_connections_per_address: u32 = 1_024, in 1..=1_000_000;
-        /// TLS handshakes at the same time. A further one takes a place of the network that holds most, else
-        /// of the handshake that has gone on longest, from 3 s on, else its connection is closed.
+        /// Maximum number of concurrent TLS handshakes. A further one evicts a handshake of the
+        /// network that holds most, or else the longest-running one of at least 3 s; failing both,
+        /// its connection is closed.
         max_handshakes: u32 = 4_096, in 1..=1_000_000;
-        /// The same for one address (one /56 of IPv6).
+        /// Maximum number of concurrent TLS handshakes per address (per /56 of IPv6).
         max_handshakes_per_address: u32 = 512, in 1..=1_000_000;
-        /// Longest TLS handshake, longest wait for a connection's first request from there on, for
-        /// each further request head on HTTP/1.1, and for a request's content.
+        /// Maximum duration of the TLS handshake, of the wait from there for the first request, of
+        /// each further request head on HTTP/1.1, and of a request's content.
         header_timeout: Duration = SECOND * 15, in SECOND..=MINUTE * 10;
-        /// A connection ends when for this long no request came and no response could go on.
+        /// Maximum time without a request or progress of a response; then the connection ends.
         idle_timeout: Duration = MINUTE, in SECOND..=HOUR;
-        /// Interval of PINGs on HTTP/2; a client that does not answer one within 15 s has left. 0s: none.
+        /// Interval of HTTP/2 PINGs. A client that does not answer within 15 s is considered gone.
+        /// 0s: none.
         keep_alive: Duration = SECOND * 20, in Duration::ZERO..=HOUR;
-        /// Congestion control, by its name in the kernel; one that it lacks is named in the log. Empty: the kernel's own.
+        /// Congestion control, by its name in the kernel. If the kernel lacks it, a message is
+        /// logged. Empty: the kernel's default.
         congestion: String = "bbr".into(), effect AtStart;
-        /// Whether the kernel spaces their packets out instead of sending bursts (SO_MAX_PACING_RATE).
+        /// Whether the kernel paces packets instead of sending bursts (SO_MAX_PACING_RATE).
         pacing: bool = true, effect AtStart;
-        /// Networks of load balancers that say by the PROXY protocol, version 1 or 2, who the client
-        /// is. From there each connection has to begin with its header, from elsewhere none may.
+        /// Networks of load balancers that send the client's address by the PROXY protocol, version
+        /// 1 or 2. Connections from these networks must begin with its header; others must not.
         proxy_protocol: Option<Vec<Network>> = None, example "[\"10.0.0.0/8\"]";
     }
 
     /// Limits for each address, whatever the protocol: docs/operate.md has them all.
     [limits] Limits {
-        /// Networks whose addresses are not limited one by one: load balancers that do not speak the
-        /// PROXY protocol, and edges that pull from this one.
+        /// Networks exempt from limits per address: load balancers without the PROXY protocol, and
+        /// edges that pull from this one.
         trusted: Option<Vec<Network>> = None, example "[\"10.0.0.0/8\"]";
-        /// Viewers' sessions of one address (one /56 of IPv6) at the same time, over all protocols; further
-        /// viewers get status 503. A NAT has many viewers behind one.
+        /// Maximum number of viewer sessions per address (per /56 of IPv6), over all protocols;
+        /// further viewers get status 503. Many viewers can share one NAT address.
         max_sessions_per_address: u32 = 4_096, in 1..=10_000_000;
-        /// Of these, those of HLS, which last 20 s beyond the last request and need no connection of their own.
+        /// Maximum number of these sessions that use HLS. They last 20 s beyond the last request
+        /// and need no connection of their own.
         max_hls_sessions_per_address: u32 = 2_048, in 1..=10_000_000;
     }
 
@@ -191,10 +196,10 @@ sections! {
         /// its draft alone. `cubic` (RFC 9438): random loss freezes live viewers, but not under `cubic-live`, which keeps
         /// the delivered rate where there is no queue. `copa` (NSDI 2018): fails on links that deliver in bunches.
         congestion: Algorithm = Algorithm::Bbr;
-        /// When clients must prove their address before the handshake, at the price of a round trip.
+        /// When clients must prove their address before the handshake, which costs a round trip.
         retry: Retry = Retry::Auto;
-        /// Whether requests may come in 0-RTT data, which an attacker can replay; only GET and
-        /// HEAD are served from it, where a token proves the client's address.
+        /// Whether requests are accepted in 0-RTT data, which an attacker can replay. Only GET and
+        /// HEAD are served from it, and only if a token proves the client's address.
         early_data: bool = true;
         /// TLS 1.3 ciphers.
         ciphers: Vec<Cipher> = vec![Cipher::Aes128, Cipher::Aes256, Cipher::ChaCha20];
@@ -202,24 +207,27 @@ sections! {
         key_update_after: u64 = 0, in 0..=1 << 36;
         /// How long an address token is valid.
         token_lifetime: Duration = DAY, in MINUTE..=DAY * 30;
-        /// A connection ends when for this long nothing arrived, also for viewers whose server has died without a word.
+        /// Maximum time without a received packet; then the connection ends. Viewers use it too, to
+        /// detect a server that failed silently.
         idle_timeout: Duration = SECOND * 15, in SECOND..=MINUTE * 10;
-        /// Longest wait for a request's head, from its first byte on, and for its content, from the
-        /// head on, with a second more for each KiB of it. Slower requests are reset.
+        /// Maximum time for a request's head, from its first byte, and for its content, from the
+        /// head, plus 1 s per KiB of content. Slower requests are reset.
         request_timeout: Duration = SECOND * 10, in SECOND..=MINUTE * 10;
-        /// A connection ends when for this long no request was open on it, whatever else arrived.
+        /// Maximum time without an open request, even if packets arrive; then the connection ends.
         unused_timeout: Duration = SECOND * 30, in SECOND..=HOUR;
-        /// Interval of PINGs on a silent connection with open requests, at most a third of the idle timeout; 0s: none.
+        /// Interval of PINGs on a silent connection with open requests, at most a third of the idle
+        /// timeout. 0s: none.
         keep_alive: Duration = SECOND * 5, in Duration::ZERO..=MINUTE * 10;
-        /// Longest delay of an acknowledgement.
+        /// Maximum delay of an acknowledgement.
         max_ack_delay: Duration = MILLISECOND * 25, in MILLISECOND..=MILLISECOND * 1000;
-        /// When nothing is heard from a viewer, the longest that probes are apart, for 10 s; then their distance doubles each
-        /// time (RFC 9002 doubles it from the first probe on). Shorter brings viewers back sooner after an outage, and
-        /// costs two packets each time. It takes nothing from the probe time-out itself.
+        /// Maximum interval of probes during the first 10 s without a packet from the viewer;
+        /// afterwards it doubles each time (RFC 9002 doubles from the first probe). A shorter
+        /// interval resumes sooner after an outage and costs two packets per probe. The probe
+        /// timeout itself is never shortened.
         longest_probe: Duration = MILLISECOND * 200, in MILLISECOND * 20..=MINUTE;
-        /// Bytes of UDP payload in the first datagrams.
+        /// UDP payload of the first datagrams, in bytes.
         initial_mtu: u16 = 1200, in 1200..=9000;
-        /// Bytes of UDP payload up to which larger datagrams are tried.
+        /// Largest UDP payload that path MTU discovery tries, in bytes.
         max_mtu: u16 = 1452, in 1200..=9000;
         /// Bytes that a client may send on one stream ahead of their reading.
         stream_window: Size = Size::from_kib(64), in Size(1024)..=Size::from_mib(64);
@@ -229,15 +237,16 @@ sections! {
         /// that acknowledge late make round-trip times, and with them windows, as long as they like;
         /// 8 MiB are enough for 670 Mbit/s at 100 ms. Small packets count 1,200 bytes each.
         max_in_flight: Size = Size::from_mib(8), in Size::from_kib(64)..=Size::from_mib(1024);
-        /// Requests at the same time on one connection.
+        /// Maximum number of concurrent requests per connection.
         max_streams: u32 = 128, in 1..=65_536;
-        /// Connections at the same time, on all event loops in equal parts; further ones are refused.
+        /// Maximum number of connections, divided evenly among the event loops; further ones are
+        /// refused.
         max_connections: u32 = 100_000, in 1..=10_000_000;
-        /// Connections of one address (one /56 of IPv6) at the same time, which count once the
-        /// handshake has proven it; further ones are closed. A NAT has many viewers behind one.
+        /// Maximum number of connections per address (per /56 of IPv6), counted once the handshake
+        /// has proven the address; further ones are closed. Many viewers can share one NAT address.
         max_connections_per_address: u32 = 4_096, in 1..=10_000_000;
-        /// UDP port at which viewers reach this server, as HTTP/1.1 and HTTP/2 announce it (Alt-Svc):
-        /// behind a port mapping it is another one than the server listens on. 0: the same.
+        /// UDP port that HTTP/1.1 and HTTP/2 announce (Alt-Svc). Set it if a port mapping changes
+        /// the port. 0: the port the server listens on.
         advertised_port: u16 = 0;
         /// Receive buffer of each UDP socket.
         receive_buffer: Size = Size::from_mib(4), in Size::from_kib(64)..=Size::from_mib(1024),
@@ -245,11 +254,12 @@ sections! {
         /// Send buffer of each UDP socket.
         send_buffer: Size = Size::from_mib(4), in Size::from_kib(64)..=Size::from_mib(1024),
             effect AtStart;
-        /// Whether files are also served over HTTP/0.9 (ALPN hq-interop), as interoperability tests want it.
+        /// Whether files are also served over HTTP/0.9 (ALPN hq-interop), for interoperability
+        /// tests.
         hq_interop: bool = false;
-        /// Directory for qlog files, one per sampled connection. Without it there are none.
+        /// Directory for qlog files, one per sampled connection. If unset, none are written.
         qlog_dir: Option<PathBuf> = None, example "\"/var/log/mendcast/qlog\"";
-        /// Share of the connections that write a qlog file.
+        /// Share of connections that write a qlog file.
         qlog_sample: f64 = 1.0, in 0.0..=1.0;
     }
 
@@ -308,40 +318,41 @@ sections! {
         /// that rate; "steady": the same at the rate that was usual instead of the best, and without a cookie 20 datagrams
         /// within one round trip; "rapid": Rapid Start; "careful": Careful Resume (RFC 9959).
         mode: Mode = Mode::Steady;
-        /// The largest first flight: what a wrong cookie can throw at a path in one round trip.
+        /// Maximum size of the first flight. It bounds what a wrong cookie can send in one round
+        /// trip.
         max_jump: Size = Size::from_kib(256), in Size::from_kib(4)..=Size::from_mib(16);
-        /// The window of a viewer of whom nothing is known: your own viewers' average first frame.
+        /// Initial window of unknown viewers: the average first frame of your viewers.
         usual_window: Size = Size(43_100), in Size::from_kib(4)..=Size::from_mib(16);
-        /// The round trip of a viewer of whom nothing is known: your own viewers' average.
+        /// Assumed round-trip time of unknown viewers: the average of your viewers.
         usual_rtt: Duration = MILLISECOND * 50, in MILLISECOND..=SECOND;
-        /// How long what a connection learned about its path is good for the next one.
+        /// How long saved path state remains valid for the next connection.
         lifetime: Duration = HOUR, in MINUTE..=DAY;
-        /// Whether browsers get what was measured as an HTTP cookie too (`mendcast-path`, Secure, HttpOnly, Partitioned), which
-        /// survives their restart as tickets and tokens do not. It is set by beacons' and pages' responses, and a site may have to
-        /// ask its visitors for their consent.
+        /// Whether browsers also get the path state as an HTTP cookie (`mendcast-path`, Secure,
+        /// HttpOnly, Partitioned), which, unlike tickets and tokens, survives a browser restart.
+        /// Responses to beacons and pages set it; a site may need its visitors' consent.
         http_cookie: bool = false;
-        /// Networks (/24 and /48) whose last connection is remembered for viewers who bring nothing along, at 200 bytes
-        /// each; 0: none.
+        /// Number of networks (/24 and /48) whose last path state is kept for viewers who bring
+        /// none, at 200 bytes each. 0: none.
         networks: u32 = 16_384, in 0..=10_000_000, effect AtStart;
     }
 
     /// HTTP hooks: your own server is asked or told by a POST of JSON. Any status from 200 to 299
     /// grants. `user:password@` in a URL becomes Basic authorization.
     [hooks] Hooks {
-        /// Asked before somebody publishes.
+        /// URL asked before a publisher starts.
         on_publish: Option<HttpUrl> = None, example "\"http://127.0.0.1:8000/publish\"";
-        /// Asked before somebody plays.
+        /// URL asked before a viewer starts.
         on_play: Option<HttpUrl> = None, example "\"http://127.0.0.1:8000/play\"";
-        /// Told when a viewer has left, with the session's record.
+        /// URL notified with the session's record after a viewer has left.
         on_close: Option<HttpUrl> = None, example "\"http://127.0.0.1:8000/close\"", effect AtOnce;
         /// Signs each request: `x-mendcast-signature: sha256=HEX`, the HMAC of its body.
         secret: Option<String> = None, example "\"a long random word\"", effect AtOnce;
-        /// Longest wait for the answer.
+        /// Maximum wait for an answer.
         timeout: Duration = SECOND * 3, in MILLISECOND * 10..=MINUTE, effect AtOnce;
         /// Questions asked at the same time, separately for `on_play` and `on_publish`; a quarter of them per network
         /// (/24, /48), half of that per address. Further ones wait for up to half of `timeout`; then players get 503.
         max_at_once: u32 = 64, in 1..=10_000, effect AtOnce;
-        /// What it means when there is none.
+        /// Decision if no answer arrives.
         on_failure: OnFailure = OnFailure::Refuse;
     }
 
@@ -350,24 +361,25 @@ sections! {
         /// "off"; "demand": to `ceiling` times each stream's own rate, without a table; "safe": to what the table says,
         /// between `floor` and `ceiling`; "paper": as published, which starves streams of a high bit rate, for comparison.
         mode: PlexMode = PlexMode::Off;
-        /// The table of groups and parameters that `mendcast autoplex decide` writes. It is looked at every 5 s; a damaged
-        /// one changes nothing, and without one nobody is held.
+        /// Table of groups and parameters that `mendcast autoplex decide` writes. It is checked
+        /// every 5 s. A damaged table changes nothing; without a table no viewer has a cap.
         table: Option<PathBuf> = None, example "\"/var/lib/mendcast/table.groups\"", effect AtOnce;
-        /// Share of viewers who are never held, and whom the next tables are learned from.
+        /// Share of viewers without a cap from whom the next tables are learned.
         explorers: f64 = 0.1, in 0.0..=1.0;
-        /// Share of viewers who are never held, to compare with.
+        /// Share of viewers without a cap, for comparison.
         holdout: f64 = 0.05, in 0.0..=1.0;
-        /// Share of a group's periods in which nobody of it is held, to compare with.
+        /// Share of a group's periods without a cap on any of its viewers, for comparison.
         control: f64 = 0.1, in 0.0..=1.0;
-        /// Length of these periods: that between decisions.
+        /// Length of these periods: the interval between decisions.
         period: Duration = MINUTE * 30, in SECOND..=DAY;
-        /// Another salt makes others explorers.
+        /// Salt of the choice of explorers.
         salt: String = String::new();
-        /// The least rate that a stream is held to, as a multiple of its own.
+        /// Minimum cap, as a multiple of the stream's own rate.
         floor: f64 = 1.5, in 1.0..=100.0;
-        /// The most that a stream is held to, as a multiple of its own rate.
+        /// Maximum cap, as a multiple of the stream's own rate.
         ceiling: f64 = 3.0, in 1.0..=1000.0;
-        /// What both are multiplied by for viewers who are behind, have come less than 3 s ago, or fetch segments.
+        /// Factor on `floor` and `ceiling` for viewers who are behind, joined less than 3 s ago, or
+        /// fetch segments.
         behind: f64 = 1.5, in 1.0..=100.0;
     }
 
