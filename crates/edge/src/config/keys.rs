@@ -62,7 +62,8 @@ sections! {
 
     /// Live streams. A stream `live/demo` is watched at `/live/demo.flv`.
     [live] Live {
-        /// Where viewers start: at the next key frame, at the newest one that is there, or at whichever is nearer.
+        /// Where viewers start: at the next key frame, at the newest one available, or at the
+        /// nearer of the two.
         start: Start = Start::LatestGop;
         /// Groups of pictures kept per stream, for new and slow viewers.
         groups: u16 = 2, in 1..=64;
@@ -84,16 +85,18 @@ sections! {
         merge: Duration = MILLISECOND * 40, in Duration::ZERO..=SECOND;
         /// How long viewers stay connected after their publisher is lost, in case it returns.
         linger: Duration = SECOND * 10, in Duration::ZERO..=HOUR;
-        /// A second publisher of a stream over RTMP: "refuse" it while the first one's connection
-        /// stands, or let it take the stream over and end that connection, if it brings the "same-key"
-        /// of `[[publish]]` or `on_publish` grants it. Viewers stay. For encoders that change network.
+        /// Second publisher of a stream over RTMP: "refuse" it while the first one's connection
+        /// stands, or with "same-key" let it take over the stream and end that connection, if it
+        /// has the same key of `[[publish]]` or `on_publish` grants it. Viewers stay. For encoders
+        /// that change networks.
         take_over: TakeOver = TakeOver::Refuse;
         /// Maximum size of a publisher's audio, video or data message.
         max_tag: Size = Size::from_mib(4), in Size::from_kib(64)..=Size(0xff_ffff);
         /// Maximum number of concurrent streams.
         max_streams: u32 = 1_000, in 1..=1_000_000, effect AtStart;
-        /// Viewers of one stream at the same time; further ones get status 503, whatever their network
-        /// holds. The default is above the places of all sessions, which networks share fairly.
+        /// Maximum number of viewers per stream; further ones get status 503, regardless of their
+        /// network's share. The default exceeds the limit on all sessions, which networks share
+        /// fairly.
         max_viewers: u32 = 1_000_000, in 1..=10_000_000;
         /// Origins whose pages may play the streams and report to `/beacon`
         /// (Access-Control-Allow-Origin): "*" for all, one origin, or "" for this server's pages
@@ -109,7 +112,8 @@ sections! {
         /// the others are as long. With key frames at equal distances, servers that pull the same stream
         /// give the same names and numbers to the same segments.
         segment: Duration = SECOND * 2, in MILLISECOND * 100..=MINUTE;
-        /// About how long a part of a segment is, for players of Low-Latency HLS: segments are divided evenly.
+        /// Approximate duration of a part, for players of Low-Latency HLS. Segments are divided
+        /// evenly.
         part: Duration = MILLISECOND * 333, in MILLISECOND * 20..=SECOND * 10;
         /// Number of complete segments in the playlist.
         window: u16 = 6, in 1..=1_000;
@@ -129,16 +133,17 @@ sections! {
         /// those who have not published or played yet, half of them for players, and what these
         /// leave, a quarter at least, for publishers who were let in.
         max_connections: u32 = 1_000, in 1..=1_000_000;
-        /// Connections of one address (one /56 of IPv6) at the same time; further ones are closed. At
-        /// most half of the places of those who have not published or played yet are one address's.
+        /// Maximum number of connections per address (per /56 of IPv6); further ones are closed.
+        /// One address can hold at most half of the places of connections that have not published
+        /// or played yet.
         max_connections_per_address: u32 = 256, in 1..=1_000_000;
-        /// A publisher's connection ends when for this long nothing arrived, a player's when for this
-        /// long it took nothing, or did not answer a ping.
+        /// Maximum time without data from a publisher, or without progress or an answer to a ping
+        /// from a player; then the connection ends.
         timeout: Duration = SECOND * 15, in SECOND..=MINUTE * 10;
         /// Maximum duration of the handshake, even if bytes keep arriving.
         handshake_timeout: Duration = SECOND * 5, in MILLISECOND * 100..=MINUTE;
-        /// Longest wait for `publish` or `play`, from the connection's start or the end of what was
-        /// published or played before, whatever else arrives meanwhile.
+        /// Maximum wait for `publish` or `play`, from the connection's start or the end of the
+        /// previous publication or playback, even if other data arrives.
         request_timeout: Duration = SECOND * 10, in MILLISECOND * 100..=MINUTE * 10;
         /// Networks of load balancers that send the client's address by the PROXY protocol, version
         /// 1 or 2. Connections from these networks must begin with its header; others must not.
@@ -289,25 +294,26 @@ sections! {
         /// Deadline: with each 0.01 that a path loses beyond this, `patience` is 50 ms longer: most players keep more, and copies
         /// for the others have to bring more than `price` (docs/deadline.md). 1.0 switches it off, if all keep 250 to 500 ms.
         patient_above: f64 = 0.05, in recovery::deadline::PATIENT_ABOVE;
-        /// Spare: replicas of lost data, and as many again when these and the retransmission are lost.
+        /// Spare: replicas of lost data, and as many again if these and the retransmission are
+        /// lost.
         copies: u32 = 1, in 0..=recovery::spare::MAX_COPIES;
-        /// AutoRec: mean recovery latency that is tolerated, of data whose first retransmission was
-        /// lost. Fewer replicas are sent when fewer are enough for it.
+        /// AutoRec: tolerated mean recovery latency of data whose first retransmission was lost. No
+        /// more replicas are sent than it takes.
         latency: Duration = MILLISECOND * 30, in Duration::ZERO..=SECOND * 10;
-        /// AutoRec: replicas that are tolerated for each packet that is sent first. With more than
-        /// `max_redundancy` it is that which bounds them.
+        /// AutoRec: tolerated replicas per first transmission. `max_redundancy` applies if it is
+        /// lower.
         cost: f64 = 0.3, in 0.0..=10.0;
-        /// AutoRec: loss of goodput that is tolerated where the network is the limit.
+        /// AutoRec: tolerated loss of goodput where the network is the limit.
         goodput: f64 = 0.2, in 0.0..=1.0;
         /// The scheme "art-dqn": file with the weights of its network, as `mendcast lab train` makes it;
         /// experiments/weights/art-dqn.mdqn in the sources is one.
         dqn: Option<PathBuf> = None, example "\"/etc/mendcast/art-dqn.mdqn\"";
-        /// What bounds the replicas of each connection, whatever the scheme and the losses: their
-        /// bytes for each byte that is sent first, plus 32 packets. What they leave of that is kept for about a second,
-        /// for outages. "autorec" and "art-paper" as in their papers need 0.5.
+        /// Limit on the replicas of each connection, for every scheme and loss rate: bytes per byte
+        /// of first transmissions, plus 32 packets. Unused budget is kept for about a second, for
+        /// outages. "autorec" and "art-paper" as published need 0.5.
         max_redundancy: f64 = 0.2, in 0.0..=10.0;
-        /// The same for all connections of the process together; what they leave of it is kept for about a second,
-        /// or 256 KiB of it for ever.
+        /// The same limit for all connections of the process together. Unused budget is kept for
+        /// about a second, or 256 KiB of it indefinitely.
         max_redundancy_of_all: f64 = 0.1, in 0.0..=10.0;
     }
 
@@ -458,11 +464,11 @@ sections! {
         patient_above: Option<f64> = None, in Some(0.01)..=Some(1.0), example "0.05";
         /// Spare: replicas of lost data.
         copies: Option<u32> = None, in Some(0)..=Some(recovery::spare::MAX_COPIES), example "1";
-        /// AutoRec: recovery latency that is tolerated.
+        /// AutoRec: tolerated recovery latency.
         latency: Option<Duration> = None, in Some(Duration::ZERO)..=Some(SECOND * 10), example "\"30ms\"";
-        /// AutoRec: replicas that are tolerated for each packet that is sent first.
+        /// AutoRec: tolerated replicas per first transmission.
         cost: Option<f64> = None, in Some(0.0)..=Some(10.0), example "0.3";
-        /// AutoRec: loss of goodput that is tolerated.
+        /// AutoRec: tolerated loss of goodput.
         goodput: Option<f64> = None, in Some(0.0)..=Some(1.0), example "0.2";
         /// Startup mode of its connections.
         start: Option<Mode> = None, example "\"wira\"";
@@ -493,13 +499,13 @@ sections! {
         /// Variant of an HLS upstream to pull: the highest bitrate, the lowest, or the highest up
         /// to this number of Mbit/s.
         variant: Variant = Variant::Highest;
-        /// Longest wait for an upstream's first frame, and for each further one; of an HLS upstream
+        /// Maximum wait for an upstream's first frame and for each further one. For an HLS upstream
         /// at least three times the target duration of its segments.
         timeout: Duration = SECOND * 10, in MILLISECOND * 100..=MINUTE;
         /// How long a stream without viewers is still pulled.
         idle: Duration = SECOND * 10, in Duration::ZERO..=HOUR;
-        /// Streams of this rule that are asked for and gave no frame yet, at the same time: further
-        /// names are answered with 503 and Retry-After. They do not count as `[live] max_streams`.
+        /// Maximum number of requested streams of this rule without a first frame; further names
+        /// are answered with 503 and Retry-After. They do not count towards `[live] max_streams`.
         max_pending: u32 = 32, in 1..=10_000;
     }
 
