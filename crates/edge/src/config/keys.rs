@@ -69,11 +69,12 @@ sections! {
         groups: u16 = 2, in 1..=64;
         /// Bytes kept per stream. A larger group of pictures loses its start.
         cache: Size = Size::from_mib(16), in Size::from_kib(64)..=Size::from_mib(1024);
-        /// Bytes that all streams keep together, HLS segments included. Above seven eighths of it streams
-        /// that nobody watches as HLS are no longer packed, then the largest shrink to their newest group;
-        /// if that is not enough further streams are refused, and at the bound itself the largest are cut to
-        /// equal shares: groups lose their start, and new viewers wait for the next. 0B: half of the machine's memory, or of the
-        /// control group's if that is less.
+        /// Bytes that all streams keep together, HLS segments included. Above seven eighths of it
+        /// streams that nobody watches as HLS are no longer packed, then the largest shrink to
+        /// their newest group; if that is not enough further streams are refused, and at the bound
+        /// itself the largest are cut to equal shares: groups lose their start, and new viewers
+        /// wait for the next. 0B: half of the machine's memory, or of the control group's if that
+        /// is less.
         max_memory: Size = Size(0), in Size(0)..=Size(1 << 50), effect AtOnce;
         /// Lag at which droppable pictures (those that no other picture references) are left out,
         /// if the viewer was at least as far behind a second of media before, until the lag is
@@ -108,9 +109,9 @@ sections! {
     [hls] Hls {
         /// Segment format: fragmented MP4, or MPEG transport streams for old players.
         container: Container = Container::Fmp4;
-        /// The first segment ends at the first key frame after this time, at six times of it at the latest;
-        /// the others are as long. With key frames at equal distances, servers that pull the same stream
-        /// give the same names and numbers to the same segments.
+        /// The first segment ends at the first key frame after this time, at six times of it at the
+        /// latest; the others are as long. With key frames at equal distances, servers that pull
+        /// the same stream give the same names and numbers to the same segments.
         segment: Duration = SECOND * 2, in MILLISECOND * 100..=MINUTE;
         /// Approximate duration of a part, for players of Low-Latency HLS. Segments are divided
         /// evenly.
@@ -119,9 +120,10 @@ sections! {
         window: u16 = 6, in 1..=1_000;
         /// Bytes of segments kept per stream.
         cache: Size = Size::from_mib(32), in Size::from_mib(1)..=Size::from_mib(1024);
-        /// Whether the media of streams that everybody may play has the same URLs for all viewers, so that caches in
-        /// front of this server keep one copy. What a cache delivers is then missing from the viewers' sessions, which
-        /// count playlists only. Streams with `[[play]]` or `on_play` are never shared.
+        /// Whether the media of streams that everybody may play has the same URLs for all viewers,
+        /// so that caches in front of this server keep one copy. What a cache delivers is then
+        /// missing from the viewers' sessions, which count playlists only. Streams with `[[play]]`
+        /// or `on_play` are never shared.
         shared: bool = false;
     }
 
@@ -197,9 +199,10 @@ sections! {
 
     /// The QUIC transport.
     [quic] Quic {
-        /// Congestion controller of every connection. `bbr`: BBR version 1 with rules for live streams; `bbr-draft`: by
-        /// its draft alone. `cubic` (RFC 9438): random loss freezes live viewers, but not under `cubic-live`, which keeps
-        /// the delivered rate where there is no queue. `copa` (NSDI 2018): fails on links that deliver in bunches.
+        /// Congestion controller of every connection. `bbr`: BBR version 1 with rules for live
+        /// streams; `bbr-draft`: by its draft alone. `cubic` (RFC 9438): random loss freezes live
+        /// viewers, but not under `cubic-live`, which keeps the delivered rate where there is no
+        /// queue. `copa` (NSDI 2018): fails on links that deliver in bunches.
         congestion: Algorithm = Algorithm::Bbr;
         /// When clients must prove their address before the handshake, which costs a round trip.
         retry: Retry = Retry::Auto;
@@ -208,7 +211,8 @@ sections! {
         early_data: bool = true;
         /// TLS 1.3 ciphers.
         ciphers: Vec<Cipher> = vec![Cipher::Aes128, Cipher::Aes256, Cipher::ChaCha20];
-        /// Packets sent under one key before the server updates it; 0: only near the limit of the cipher.
+        /// Packets sent under one key before the server updates it; 0: only near the limit of the
+        /// cipher.
         key_update_after: u64 = 0, in 0..=1 << 36;
         /// How long an address token is valid.
         token_lifetime: Duration = DAY, in MINUTE..=DAY * 30;
@@ -238,9 +242,10 @@ sections! {
         stream_window: Size = Size::from_kib(64), in Size(1024)..=Size::from_mib(64);
         /// Bytes that a client may send on all streams ahead of their reading, at the start.
         connection_window: Size = Size::from_kib(256), in Size(1024)..=Size::from_mib(256);
-        /// Bytes in flight on one connection at most, whatever congestion control would allow. Clients
-        /// that acknowledge late make round-trip times, and with them windows, as long as they like;
-        /// 8 MiB are enough for 670 Mbit/s at 100 ms. Small packets count 1,200 bytes each.
+        /// Bytes in flight on one connection at most, whatever congestion control would allow.
+        /// Clients that acknowledge late make round-trip times, and with them windows, as long as
+        /// they like; 8 MiB are enough for 670 Mbit/s at 100 ms. Small packets count 1,200 bytes
+        /// each.
         max_in_flight: Size = Size::from_mib(8), in Size::from_kib(64)..=Size::from_mib(1024);
         /// Maximum number of concurrent requests per connection.
         max_streams: u32 = 128, in 1..=65_536;
@@ -270,29 +275,35 @@ sections! {
 
     /// Repair of lost data: replicas beyond the retransmission, for all viewers or by cohort.
     [recovery] Recovery {
-        /// How lost data is repaired. "arq": retransmission alone. "deadline": besides, copies for viewers whom
-        /// retransmissions would reach too late, as far apart as losses come together on their path, only when nothing
-        /// else waits or a viewer on a wide path gets what is kept of the stream to begin with, and none where a queue
-        /// is what loses packets (docs/deadline.md). "spare": `copies` of all that was lost, a little later and with
-        /// the same regard for what waits: nearly as good, at the same price whoever watches. The others are the
-        /// papers' schemes; their copies do not wait for room. "autorec" (AutoRec, journal): the fewest late frames
-        /// under independent loss on a network at least twice as wide as the stream, for the most copies; on a narrow
-        /// one it freezes the stream many times as often. "autorec-mm24": its version of MM'24, which goes by a
-        /// utility. "art-paper": nearly as good where there is room, for half of the copies, which leave at random
-        /// within a burst's length; harmful too where it is narrow. Its bandits "art-egreedy" and "art-ucb" and its
-        /// network "art-dqn" learn how many. "or3-copies": 2n-2 copies in round n, so none before a retransmission is
-        /// lost too: cheap, and little gained. The rest ("art-code", "or3", ...) is for comparison. `mendcast lab run
+        /// How lost data is repaired. "arq": retransmission alone. "deadline": besides, copies for
+        /// viewers whom retransmissions would reach too late, as far apart as losses come together
+        /// on their path, only when nothing else waits or a viewer on a wide path gets what is kept
+        /// of the stream to begin with, and none where a queue is what loses packets
+        /// (docs/deadline.md). "spare": `copies` of all that was lost, a little later and with the
+        /// same regard for what waits: nearly as good, at the same price whoever watches. The
+        /// others are the papers' schemes; their copies do not wait for room. "autorec" (AutoRec,
+        /// journal): the fewest late frames under independent loss on a network at least twice as
+        /// wide as the stream, for the most copies; on a narrow one it freezes the stream many
+        /// times as often. "autorec-mm24": its version of MM'24, which goes by a utility.
+        /// "art-paper": nearly as good where there is room, for half of the copies, which leave at
+        /// random within a burst's length; harmful too where it is narrow. Its bandits
+        /// "art-egreedy" and "art-ucb" and its network "art-dqn" learn how many. "or3-copies": 2n-2
+        /// copies in round n, so none before a retransmission is lost too: cheap, and little
+        /// gained. The rest ("art-code", "or3", ...) is for comparison. `mendcast lab run
         /// live-default` measures most of the others.
         scheme: Choice = deadline();
-        /// Deadline: how much sooner, in the mean, a copy has to make late data come for it to be sent; to be in time
-        /// and not late counts 150 ms more. More: fewer copies; 0s: all that help at all, within `max_redundancy`.
+        /// Deadline: how much sooner, in the mean, a copy has to make late data come for it to be
+        /// sent; to be in time and not late counts 150 ms more. More: fewer copies; 0s: all that
+        /// help at all, within `max_redundancy`.
         price: Duration = MILLISECOND * 2, in Duration::ZERO..=recovery::deadline::DEAREST;
-        /// Deadline: how long after its first sending data is of use, for viewers whose players do not report what they
-        /// have buffered (docs/operate.md, beacons). It is taken for 200 ms more or less. 350ms suits buffers of 250 to
-        /// 500 ms; players with more need fewer copies than they get, and those with less would need more.
+        /// Deadline: how long after its first sending data is of use, for viewers whose players do
+        /// not report what they have buffered (docs/operate.md, beacons). It is taken for 200 ms
+        /// more or less. 350ms suits buffers of 250 to 500 ms; players with more need fewer copies
+        /// than they get, and those with less would need more.
         patience: Duration = MILLISECOND * 350, in MILLISECOND * 10..=MINUTE;
-        /// Deadline: with each 0.01 that a path loses beyond this, `patience` is 50 ms longer: most players keep more, and copies
-        /// for the others have to bring more than `price` (docs/deadline.md). 1.0 switches it off, if all keep 250 to 500 ms.
+        /// Deadline: with each 0.01 that a path loses beyond this, `patience` is 50 ms longer: most
+        /// players keep more, and copies for the others have to bring more than `price`
+        /// (docs/deadline.md). 1.0 switches it off, if all keep 250 to 500 ms.
         patient_above: f64 = 0.05, in recovery::deadline::PATIENT_ABOVE;
         /// Spare: replicas of lost data, and as many again if these and the retransmission are
         /// lost.
@@ -305,8 +316,8 @@ sections! {
         cost: f64 = 0.3, in 0.0..=10.0;
         /// AutoRec: tolerated loss of goodput where the network is the limit.
         goodput: f64 = 0.2, in 0.0..=1.0;
-        /// The scheme "art-dqn": file with the weights of its network, as `mendcast lab train` makes it;
-        /// experiments/weights/art-dqn.mdqn in the sources is one.
+        /// The scheme "art-dqn": file with the weights of its network, as `mendcast lab train`
+        /// makes it; experiments/weights/art-dqn.mdqn in the sources is one.
         dqn: Option<PathBuf> = None, example "\"/etc/mendcast/art-dqn.mdqn\"";
         /// Limit on the replicas of each connection, for every scheme and loss rate: bytes per byte
         /// of first transmissions, plus 32 packets. Unused budget is kept for about a second, for
@@ -317,12 +328,14 @@ sections! {
         max_redundancy_of_all: f64 = 0.1, in 0.0..=10.0;
     }
 
-    /// How connections start, so that the first frame comes soon: docs/first-frame.md has what each mode buys.
+    /// How connections start, so that the first frame comes soon: docs/first-frame.md has what each
+    /// mode buys.
     [startup] Startup {
-        /// "iw10": ten datagrams; "fixed": `usual_window` over `usual_rtt` for all; "wira-ff": the first frame within one
-        /// round trip; "wira-hx": window and rate of the viewer's last connection; "wira": the smaller of both windows at
-        /// that rate; "steady": the same at the rate that was usual instead of the best, and without a cookie 20 datagrams
-        /// within one round trip; "rapid": Rapid Start; "careful": Careful Resume (RFC 9959).
+        /// "iw10": ten datagrams; "fixed": `usual_window` over `usual_rtt` for all; "wira-ff": the
+        /// first frame within one round trip; "wira-hx": window and rate of the viewer's last
+        /// connection; "wira": the smaller of both windows at that rate; "steady": the same at the
+        /// rate that was usual instead of the best, and without a cookie 20 datagrams within one
+        /// round trip; "rapid": Rapid Start; "careful": Careful Resume (RFC 9959).
         mode: Mode = Mode::Steady;
         /// Maximum size of the first flight. It bounds what a wrong cookie can send in one round
         /// trip.
@@ -355,17 +368,20 @@ sections! {
         secret: Option<String> = None, example "\"a long random word\"", effect AtOnce;
         /// Maximum wait for an answer.
         timeout: Duration = SECOND * 3, in MILLISECOND * 10..=MINUTE, effect AtOnce;
-        /// Questions asked at the same time, separately for `on_play` and `on_publish`; a quarter of them per network
-        /// (/24, /48), half of that per address. Further ones wait for up to half of `timeout`; then players get 503.
+        /// Questions asked at the same time, separately for `on_play` and `on_publish`; a quarter
+        /// of them per network (/24, /48), half of that per address. Further ones wait for up to
+        /// half of `timeout`; then players get 503.
         max_at_once: u32 = 64, in 1..=10_000, effect AtOnce;
         /// Decision if no answer arrives.
         on_failure: OnFailure = OnFailure::Refuse;
     }
 
-    /// What sessions may send at most, learned from others of their user group (docs/autoplex.md). HTTP/3 alone.
+    /// What sessions may send at most, learned from others of their user group (docs/autoplex.md).
+    /// HTTP/3 alone.
     [autoplex] AutoPlex {
-        /// "off"; "demand": to `ceiling` times each stream's own rate, without a table; "safe": to what the table says,
-        /// between `floor` and `ceiling`; "paper": as published, which starves streams of a high bit rate, for comparison.
+        /// "off"; "demand": to `ceiling` times each stream's own rate, without a table; "safe": to
+        /// what the table says, between `floor` and `ceiling`; "paper": as published, which starves
+        /// streams of a high bit rate, for comparison.
         mode: PlexMode = PlexMode::Off;
         /// Table of groups and parameters that `mendcast autoplex decide` writes. It is checked
         /// every 5 s. A damaged table changes nothing; without a table no viewer has a cap.
@@ -389,15 +405,18 @@ sections! {
         behind: f64 = 1.5, in 1.0..=100.0;
     }
 
-    /// Dashboard, metrics, health and control, in plain HTTP: for this machine or a private network.
+    /// Dashboard, metrics, health and control, in plain HTTP: for this machine or a private
+    /// network.
     [admin] Admin {
         /// Address to listen on. Without one it is 127.0.0.1:9433 if that is free.
         listen: Option<SocketAddr> = None, example "\"127.0.0.1:9433\"", effect AtStart;
-        /// Names under which the dashboard may be asked for, beside localhost and addresses: pages of
-        /// other sites could have theirs point here. `/metrics`, `/healthz` and `/readyz` answer to any name.
+        /// Names under which the dashboard may be asked for, beside localhost and addresses: pages
+        /// of other sites could have theirs point here. `/metrics`, `/healthz` and `/readyz` answer
+        /// to any name.
         hosts: Option<Vec<String>> = None, example "[\"edge-1.example\"]", effect AtOnce;
-        /// What control calls bring along, as `Authorization: Bearer TOKEN`. Where `listen` is no loopback address
-        /// nobody may control the server without one; on loopback everybody on this machine may.
+        /// What control calls bring along, as `Authorization: Bearer TOKEN`. Where `listen` is no
+        /// loopback address nobody may control the server without one; on loopback everybody on
+        /// this machine may.
         token: Option<Secret> = None, example "\"32-random-letters-or-digits-0123\"", effect AtOnce;
         /// File with such a token as its only line. If `token` is set too, either is accepted. The
         /// file is read again at each reload.
@@ -447,8 +466,8 @@ sections! {
     // What may stand any number of times.
     ;
 
-    /// A cohort of viewers. Without any, all viewers share one. Unset keys inherit from [recovery] and
-    /// [startup].
+    /// A cohort of viewers. Without any, all viewers share one. Unset keys inherit from [recovery]
+    /// and [startup].
     [[cohort]] Cohort {
         /// Name in metrics and records.
         name: String = String::new(), required "\"control\"";
@@ -458,7 +477,8 @@ sections! {
         scheme: Option<Choice> = None, example "\"arq\"";
         /// Deadline: how much sooner a copy has to make late data come.
         price: Option<Duration> = None, in Some(Duration::ZERO)..=Some(recovery::deadline::DEAREST), example "\"2ms\"";
-        /// Deadline: how long after its first sending data is of use, where the player does not report.
+        /// Deadline: how long after its first sending data is of use, where the player does not
+        /// report.
         patience: Option<Duration> = None, in Some(MILLISECOND * 10)..=Some(MINUTE), example "\"350ms\"";
         /// Deadline: the loss above which `patience` gets longer.
         patient_above: Option<f64> = None, in Some(0.01)..=Some(1.0), example "0.05";
@@ -474,7 +494,8 @@ sections! {
         start: Option<Mode> = None, example "\"wira\"";
     }
 
-    /// Streams that only signed URLs play: `?expires=SECONDS&sig=HEX`, as `mendcast edge sign` makes them.
+    /// Streams that only signed URLs play: `?expires=SECONDS&sig=HEX`, as `mendcast edge sign`
+    /// makes them.
     [[play]] Play {
         /// The streams: a name, or the start of names and `*`.
         stream: String = String::new(), required "\"paid/*\"";
@@ -486,10 +507,11 @@ sections! {
     [[pull]] Pull {
         /// The streams: a name, or the start of names and `*`.
         stream: String = String::new(), required "\"live/*\"";
-        /// Where they are: rtmp://, rtmps://, http:// or https:// URLs of RTMP, HTTP-FLV or HLS. `{name}` stands for
-        /// the stream's name, `{tail}` for what the `*` stood for; `user:password@` in an http or https URL becomes
-        /// Basic authorization. The next one is tried when one fails; while a later one serves, the first is tried
-        /// again in the background, after 10 s at first and at last each 5 minutes.
+        /// Where they are: rtmp://, rtmps://, http:// or https:// URLs of RTMP, HTTP-FLV or HLS.
+        /// `{name}` stands for the stream's name, `{tail}` for what the `*` stood for;
+        /// `user:password@` in an http or https URL becomes Basic authorization. The next one is
+        /// tried when one fails; while a later one serves, the first is tried again in the
+        /// background, after 10 s at first and at last each 5 minutes.
         upstream: Vec<Upstream> = Vec::new(), required "[\"rtmp://origin.example/{name}\"]";
         /// Header fields of the requests to the servers that `upstream` names over http and https;
         /// servers that those lead to do not get them.
