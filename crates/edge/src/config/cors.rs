@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn one_origin_is_taken_as_browsers_write_it() {
+    fn accepts_an_origin_in_browser_form() {
         assert_eq!(read(""), Some(Cors::SameOrigin));
         assert_eq!(read("*"), Some(Cors::Any));
         for origin in [
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_browser_sends_as_an_origin_is_refused() {
+    fn rejects_invalid_origins() {
         for text in [
             "https://a, https://b",
             "https://a,https://b",

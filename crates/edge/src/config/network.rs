@@ -16,8 +16,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// The network of this address with so many bits, at most 32 or 128, in the one form that it has: without what
-    /// follows these bits, and as IPv4 if it is a part of that in IPv6's form.
+    /// Returns the canonical network of this address with a prefix of `bits`, at most 32 or 128.
+    /// Host bits are cleared, and IPv4-mapped networks become IPv4.
     pub fn around(address: IpAddr, bits: u8) -> Self {
         let (address, bits) = match (address.to_canonical(), address) {
             (IpAddr::V4(v4), IpAddr::V6(_)) if bits >= 96 => (IpAddr::V4(v4), bits - 96),
@@ -37,7 +37,7 @@ impl Network {
         Self { address, bits }
     }
 
-    /// What one subscriber has at least: an IPv4 address, or a /64 of IPv6.
+    /// Returns the smallest network of one subscriber: an IPv4 address, or a /64 of IPv6.
     pub fn of_subscriber(address: IpAddr) -> Self {
         let address = address.to_canonical();
         Self::around(address, if address.is_ipv4() { 32 } else { 64 })
@@ -48,7 +48,7 @@ impl Network {
         Self::around(self.address, self.bits)
     }
 
-    /// How many of the first bits count.
+    /// Prefix length.
     pub fn bits(self) -> u8 {
         self.bits
     }
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_has_the_addresses_that_begin_as_it_does() {
+    fn contains_addresses_with_its_prefix() {
         for (network, address, expected) in [
             ("10.0.0.0/8", "10.255.0.1", true),
             ("10.0.0.0/8", "::ffff:10.1.2.3", true),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_has_one_form() {
+    fn has_a_canonical_form() {
         for (network, form) in [
             ("10.1.2.3/8", "10.0.0.0/8"),
             ("10.1.2.3", "10.1.2.3/32"),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_refused() {
+    fn rejects_invalid_networks() {
         for text in ["", "10.0.0.0/33", "::/129", "10.0.0/8", "10.0.0.0/", "10.0.0.0/-1", "a/8"] {
             assert_eq!(Network::parse(text), None, "{text}");
         }

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_long_enough_and_shown_nowhere() {
+    fn rejects_weak_secrets_and_hides_values() {
         let secret = Secret::new("correct-horse-battery").expect("a secret");
         assert!(secret.is(b"correct-horse-battery"));
         for other in [&b"correct-horse-batterz"[..], b"", b"correct-horse-battery "] {
