@@ -304,7 +304,7 @@ sections! {
         /// Deadline: with each 0.01 that a path loses beyond this, `patience` is 50 ms longer: most
         /// players keep more, and copies for the others have to bring more than `price`
         /// (docs/deadline.md). 1.0 switches it off, if all keep 250 to 500 ms.
-        patient_above: f64 = 0.05, in recovery::deadline::PATIENT_ABOVE;
+        patient_above: f64 = 0.05, in recovery::deadline::PATIENT_ABOVE_RANGE;
         /// Spare: replicas of lost data, and as many again if these and the retransmission are
         /// lost.
         copies: u32 = 1, in 0..=recovery::spare::MAX_COPIES;
