@@ -1,5 +1,4 @@
-//! Networks as the configuration names them: an address, and how many of its first bits count (CIDR,
-//! RFC 4632, section 3.1; RFC 4291, section 2.3).
+//! Networks: an address and a prefix length (CIDR, RFC 4632, section 3.1; RFC 4291, section 2.3).
 
 use core::fmt;
 use std::net::IpAddr;
@@ -8,7 +7,7 @@ use toml::de::DeValue;
 
 use super::value::{Value, quoted};
 
-/// A network such as `10.0.0.0/8` or `2001:db8::/32`; an address alone is one of its own.
+/// A network such as `10.0.0.0/8` or `2001:db8::/32`. An address alone is a network too.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Network {
     address: IpAddr,
@@ -37,29 +36,29 @@ impl Network {
         Self { address, bits }
     }
 
-    /// Returns the smallest network of one subscriber: an IPv4 address, or a /64 of IPv6.
+    /// Returns the smallest network of a subscriber: an IPv4 address, or a /64 of IPv6.
     pub fn of_subscriber(address: IpAddr) -> Self {
         let address = address.to_canonical();
         Self::around(address, if address.is_ipv4() { 32 } else { 64 })
     }
 
-    /// The same network in its one form.
+    /// Returns the network with cleared host bits.
     pub fn canonical(self) -> Self {
         Self::around(self.address, self.bits)
     }
 
-    /// Prefix length.
+    /// Returns the prefix length.
     pub fn bits(self) -> u8 {
         self.bits
     }
 
-    /// Whether it is one of IPv4.
+    /// Whether it is an IPv4 network.
     pub fn is_ipv4(self) -> bool {
         self.address.is_ipv4()
     }
 
-    /// Whether the address is one of the network's. An IPv4 address in IPv6's form (RFC 4291,
-    /// section 2.5.5.2) is the IPv4 address.
+    /// Whether the network contains the address. An IPv4-mapped address (RFC 4291, section
+    /// 2.5.5.2) counts as IPv4.
     pub fn contains(self, address: IpAddr) -> bool {
         let bits = u32::from(self.bits);
         match (self.address, address.to_canonical()) {
@@ -73,23 +72,23 @@ impl Network {
         }
     }
 
-    /// Reads `ADDRESS` or `ADDRESS/BITS`.
+    /// Parses `ADDRESS` or `ADDRESS/BITS`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),
         };
         let address: IpAddr = address.parse().ok()?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
+        let max_bits = if address.is_ipv4() { 32 } else { 128 };
         let bits = match bits {
-            Some(bits) => bits.parse().ok().filter(|bits| *bits <= most)?,
-            None => most,
+            Some(bits) => bits.parse().ok().filter(|bits| *bits <= max_bits)?,
+            None => max_bits,
         };
         Some(Self { address, bits })
     }
 }
 
-/// Whether one of these networks has the address; none has it if none is named.
+/// Whether any of the networks contains the address.
 pub fn any_contains(networks: Option<&Vec<Network>>, address: IpAddr) -> bool {
     networks.into_iter().flatten().any(|network| network.contains(address))
 }

@@ -29,12 +29,11 @@ words! {
 words! {
     /// Where a viewer starts in a live stream.
     Start {
-        /// At the next key frame: the least delay, the longest wait for a picture.
+        /// At the next key frame: least delay, longest wait for a picture.
         KeyFrame = "keyframe",
-        /// At the newest key frame available: a picture at once, up to a group of pictures
-        /// behind.
+        /// At the newest cached key frame: earliest picture, up to a group of pictures behind.
         LatestGop = "latest-gop",
-        /// At whichever is nearer.
+        /// At the nearer of the two.
         LowDelay = "low-delay",
     }
 }
@@ -72,11 +71,11 @@ words! {
 words! {
     /// Least severe level of messages to log.
     Level {
-        /// What stops something from working.
+        /// Failures.
         Error = "error",
-        /// What works worse than asked.
+        /// Degraded operation.
         Warn = "warn",
-        /// What an operator wants to see once.
+        /// Events for operators.
         Info = "info",
         /// Decisions of the server.
         Debug = "debug",
