@@ -47,17 +47,17 @@ fn a_loop_that_hangs_is_an_ailment_and_one_that_turns_is_none() {
     config.admin.listen = Some(([127, 0, 0, 1], 0).into());
     let edge = Edge::open(config).expect("opened");
     let shared = edge.shared();
-    assert_eq!(shared.ailments(), [""; 0]);
+    assert_eq!(shared.faults(), [""; 0]);
     std::thread::sleep(supervisor::UNHEALTHY_AFTER);
     for pulse in shared.pulses().iter().filter(|pulse| pulse.name() != "tcp-1") {
         pulse.begin(pulse.now());
     }
-    let ailments = shared.ailments();
-    assert_eq!(ailments.len(), 1);
-    assert!(ailments[0].starts_with("tcp-1: no turn for 3."), "{ailments:?}");
+    let faults = shared.faults();
+    assert_eq!(faults.len(), 1);
+    assert!(faults[0].starts_with("tcp-1: stuck for 3."), "{faults:?}");
     shared.pulses()[3].finish();
     shared.drain();
-    assert_eq!((shared.ailments(), shared.obstacles()), (vec![], vec!["draining".to_owned()]));
+    assert_eq!((shared.faults(), shared.unready_reasons()), (vec![], vec!["draining".to_owned()]));
 }
 
 /// What a reload says of the change from `before` to `after`.
