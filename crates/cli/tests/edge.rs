@@ -226,7 +226,7 @@ fn the_server_starts_with_a_generated_key_file_and_takes_a_rotated_key_at_a_relo
     let error = failure(&keygen(&["--out", "secrets"]));
     assert_eq!(
         error,
-        "mendcast: key file secrets: there is such a file already; --rotate adds a key to it"
+        "mendcast: key file secrets: the file exists already; --rotate adds a key to it"
     );
     assert_eq!(std::fs::read_to_string(&path).expect("readable"), before);
 

@@ -154,7 +154,7 @@ fn errors_of_a_check_are_exit_code_1_and_warnings_are_not() {
     };
     let (code, out, err) = check("server.listen = \"127.0.0.1:0\"\nlog.connections = \"no/x\"");
     assert_eq!((code, err.as_str()), (Some(1), "mendcast: edge.toml: 1 error\n"));
-    assert!(out.starts_with("error: [log] connections = no/x: cannot be made: no: "), "{out}");
+    assert!(out.starts_with("error: [log] connections = no/x: cannot be created: no: "), "{out}");
     let (code, out, err) = check("server.listen = \"127.0.0.1:0\"\n[hooks]\nsecret = \"word\"");
     assert_eq!((code, err.as_str()), (Some(0), ""));
     let start = "edge.toml: ok\nwarning: [hooks] secret = … (of all hooks): 4 characters can be";

@@ -6,19 +6,21 @@ use rand_chacha::rand_core::SeedableRng as _;
 
 use crate::Error;
 
-/// 32 bytes from the operating system's generator.
+/// Returns 32 bytes from the operating system's generator.
 pub(crate) fn random() -> Result<[u8; 32], Error> {
     let mut bytes = [0; 32];
-    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| Error::new("no randomness from the system"))?;
+    aws_lc_rs::rand::fill(&mut bytes)
+        .map_err(|_| Error::new("the system has no random numbers"))?;
     Ok(bytes)
 }
 
-/// A generator of its own for each use. Without randomness from the system no TLS handshake succeeds either.
+/// Creates a generator. If the system has no random numbers, it is predictable, but then TLS
+/// handshakes fail, too.
 pub(crate) fn generator() -> impl CryptoRng {
     ChaCha12Rng::from_seed(random().unwrap_or_default())
 }
 
-/// Bytes for a handshake. Nothing secret depends on them: they only have to differ.
+/// Returns bytes for an RTMP handshake, which need to be unique, not secret.
 pub(crate) fn noise() -> media::rtmp::Random {
     let mut noise = [0; 1_528];
     let seed = random().unwrap_or_default();

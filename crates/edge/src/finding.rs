@@ -1,28 +1,28 @@
-//! Faults of a configuration on this machine, one line each.
+//! Problems of a configuration on this machine, one line each.
 
 use core::fmt;
 
-/// A fault of one key.
+/// Problem of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// Whether the server does not start, or serves nobody, because of it. Else it is a warning.
+    /// Whether it prevents the server from starting or serving anybody. Otherwise it is a warning.
     pub is_error: bool,
-    /// Key, value, fault, and the allowed values.
+    /// Key, value, problem, and allowed values.
     text: String,
 }
 
 impl Finding {
-    /// The server does not start, or serves nobody.
+    /// Creates an error, which prevents the server from starting or serving anybody.
     pub(crate) fn error(key: &str, value: impl fmt::Display, what: impl fmt::Display) -> Self {
         Self { is_error: true, text: format!("{key} = {value}: {what}") }
     }
 
-    /// The server starts; the operator should know.
+    /// Creates a warning.
     pub(crate) fn warning(key: &str, value: impl fmt::Display, what: impl fmt::Display) -> Self {
         Self { is_error: false, text: format!("{key} = {value}: {what}") }
     }
 
-    /// Without its severity.
+    /// Returns the text without the severity.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -31,7 +31,7 @@ impl Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let severity = if self.is_error { "error" } else { "warning" };
-        // A path may hold anything.
+        // Paths can contain control characters.
         let text = self.text.replace(char::is_control, "?");
         write!(f, "{severity}: {text}")
     }

@@ -1,16 +1,16 @@
-//! GZIP (RFC 1952) for playlists: DEFLATE (RFC 1951) with fixed codes, which makes a fifth of their text.
+//! GZIP (RFC 1952) for playlists: DEFLATE (RFC 1951) with fixed codes, a fifth of the text's size.
 //!
-//! Our own, because writing a page of text needs no more than a page, and nothing else here is packed.
+//! Not a dependency, because nothing else is compressed and this encoder fits on a page.
 
 use crate::http::RequestHead;
 
-/// Entries of the table of places where three bytes were seen last.
-const PLACES: usize = 1 << 12;
-/// The furthest and the longest match (RFC 1951, section 3.2.5).
+/// Size of the hash table with the last position of each three bytes.
+const HASH_TABLE_SIZE: usize = 1 << 12;
+/// Maximum distance and length of a match (RFC 1951, section 3.2.5).
 const MAX_DISTANCE: usize = 32_768;
 const MAX_MATCH: usize = 258;
 
-/// Whether the client takes GZIP (RFC 9110, section 12.5.3).
+/// Whether the client accepts GZIP (RFC 9110, section 12.5.3).
 pub fn is_accepted(head: &RequestHead<'_>) -> bool {
     let lists = head.values("accept-encoding").filter_map(|value| core::str::from_utf8(value).ok());
     lists.flat_map(|list| list.split(',')).any(|item| {
@@ -20,17 +20,17 @@ pub fn is_accepted(head: &RequestHead<'_>) -> bool {
     })
 }
 
-/// The data as a GZIP member.
+/// Compresses the data into a GZIP member.
 pub fn gzip(data: &[u8]) -> Vec<u8> {
     let mut out = Bits { bytes: vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff], held: 0, count: 0 };
-    // The last block, with fixed codes.
+    // Final block, with fixed codes.
     out.put(0b011, 3);
-    let mut places = vec![usize::MAX; PLACES];
+    let mut last_seen = vec![usize::MAX; HASH_TABLE_SIZE];
     let mut at = 0;
     while at < data.len() {
         let found = data.get(at..at + 3).and_then(|three| {
             let hash = three.iter().fold(0_usize, |hash, byte| hash * 77 + usize::from(*byte));
-            let before = core::mem::replace(&mut places[hash % PLACES], at);
+            let before = core::mem::replace(&mut last_seen[hash % HASH_TABLE_SIZE], at);
             let distance = at.checked_sub(before).filter(|distance| *distance <= MAX_DISTANCE)?;
             let pairs = data[at..].iter().zip(&data[before..]).take(MAX_MATCH);
             let length = pairs.take_while(|(a, b)| a == b).count();
@@ -55,7 +55,7 @@ pub fn gzip(data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Bits, the lowest of each byte first.
+/// Bit writer, lowest bit of each byte first.
 struct Bits {
     bytes: Vec<u8>,
     held: u64,
@@ -78,7 +78,7 @@ impl Bits {
         self.put(code.reverse_bits() >> (64 - bits), bits);
     }
 
-    /// A literal or length by its fixed code (section 3.2.6).
+    /// Writes the fixed code of a literal or length (section 3.2.6).
     fn put_symbol(&mut self, symbol: usize) {
         let value = symbol as u64;
         match symbol {
@@ -89,9 +89,9 @@ impl Bits {
         }
     }
 
-    /// Bytes that stood before (section 3.2.5).
+    /// Writes a reference to earlier bytes (section 3.2.5).
     fn put_match(&mut self, length: usize, distance: usize) {
-        // Four symbols for each number of extra bits; the longest match has its own.
+        // Four symbols share a number of extra bits. The longest match has its own symbol.
         let (symbol, extra, bits) = match length {
             MAX_MATCH => (285, 0, 0),
             3..=10 => (length + 254, 0, 0),
@@ -108,7 +108,8 @@ impl Bits {
     }
 }
 
-/// Returns the symbol of a number, its extra bits, and their count. `1 << log` symbols share a count.
+/// Returns the symbol of a number, its extra bits, and their count. `1 << log` symbols share a
+/// count.
 fn split(number: usize, log: u32) -> (usize, u64, u32) {
     if number < 2 << log {
         return (number, 0, 0);
@@ -118,7 +119,7 @@ fn split(number: usize, log: u32) -> (usize, u64, u32) {
     (symbol, (number & ((1 << bits) - 1)) as u64, bits)
 }
 
-/// The CRC of RFC 1952, section 8.
+/// Computes the CRC of RFC 1952, section 8.
 fn crc_32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
@@ -134,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    /// What `gzip -dc` makes of it; `None` where that is not installed.
+    /// Returns the output of `gzip -dc`, or `None` if that is not installed.
     fn unpacked(packed: &[u8]) -> Option<Vec<u8>> {
         let mut command = Command::new("gzip");
         let command = command.arg("-dc").stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -142,14 +143,14 @@ mod tests {
         let mut input = child.stdin.take().expect("piped");
         let bytes = packed.to_vec();
         let writer = std::thread::spawn(move || input.write_all(&bytes));
-        let output = child.wait_with_output().expect("it ends");
+        let output = child.wait_with_output().expect("exited");
         writer.join().expect("no panic").expect("read");
         assert!(output.status.success(), "gzip accepts it");
         Some(output.stdout)
     }
 
     #[test]
-    fn a_client_says_whether_it_takes_gzip() {
+    fn parses_accept_encoding() {
         for (value, takes) in [
             ("gzip", true),
             ("deflate, GZIP;q=0.5, br", true),
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_of_others_unpacks_what_is_packed_here() {
+    fn the_gzip_program_decompresses_the_output() {
         let line = "#EXT-X-PART:DURATION=0.320,URI=\"899795648-8e3f542b53644110.0.m4s\"\n";
         let mut noise = 1_u32;
         let random: Vec<u8> = (0..70_000)
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_symbols_are_those_of_rfc_1951() {
+    fn symbols_follow_rfc_1951() {
         for (length, expected) in
             [(11, (265, 0, 1)), (12, (265, 1, 1)), (130, (280, 15, 4)), (257, (284, 30, 5))]
         {

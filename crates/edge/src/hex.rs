@@ -1,6 +1,6 @@
-//! Bytes as text.
+//! Hexadecimal text.
 
-/// Bytes as hexadecimal digits, in lower case.
+/// Formats bytes as lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,9 +1,9 @@
-//! Requests and answers, the same for HTTP/1.1, HTTP/2 and HTTP/3.
+//! Requests and responses, common to HTTP/1.1, HTTP/2 and HTTP/3.
 //!
-//! A front turns its request into a [`RequestHead`], asks [`routes`](crate::routes), writes status and
-//! headers, and then pulls the body through a [`Responder`] whenever its transport has room. Nothing is
-//! pushed: a slow viewer costs no task, and no memory but a chunk of a file. What has to wait, an
-//! answer or the next part of a body, waits as futures do: a [`Context`] says whom to wake.
+//! A front parses a request into a [`RequestHead`], calls [`routes`](crate::routes), writes status
+//! and headers, and pulls the body through a [`Responder`] whenever its transport has room. A slow
+//! viewer therefore costs no task, and at most a chunk of a file. Pending responses and bodies wake
+//! a [`Context`], like futures.
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,52 +23,52 @@ use crate::live::FlvBody;
 use crate::sessions::{MAX_BEACON, Session};
 use crate::viewer::{Protocol, Unit};
 
-/// Where players report.
+/// Path of player reports.
 pub(crate) const BEACON: &str = "/beacon";
 
 /// A request (RFC 9110, section 6).
 #[derive(Clone, Debug)]
 pub struct RequestHead<'a> {
-    /// The method, as sent.
+    /// Method, as sent.
     pub method: &'a str,
     /// Path and query, as sent (percent-encoded).
     pub target: &'a str,
-    /// The header fields, names in lower case.
+    /// Header fields, names in lower case.
     pub fields: Vec<(&'a str, &'a [u8])>,
-    /// Who asks.
+    /// Client address.
     pub remote: SocketAddr,
-    /// In which protocol.
+    /// Protocol.
     pub protocol: Protocol,
-    /// The viewer and its cohort, where a scheme of ours can act.
+    /// The viewer and its cohort, on transports with a recovery scheme.
     pub cohort: Option<(Unit, &'a Cohort)>,
-    /// How the connection does, if it is one of TCP.
+    /// Path statistics of a TCP connection.
     pub tcp: Option<&'a Arc<TcpPath>>,
-    /// The body, if [`max_body`] asks for it.
+    /// Body, if [`max_body`] permits one.
     pub body: &'a [u8],
 }
 
 impl<'a> RequestHead<'a> {
-    /// The target's path, without the query.
+    /// Returns the target's path, without the query.
     pub fn path(&self) -> &'a str {
         path(self.target)
     }
 
-    /// The target's query, as sent; empty if there is none.
+    /// Returns the target's query, as sent; empty if there is none.
     pub fn query(&self) -> &'a str {
         self.target.split_once('?').map_or("", |(_, query)| query)
     }
 
-    /// The value of the query's parameter `name` (the first, as sent).
+    /// Returns the first value of the query's parameter `name`, as sent.
     pub fn parameter(&self, name: &str) -> Option<&'a str> {
         parameter(self.query(), name)
     }
 
-    /// The values of the fields called `name`, which is in lower case.
+    /// Returns the values of the fields called `name` (lower case).
     pub fn values(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
         self.fields.iter().filter(move |(n, _)| *n == name).map(|(_, value)| *value)
     }
 
-    /// The value of the field called `name` if there is exactly one such field and it is text.
+    /// Returns the value of the field called `name`, if there is exactly one and it is UTF-8.
     pub fn value(&self, name: &str) -> Option<&'a str> {
         let mut values = self.values(name);
         let only = values.next().filter(|_| values.next().is_none())?;
@@ -80,25 +80,25 @@ fn path(target: &str) -> &str {
     target.split_once('?').map_or(target, |(path, _)| path)
 }
 
-/// The most bytes of body that the answer to a request depends on. More are refused; where it is 0, the
-/// body is not looked at.
+/// Returns the maximum size of a request's body in bytes. Larger ones are rejected. With 0, the
+/// body is not read.
 pub(crate) fn max_body(method: &str, target: &str) -> usize {
     if method == "POST" && path(target) == BEACON { MAX_BEACON } else { 0 }
 }
 
-/// An answer: what every HTTP version writes, in its own form.
+/// A response, independent of the HTTP version.
 #[derive(Debug)]
 pub struct Response {
-    /// The status code, 200 to 599.
+    /// Status code, 200 to 599.
     pub status: u16,
-    /// Header fields, names in lower case, values visible ASCII and spaces.
+    /// Header fields: names in lower case, values of visible ASCII and spaces.
     pub headers: Vec<(&'static str, String)>,
-    /// The body; empty for HEAD, whatever `content-length` says.
+    /// Body. Empty for HEAD, whatever `content-length` is.
     pub body: Body,
 }
 
 impl Response {
-    /// An answer with `status` and a line of text that names it.
+    /// Creates a response with `status` and its name as text.
     pub fn plain(status: u16, now: SystemTime) -> Self {
         let text = match status {
             301 => "Moved Permanently",
@@ -116,11 +116,11 @@ impl Response {
             508 => "Loop Detected",
             _ => "Internal Server Error",
         };
-        Self::words(status, text, now)
+        Self::text(status, text, now)
     }
 
-    /// An answer with `status` and a line of text that says why.
-    pub fn words(status: u16, text: &str, now: SystemTime) -> Self {
+    /// Creates a response with `status` and a line of text.
+    pub fn text(status: u16, text: &str, now: SystemTime) -> Self {
         let body = Bytes::from(format!("{status} {text}\n"));
         Self {
             status,
@@ -133,14 +133,14 @@ impl Response {
         }
     }
 
-    /// This answer with one more header field.
+    /// Adds a header field.
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self
     }
 
-    /// This answer to a request with `method`. RFC 9110, section 9.3.2: "the server MUST NOT send
-    /// content in the response" to HEAD, whatever the status; the fields stay.
+    /// Removes the body if `method` is HEAD (RFC 9110, section 9.3.2: "the server MUST NOT send
+    /// content in the response"). The fields are kept.
     pub fn for_method(mut self, method: &str) -> Self {
         if method == "HEAD" {
             self.body = Body::Empty;
@@ -148,35 +148,35 @@ impl Response {
         self
     }
 
-    /// The value of the header field `name`, for tests and logs.
+    /// Returns the value of the header field `name`.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(n, _)| *n == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// The body of a [`Response`].
+/// Body of a [`Response`].
 #[derive(Debug)]
 pub enum Body {
     /// No body.
     Empty,
-    /// A body in memory, possibly shared with other responses.
+    /// Data in memory, possibly shared with other responses.
     Bytes(Bytes),
     /// A part of a file.
     File(FileBody),
-    /// Parts of a media segment, one after the other, for this viewer.
+    /// Consecutive parts of a media segment.
     Parts {
         /// The parts.
         parts: VecDeque<Bytes>,
-        /// Who gets them, if that is known.
+        /// Session of the viewer, if known.
         session: Option<Arc<Session>>,
-        /// How long the player can do without them, by the playlist.
+        /// Slack of the player, by the playlist.
         slack: Option<Duration>,
     },
     /// A live stream as FLV.
     Flv(Box<FlvBody>),
 }
 
-/// Hands out a body as the transport has room for it.
+/// Hands out a body whenever the transport has room.
 #[derive(Debug)]
 pub struct Responder(Body);
 
@@ -187,8 +187,8 @@ impl From<Body> for Responder {
 }
 
 impl delivery::Body for Responder {
-    /// A live body may have to wait for its publisher, a file for the disk. The error is a file's that cannot be
-    /// read or has become shorter, or a segment's whose viewer may not go on.
+    /// Pending while a live body waits for its publisher, or a file for the disk. Fails if a file
+    /// cannot be read or has become shorter, or a segment's viewer was kicked or banned.
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Piece>>> {
         let shared = match &mut self.0 {
             Body::Empty => None,
@@ -197,7 +197,7 @@ impl delivery::Body for Responder {
             Body::Parts { parts, session, .. } => {
                 let stay = session.as_ref().map(|session| session.stay());
                 if stay.is_some_and(|stay| stay.poll_over(context).is_ready()) {
-                    // Its length was announced: it can only be cut off.
+                    // The length was announced, so the body can only be cut off.
                     return Poll::Ready(Err(io::ErrorKind::PermissionDenied.into()));
                 }
                 parts.pop_front()
@@ -240,7 +240,7 @@ impl Responder {
         }
     }
 
-    /// The bytes that are still to come, where that is known.
+    /// Returns the number of remaining bytes, if known.
     pub fn remaining(&self) -> Option<u64> {
         match &self.0 {
             Body::Empty => Some(0),
@@ -251,7 +251,7 @@ impl Responder {
         }
     }
 
-    /// What of it is in memory.
+    /// Returns the pieces in memory.
     pub fn pieces(&self) -> impl Iterator<Item = &Bytes> {
         let (one, parts) = match &self.0 {
             Body::Bytes(bytes) => (Some(bytes), None),
@@ -261,7 +261,7 @@ impl Responder {
         one.into_iter().chain(parts.into_iter().flatten())
     }
 
-    /// The viewer who gets the body, if it is media.
+    /// Returns the session of the viewer, if the body is media.
     pub fn session(&self) -> Option<&Arc<Session>> {
         match &self.0 {
             Body::Flv(body) => Some(body.session()),
@@ -271,16 +271,16 @@ impl Responder {
     }
 }
 
-/// An answer that may not be there yet.
+/// A response, possibly pending.
 pub enum Answer {
-    /// Here it is.
+    /// Available.
     Now(Response),
-    /// It comes later.
+    /// Pending.
     Later(Pin<Box<dyn Future<Output = Response> + Send>>),
 }
 
 impl Answer {
-    /// This answer to a request with `method`: as [`Response::for_method`].
+    /// As [`Response::for_method`].
     pub fn for_method(self, method: &str) -> Self {
         match self {
             Self::Later(response) if method == "HEAD" => {
@@ -298,7 +298,7 @@ impl From<Response> for Answer {
     }
 }
 
-/// The value of the parameter `name` in a query.
+/// Returns the value of the parameter `name` in a query.
 pub(crate) fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
@@ -335,7 +335,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_body_comes_out_whole() {
+    fn bodies_are_complete() {
         let content: Vec<u8> = (0..200_000u32).map(|i| (i % 251) as u8).collect();
         let mut file = tempfile::tempfile().expect("a temporary file");
         file.write_all(&content).expect("written");
@@ -345,7 +345,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_file_that_became_shorter_is_an_error() {
+    fn truncated_files_are_errors() {
         let file = tempfile::tempfile().expect("a temporary file");
         file.set_len(10).expect("set");
         let mut responder = Responder::from(part_of(file, 0, 11));
@@ -354,7 +354,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_request_is_looked_into() {
+    fn parses_path_parameters_and_fields() {
         let fields = vec![("range", b"a".as_slice()), ("range", b"b"), ("if-range", b" c ")];
         let remote = ([127, 0, 0, 1], 1).into();
         let target = "/live/a.flv?x=1&viewer=7";

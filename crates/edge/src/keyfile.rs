@@ -1,5 +1,4 @@
-//! The key file that `[server] key_file` names: how one is made, and how it gets another rotating key.
-//! What its lines mean is the key ring's business (`quic::crypto::KeyRing`).
+//! Creation and rotation of `[server] key_file`. `quic::crypto::KeyRing` defines its format.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -14,45 +13,44 @@ use crate::clock::unix;
 use crate::entropy::random;
 use crate::hex::hex;
 
-/// The text of a new key file: a static key, and a rotating one that holds from `created` on, in
-/// seconds since 1970.
+/// Returns the text of a new key file: a static key, and a rotating key in use from `created` on.
 ///
 /// # Errors
-/// One line: the system has no randomness.
+/// If the system has no random numbers. One line.
 pub fn generate(created: SystemTime) -> Result<String, Error> {
     Ok(format!("static {}\n{}", hex(&random()?), rotating(created)?))
 }
 
-/// Writes a new key file, which its owner alone may read and write (mode 0600).
+/// Writes a new key file with mode 0600.
 ///
 /// # Errors
-/// One line: there is such a file already, which stays as it is, or it cannot be written.
+/// If the file exists, which is left unchanged, or cannot be written. One line.
 pub fn create(path: &Path, created: SystemTime) -> Result<(), Error> {
     let text = generate(created)?;
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let mut file = file.map_err(|e| match e.kind() {
         ErrorKind::AlreadyExists => {
-            failure(path, "there is such a file already; --rotate adds a key to it")
+            failure(path, "the file exists already; --rotate adds a key to it")
         }
         _ => failure(path, e),
     })?;
     let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
     written.map_err(|e| {
-        // Half a file would keep a server from starting, and this from being tried again.
+        // An incomplete file would prevent the server's start and another attempt.
         let _ = std::fs::remove_file(path);
         failure(path, e)
     })
 }
 
-/// Adds a rotating key to a key file, to be used from `created` on. Owner and mode stay.
+/// Adds a rotating key to a key file, in use from `created` on. Owner and mode are kept.
 ///
 /// # Errors
-/// One line: it is no key file, it has as many keys as one may have, or it cannot be written. The
-/// file stays as it was.
+/// If it is not a key file, has the maximum number of keys, or cannot be written. One line. The
+/// file is left unchanged.
 pub fn rotate(path: &Path, created: SystemTime) -> Result<(), Error> {
     let failed = |e| failure(path, e);
     let mut file = OpenOptions::new().read(true).append(true).open(path).map_err(failed)?;
-    // Two at the same time would not see each other's keys, nor where the last line ends.
+    // Concurrent rotations would not see each other's lines.
     file.lock().map_err(failed)?;
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(failed)?;
@@ -67,13 +65,13 @@ pub fn rotate(path: &Path, created: SystemTime) -> Result<(), Error> {
 fn append(file: &mut File, length: usize, addition: &str) -> std::io::Result<()> {
     let written = file.write_all(addition.as_bytes()).and_then(|()| file.sync_all());
     if written.is_err() {
-        // Half a line would make the whole file unreadable.
+        // An incomplete line would make the file invalid.
         file.set_len(length as u64)?;
     }
     written
 }
 
-/// The line of a new rotating key.
+/// Returns the line of a new rotating key.
 fn rotating(created: SystemTime) -> Result<String, Error> {
     Ok(format!("{} {}\n", unix(created), hex(&random()?)))
 }
@@ -100,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_has_keys_of_its_own_and_is_its_owners_alone() {
+    fn new_files_have_unique_keys_and_mode_0600() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let paths = ["a", "b"].map(|name| dir.path().join(name));
         for path in &paths {
@@ -121,17 +119,17 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_there_is_not_overwritten() {
+    fn existing_files_are_not_overwritten() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("secrets");
         std::fs::write(&path, "precious").expect("written");
         let error = create(&path, at(100)).expect_err("refused").to_string();
-        assert!(error.contains("there is such a file already"), "{error}");
+        assert!(error.contains("the file exists already"), "{error}");
         assert_eq!(std::fs::read_to_string(&path).expect("readable"), "precious");
     }
 
     #[test]
-    fn a_fleet_learns_a_rotated_key_before_it_is_used() {
+    fn rotated_keys_open_before_they_seal() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("secrets");
         create(&path, at(100)).expect("written");
@@ -145,11 +143,11 @@ mod tests {
             assert_eq!(before.of_page(&pass, at(now)).is_none(), is_new, "at {now}");
         }
         let old = before.page(viewer, at(500));
-        assert_eq!(after.of_page(&old, at(2_000)), Some(viewer), "old passes go on");
+        assert_eq!(after.of_page(&old, at(2_000)), Some(viewer), "old passes stay valid");
     }
 
     #[test]
-    fn a_last_line_without_an_end_is_kept() {
+    fn a_missing_final_newline_is_added() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("secrets");
         let text = generate(at(100)).expect("random");
@@ -161,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_file_or_is_full_stays_as_it_is() {
+    fn invalid_and_full_files_are_left_unchanged() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("secrets");
         let full = generate(at(1)).expect("random") + &rotating(at(1)).expect("random").repeat(63);

@@ -1,10 +1,8 @@
-//! The server process: configuration, certificates, sockets, the HTTP fronts and the signals that
-//! reload or drain it.
+//! The server process: configuration, certificates, sockets, HTTP and RTMP, reload and drain.
 //!
-//! One [`State`] is made from one configuration file and swapped as a whole on
-//! reload: a new connection takes the state of the moment and keeps it, so a running one never
-//! sees half of an old and half of a new configuration. What a request is answered with is
-//! decided in one place (`routes`) for HTTP/1.1, HTTP/2 and HTTP/3.
+//! A [`State`] is derived from a configuration file, and a reload replaces it as a whole. A
+//! connection keeps the state it started with, so it never sees parts of two configurations.
+//! `routes` answers requests of HTTP/1.1, HTTP/2 and HTTP/3.
 
 #![forbid(unsafe_code)]
 

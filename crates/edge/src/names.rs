@@ -1,26 +1,27 @@
-//! Names of streams, and the patterns of the configuration that mean them.
+//! Names of streams, and patterns that match them.
 
-/// The longest name of a stream.
+/// Maximum length of a stream's name.
 const MAX_NAME: usize = 128;
 
-/// Whether a stream may be called so: what can stand in a URL's path without being encoded, and
-/// means itself there. No part begins with a dot, which hides files, or with a tilde, which marks a pass.
+/// Whether `name` is a valid stream name, which a URL's path can contain without encoding. No part
+/// starts with a dot (hidden files) or a tilde (passes).
 pub fn is_name(name: &str) -> bool {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
-    let good =
-        |part: &str| !part.is_empty() && !part.starts_with(['.', '~']) && part.bytes().all(plain);
-    name.len() <= MAX_NAME && name.split('/').all(good)
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
+    let is_part = |part: &str| {
+        !part.is_empty() && !part.starts_with(['.', '~']) && part.bytes().all(is_plain)
+    };
+    name.len() <= MAX_NAME && name.split('/').all(is_part)
 }
 
-/// What a peer calls something, for a line of the log: cut, and with escapes for what could end the line
-/// or change what a terminal shows. A name of a stream stays as it is.
+/// Shortens and escapes a peer's text for a log line, so that it cannot end the line or control a
+/// terminal. Stream names are unchanged.
 pub fn printable(text: &str) -> String {
     let shown: String = text.chars().take(MAX_NAME).collect();
     let cut = if shown.len() < text.len() { "…" } else { "" };
     format!("{}{cut}", shown.escape_debug())
 }
 
-/// Whether `pattern`, a name or the start of names and `*`, means `name`.
+/// Whether `pattern`, a name or a prefix and `*`, matches `name`.
 pub fn matches(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(start) => name.starts_with(start),
@@ -33,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_a_peer_says_ends_a_line_of_the_log() {
+    fn text_of_peers_cannot_forge_log_lines() {
         assert_eq!(printable("live/demo-1"), "live/demo-1");
         assert_eq!(printable("OBS (v31.0; Linux)"), "OBS (v31.0; Linux)");
         let forged = "a\n2026-11-22T00:00:00Z ERROR all is lost\r\u{1b}[2J\u{85}\u{2028}\u{202e}";
@@ -47,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn names_mean_themselves_in_a_path() {
+    fn names_need_no_encoding_in_a_path() {
         for name in ["live/demo", "a", "live/a-b_c.d~1", "x/y/z"] {
             assert!(is_name(name), "{name}");
         }

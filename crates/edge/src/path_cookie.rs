@@ -1,5 +1,5 @@
-//! The HTTP cookie that carries a transport cookie, for browsers that were started again and lost their tickets and tokens
-//! by that. It is sealed here; all else that travels is sealed by what carries it.
+//! HTTP cookie that carries a transport cookie, for restarted browsers, which lose tickets and
+//! tokens. It is sealed here; tickets and tokens are sealed by their own layers.
 
 use core::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::entropy::generator;
 use crate::http::{RequestHead, Response};
 
 const NAME: &str = "mendcast-path";
-/// The longest text that is looked at: a sealed cookie has 80 characters.
+/// Maximum length of an accepted value. A sealed cookie has 80 characters.
 const MAX_LEN: usize = 96;
 
 /// The site's keys.
@@ -29,7 +29,7 @@ impl Sealer for Keys<'_> {
     }
 }
 
-/// What the request brings along; `None` without such a cookie. Of several the first counts.
+/// Returns the request's transport cookie, or `None` if there is none. The first of several counts.
 pub(crate) fn read(head: &RequestHead<'_>, keys: &KeyRing) -> Option<Result<Cookie, Refusal>> {
     let fields = head.values("cookie").filter_map(|field| core::str::from_utf8(field).ok());
     let mut pairs = fields.flat_map(|field| field.split(';')).filter_map(|c| c.split_once('='));
@@ -40,7 +40,8 @@ pub(crate) fn read(head: &RequestHead<'_>, keys: &KeyRing) -> Option<Result<Cook
     Some(sealed.map_or(Err(Refusal::Sealed), open))
 }
 
-/// The value of `set-cookie`. Pages of other sites that embed the stream have a cookie of their own each (Partitioned).
+/// Returns the value of `set-cookie`. Each site that embeds the stream has its own cookie
+/// (Partitioned).
 pub(crate) fn field(cookie: &Cookie, keys: &KeyRing, lifetime: Duration) -> String {
     let sealed = URL_SAFE_NO_PAD.encode(cookie.seal(&mut Keys(keys)));
     let seconds = lifetime.as_secs();
@@ -49,7 +50,7 @@ pub(crate) fn field(cookie: &Cookie, keys: &KeyRing, lifetime: Duration) -> Stri
     )
 }
 
-/// Whether no cache would give what this response sets to somebody else.
+/// Whether the response may set a cookie, since no cache stores it for other clients.
 pub(crate) fn may_carry(response: &Response) -> bool {
     response.status == 204 || response.header("cache-control") == Some("no-store")
 }
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_comes_back_among_others_in_one_field_or_in_several() {
+    fn reads_the_cookie_among_others() {
         let set = field(&cookie(), &keys(1), Duration::from_secs(3_600));
         assert!(
             set.contains("; Max-Age=3600; Secure; HttpOnly; SameSite=None; Partitioned"),
@@ -93,14 +94,14 @@ mod tests {
         assert!(pair.len() <= NAME.len() + 1 + MAX_LEN, "{pair}");
         let among = format!("a=b; {pair}; mendcast=1");
         for fields in [&[pair][..], &[&among], &["a=b", pair], &["=; ;;x", pair]] {
-            let back = read_from(fields, &keys(1)).expect("it is there").expect("it opens");
+            let back = read_from(fields, &keys(1)).expect("a cookie").expect("valid");
             assert_eq!((back.unit, back.issued), (7, 1_800_000_000), "{fields:?}");
         }
         assert_eq!(read_from(&["a=b"], &keys(1)), None);
     }
 
     #[test]
-    fn what_others_made_is_refused() {
+    fn rejects_forged_cookies() {
         let set = field(&cookie(), &keys(1), Duration::from_secs(3_600));
         let (pair, _) = set.split_once(';').expect("attributes");
         assert_eq!(read_from(&[pair], &keys(2)), Some(Err(Refusal::Sealed)), "another site");

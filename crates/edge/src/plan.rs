@@ -1,6 +1,6 @@
-//! A configuration with the content of all files that it names. Making a plan changes nothing: no
-//! file is made or opened for writing, and no address is bound. A check ends here; a server then
-//! opens its writers ([`State`](crate::State)).
+//! A configuration with the content of its files. Making a plan changes nothing: no file is created
+//! or opened for writing, and no address is bound. A check ends here; a server then opens its
+//! output files ([`State`](crate::State)).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,13 +21,13 @@ use crate::identity::Identity;
 use crate::loops::QuicState;
 use crate::passes::Passes;
 
-/// The most bytes of a named file that are compared at a reload.
+/// Maximum size of a file that a reload compares, in bytes.
 const MAX_COMPARED: usize = 64 << 20;
 
-/// The content of the files that a configuration names, by key: their SHA-256 hashes.
+/// SHA-256 hashes of the configured files, by key.
 pub(crate) type Contents = BTreeMap<&'static str, Vec<Vec<u8>>>;
 
-/// The parts of the configuration in force that a reload may take over.
+/// Parts of the running configuration that a reload may keep.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Running<'a> {
     pub identity: &'a Arc<Identity>,
@@ -35,7 +35,7 @@ pub(crate) struct Running<'a> {
     pub contents: &'a Contents,
 }
 
-/// A configuration with all that it names, read and understood.
+/// A configuration with its parsed files.
 #[derive(Debug)]
 pub struct Plan {
     pub(crate) config: Config,
@@ -46,10 +46,10 @@ pub struct Plan {
     pub(crate) cohorts: Cohorts,
     pub(crate) passes: Passes,
     pub(crate) tokens: Vec<Secret>,
-    /// Without its logs.
+    /// QUIC state without qlog.
     pub(crate) quic: QuicState,
     pub(crate) contents: Contents,
-    /// Findings of a reload.
+    /// Findings of the reload.
     pub(crate) notes: Vec<Finding>,
 }
 
@@ -57,18 +57,18 @@ impl Plan {
     /// Reads the files of `config`.
     ///
     /// # Errors
-    /// One line: a file or directory that cannot be read or is malformed.
+    /// If a file or directory cannot be read or is malformed. One line.
     pub fn new(config: Config) -> Result<Self, Error> {
-        Self::beside(config, None)
+        Self::replacing(config, None)
     }
 
-    /// Reads the files of `config`, which takes the place of the `running` one. A development
-    /// certificate stays if `config` names none: browsers were told its hash. A valid certificate
-    /// stays if the new one is not valid.
+    /// Reads the files of `config`, which replaces the `running` one. If `config` has no
+    /// certificate, a development certificate is kept, because browsers know its hash. A valid
+    /// certificate is kept if the new one is not valid.
     ///
     /// # Errors
     /// As [`Plan::new`].
-    pub(crate) fn beside(config: Config, running: Option<Running<'_>>) -> Result<Self, Error> {
+    pub(crate) fn replacing(config: Config, running: Option<Running<'_>>) -> Result<Self, Error> {
         let server = &config.server;
         let mut contents = contents(&config);
         let mut notes = Vec::new();
@@ -84,14 +84,14 @@ impl Plan {
             && running.identity.fault(unix_now()).is_none()
         {
             identity = running.identity.clone();
-            for key in CERTIFICATE {
+            for key in CERTIFICATE_KEYS {
                 match running.contents.get(key) {
                     Some(known) => contents.insert(key, known.clone()),
                     None => contents.remove(key),
                 };
             }
-            let what = format!("{fault}; the certificate in force stays, as it is valid");
-            notes.push(Finding::warning(CERTIFICATE[0], path.display(), what));
+            let what = format!("{fault}; the previous certificate remains in use, as it is valid");
+            notes.push(Finding::warning(CERTIFICATE_KEYS[0], path.display(), what));
         }
         let read = |what: &str, path: &Path, e: std::io::Error| {
             Error::new(format!("{what} {}: {e}", path.display()))
@@ -135,15 +135,15 @@ impl Plan {
     }
 }
 
-const CERTIFICATE: [&str; 2] = ["[server] certificate", "[server] key"];
+const CERTIFICATE_KEYS: [&str; 2] = ["[server] certificate", "[server] key"];
 
-/// The hashes of the files that `config` names. An unreadable file has none: its reader reports
-/// why.
+/// Returns the hashes of the files of `config`. Unreadable files are left out: their readers report
+/// the reason.
 fn contents(config: &Config) -> Contents {
     let server = &config.server;
     let singles = [
-        (CERTIFICATE[0], &server.certificate),
-        (CERTIFICATE[1], &server.key),
+        (CERTIFICATE_KEYS[0], &server.certificate),
+        (CERTIFICATE_KEYS[1], &server.key),
         ("[server] key_file", &server.key_file),
         ("[admin] token_file", &config.admin.token_file),
         ("[recovery] dqn", &config.recovery.dqn),
@@ -160,7 +160,7 @@ fn contents(config: &Config) -> Contents {
     contents
 }
 
-/// The tokens of the control API.
+/// Returns the tokens of the control API.
 fn tokens(config: &Config) -> Result<Vec<Secret>, Error> {
     let admin = &config.admin;
     let mut tokens: Vec<Secret> = admin.token.iter().cloned().collect();
@@ -168,8 +168,9 @@ fn tokens(config: &Config) -> Result<Vec<Secret>, Error> {
         let name = path.display();
         let text = small::text(path).map_err(|e| Error::new(format!("token file {name}: {e}")))?;
         let token = Secret::new(text.trim_end());
-        let wrong = "expected one line of 16 to 512 letters, digits and signs without spaces";
-        tokens.push(token.ok_or_else(|| Error::new(format!("token file {name}: {wrong}")))?);
+        let expected =
+            "expected one line of 16 to 512 letters, digits and punctuation marks without spaces";
+        tokens.push(token.ok_or_else(|| Error::new(format!("token file {name}: {expected}")))?);
     }
     Ok(tokens)
 }

@@ -1,10 +1,10 @@
-//! URLs as logs, errors, metrics and the dashboard show them.
+//! URLs without secrets, for logs, errors, metrics and the dashboard.
 
 use std::fmt;
 
 use url::Url;
 
-/// Shows a URL without what may be a secret: user name, password, query and fragment.
+/// Displays a URL without user name, password, query and fragment, which may be secret.
 #[derive(Clone, Copy)]
 pub(crate) struct Redacted<'a>(pub(crate) &'a Url);
 
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_a_secret_is_not_shown() {
+    fn hides_secrets() {
         for (url, shown) in [
             (
                 "https://user:password@host:8443/live/a.flv?token=x#y",

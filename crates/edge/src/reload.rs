@@ -1,5 +1,5 @@
-//! What is read again: the configuration file, on SIGHUP and when the operator asks for it, and the table of user groups,
-//! whenever it is another one.
+//! Reloads: of the configuration file on SIGHUP or by the control API, and of the table of user
+//! groups whenever it changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,19 +11,19 @@ use crate::config::{Changes, Config};
 use crate::service::{self, Notice};
 use crate::state::Shared;
 
-/// How often it is looked whether the table of user groups is another one.
-const LOOK: Duration = Duration::from_secs(5);
+/// Interval between checks of the table of user groups.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Reads the file again, puts it in force, and tells the log and the service manager.
+/// Reloads the configuration file, and notifies log and service manager.
 ///
 /// # Errors
-/// One line, which is in the log as well: there is no file, or it is at fault. Nothing has changed then.
+/// If there is no file, or it is invalid. One line, which is logged, too. Nothing has changed then.
 pub(crate) fn reload(shared: &Shared) -> Result<Changes, Error> {
     service::tell(Notice::Reloading);
     let result = read(shared);
     match &result {
         Ok((name, changes)) => {
-            tracing::info!("{name} reloaded with the files that it names; {changes}");
+            tracing::info!("{name} and its files reloaded; {changes}");
             if !changes.at_start.is_empty() {
                 let keys = changes.at_start.join(", ");
                 tracing::warn!("{name}: other values wait for the next start: {keys}");
@@ -36,26 +36,26 @@ pub(crate) fn reload(shared: &Shared) -> Result<Changes, Error> {
 }
 
 fn read(shared: &Shared) -> Result<(String, Changes), Error> {
-    let path = shared.file().ok_or_else(|| Error::new("there is no configuration file"))?;
+    let path = shared.file().ok_or_else(|| Error::new("the server has no configuration file"))?;
     let changes = Config::load(path).and_then(|config| shared.reload(config))?;
     Ok((path.display().to_string(), changes))
 }
 
-/// Follows the file of the table of user groups for as long as the process lives.
+/// Reloads the table of user groups whenever its file changes, until the process ends.
 pub(crate) async fn follow_table(shared: Arc<Shared>) {
     loop {
         let state = shared.state();
         let all = state.autoplex.clone();
         match &state.config.autoplex.table {
-            // Large files take their time to read, and nobody waits for them.
+            // Reading a large file blocks.
             Some(path) => {
                 let path = path.clone();
-                // Fails only if the work panics, and then the old table stays.
+                // Fails only on a panic; the old table then remains.
                 let _ = tokio::task::spawn_blocking(move || all.look(&path)).await;
             }
             None => all.drop_table(),
         }
         drop(state);
-        sleep(LOOK).await;
+        sleep(CHECK_INTERVAL).await;
     }
 }

@@ -64,7 +64,7 @@ impl Edge {
         };
         descriptors::raise(&config, cores);
         let plan = plan::Plan::new(config)?;
-        check::standing(&plan).iter().for_each(|finding| tracing::warn!("{}", finding.text()));
+        check::credentials(&plan).iter().for_each(|finding| tracing::warn!("{}", finding.text()));
         let state = State::open(plan, None)?;
         let listeners = io::listen(&state.config, cores)?;
         let rtmp =

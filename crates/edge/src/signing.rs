@@ -1,9 +1,8 @@
-//! Signed URLs: who may play is decided by those who know the stream's key, for a limited time, and
-//! without asking anybody.
+//! Signed URLs, which let viewers play for a limited time without a hook.
 //!
-//! A signature covers the stream's name and the time until which it holds:
-//! `sig = hex(HMAC-SHA256(key, "NAME\nEXPIRES"))`, sent as `?expires=EXPIRES&sig=SIG` with EXPIRES in
-//! seconds since 1970. It is the same for FLV, HLS and RTMP. When it expires, so does what is being played.
+//! `sig = hex(HMAC-SHA256(key, "NAME\nEXPIRES"))` covers the stream's name and the expiry. It is
+//! sent as `?expires=EXPIRES&sig=SIG`, with EXPIRES in seconds since 1970, over FLV, HLS and RTMP.
+//! When it expires, playback ends.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +14,7 @@ use crate::hex::hex;
 use crate::names::matches;
 use crate::passes::Grant;
 
-/// The query that lets somebody play `name` until `expires`.
+/// Returns the query that permits playing `name` until `expires`.
 pub fn sign(key: &str, name: &str, expires: u64) -> String {
     let tag = hmac::sign(&hmac_key(key), message(name, expires).as_bytes());
     format!("expires={expires}&sig={}", hex(tag.as_ref()))
@@ -29,17 +28,17 @@ fn message(name: &str, expires: u64) -> String {
     format!("{name}\n{expires}")
 }
 
-/// The permission to play a stream.
+/// Permission to play a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Permission {
-    /// When it ends; `None` for as long as there is a stream.
+    /// Expiry, or `None` if unlimited.
     pub until: Option<SystemTime>,
-    /// Under which rule it was given.
+    /// The rule that granted it.
     pub grant: Grant,
 }
 
-/// The permission to play `name` at `now` with these parameters, `None` if there is none. Streams that
-/// no rule names are free.
+/// Returns the permission to play `name` at `now`, if the signature is valid. Streams without a
+/// rule are free.
 pub fn may_play(
     config: &Config,
     name: &str,
@@ -48,9 +47,9 @@ pub fn may_play(
     now: SystemTime,
 ) -> Option<Permission> {
     let mut rules = config.play.iter().filter(|rule| matches(&rule.stream, name)).peekable();
-    let is_asked = config.hooks.on_play.is_some();
+    let has_hook = config.hooks.on_play.is_some();
     if rules.peek().is_none() {
-        return Some(Permission { until: None, grant: grant(None, is_asked) });
+        return Some(Permission { until: None, grant: grant(None, has_hook) });
     }
     let seconds = expires?.parse::<u64>().ok()?;
     let until = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?;
@@ -58,29 +57,29 @@ pub fn may_play(
     let text = message(name, seconds);
     let is_signed = |key: &str| hmac::verify(&hmac_key(key), text.as_bytes(), &tag).is_ok();
     let rule = rules.find(|rule| unix(now) <= seconds && is_signed(&rule.key))?;
-    Some(Permission { until: Some(until), grant: grant(Some(rule), is_asked) })
+    Some(Permission { until: Some(until), grant: grant(Some(rule), has_hook) })
 }
 
 /// Returns the grant of a `rule`, or of no rule (`None`), with or without a hook's consent.
-fn grant(rule: Option<&Play>, is_asked: bool) -> Grant {
+fn grant(rule: Option<&Play>, has_hook: bool) -> Grant {
     let (stream, key) = rule.map_or(("", ""), |rule| (&rule.stream, &rule.key));
-    if rule.is_none() && !is_asked {
+    if rule.is_none() && !has_hook {
         return Grant::FREE;
     }
-    let text = format!("mendcast grant\n{}\n{is_asked}\n{stream}", rule.is_some());
+    let text = format!("mendcast grant\n{}\n{has_hook}\n{stream}", rule.is_some());
     let tag = hmac::sign(&hmac_key(key), text.as_bytes());
     Grant(tag.as_ref().iter().take(8).fold(0, |grant, byte| grant << 8 | u64::from(*byte)))
 }
 
-/// Whether a permission to play `name` that was given before still holds: its rule and its key are
-/// there, and no hook is asked now that was not. For a stream that is free now all do.
+/// Whether an earlier permission to play `name` is still valid: its rule and key still exist, and no
+/// hook has been added. If the stream is free now, every permission is valid.
 pub(crate) fn holds(config: &Config, name: &str, given: Grant) -> bool {
-    let is_asked = config.hooks.on_play.is_some();
+    let has_hook = config.hooks.on_play.is_some();
     let mut rules = config.play.iter().filter(|rule| matches(&rule.stream, name)).peekable();
     if rules.peek().is_none() {
-        return !is_asked || given == grant(None, true);
+        return !has_hook || given == grant(None, true);
     }
-    rules.any(|rule| given == grant(Some(rule), is_asked) || given == grant(Some(rule), true))
+    rules.any(|rule| given == grant(Some(rule), has_hook) || given == grant(Some(rule), true))
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
@@ -95,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signature_holds_for_its_stream_and_its_time() {
+    fn signatures_are_valid_for_their_stream_and_time() {
         let text = "[[play]]\nstream = \"paid/*\"\nkey = \"secret\"";
         let config = Config::parse("edge.toml", text).expect("valid");
         let query = sign("secret", "paid/a", 1_000);
@@ -106,7 +105,7 @@ mod tests {
             may_play(&config, name, Some(expires), Some(signature), at(now)).is_some()
         };
         assert!(may("paid/a", expires, signature, 1_000));
-        assert!(!may("paid/a", expires, signature, 1_001), "over");
+        assert!(!may("paid/a", expires, signature, 1_001), "expired");
         assert!(!may("paid/b", expires, signature, 1_000), "another stream");
         assert!(!may("paid/a", "2000", signature, 1_000), "another time");
         assert!(!may("paid/a", expires, &signature.replace(&signature[..1], "x"), 1_000));
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_permission_holds_as_long_as_the_rule_and_the_key_that_gave_it() {
+    fn permissions_are_valid_as_long_as_their_rule_and_key() {
         const HOOK: &str = "[hooks]\non_play = \"http://127.0.0.1:1/\"\n";
         let config = |rules: &[(&str, &str)], hook: &str| {
             let rule = |(stream, key): &(&str, &str)| {
@@ -147,22 +146,22 @@ mod tests {
         let both = given(&config(&[a], HOOK), "one");
         for (what, given, now, expected) in [
             ("nothing changed", free, config(&[], ""), true),
-            ("a rule came", free, config(&[a], ""), false),
-            ("a rule of other streams came", free, config(&[("paid/*", "one")], ""), true),
-            ("a hook came", free, config(&[], HOOK), false),
-            ("the rule stays", one, config(&[a], ""), true),
-            ("another key came", one, config(&[b, a], ""), true),
-            ("the key went", one, config(&[b], ""), false),
-            ("its streams changed", one, config(&[("live/a", "one")], ""), false),
-            ("the rule went", one, config(&[], ""), true),
-            ("the rule stays, a hook came", one, config(&[a], HOOK), false),
-            ("the rule went, a hook came", one, config(&[], HOOK), false),
-            ("the hook stays", asked, config(&[], HOOK), true),
-            ("the hook went", asked, config(&[], ""), true),
-            ("the hook stays, a rule came", asked, config(&[a], HOOK), false),
-            ("both stay", both, config(&[a], HOOK), true),
-            ("of both the hook went", both, config(&[a], ""), true),
-            ("of both the key went", both, config(&[b], HOOK), false),
+            ("rule added", free, config(&[a], ""), false),
+            ("rule of other streams added", free, config(&[("paid/*", "one")], ""), true),
+            ("hook added", free, config(&[], HOOK), false),
+            ("same rule", one, config(&[a], ""), true),
+            ("key added", one, config(&[b, a], ""), true),
+            ("key removed", one, config(&[b], ""), false),
+            ("streams changed", one, config(&[("live/a", "one")], ""), false),
+            ("rule removed", one, config(&[], ""), true),
+            ("same rule, hook added", one, config(&[a], HOOK), false),
+            ("rule removed, hook added", one, config(&[], HOOK), false),
+            ("same hook", asked, config(&[], HOOK), true),
+            ("hook removed", asked, config(&[], ""), true),
+            ("same hook, rule added", asked, config(&[a], HOOK), false),
+            ("same rule and hook", both, config(&[a], HOOK), true),
+            ("same rule, hook removed", both, config(&[a], ""), true),
+            ("same hook, key removed", both, config(&[b], HOOK), false),
         ] {
             assert_eq!(holds(&now, "live/a", given), expected, "{what}");
         }

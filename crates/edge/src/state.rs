@@ -1,4 +1,4 @@
-//! What follows from a configuration, and what all threads of the process share.
+//! State derived from a configuration, and state shared by all threads.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -33,70 +33,68 @@ use crate::plan::{Contents, Plan, Running};
 use crate::sessions::Sessions;
 use crate::sync::lock;
 
-/// Everything that follows from one configuration; replaced as a whole by a reload.
+/// State derived from a configuration. A reload replaces it as a whole.
 #[derive(Debug)]
 pub struct State {
     /// The configuration.
     pub config: Config,
     /// Certificate and key.
     pub identity: Arc<Identity>,
-    /// TLS of the TCP front.
+    /// TLS configuration of HTTP/1.1 and HTTP/2.
     pub tcp_tls: Arc<rustls::ServerConfig>,
-    /// The static files, if there are any.
+    /// Static files, if configured.
     pub files: Option<Arc<Files>>,
-    /// The live streams.
+    /// Live streams.
     pub live: Arc<Live>,
-    /// Who watches them.
+    /// Sessions of viewers.
     pub sessions: Arc<Sessions>,
-    /// Whom the operator keeps out.
+    /// Bans set by the operator.
     pub bans: Arc<Bans>,
-    /// What is known of paths and of who jumped.
+    /// Saved path state, and claims of jumps.
     pub(crate) beginnings: Arc<Beginnings>,
-    /// User groups and what their sessions may send.
+    /// User groups and their caps.
     pub(crate) autoplex: Arc<AutoPlex>,
-    /// What may be held of the server.
+    /// Limits per address and in total.
     pub(crate) limits: Arc<Limits>,
-    /// The operator's servers that are asked and told.
+    /// HTTP hooks.
     pub hooks: Arc<Hooks>,
-    /// Who asks upstreams.
+    /// HTTP clients of pulls.
     pub clients: Clients,
-    /// Where tasks run that a request on another thread asks for.
+    /// Runtime for tasks that requests on other threads start.
     pub runtime: Arc<OnceLock<Handle>>,
-    /// How viewers are divided.
+    /// Cohorts of viewers.
     pub cohorts: Cohorts,
-    /// How viewers show who they are.
+    /// Passes that identify viewers.
     pub passes: Passes,
-    /// What those bring along who control the server.
+    /// Tokens of the control API.
     pub tokens: Vec<Secret>,
-    /// What the QUIC loops take from it.
+    /// State of the QUIC event loops.
     pub quic: QuicState,
-    /// The files that the configuration names, as they were.
+    /// Hashes of the configured files.
     pub(crate) contents: Contents,
 }
 
 impl State {
-    /// Reads what `config` names, and opens what is written for it, in place of `previous` or for
-    /// the first time.
+    /// Reads the files of `config` and opens its output files, in place of `previous` if given.
     ///
     /// # Errors
     /// As [`Plan::new`] and [`State::open`].
     pub fn new(config: Config, previous: Option<&Self>) -> Result<Self, Error> {
-        Self::open(Plan::beside(config, previous.map(Self::running))?, previous)
+        Self::open(Plan::replacing(config, previous.map(Self::running))?, previous)
     }
 
     fn running(&self) -> Running<'_> {
         Running { identity: &self.identity, quic: &self.quic, contents: &self.contents }
     }
 
-    /// Opens what is written for the `plan`, the qlog directory and the records' files, and puts it
-    /// in the place of `previous`.
+    /// Opens the output files of `plan` (qlog and records), in place of `previous` if given.
     ///
     /// # Errors
-    /// One line: a directory that cannot be made or written to.
+    /// If a directory cannot be created or written to. One line.
     pub fn open(plan: Plan, previous: Option<&Self>) -> Result<Self, Error> {
         let Plan { config, mut quic, .. } = plan;
         quic.log(&config.quic)?;
-        // These outlive every configuration.
+        // These survive reloads.
         let limits = previous.map_or_else(Arc::default, |state| state.limits.clone());
         let beginnings = previous.map_or_else(
             || Arc::new(Beginnings::new(config.startup.networks as usize)),
@@ -114,7 +112,7 @@ impl State {
                 (live, sessions, Arc::default(), Arc::default(), Arc::default())
             }
         };
-        // Nothing fails from here on: running connections ask hooks as well.
+        // Nothing may fail from here on, since running connections use the hooks, too.
         hooks.follow(&config.hooks);
         live.streams.memory().set_limit(memory::limit(&config.live, machine::memory()));
         Ok(Self {
@@ -140,7 +138,7 @@ impl State {
     }
 }
 
-/// The writer of records, if the configuration names a directory for them.
+/// Starts the writer of records, if configured.
 fn records(config: &Config) -> Result<Option<Arc<RecordWriter>>, Error> {
     let records = &config.records;
     match &records.directory {
@@ -152,27 +150,27 @@ fn records(config: &Config) -> Result<Option<Arc<RecordWriter>>, Error> {
     }
 }
 
-/// What all threads of the process share.
+/// State shared by all threads of the process.
 #[derive(Debug)]
 pub struct Shared {
     state: ArcSwap<State>,
     life: watch::Sender<Life>,
     started: Instant,
-    /// The UDP ports.
+    /// UDP ports.
     ports: Vec<u16>,
-    /// What each event loop last told of itself.
+    /// Latest report of each event loop.
     loops: Mutex<Vec<Report>>,
-    /// Signs of life: QUIC's event loops, as many runtimes of TCP, and the main runtime.
+    /// Heartbeats of the QUIC event loops, of as many TCP runtimes, and of the main runtime.
     pulses: Vec<Arc<Pulse>>,
-    /// What may be held of the server.
+    /// Limits per address and in total.
     limits: Arc<Limits>,
-    /// The log of closed connections, if there is one.
+    /// Log of closed connections, if configured.
     log: Option<Arc<ConnectionLog>>,
-    /// The configuration file, if it came from one.
+    /// Configuration file, if any.
     file: OnceLock<PathBuf>,
 }
 
-/// Where the process is in its life.
+/// Phase of the process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Life {
     Serving,
@@ -181,8 +179,7 @@ enum Life {
 }
 
 impl Shared {
-    /// A process that begins to serve with this state, with `loops` event loops and as many threads
-    /// for TCP.
+    /// Creates the shared state of a process with `loops` event loops and as many TCP threads.
     pub(crate) fn new(
         state: State,
         ports: Vec<u16>,
@@ -206,22 +203,21 @@ impl Shared {
         }
     }
 
-    /// The state of the moment. A connection takes it once and keeps it.
+    /// Returns the current state. A connection keeps the state it started with.
     pub fn state(&self) -> Arc<State> {
         self.state.load_full()
     }
 
-    /// Puts `config` in force: most of it for new connections and streams, some of it at once. What takes
-    /// effect at the next start only stays as it is. Returns which keys have other values, by when they
-    /// take effect.
+    /// Applies `config`: most keys to new connections and streams, some immediately. Keys that need
+    /// a restart keep their values. Returns the keys with new values.
     ///
     /// # Errors
-    /// As [`State::new`]; the old state stays.
+    /// As [`State::new`]. The old state remains.
     pub fn reload(&self, mut config: Config) -> Result<Changes, Error> {
         let old = self.state();
         let mut changes = config.replace(&old.config);
-        let plan = Plan::beside(config, Some(old.running()))?;
-        let findings = check::standing(&plan);
+        let plan = Plan::replacing(config, Some(old.running()))?;
+        let findings = check::credentials(&plan);
         let state = State::open(plan, Some(&old))?;
         changes.compare_files(&state.contents, &old.contents);
         findings.iter().for_each(|finding| tracing::warn!("{}", finding.text()));
@@ -230,50 +226,50 @@ impl Shared {
         Ok(changes)
     }
 
-    /// The configuration file, if it came from one.
+    /// Returns the configuration file, if any.
     pub(crate) fn file(&self) -> Option<&Path> {
         self.file.get().map(PathBuf::as_path)
     }
 
-    /// The configuration came from this file. Only the first one counts.
+    /// Sets the configuration file. Later calls have no effect.
     pub(crate) fn set_file(&self, path: &Path) {
         let _ = self.file.set(path.to_owned());
     }
 
-    /// Starts the drain: no new connections, and the running ones end with their open requests. Returns whether it
-    /// had not started before.
+    /// Starts the drain: no new connections, and connections end with their open requests. Returns
+    /// false if it had started before.
     pub fn drain(&self) -> bool {
         self.life.send_if_modified(|life| {
-            let begins = *life == Life::Serving;
-            if begins {
+            let is_serving = *life == Life::Serving;
+            if is_serving {
                 *life = Life::Draining;
             }
-            begins
+            is_serving
         })
     }
 
-    /// The drain is over.
+    /// Ends the drain.
     pub(crate) fn finish(&self) {
         self.life.send_replace(Life::Finished);
     }
 
-    /// The log of closed connections, if there is one.
+    /// Returns the log of closed connections, if configured.
     pub(crate) fn log(&self) -> Option<&Arc<ConnectionLog>> {
         self.log.as_ref()
     }
 
     /// Waits until the drain starts.
     pub async fn drained(&self) {
-        self.reaches(Life::Draining).await;
+        self.wait_for(Life::Draining).await;
     }
 
     /// Waits until the drain is over.
     pub async fn finished(&self) {
-        self.reaches(Life::Finished).await;
+        self.wait_for(Life::Finished).await;
     }
 
-    async fn reaches(&self, life: Life) {
-        // The sender lives in `self`, so the only outcome is the value.
+    async fn wait_for(&self, life: Life) {
+        // Cannot fail, because `self` has the sender.
         let _ = self.life.subscribe().wait_for(|now| *now >= life).await;
     }
 
@@ -282,12 +278,12 @@ impl Shared {
         *self.life.borrow() >= Life::Draining
     }
 
-    /// Time since the start.
+    /// Returns the time since startup.
     pub fn uptime(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// The UDP ports that QUIC is served on.
+    /// Returns the UDP ports of QUIC.
     pub fn ports(&self) -> &[u16] {
         &self.ports
     }
@@ -302,12 +298,12 @@ impl Shared {
         loops[core] = report;
     }
 
-    /// Signs of life of all threads that must not hang.
+    /// Returns the heartbeats of all monitored threads.
     pub(crate) fn pulses(&self) -> &[Arc<Pulse>] {
         &self.pulses
     }
 
-    /// Signs of life of QUIC's event loops, of TCP's runtimes, and of the main runtime, which has everything else.
+    /// Returns the heartbeats of the QUIC event loops, the TCP runtimes, and the main runtime.
     pub(crate) fn pulses_by_kind(&self) -> [&[Arc<Pulse>]; 3] {
         let loops = self.pulses.len() / 2;
         let (quic, others) = self.pulses.split_at(loops);
@@ -315,32 +311,32 @@ impl Shared {
         [quic, tcp, main]
     }
 
-    /// What may be held of the server.
+    /// Returns the limits per address and in total.
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Lines of the log of closed connections that were lost.
+    /// Returns the number of lines lost by the log of closed connections.
     pub(crate) fn log_lines_lost(&self) -> u64 {
         self.log.as_ref().map_or(0, |log| log.lost())
     }
 
-    /// What keeps the process from living on, as one line each: it will end itself soon.
-    pub(crate) fn ailments(&self) -> Vec<String> {
+    /// Returns the faults for which the process will end itself soon, one line each.
+    pub(crate) fn faults(&self) -> Vec<String> {
         let silences = self.pulses.iter().map(|pulse| (pulse.name(), pulse.silence()));
         let silent = silences.filter(|(_, silence)| *silence >= supervisor::UNHEALTHY_AFTER);
         silent
-            .map(|(name, silence)| format!("{name}: no turn for {:.1} s", silence.as_secs_f64()))
+            .map(|(name, silence)| format!("{name}: stuck for {:.1} s", silence.as_secs_f64()))
             .collect()
     }
 
-    /// Why no further viewers should come, as one line each.
-    pub(crate) fn obstacles(&self) -> Vec<String> {
+    /// Returns the reasons not to accept further viewers, one line each.
+    pub(crate) fn unready_reasons(&self) -> Vec<String> {
         let draining = self.is_draining().then(|| "draining".to_owned());
-        self.ailments().into_iter().chain(draining).collect()
+        self.faults().into_iter().chain(draining).collect()
     }
 
-    /// All event loops together, about a second ago.
+    /// Returns the sum of the event loops' reports, about a second old.
     pub(crate) fn loops(&self) -> Report {
         let mut sum = Report::default();
         lock(&self.loops).iter().for_each(|report| sum.add(report));

@@ -217,8 +217,8 @@ impl Handler {
                 let text = metrics::encode_as(format, shared, own);
                 with_type(text_response(200, text), format.content_type())
             }
-            "/healthz" => probe("ok", &shared.ailments()),
-            "/readyz" => probe("ready", &shared.obstacles()),
+            "/healthz" => probe("ok", &shared.faults()),
+            "/readyz" => probe("ready", &shared.unready_reasons()),
             path => page(request, path, remote),
         }
     }

@@ -1,4 +1,4 @@
-//! The process that holds a port, as far as `/proc` shows it to this user.
+//! The process that uses a port, if `/proc` shows it to this user.
 
 use std::fs;
 use std::path::Path;
@@ -15,21 +15,21 @@ fn inodes<'a>(table: &'a str, port: u16, is_udp: bool) -> impl Iterator<Item = &
     })
 }
 
-/// A socket that listens, as the tables have it.
+/// State of a listening socket in these tables.
 const LISTEN: &str = "0A";
 
-/// The holder of a port.
+/// Process that uses a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Holder {
-    /// A process of the program that asks: a running server.
+    /// Another process of this program, so a running server.
     Server(u32),
-    /// Another program, by its name and process ID.
+    /// Name and process ID of another program.
     Other(String, u32),
-    /// Nobody can tell.
+    /// Not visible to this user.
     Unknown,
 }
 
-/// Finds the process that has `port`.
+/// Finds the process that uses `port`.
 pub(super) fn of(port: u16, is_udp: bool) -> Holder {
     let names = if is_udp { ["udp", "udp6"] } else { ["tcp", "tcp6"] };
     let tables = names.map(|name| fs::read_to_string(format!("/proc/net/{name}")));
@@ -70,20 +70,20 @@ mod tests {
     use std::net::{TcpListener, UdpSocket};
 
     #[test]
-    fn the_process_that_listens_is_found_and_one_that_connected_is_not() {
+    fn finds_listening_processes_only() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
         let address = listener.local_addr().expect("bound");
         let client = std::net::TcpStream::connect(address).expect("connected");
         let own = Holder::Server(std::process::id());
         assert_eq!(of(address.port(), false), own);
         let port = client.local_addr().expect("bound").port();
-        assert_eq!(of(port, false), Holder::Unknown, "it does not listen");
+        assert_eq!(of(port, false), Holder::Unknown, "connected");
         let udp = UdpSocket::bind("[::1]:0").expect("bound");
         assert_eq!(of(udp.local_addr().expect("bound").port(), true), own);
     }
 
     #[test]
-    fn a_broken_table_has_no_inodes() {
+    fn malformed_tables_have_no_inodes() {
         for table in ["", "head\n", "head\n 0: 0100007F:1F90", "head\n0: x 1 0A 2 3 4 5 6 7"] {
             assert_eq!(inodes(table, 8080, false).count(), 0, "{table}");
         }

@@ -1,10 +1,10 @@
-//! `mendcast edge --check`: finds the faults that a start with this configuration would meet, and
-//! changes nothing. No file is made or opened for writing. Ports are bound for a moment and never
-//! listened on, so that a running server keeps its own.
+//! `mendcast edge --check`: finds problems of a start with this configuration, and changes nothing.
+//! No file is created or opened for writing. Ports are bound briefly without listening, so a
+//! running server keeps its own.
 //!
-//! An error keeps the server from starting, or from serving anybody. A port that is in use is one
-//! only if another program is known to have it: an operator checks a changed file beside the
-//! running server.
+//! An error prevents the server from starting or from serving anybody. A port in use is an error
+//! only if another program is known to use it, because operators check a changed file while the
+//! server runs.
 
 mod holder;
 mod paths;
@@ -23,42 +23,41 @@ use crate::identity::date;
 use crate::invitation;
 use crate::plan::Plan;
 
-/// A certificate that expires sooner is named.
-const SOON: u64 = 7 * 86_400;
-/// Bytes of a certificate chain that every client takes: TLS stacks read handshake messages of 16
-/// KiB at the least.
+/// Remaining validity of a certificate below which a warning is given, in seconds.
+const EXPIRY_WARNING: u64 = 7 * 86_400;
+/// Maximum size of a certificate chain that all clients accept, in bytes: TLS stacks read handshake
+/// messages of at least 16 KiB.
 const MAX_CHAIN: usize = 16 << 10;
 
 /// The outcome of a check.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// Errors first.
+    /// Findings, errors first.
     pub findings: Vec<Finding>,
-    /// How browsers come to use HTTP/3.
+    /// Advice on HTTP/3 for browsers.
     pub advice: Vec<String>,
 }
 
-/// Checks the configuration that stands in `file` on this machine.
+/// Checks the configuration from `file` on this machine.
 ///
 /// # Errors
-/// One line: as [`Plan::new`].
+/// As [`Plan::new`].
 pub fn check(file: &Path, config: Config) -> Result<Checked, Error> {
     let plan = Plan::new(config)?;
-    let mut findings = ports::look(&plan.config);
-    findings.extend(paths::look(&plan.config));
-    findings.extend(secrets::of_file(file, &plan.config));
-    findings.extend(standing(&plan));
+    let mut findings = ports::check(&plan.config);
+    findings.extend(paths::check(&plan.config));
+    findings.extend(secrets::check_file(file, &plan.config));
+    findings.extend(credentials(&plan));
     findings.extend(congestion(&plan.config));
     findings.sort_by_key(|finding| !finding.is_error);
     Ok(Checked { findings, advice: invitation::advice(&plan) })
 }
 
-/// The faults of the certificate, the key files and the secrets of a plan. A check, a start and a
-/// reload report them.
-pub(crate) fn standing(plan: &Plan) -> Vec<Finding> {
+/// Finds problems of certificate, key files and secrets. A check, a start and a reload report them.
+pub(crate) fn credentials(plan: &Plan) -> Vec<Finding> {
     let mut findings = plan.notes.clone();
     findings.extend(certificate(plan));
-    findings.extend(secrets::look(&plan.config));
+    findings.extend(secrets::check(&plan.config));
     findings
 }
 
@@ -75,7 +74,7 @@ fn congestion(config: &Config) -> Option<Finding> {
     Some(Finding::warning("[quic] congestion", algorithm.name(), what))
 }
 
-/// The faults of the certificate chain: its dates and its length.
+/// Finds problems of the certificate chain: its dates and its size.
 fn certificate(plan: &Plan) -> Vec<Finding> {
     const KEY: &str = "[server] certificate";
     let Some(path) = &plan.config.server.certificate else { return Vec::new() };
@@ -84,7 +83,7 @@ fn certificate(plan: &Plan) -> Vec<Finding> {
     if let Some(fault) = plan.identity.fault(now) {
         findings.push(Finding::error(KEY, &path, fault));
     } else if let Some((name, end)) = plan.identity.first_to_expire()
-        && end.saturating_sub(now) < SOON
+        && end.saturating_sub(now) < EXPIRY_WARNING
     {
         let what = format!("{name} expires on {}, in less than 7 days", date(end));
         findings.push(Finding::warning(KEY, &path, what));
@@ -92,7 +91,7 @@ fn certificate(plan: &Plan) -> Vec<Finding> {
     let bytes: usize = plan.identity.chain.iter().map(|certificate| certificate.len()).sum();
     if bytes > MAX_CHAIN {
         let what =
-            format!("the chain has {bytes} bytes; some clients refuse more than {MAX_CHAIN}");
+            format!("the chain has {bytes} bytes; some clients reject more than {MAX_CHAIN}");
         findings.push(Finding::warning(KEY, &path, what));
     }
     findings

@@ -1,5 +1,5 @@
-//! The paths that a server writes to: whether the user who checks has the rights. Nothing is made
-//! to find that out.
+//! Checks of the paths that a server writes to, by the permissions of the current user. Nothing is
+//! created.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::disk::small;
 use crate::finding::Finding;
 
-/// Where the service's unit file may be.
+/// Locations of the service's unit file.
 const UNITS: [&str; 4] = [
     "/etc/systemd/system/mendcast.service",
     "/run/systemd/system/mendcast.service",
@@ -20,16 +20,16 @@ const UNITS: [&str; 4] = [
     "/usr/lib/systemd/system/mendcast.service",
 ];
 
-/// Finds paths that the server could not write to, and a table that it could not follow.
-pub(super) fn look(config: &Config) -> Vec<Finding> {
+/// Finds paths that the server could not write to, and an invalid table of user groups.
+pub(super) fn check(config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut written = 0;
+    let mut output_paths = 0;
     let qlog = config.quic.qlog_dir.as_ref().filter(|_| config.quic.qlog_sample > 0.0);
     let directories =
         [("[records] directory", config.records.directory.as_ref()), ("[quic] qlog_dir", qlog)];
     for (key, path) in directories {
         let Some(path) = path else { continue };
-        written += 1;
+        output_paths += 1;
         let fault = directory(path).err();
         findings.extend(fault.map(|what| Finding::error(key, path.display(), what)));
     }
@@ -39,67 +39,71 @@ pub(super) fn look(config: &Config) -> Vec<Finding> {
     ];
     for (key, path) in files {
         let Some(path) = path else { continue };
-        written += 1;
+        output_paths += 1;
         let fault = file(path).err();
         findings.extend(fault.map(|what| Finding::error(key, path.display(), what)));
     }
     let user = UNITS.iter().find_map(|unit| user_of(&fs::read_to_string(unit).ok()?));
-    if written > 0
+    if output_paths > 0
         && Uid::effective().is_root()
         && let Some(user) = user.filter(|user| user != "root" && user != "0")
     {
-        let what = "the check runs as root, which may write anywhere; check as this user";
+        let what = "the check runs as root, who may write anywhere; run it as this user";
         findings.push(Finding::warning("User of mendcast.service", user, what));
     }
     if let Some(path) = &config.autoplex.table
         && let Err(what) = table(path)
     {
-        let what = format!("{what}; without a table no user group has parameters");
+        let what = format!("{what}; without a table, user groups have no caps");
         findings.push(Finding::warning("[autoplex] table", path.display(), what));
     }
     findings
 }
 
-/// Whether files can be made in a directory, which itself may have to be made.
+/// Whether files can be created in a directory, which may have to be created itself.
 fn directory(path: &Path) -> Result<(), String> {
     match fs::metadata(path) {
-        Ok(found) if found.is_dir() => enter(path),
-        Ok(_) => Err("no directory; expected one, or a path where one can be made".to_owned()),
+        Ok(found) if found.is_dir() => writable(path),
+        Ok(_) => Err("not a directory; expected one, or an unused path".to_owned()),
         Err(e) if e.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => {
             // The nearest parent that exists decides.
             let parents = path.ancestors().skip(1);
-            let parent = parents.map(here).find(|parent| fs::symlink_metadata(parent).is_ok());
+            let parent =
+                parents.map(or_current).find(|parent| fs::symlink_metadata(parent).is_ok());
             let parent = parent.unwrap_or_else(|| PathBuf::from("."));
             match fs::metadata(&parent) {
                 Ok(found) if found.is_dir() => {}
-                _ => return Err(format!("cannot be made: {} is no directory", parent.display())),
+                _ => {
+                    let parent = parent.display();
+                    return Err(format!("cannot be created: {parent} is not a directory"));
+                }
             }
-            enter(&parent).map_err(|why| format!("cannot be made: {why}"))
+            writable(&parent).map_err(|why| format!("cannot be created: {why}"))
         }
         Err(e) => Err(format!("cannot be used: {e}")),
     }
 }
 
-/// Whether a file can be appended to, or made in a directory that is there.
+/// Whether a file can be appended to, or created in an existing directory.
 fn file(path: &Path) -> Result<(), String> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Err("a directory; expected a file".to_owned()),
-        // Opening a pipe waits for a reader.
+        // Opening a pipe would block until it has a reader.
         Ok(_) if is_pipe(path) => Err("a pipe or socket; expected a file".to_owned()),
         Ok(_) => may(path, AccessFlags::W_OK),
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            // Behind a link that leads nowhere the file is made where that leads.
+            // Opening a dangling link creates its target.
             let target = fs::read_link(path).map_or_else(
                 |_| path.to_owned(),
-                |target| here(path.parent().unwrap_or(Path::new(""))).join(target),
+                |target| or_current(path.parent().unwrap_or(Path::new(""))).join(target),
             );
-            let parent = here(target.parent().unwrap_or(Path::new("")));
+            let parent = or_current(target.parent().unwrap_or(Path::new("")));
             match fs::metadata(&parent) {
                 Ok(found) if found.is_dir() => {
-                    enter(&parent).map_err(|why| format!("cannot be made: {why}"))
+                    writable(&parent).map_err(|why| format!("cannot be created: {why}"))
                 }
-                Ok(_) => Err(format!("cannot be made: {} is no directory", parent.display())),
-                Err(e) => Err(format!("cannot be made: {}: {e}", parent.display())),
+                Ok(_) => Err(format!("cannot be created: {} is not a directory", parent.display())),
+                Err(e) => Err(format!("cannot be created: {}: {e}", parent.display())),
             }
         }
         Err(e) => Err(format!("cannot be opened: {e}")),
@@ -112,13 +116,13 @@ fn is_pipe(path: &Path) -> bool {
         .is_ok_and(|found| found.file_type().is_fifo() || found.file_type().is_socket())
 }
 
-/// A relative path starts in the current directory.
-fn here(path: &Path) -> PathBuf {
+/// Returns the path, or `.` for an empty one.
+fn or_current(path: &Path) -> PathBuf {
     if path.as_os_str().is_empty() { PathBuf::from(".") } else { path.to_owned() }
 }
 
-/// Whether files can be made in a directory.
-fn enter(path: &Path) -> Result<(), String> {
+/// Whether files can be created in a directory.
+fn writable(path: &Path) -> Result<(), String> {
     may(path, AccessFlags::W_OK | AccessFlags::X_OK)
 }
 
@@ -129,8 +133,8 @@ fn may(path: &Path, what: AccessFlags) -> Result<(), String> {
     })
 }
 
-/// Whether the table could be put in force. None is no fault: `mendcast autoplex decide` has not
-/// written one yet.
+/// Whether the table is valid. A missing one is not a fault: `mendcast autoplex decide` has not
+/// written it yet.
 fn table(path: &Path) -> Result<(), String> {
     match small::read(path, MAX_FILE) {
         Ok(content) => Table::decode(&content).map(drop).map_err(|e| e.to_string()),
@@ -139,7 +143,7 @@ fn table(path: &Path) -> Result<(), String> {
     }
 }
 
-/// The user of a unit file, if it names one.
+/// Returns the user of a unit file.
 fn user_of(unit: &str) -> Option<String> {
     let mut users = unit.lines().filter_map(|line| line.trim().strip_prefix("User="));
     users.next_back().map(|user| user.trim().to_owned()).filter(|user| !user.is_empty())
@@ -151,7 +155,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     #[test]
-    fn a_path_is_judged_by_what_is_there() {
+    fn paths_are_checked_by_their_kind() {
         let dir = tempfile::tempdir().expect("a directory");
         let at = |name: &str| dir.path().join(name);
         fs::write(at("file"), "").expect("written");
@@ -162,12 +166,12 @@ mod tests {
         for (name, as_directory, as_file) in [
             ("", "", "a directory"),
             ("new", "", ""),
-            ("new/and/below", "", "cannot be made"),
-            ("file", "no directory", ""),
+            ("new/and/below", "", "cannot be created"),
+            ("file", "not a directory", ""),
             ("file/below", "Not a directory", "Not a directory"),
-            ("dangling", "cannot be used", "cannot be made"),
+            ("dangling", "cannot be used", "cannot be created"),
             ("link", "cannot be used", ""),
-            ("pipe", "no directory", "a pipe"),
+            ("pipe", "not a directory", "a pipe"),
         ] {
             for (result, part) in [(directory(&at(name)), as_directory), (file(&at(name)), as_file)]
             {
@@ -176,13 +180,13 @@ mod tests {
                 assert!(is_right, "{name}: {what:?} has no {part:?}");
             }
         }
-        assert_eq!(fs::read_dir(dir.path()).expect("readable").count(), 4, "nothing was made");
+        assert_eq!(fs::read_dir(dir.path()).expect("readable").count(), 4, "nothing was created");
         assert!(file(Path::new("/proc/version")).is_err() || Uid::effective().is_root());
         assert!(directory(Path::new("/proc/new")).is_err() || Uid::effective().is_root());
     }
 
     #[test]
-    fn a_directory_without_rights_is_named() {
+    fn directories_without_write_permission_are_reported() {
         let dir = tempfile::tempdir().expect("a directory");
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o500)).expect("set");
         for result in
@@ -190,13 +194,13 @@ mod tests {
         {
             match result {
                 Err(what) => assert!(what.contains("cannot write to"), "{what}"),
-                Ok(()) => assert!(Uid::effective().is_root(), "only root may"),
+                Ok(()) => assert!(Uid::effective().is_root(), "not root"),
             }
         }
     }
 
     #[test]
-    fn the_user_of_a_unit_is_read() {
+    fn parses_the_user_of_a_unit() {
         assert_eq!(user_of("[Service]\nUser=mendcast\n").as_deref(), Some("mendcast"));
         assert_eq!(user_of("User=a\nUser=\n"), None);
         assert_eq!(user_of("[Unit]\n# User=x"), None);

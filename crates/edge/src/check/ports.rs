@@ -1,4 +1,4 @@
-//! The addresses of a configuration: whether they are this machine's, free, and named once.
+//! Checks of listen addresses: local to this machine, free, and listed once.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -9,19 +9,19 @@ use super::holder::{self, Holder};
 use crate::config::Config;
 use crate::finding::Finding;
 
-/// An address of the configuration.
+/// A listen address.
 #[derive(Clone, Copy)]
-struct Wanted {
+struct Listener {
     key: &'static str,
     address: SocketAddr,
-    /// Besides TCP.
+    /// Whether it serves UDP besides TCP.
     has_udp: bool,
-    /// An IPv6 wildcard that leaves IPv4 to another address.
+    /// Whether it leaves IPv4 to another address on the same port.
     is_split: bool,
 }
 
-impl Wanted {
-    /// Whether the kernel would give only one of both their address.
+impl Listener {
+    /// Whether the kernel would let only one of both bind.
     fn collides(&self, other: &Self) -> bool {
         let covers = |one: &Self, other: &Self| match (one.address.ip(), other.address.ip()) {
             (IpAddr::V4(a), IpAddr::V4(b)) => a == b || a.is_unspecified(),
@@ -34,16 +34,15 @@ impl Wanted {
         is_same_port && (covers(self, other) || covers(other, self))
     }
 
-    /// Binds the address for a moment.
+    /// Binds the address briefly.
     fn try_bind(&self, kind: Type, protocol: Protocol) -> io::Result<()> {
         let socket = Socket::new(Domain::for_address(self.address), kind, Some(protocol))?;
         if self.address.is_ipv6() {
             socket.set_only_v6(self.is_split)?;
         }
         if kind == Type::STREAM {
-            // As the listener does. Nobody connects, as this socket never listens; a listener of
-            // another process is an error all the same. Unlike a server's, the UDP socket does not
-            // share its port.
+            // As the server does. Another process that listens is still an error. Unlike a
+            // server's, the UDP socket does not share its port.
             socket.set_reuse_address(true)?;
         }
         socket.bind(&self.address.into())
@@ -51,11 +50,11 @@ impl Wanted {
 }
 
 /// Finds addresses that cannot be bound.
-pub(super) fn look(config: &Config) -> Vec<Finding> {
-    let all = wanted(config);
+pub(super) fn check(config: &Config) -> Vec<Finding> {
+    let all = listeners(config);
     let mut findings = Vec::new();
-    for (place, one) in all.iter().enumerate() {
-        if let Some(other) = all[..place].iter().find(|other| one.collides(other)) {
+    for (index, one) in all.iter().enumerate() {
+        if let Some(other) = all[..index].iter().find(|other| one.collides(other)) {
             let what = format!(
                 "{} = {} has this address already; expected another port",
                 other.key, other.address
@@ -68,19 +67,19 @@ pub(super) fn look(config: &Config) -> Vec<Finding> {
     findings
 }
 
-fn wanted(config: &Config) -> Vec<Wanted> {
+fn listeners(config: &Config) -> Vec<Listener> {
     let listen = &config.server.listen;
     let server = listen.iter().map(|&address| {
         let is_split = listen.iter().any(|a| a.is_ipv4() && a.port() == address.port());
-        Wanted { key: "[server] listen", address, has_udp: true, is_split }
+        Listener { key: "[server] listen", address, has_udp: true, is_split }
     });
-    let tcp = |key, address| Wanted { key, address, has_udp: false, is_split: false };
+    let tcp = |key, address| Listener { key, address, has_udp: false, is_split: false };
     let rtmp = config.rtmp.listen.iter().flatten().map(|&address| tcp("[rtmp] listen", address));
     let admin = config.admin.listen.iter().map(|&address| tcp("[admin] listen", address));
     server.chain(rtmp).chain(admin).collect()
 }
 
-fn bind(one: &Wanted) -> Option<Finding> {
+fn bind(one: &Listener) -> Option<Finding> {
     let tcp = one.try_bind(Type::STREAM, Protocol::TCP);
     let udp = if one.has_udp { one.try_bind(Type::DGRAM, Protocol::UDP) } else { Ok(()) };
     let (name, is_udp, why) = match (tcp, udp) {
@@ -93,8 +92,8 @@ fn bind(one: &Wanted) -> Option<Finding> {
         io::ErrorKind::AddrInUse => match holder::of(address.port(), is_udp) {
             Holder::Server(process) => {
                 let what = format!(
-                    "{name} port in use by the server with process ID {process}; it has to end \
-                     before another one starts"
+                    "{name} port in use by the server with process ID {process}; stop it before \
+                     another one starts"
                 );
                 Finding::warning(key, address, what)
             }
@@ -107,8 +106,8 @@ fn bind(one: &Wanted) -> Option<Finding> {
             }
             Holder::Unknown => {
                 let what = format!(
-                    "{name} port in use; whose it is cannot be seen by this user; it has to be \
-                     free when the server starts"
+                    "{name} port in use by a process that this user cannot see; it must be free \
+                     when the server starts"
                 );
                 Finding::warning(key, address, what)
             }
@@ -121,7 +120,7 @@ fn bind(one: &Wanted) -> Option<Finding> {
             Finding::warning(key, address, what)
         }
         io::ErrorKind::AddrNotAvailable => {
-            Finding::error(key, address, "no address of this machine; expected one of its own")
+            Finding::error(key, address, "not an address of this machine; expected a local one")
         }
         _ => Finding::error(key, address, format!("cannot be bound over {name}: {why}")),
     })

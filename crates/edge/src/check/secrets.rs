@@ -1,5 +1,4 @@
-//! Secrets of a configuration: whether others may read the files that hold them, and whether they
-//! can be guessed.
+//! Checks of secrets: file modes and length.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -7,15 +6,15 @@ use std::path::Path;
 use crate::config::Config;
 use crate::finding::Finding;
 
-/// Characters of a secret that cannot be guessed.
+/// Minimum characters of a secret that cannot be guessed.
 const MIN_LEN: usize = 16;
-/// Rights of the group and of everybody else.
-const OTHERS: u32 = 0o077;
-/// The right of everybody else to read.
-const EVERYBODY: u32 = 0o004;
+/// Permissions of the group and of everybody else.
+const GROUP_AND_OTHERS: u32 = 0o077;
+/// Permission of everybody else to read.
+const READ_BY_OTHERS: u32 = 0o004;
 
-/// The faults of the files with secrets that `config` names, and of the secrets that stand in it.
-pub(super) fn look(config: &Config) -> Vec<Finding> {
+/// Finds unsafe modes of secret files, and short secrets in `config`.
+pub(super) fn check(config: &Config) -> Vec<Finding> {
     let server = &config.server;
     let files = [
         ("[server] key", &server.key),
@@ -24,7 +23,7 @@ pub(super) fn look(config: &Config) -> Vec<Finding> {
     ];
     let open = files.into_iter().filter_map(|(key, path)| {
         let path = path.as_deref()?;
-        let mode = mode(path).filter(|mode| mode & OTHERS != 0)?;
+        let mode = mode(path).filter(|mode| mode & GROUP_AND_OTHERS != 0)?;
         let who = if mode & 0o007 != 0 { "everybody" } else { "its group" };
         let what = format!("mode {mode:04o} lets {who} use the secret; expected 0600");
         Some(Finding::warning(key, path.display(), what))
@@ -46,14 +45,14 @@ pub(super) fn look(config: &Config) -> Vec<Finding> {
     open.chain(short).chain(key_log).collect()
 }
 
-/// Whether everybody may read the file with the configuration, and secrets stand in it.
-pub(super) fn of_file(file: &Path, config: &Config) -> Option<Finding> {
+/// Warns if everybody may read the configuration file and it contains secrets.
+pub(super) fn check_file(file: &Path, config: &Config) -> Option<Finding> {
     let has_secrets = config.admin.token.is_some()
         || config.hooks.secret.is_some()
         || !config.play.is_empty()
         || !config.publish.is_empty()
         || config.pull.iter().any(|rule| rule.headers.is_some());
-    let mode = mode(file).filter(|mode| has_secrets && mode & EVERYBODY != 0)?;
+    let mode = mode(file).filter(|mode| has_secrets && mode & READ_BY_OTHERS != 0)?;
     let what = format!("mode {mode:04o} lets everybody read its secrets; expected 0640 or less");
     Some(Finding::warning("--config", file.display(), what))
 }

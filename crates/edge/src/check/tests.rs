@@ -9,7 +9,7 @@ use super::*;
 
 const DAY: u64 = 86_400;
 
-/// A certificate for a.test with its key, in a directory.
+/// Writes a certificate for a.test and its key into a directory.
 fn certificate(dir: &Path, from: i64, days: i64) -> (PathBuf, PathBuf) {
     let at = |days: i64| {
         let seconds = unix_now() as i64 + days * DAY as i64;
@@ -27,19 +27,19 @@ fn certificate(dir: &Path, from: i64, days: i64) -> (PathBuf, PathBuf) {
     (chain, private)
 }
 
-/// The findings of a check of these keys.
+/// Returns the findings for these keys.
 fn found(dir: &Path, text: &str) -> Vec<String> {
     let listen =
         if text.contains("server.listen") { "" } else { "server.listen = \"127.0.0.1:0\"\n" };
     let config = Config::parse("edge.toml", &format!("{listen}{text}")).expect("valid");
     let checked = check(&dir.join("edge.toml"), config).expect("a plan");
-    // Whether this machine has a unit file is not the tests' business.
+    // Depends on the machine.
     let findings = checked.findings.iter().map(ToString::to_string);
     findings.filter(|finding| !finding.contains("mendcast.service")).collect()
 }
 
 #[test]
-fn each_finding_names_key_value_and_what_is_allowed() {
+fn findings_name_key_value_and_allowed_values() {
     let dir = tempfile::tempdir().expect("a directory");
     let tcp = TcpListener::bind("127.0.0.1:0").expect("bound");
     let udp = UdpSocket::bind("127.0.0.1:0").expect("bound");
@@ -61,7 +61,7 @@ fn each_finding_names_key_value_and_what_is_allowed() {
         (format!("admin.listen = \"{tcp}\""), "warning: [admin] listen = "),
         (
             "server.listen = \"192.0.2.1:9\"".into(),
-            "error: [server] listen = 192.0.2.1:9: no address of",
+            "error: [server] listen = 192.0.2.1:9: not an address of",
         ),
         (
             "server.listen = \"127.0.0.1:9\"\nrtmp.listen = \"0.0.0.0:9\"".into(),
@@ -100,7 +100,7 @@ fn each_finding_names_key_value_and_what_is_allowed() {
 }
 
 #[test]
-fn a_certificate_is_judged_by_its_dates_and_its_chain() {
+fn certificates_are_checked_by_date_and_size() {
     let dir = tempfile::tempdir().expect("a directory");
     let look = |from, days, times: usize| {
         let (chain, key) = certificate(dir.path(), from, days);
@@ -114,7 +114,7 @@ fn a_certificate_is_judged_by_its_dates_and_its_chain() {
         (-30, 29, 1, "error: [server] certificate = "),
         (1, 30, 1, "is not valid before "),
         (-30, 36, 1, "expires on "),
-        (-1, 30, 60, "bytes; some clients refuse more than 16384"),
+        (-1, 30, 60, "bytes; some clients reject more than 16384"),
     ] {
         let all = look(from, days, times);
         assert!(all.len() == 1 && all[0].contains(part), "{all:?} has no {part}");
@@ -122,7 +122,7 @@ fn a_certificate_is_judged_by_its_dates_and_its_chain() {
 }
 
 #[test]
-fn a_file_with_secrets_that_everybody_may_read_is_named() {
+fn world_readable_files_with_secrets_are_reported() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("edge.toml");
     let secret = "[hooks]\nsecret = \"sixteen-letters-and-more\"";
@@ -133,7 +133,7 @@ fn a_file_with_secrets_that_everybody_may_read_is_named() {
     }
 }
 
-/// Names, kinds, lengths, times, modes and inodes of all that is below a directory.
+/// Returns names, sizes, times, modes and inodes of everything below a directory.
 fn snapshot(dir: &Path) -> Vec<String> {
     let mut all = Vec::new();
     let mut open = vec![dir.to_owned()];
@@ -159,10 +159,10 @@ fn snapshot(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_check_changes_nothing_whatever_the_configuration_names() {
+fn a_check_changes_no_file() {
     let dir = tempfile::tempdir().expect("a directory");
     let at = |name: &str| dir.path().join(name).display().to_string();
-    std::fs::create_dir(at("records")).expect("made");
+    std::fs::create_dir(at("records")).expect("created");
     for n in 1..=3 {
         let path = at(&format!("records/sessions-2026112{n}T000000Z.jsonl"));
         std::fs::write(&path, "{\"session\":1}\n").expect("written");
@@ -177,7 +177,7 @@ fn a_check_changes_nothing_whatever_the_configuration_names() {
     std::fs::write(at("records/sessions-20261124T000000Z.parquet.part"), "x").expect("written");
     std::fs::write(at("records/sessions-20261125T000000Z.jsonl"), "").expect("written");
     let (chain, key) = certificate(dir.path(), -1, 30);
-    crate::keyfile::create(Path::new(&at("secrets")), SystemTime::now()).expect("made");
+    crate::keyfile::create(Path::new(&at("secrets")), SystemTime::now()).expect("created");
     let text = format!(
         "server.listen = \"127.0.0.1:0\"\nadmin.listen = \"127.0.0.1:0\"\n\
          records.directory = \"{}\"",
@@ -186,7 +186,7 @@ fn a_check_changes_nothing_whatever_the_configuration_names() {
     let running = crate::Edge::open(Config::parse("edge.toml", &text).expect("valid"));
     let running = running.expect("opened");
     let own = running.listeners()[0].address;
-    // Its thread tidies first.
+    // The records' thread cleans up first.
     let mut before = snapshot(dir.path());
     loop {
         std::thread::sleep(Duration::from_millis(300));
@@ -221,7 +221,7 @@ fn a_check_changes_nothing_whatever_the_configuration_names() {
 }
 
 #[test]
-fn a_certificate_that_is_not_valid_takes_the_place_of_none_that_is() {
+fn an_invalid_certificate_does_not_replace_a_valid_one() {
     let dir = tempfile::tempdir().expect("a directory");
     let (chain, key) = certificate(dir.path(), -1, 30);
     let text = format!(

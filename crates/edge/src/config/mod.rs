@@ -1,10 +1,8 @@
-//! The configuration file: strict TOML in which every key has a default.
+//! Configuration file: strict TOML, with a default for every key.
 //!
-//! The table in `keys.rs` is the only place that knows the keys. It gives the structs with their
-//! documentation, the defaults, the permitted ranges, the text of `--print-defaults` and the
-//! errors, so none of them can disagree with another. The file is walked as a table with positions
-//! rather than through serde, because an error has to name line, key, what was expected, and what
-//! was found.
+//! The table in `keys.rs` defines all keys. Structs, documentation, defaults, ranges, errors and
+//! the text of `--print-defaults` derive from it, and so cannot disagree. The file is read as a
+//! table with positions, not through serde: errors name line, key, expected and actual value.
 
 mod changes;
 mod cors;
@@ -33,10 +31,11 @@ pub use value::{Size, duration};
 pub use words::{Cipher, Container, Level, OnFailure, Retry, Start, TakeOver};
 
 impl Config {
-    /// Reads and checks the file at `path`; relative paths in it start at its directory.
+    /// Reads and checks the file at `path`. Relative paths in it start at its directory.
     ///
     /// # Errors
-    /// One line: the file cannot be read, is no TOML, or a key is unknown or has a wrong value.
+    /// If the file cannot be read or is not TOML, or a key is unknown or has a wrong value. One
+    /// line.
     pub fn load(path: &Path) -> Result<Self, Error> {
         let name = path.display();
         let text = std::fs::read_to_string(path).map_err(|e| Error::new(format!("{name}: {e}")))?;
@@ -45,7 +44,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads and checks `text`; `name` stands for the file in errors.
+    /// Parses and checks `text`. Errors call the file `name`.
     ///
     /// # Errors
     /// One line `name:LINE: [section] key: expected …, got …`.
@@ -60,7 +59,6 @@ impl Config {
         let mut config = Self::default();
         for (section, body) in table.get_ref() {
             let name = section.get_ref();
-            // A section stands once, a list's item any number of times.
             let bodies: Vec<(Option<&DeTable<'_>>, Range<usize>)> = match body.get_ref() {
                 DeValue::Array(items) if Self::is_list(name) => {
                     items.iter().map(|item| (item.get_ref().as_table(), item.span())).collect()
@@ -85,22 +83,17 @@ impl Config {
                                 let what = format!("{name}: unknown key, expected one of {keys}");
                                 at(key.span(), what)
                             }
-                            Problem::Secret(expected) | Problem::Value(expected)
-                                if is_secret(section.get_ref(), key.get_ref())
-                                    || has_secrets(&text[value.span()]) =>
+                            Problem::Value(expected)
+                                if !is_secret(section.get_ref(), key.get_ref())
+                                    && !has_secrets(&text[value.span()]) =>
                             {
-                                let what =
-                                    format!("{name}: expected {expected}, got something else");
-                                at(value.span(), what)
-                            }
-                            Problem::Secret(expected) => {
-                                let what =
-                                    format!("{name}: expected {expected}, got something else");
-                                at(value.span(), what)
-                            }
-                            Problem::Value(expected) => {
                                 let got = excerpt(&without_secrets(&text[value.span()]));
                                 at(value.span(), format!("{name}: expected {expected}, got {got}"))
+                            }
+                            Problem::Value(expected) | Problem::Secret(expected) => {
+                                let what =
+                                    format!("{name}: expected {expected}, got something else");
+                                at(value.span(), what)
                             }
                         }
                     })?;
@@ -119,7 +112,7 @@ impl Config {
         }
     }
 
-    /// The keys that disagree with another key: section, key to blame, what was expected.
+    /// Returns a key that contradicts another one: section, key and expectation.
     fn contradiction(&self) -> Option<(&'static str, &'static str, String)> {
         let Self { server, quic, .. } = self;
         if server.certificate.is_some() != server.key.is_some() {
@@ -137,42 +130,42 @@ impl Config {
         }
         let shares = self.autoplex.explorers + self.autoplex.holdout;
         if shares > 1.0 + 1e-9 {
-            let what =
-                format!("expected explorers and holdout to be 1 at most together, got {shares}");
+            let what = format!("expected explorers plus holdout to be at most 1, got {shares}");
             return Some(("autoplex", "holdout", what));
         }
         let names: Vec<_> = self.cohort.iter().map(|cohort| &cohort.name).collect();
-        if let Some(twice) = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name)) {
-            let what = format!("expected a name of its own for each, got {:?} twice", twice.1);
+        let duplicate = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name));
+        if let Some((_, name)) = duplicate {
+            let what = format!("expected unique names, got {name:?} twice");
             return Some(("cohort", "name", what));
         }
         None
     }
 
-    /// Takes the place of `running`: keys that take effect at the next start only keep the values
-    /// in force, so that what is in here is what holds. Returns which keys have other values.
+    /// Replaces `running`. Keys that need a restart keep their running values. Returns the keys
+    /// with new values.
     pub(crate) fn replace(&mut self, running: &Self) -> Changes {
         let mut changes = Changes::default();
         self.compare(running, &mut changes);
         changes
     }
 
-    /// A file that holds every key with its documentation and its default value; keys without a
-    /// default value stand there as a comment.
+    /// Returns a file with the documentation and default of every key. Keys without a default are
+    /// comments.
     pub fn documented() -> String {
         let mut out = String::from(
             "# Every key of mendcast edge, with its default value.\n\
              # Durations: us, ms, s, m, h, d. Sizes: B, kB, MB, GB, KiB, MiB, GiB.\n\
              # Relative paths start at the directory of this file.\n\
-             # After SIGHUP new values hold for new connections and streams, where a key says nothing\n\
-             # else.\n",
+             # After a reload (SIGHUP), new values apply to new connections and streams, unless a\n\
+             # key says otherwise.\n",
         );
         Self::default().describe(&mut out);
         out
     }
 }
 
-/// Where the file gives `key`, else its section, else its start.
+/// Returns the position of `key`, or else of its section, or else of the file's start.
 fn position(table: &DeTable<'_>, section: &str, key: &str) -> Range<usize> {
     let Some((header, body)) = table.iter().find(|(name, _)| name.get_ref() == section) else {
         return 0..0;
@@ -182,25 +175,24 @@ fn position(table: &DeTable<'_>, section: &str, key: &str) -> Range<usize> {
     found.map_or_else(|| header.span(), Spanned::span)
 }
 
-/// `text` as an error quotes it: the first line, at most 60 characters.
+/// Returns a quotation of `text` for errors: its first line, at most 60 characters.
 fn excerpt(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let short: String = line.chars().take(60).collect();
     if short.len() < text.len() { format!("{short}…") } else { short }
 }
 
-/// Whether the key holds a secret, although its values are words like others.
+/// Whether the key holds a secret, although its type is an ordinary string.
 fn is_secret(section: &str, key: &str) -> bool {
     matches!((section, key), ("play" | "publish", "key") | ("hooks", "secret") | ("admin", "token"))
 }
 
-/// Whether a password or a query may still be in `text` without those of its URLs: in one that is
-/// mistyped.
+/// Whether `text` may contain a password or query outside well-formed URLs, as in a mistyped one.
 fn has_secrets(text: &str) -> bool {
     without_secrets(text).replace("?…", "").contains(['@', '?'])
 }
 
-/// `text` without the user names, passwords and queries of the URLs in it: errors stand in logs.
+/// Returns `text` without user names, passwords and queries of URLs, since errors are logged.
 fn without_secrets(text: &str) -> String {
     let mut parts = text.split("://");
     let mut out = parts.next().unwrap_or_default().to_owned();
@@ -214,27 +206,27 @@ fn without_secrets(text: &str) -> String {
     out
 }
 
-/// Why a key could not be set.
+/// Reason why a key could not be set.
 enum Problem {
-    /// It does not exist; these do.
+    /// Unknown key. Contains the known ones.
     Key(String),
-    /// Its value is wrong; this was expected.
+    /// Wrong value. Contains the expectation.
     Value(String),
-    /// The same of a value that nobody is to see.
+    /// Wrong value of a secret. Contains the expectation.
     Secret(String),
 }
 
-/// The keys of one section.
+/// The keys of a section.
 trait Section {
     fn set(&mut self, key: &str, value: &DeValue<'_>) -> Result<(), Problem>;
-    /// Whether every key that has to be there is; else that key, and what was expected.
+    /// Checks required keys. The error has the missing key and the expectation.
     fn check(&self) -> Result<(), (&'static str, String)>;
     fn describe(&self, out: &mut String);
-    /// Lets relative paths start at `base`.
+    /// Makes relative paths start at `base`.
     fn resolve(&mut self, base: &Path);
 }
 
-/// Puts what the file says into `slot`, if it is of the right type and in `range`.
+/// Sets `slot` to `value`, if that has the right type and is in `range`.
 fn assign<T: Value + PartialOrd>(
     slot: &mut T,
     value: &DeValue<'_>,
@@ -245,17 +237,17 @@ fn assign<T: Value + PartialOrd>(
         (Some(read), Some(range)) if range.contains(&read) => *slot = read,
         (_, None) if !T::may_be_quoted() => return Err(Problem::Secret(T::expected())),
         (_, None) => return Err(Problem::Value(T::expected())),
-        (_, Some(range)) => return Err(Problem::Value(in_words(range))),
+        (_, Some(range)) => return Err(Problem::Value(range_text(range))),
     }
     Ok(())
 }
 
-fn in_words<T: Value>(range: &RangeInclusive<T>) -> String {
+fn range_text<T: Value>(range: &RangeInclusive<T>) -> String {
     let end = |value: &T| value.toml().unwrap_or_default();
     format!("{} to {}", end(range.start()), end(range.end()))
 }
 
-/// One key of `--print-defaults`.
+/// Writes one key of `--print-defaults`.
 fn describe_key<T: Value>(
     out: &mut String,
     key: &str,
@@ -270,13 +262,13 @@ fn describe_key<T: Value>(
         let _ = writeln!(out, "#{line}");
     }
     match range {
-        Some(range) => drop(writeln!(out, "# Expected: {}.", in_words(&range))),
+        Some(range) => drop(writeln!(out, "# Expected: {}.", range_text(&range))),
         None => drop(writeln!(out, "# Expected: {}.", T::expected())),
     }
     match effect {
         Effect::ForNew => {}
-        Effect::AtOnce => out.push_str("# New values hold at once.\n"),
-        Effect::AtStart => out.push_str("# New values wait for the next start.\n"),
+        Effect::AtOnce => out.push_str("# A reload applies new values immediately.\n"),
+        Effect::AtStart => out.push_str("# New values require a restart.\n"),
     }
     match (example, value.toml()) {
         (Some(example), _) => drop(writeln!(out, "# {key} = {example}")),
@@ -308,7 +300,7 @@ macro_rules! sections {
         $($(#[doc = $about:literal])+ [$section:ident] $Type:ident { $($keys:tt)+ })+
         ; $($(#[doc = $each:literal])+ [[$list:ident]] $Item:ident { $($item_keys:tt)+ })+
     ) => {
-        /// A configuration: one field per section of the file.
+        /// Configuration, with one field per section of the file.
         #[derive(Clone, Debug, Default, PartialEq)]
         pub struct Config {
             $($(#[doc = $about])+ pub $section: $Type,)+
@@ -316,7 +308,7 @@ macro_rules! sections {
         }
 
         impl Config {
-            /// The section of this name, or a new item of the list of this name.
+            /// Returns the section of this name, or a new item of the list of this name.
             pub(super) fn section(&mut self, name: &str) -> Option<&mut dyn Section> {
                 match name {
                     $(stringify!($section) => Some(&mut self.$section),)+
@@ -354,7 +346,7 @@ macro_rules! sections {
                         let pairs = self.$list.iter_mut().zip(&running.$list);
                         pairs.for_each(|(new, old)| new.compare(NAME, old, changes));
                     } else {
-                        // Which item took the place of which cannot be told.
+                        // Old and new items cannot be matched.
                         let (new, old) = (&mut self.$list, &running.$list);
                         changes.compare(format_args!("{NAME}"), Effect::ForNew, new, old);
                     }
@@ -428,7 +420,8 @@ macro_rules! sections {
                 $($(
                     if self.$key == Self::default().$key {
                         let expected = <$Value as Value>::expected();
-                        let what = format!("expected {expected} such as {}, got nothing", $required);
+                        let example = $required;
+                        let what = format!("expected {expected} such as {example}, got nothing");
                         return Err((stringify!($key), what));
                     }
                 )?)+

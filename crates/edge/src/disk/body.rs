@@ -1,4 +1,4 @@
-//! The content of a file as a body: read by the pool, one chunk ahead of the transport.
+//! File content as a body, which a pool reads one chunk ahead of the transport.
 
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
@@ -12,40 +12,39 @@ use tokio::sync::oneshot;
 
 use super::pool::Pool;
 
-/// The most that is read at once; a viewer who reads slowly costs as much memory beside what its
-/// transport holds.
-const CHUNK: usize = 64 * 1024;
+/// Bytes per read. A slow viewer costs this much memory, besides its transport's buffers.
+const CHUNK_SIZE: usize = 64 * 1024;
 
-/// A part of a file on its way.
+/// A part of a file.
 #[derive(Debug)]
 pub struct FileBody {
     file: Arc<File>,
-    /// The next byte to be read.
+    /// Offset of the next read.
     offset: u64,
-    /// Bytes to be read.
+    /// Bytes to read.
     unread: u64,
-    /// Bytes to be handed out.
+    /// Bytes to hand out.
     remaining: u64,
-    /// The chunk that is being read.
+    /// Chunk being read.
     next: Option<oneshot::Receiver<io::Result<Bytes>>>,
     pool: Arc<Pool>,
 }
 
 impl FileBody {
-    /// `length` bytes from `offset`.
+    /// Creates a body of `length` bytes from `offset`.
     pub(crate) fn new(file: File, offset: u64, length: u64, pool: Arc<Pool>) -> Self {
         let file = Arc::new(file);
         Self { file, offset, unread: length, remaining: length, next: None, pool }
     }
 
-    /// Bytes that are still to be handed out.
+    /// Returns the number of bytes not yet handed out.
     pub fn remaining(&self) -> u64 {
         self.remaining
     }
 
-    /// Has the next chunk read, if there is one.
-    fn read(&mut self) {
-        let size = usize::try_from(self.unread).unwrap_or(usize::MAX).min(CHUNK);
+    /// Starts reading the next chunk, if any.
+    fn start_read(&mut self) {
+        let size = usize::try_from(self.unread).unwrap_or(usize::MAX).min(CHUNK_SIZE);
         if size == 0 {
             return;
         }
@@ -59,20 +58,20 @@ impl FileBody {
         }));
     }
 
-    /// The next chunk, `None` at the end.
+    /// Returns the next chunk, or `None` at the end.
     ///
     /// # Errors
-    /// The file cannot be read or has become shorter.
+    /// If the file cannot be read or has become shorter.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         if self.next.is_none() {
-            self.read();
+            self.start_read();
         }
         let Some(next) = &mut self.next else { return Poll::Ready(Ok(None)) };
         let chunk = ready!(Pin::new(next).poll(context));
         self.next = None;
         let chunk = chunk.map_err(io::Error::other)??;
         self.remaining -= chunk.len() as u64;
-        self.read();
+        self.start_read();
         Poll::Ready(Ok(Some(chunk)))
     }
 }
@@ -80,7 +79,7 @@ impl FileBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::pool::tests::stuck;
+    use crate::disk::pool::tests::blocked_pool;
     use std::io::Write as _;
     use std::sync::mpsc::{Sender, channel};
     use std::task::{Wake, Waker};
@@ -90,15 +89,15 @@ mod tests {
 
     impl Wake for Bell {
         fn wake(self: Arc<Self>) {
-            self.0.send(()).expect("somebody waits");
+            self.0.send(()).expect("a receiver");
         }
     }
 
     #[test]
-    fn a_disk_that_takes_its_time_holds_up_nobody_and_wakes_when_it_is_there() {
+    fn a_slow_disk_blocks_nobody_and_wakes_the_task() {
         let mut file = tempfile::tempfile().expect("a file");
         file.write_all(&[7; 100_000]).expect("written");
-        let (pool, release) = stuck();
+        let (pool, release) = blocked_pool();
         let mut body = FileBody::new(file, 0, 100_000, Arc::new(pool));
         let (sender, rung) = channel();
         let waker = Waker::from(Arc::new(Bell(sender)));

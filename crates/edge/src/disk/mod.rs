@@ -1,6 +1,6 @@
-//! The disk, off the threads that serve viewers: a thread that waits for a disk may wait for long,
-//! and an event loop has thousands of viewers. `pool` reads files, `body` streams them to viewers,
-//! `small` reads those that a configuration names, `writer` writes logs.
+//! Disk access off the event loops, since a slow disk would stall thousands of viewers. `pool`
+//! reads files, `body` streams them to viewers, `small` reads those that the configuration names,
+//! `writer` writes logs.
 
 pub(crate) mod body;
 pub(crate) mod pool;

@@ -1,5 +1,5 @@
-//! A few threads that do what may have to wait for the disk. What they find comes as a future does:
-//! it wakes the task that polls it: tokio's, or a connection of an event loop.
+//! Thread pool for blocking disk access. Results are futures that wake a tokio task or a connection
+//! of an event loop.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -10,21 +10,23 @@ use tokio::sync::oneshot;
 
 use crate::sync::lock;
 
-/// Threads of a pool: as many files as are read at the same time.
+/// Threads per pool, and so the number of concurrent reads.
 const THREADS: usize = 4;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The threads end with the pool. Jobs wait without a bound of their own: each belongs to a request,
-/// of which there is a limited number.
+/// The pool. Its threads end when it is dropped. The queue needs no limit, because each job belongs
+/// to a request, and requests are limited.
 #[derive(Debug)]
 pub(crate) struct Pool {
     sender: Sender<Job>,
 }
 
 impl Pool {
+    /// Starts the threads.
+    ///
     /// # Errors
-    /// A thread cannot be started.
+    /// If a thread cannot be started.
     pub(crate) fn start() -> io::Result<Self> {
         Self::with_threads(THREADS)
     }
@@ -39,8 +41,8 @@ impl Pool {
         Ok(Self { sender })
     }
 
-    /// Runs `work`, unless nobody waits for it any more when its turn comes. The receiver tells of
-    /// an error if `work` panicked.
+    /// Runs `work`, unless the receiver is dropped first. The receiver returns an error if `work`
+    /// panics.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -48,11 +50,11 @@ impl Pool {
         let (done, result) = oneshot::channel();
         let job = move || {
             if !done.is_closed() {
-                // A reader that stopped waiting meanwhile does not want it.
+                // The receiver may have been dropped.
                 let _ = done.send(work());
             }
         };
-        // Without threads the job is dropped, and the receiver tells.
+        // Without threads the job is dropped, and the receiver returns an error.
         let _ = self.sender.send(Box::new(job));
         result
     }
@@ -62,7 +64,7 @@ fn work(jobs: &Mutex<Receiver<Job>>) {
     loop {
         let job = lock(jobs).recv();
         let Ok(job) = job else { return };
-        // The next one has nothing to do with what panicked here; the panic has been told.
+        // Jobs are independent, so a panic, which the hook has reported, affects no other.
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
     }
 }
@@ -71,19 +73,19 @@ fn work(jobs: &Mutex<Receiver<Job>>) {
 pub(crate) mod tests {
     use super::*;
 
-    /// A pool whose only thread does nothing until the sender is used or dropped.
-    pub(crate) fn stuck() -> (Pool, Sender<()>) {
+    /// Creates a pool with one thread, blocked until the sender is used or dropped.
+    pub(crate) fn blocked_pool() -> (Pool, Sender<()>) {
         let pool = Pool::with_threads(1).expect("started");
         let (release, released) = channel();
         let wait = move || {
             let _ = released.recv();
         };
-        pool.sender.send(Box::new(wait)).expect("its thread lives");
+        pool.sender.send(Box::new(wait)).expect("a running thread");
         (pool, release)
     }
 
     #[test]
-    fn results_come_and_a_job_that_panics_costs_only_itself() {
+    fn a_panic_affects_only_its_job() {
         let pool = Pool::with_threads(1).expect("started");
         let broken = pool.run(|| -> u32 { panic!("on purpose") });
         let result = pool.run(|| 7);
@@ -92,8 +94,8 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_nobody_waits_for_is_not_done() {
-        let (pool, release) = stuck();
+    fn jobs_of_dropped_receivers_are_skipped() {
+        let (pool, release) = blocked_pool();
         let (done, was_done) = channel();
         drop(pool.run(move || done.send(())));
         drop(release);

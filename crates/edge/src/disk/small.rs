@@ -1,4 +1,4 @@
-//! Files that are read whole: certificates, keys, tables.
+//! Files that are read as a whole: certificates, keys, tables.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
@@ -7,35 +7,35 @@ use std::path::Path;
 
 use nix::libc::O_NONBLOCK;
 
-/// The most bytes of a file of certificates, keys or a token.
+/// Maximum size in bytes of a file with certificates, keys or a token.
 pub(crate) const MAX_SECRET: usize = 1 << 20;
 
-/// Opens a regular file. A pipe may wait for a writer forever, and a device may have no end.
+/// Opens a regular file. Reading a pipe can block, and a device can be endless.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     let regular = |is_file: bool| {
         is_file.then_some(()).ok_or_else(|| io::Error::other("expected a regular file"))
     };
-    // Opening a pipe or a device may have effects of its own.
+    // Checked first, since opening a pipe or device can have side effects.
     regular(std::fs::metadata(path)?.is_file())?;
     let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
     regular(file.metadata()?.is_file())?;
     Ok(file)
 }
 
-/// The content of a regular file of at most `most` bytes.
-pub(crate) fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
+/// Reads a regular file of at most `max` bytes.
+pub(crate) fn read(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
-    open(path)?.take(most as u64 + 1).read_to_end(&mut content)?;
-    if content.len() > most {
-        return Err(io::Error::other(format!("larger than {most} bytes")));
+    open(path)?.take(max as u64 + 1).read_to_end(&mut content)?;
+    if content.len() > max {
+        return Err(io::Error::other(format!("larger than {max} bytes")));
     }
     Ok(content)
 }
 
-/// The text of a regular file of at most [`MAX_SECRET`] bytes.
+/// Reads a regular text file of at most [`MAX_SECRET`] bytes.
 pub(crate) fn text(path: &Path) -> io::Result<String> {
     let content = read(path, MAX_SECRET)?;
-    String::from_utf8(content).map_err(|_| io::Error::other("expected text"))
+    String::from_utf8(content).map_err(|_| io::Error::other("expected UTF-8 text"))
 }
 
 #[cfg(test)]
@@ -43,13 +43,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_regular_file_or_too_large_is_an_error_and_nobody_waits() {
+    fn rejects_large_files_and_pipes_without_blocking() {
         let dir = tempfile::tempdir().expect("a directory");
         let pipe = dir.path().join("pipe");
         let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("run");
         assert!(made.success());
         for path in [&pipe, dir.path(), Path::new("/dev/zero")] {
-            let error = read(path, 10).expect_err("no file").to_string();
+            let error = read(path, 10).expect_err("not a regular file").to_string();
             assert_eq!(error, "expected a regular file", "{}", path.display());
         }
         let file = dir.path().join("file");

@@ -1,5 +1,5 @@
-//! A thread that writes what other threads hand it. They never wait: when the disk falls
-//! behind, pieces are lost and counted.
+//! Thread that writes files for other threads, which never wait. If the disk is too slow, data is
+//! dropped and counted.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -13,26 +13,26 @@ use std::time::{Duration, Instant};
 
 use crate::Error;
 
-/// Messages that may wait for the disk.
-const WAITING: usize = 1_024;
+/// Maximum number of queued messages.
+const MAX_QUEUED: usize = 1_024;
 
-/// What the thread is told. Files go by a number that their owner gives them.
+/// Message to the thread. Files are identified by a number of their owner's choice.
 #[derive(Debug)]
 enum Message {
-    /// A file that is to be made; one that is there is not touched.
+    /// Creates a file. An existing one is not touched.
     Create(u64, PathBuf),
     Adopt(u64, File),
     Piece(u64, Vec<u8>),
     Close(u64),
-    /// Everything before this has been written.
+    /// Reports that all earlier messages have been processed.
     Flush(SyncSender<()>),
 }
 
-/// The way to the thread, which ends with it.
+/// Handle of the thread, which ends with it.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    /// What is written, for warnings.
-    what: &'static str,
+    /// Name in warnings.
+    name: &'static str,
     sender: SyncSender<Message>,
     lost: Arc<AtomicU64>,
 }
@@ -41,27 +41,27 @@ impl Writer {
     /// Starts the thread.
     ///
     /// # Errors
-    /// One line: it cannot be started.
-    pub(crate) fn start(what: &'static str) -> Result<Self, Error> {
-        let (sender, receiver) = sync_channel(WAITING);
+    /// If it cannot be started. One line.
+    pub(crate) fn start(name: &'static str) -> Result<Self, Error> {
+        let (sender, receiver) = sync_channel(MAX_QUEUED);
         let lost = Arc::new(AtomicU64::new(0));
         let counter = lost.clone();
         Builder::new()
-            .name(what.to_owned())
-            .spawn(move || write(what, &receiver, &counter))
-            .map_err(|e| Error::new(format!("cannot start the thread of the {what}: {e}")))?;
-        Ok(Self { what, sender, lost })
+            .name(name.to_owned())
+            .spawn(move || write(name, &receiver, &counter))
+            .map_err(|e| Error::new(format!("cannot start the thread of the {name}: {e}")))?;
+        Ok(Self { name, sender, lost })
     }
 
     /// Creates the file `number`.
     ///
     /// # Errors
-    /// Too much waits for the disk.
+    /// If the queue is full.
     pub(crate) fn create(&self, number: u64, path: PathBuf) -> io::Result<()> {
         self.send(Message::Create(number, path))
     }
 
-    /// Goes on with an open file as `number`.
+    /// Continues an open file as `number`.
     ///
     /// # Errors
     /// As [`Writer::create`].
@@ -72,27 +72,27 @@ impl Writer {
     /// Appends to the file `number`.
     ///
     /// # Errors
-    /// As [`Writer::create`]; the piece is lost.
+    /// As [`Writer::create`]. The piece is lost.
     pub(crate) fn append(&self, number: u64, piece: Vec<u8>) -> io::Result<()> {
         self.send(Message::Piece(number, piece))
     }
 
-    /// The file `number` is complete.
+    /// Closes the file `number`.
     ///
     /// # Errors
-    /// As [`Writer::create`]; the file stays open.
+    /// As [`Writer::create`]. The file stays open.
     pub(crate) fn close(&self, number: u64) -> io::Result<()> {
         self.send(Message::Close(number))
     }
 
-    /// Messages that were lost, and pieces that could not be written.
+    /// Returns the number of dropped messages and failed operations.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Waits until all that came before is written, but no longer than `most`.
-    pub(crate) fn flush(&self, most: Duration) {
-        let end = Instant::now() + most;
+    /// Waits until all earlier messages are processed, for at most `max`.
+    pub(crate) fn flush(&self, max: Duration) {
+        let end = Instant::now() + max;
         let (sender, written) = sync_channel(1);
         let mut message = Message::Flush(sender);
         while let Err(TrySendError::Full(back)) = self.sender.try_send(message) {
@@ -102,22 +102,22 @@ impl Writer {
             message = back;
             sleep(Duration::from_millis(10));
         }
-        // In vain, what is left is lost.
+        // After the timeout, unwritten data is lost.
         let _ = written.recv_timeout(end.saturating_duration_since(Instant::now()));
     }
 
     fn send(&self, message: Message) -> io::Result<()> {
         self.sender.try_send(message).map_err(|_| {
             if self.lost.fetch_add(1, Ordering::Relaxed) == 0 {
-                tracing::warn!("the {} cannot be written fast enough; some is lost", self.what);
+                tracing::warn!("the disk is too slow for the {}: data is dropped", self.name);
             }
             io::Error::from(io::ErrorKind::WouldBlock)
         })
     }
 }
 
-/// Writes until the last owner is gone.
-fn write(what: &str, messages: &Receiver<Message>, lost: &AtomicU64) {
+/// Processes messages until the handle is dropped.
+fn write(name: &str, messages: &Receiver<Message>, lost: &AtomicU64) {
     let mut files: HashMap<u64, File> = HashMap::new();
     for message in messages {
         let result = match message {
@@ -137,7 +137,7 @@ fn write(what: &str, messages: &Receiver<Message>, lost: &AtomicU64) {
                 Ok(())
             }
             Message::Flush(done) => {
-                // The asking thread may have stopped waiting.
+                // The other thread may have timed out.
                 let _ = done.try_send(());
                 Ok(())
             }
@@ -145,7 +145,7 @@ fn write(what: &str, messages: &Receiver<Message>, lost: &AtomicU64) {
         if let Err(e) = result
             && lost.fetch_add(1, Ordering::Relaxed) == 0
         {
-            tracing::warn!("the {what} cannot be written: {e}");
+            tracing::warn!("the {name} cannot be written: {e}");
         }
     }
 }
@@ -155,9 +155,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_that_stands_still_costs_pieces_and_no_time() {
+    fn a_stalled_disk_drops_data_without_blocking() {
         let dir = tempfile::tempdir().expect("a directory");
-        // Opening a pipe waits for somebody at its other end.
+        // Opening a pipe blocks until its other end is open.
         let pipe = dir.path().join("pipe");
         let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("run");
         assert!(made.success());
@@ -167,11 +167,13 @@ mod tests {
             let pipe = pipe.clone();
             std::thread::spawn(move || {
                 let reader = File::open(&pipe).expect("opened");
-                let () = blocked.recv().expect("told");
+                let () = blocked.recv().expect("sent");
                 io::read_to_string(reader).expect("read").len()
             })
         };
-        writer.adopt(1, OpenOptions::new().write(true).open(&pipe).expect("opened")).expect("room");
+        writer
+            .adopt(1, OpenOptions::new().write(true).open(&pipe).expect("opened"))
+            .expect("queued");
         let start = Instant::now();
         let kept = (0..3_000).filter(|_| writer.append(1, vec![b'x'; 10_000]).is_ok()).count();
         assert!(start.elapsed() < Duration::from_secs(10));
@@ -179,7 +181,7 @@ mod tests {
         let start = Instant::now();
         writer.flush(Duration::from_millis(20));
         assert!(start.elapsed() >= Duration::from_millis(20));
-        // Once the disk goes on, so does the thread, and what was kept arrives.
+        // Queued data is written once the disk continues.
         sender.send(()).expect("received");
         writer.flush(Duration::from_secs(30));
         drop(writer);
@@ -187,12 +189,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_counted() {
+    fn failed_writes_are_counted() {
         let writer = Writer::start("test").expect("started");
         let full = OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
-        writer.adopt(0, full).expect("room");
-        writer.create(1, "/nonexistent/file".into()).expect("room");
-        writer.append(0, b"line\n".to_vec()).expect("room");
+        writer.adopt(0, full).expect("queued");
+        writer.create(1, "/nonexistent/file".into()).expect("queued");
+        writer.append(0, b"line\n".to_vec()).expect("queued");
         writer.flush(Duration::from_secs(10));
         assert_eq!(writer.lost(), 2);
     }

@@ -1,5 +1,5 @@
-//! Small files in memory: one shared copy for all viewers, valid while the file's modification
-//! time and length stay what they were, dropped oldest first when the room is used up.
+//! Cache of small files, shared by all viewers. An entry is valid while the file's modification
+//! time and length are unchanged. The oldest entries are evicted first.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
-/// The largest file that is kept, in bytes: a read of this size takes about 0.1 ms.
-const LARGEST: usize = 1 << 20;
+/// Maximum size of a cached file in bytes. Reading 1 MiB takes about 0.1 ms.
+const MAX_FILE_SIZE: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct Cache {
@@ -19,25 +19,25 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// A cache of at most `capacity` bytes of content.
+    /// Creates a cache of at most `capacity` bytes.
     pub(super) fn new(capacity: usize) -> Self {
         Self { files: HashMap::new(), order: VecDeque::new(), used: 0, capacity }
     }
 
-    /// Whether a file of `len` bytes would be kept.
-    pub(super) fn takes(&self, len: usize) -> bool {
-        len <= LARGEST.min(self.capacity / 8)
+    /// Whether a file of `len` bytes would be cached.
+    pub(super) fn accepts(&self, len: usize) -> bool {
+        len <= MAX_FILE_SIZE.min(self.capacity / 8)
     }
 
-    /// The content of `path`, unless it has changed since.
+    /// Returns the content of `path`, unless it has changed.
     pub(super) fn get(&self, path: &Path, modified: SystemTime, len: u64) -> Option<Bytes> {
         let (then, bytes) = self.files.get(path)?;
         (*then == modified && bytes.len() as u64 == len).then(|| bytes.clone())
     }
 
-    /// Keeps `bytes` as the content of `path`.
+    /// Stores `bytes` as the content of `path`.
     pub(super) fn put(&mut self, path: &Path, modified: SystemTime, bytes: Bytes) {
-        // An empty file costs its name: count that too, so that the number of entries is bounded.
+        // Counting names, too, bounds the number of empty files.
         self.used += cost(path, &bytes);
         match self.files.insert(path.to_owned(), (modified, bytes)) {
             Some((_, old)) => self.used -= cost(path, &old),
@@ -64,7 +64,7 @@ mod tests {
     const EPOCH: SystemTime = SystemTime::UNIX_EPOCH;
 
     #[test]
-    fn the_oldest_files_go_when_the_room_is_used_up() {
+    fn evicts_the_oldest_files_first() {
         let mut cache = Cache::new(10_000);
         let names: Vec<PathBuf> = (0..100).map(|i| format!("/{i}").into()).collect();
         for name in &names {
@@ -74,7 +74,7 @@ mod tests {
         assert!(cache.get(&names[99], EPOCH, 900).is_some());
         assert!(cache.get(&names[0], EPOCH, 900).is_none());
         assert_eq!(cache.files.len(), cache.order.len());
-        assert!(cache.takes(1_250) && !cache.takes(1_251));
+        assert!(cache.accepts(1_250) && !cache.accepts(1_251));
     }
 
     #[test]

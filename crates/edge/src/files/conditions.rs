@@ -4,30 +4,30 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::http::RequestHead;
 
-/// What a response says about the version of a file (RFC 9110, section 8.8).
+/// Validators of a file's version (RFC 9110, section 8.8).
 #[derive(Debug)]
 pub(super) struct Validators {
-    /// A strong entity tag, quotes included.
+    /// Strong entity tag, with quotes.
     pub(super) etag: String,
-    /// The modification time in whole seconds.
+    /// Modification time in whole seconds.
     pub(super) modified: SystemTime,
 }
 
 impl Validators {
-    /// The validators of a file of `len` bytes, modified at `modified`, at the time `now`.
+    /// Creates the validators of a file of `len` bytes, last modified at `modified`.
     pub(super) fn new(modified: SystemTime, len: u64, now: SystemTime) -> Self {
         let age = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
         let etag = format!("\"{:x}-{len:x}\"", age.as_nanos());
-        // RFC 9110, section 8.8.2.1: never later than the time of the response.
+        // RFC 9110, section 8.8.2.1: not later than the response.
         let shown = modified.min(now).duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { etag, modified: UNIX_EPOCH + Duration::from_secs(shown.as_secs()) }
     }
 }
 
-/// How to answer.
+/// Kind of response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// 200 with everything.
+    /// 200 with the whole file.
     Whole,
     /// 206 with `length` > 0 bytes from `start`.
     Part { start: u64, length: u64 },
@@ -39,8 +39,8 @@ pub(super) enum Outcome {
     Unsatisfiable,
 }
 
-/// Evaluates the conditions in the order of RFC 9110, section 13.2.2; `length` is the file's, and
-/// ranges count only for GET (section 14.2).
+/// Evaluates the conditions in the order of RFC 9110, section 13.2.2. `length` is the file's size.
+/// Ranges apply only to GET (section 14.2).
 pub(super) fn evaluate(
     head: &RequestHead<'_>,
     validators: &Validators,
@@ -70,13 +70,13 @@ pub(super) fn evaluate(
     let same = match head.value("if-range") {
         Some(tag) if tag.contains('"') => tag == validators.etag,
         Some(date) => httpdate::parse_http_date(date).is_ok_and(|d| d == validators.modified),
-        // Unreadable or repeated is not "the same".
+        // A malformed or repeated field matches nothing.
         None => !has("if-range"),
     };
     if same { parse_range(range, length) } else { Outcome::Whole }
 }
 
-/// Whether the list of tags in the fields `name` has `etag` or `*`; `weak` by the weak comparison
+/// Whether the tags in the fields `name` include `etag` or `*`. `weak` selects the weak comparison
 /// of RFC 9110, section 8.8.3.2.
 fn listed(head: &RequestHead<'_>, name: &str, etag: &str, weak: bool) -> bool {
     head.values(name).filter_map(|value| core::str::from_utf8(value).ok()).any(|value| {
@@ -87,8 +87,8 @@ fn listed(head: &RequestHead<'_>, name: &str, etag: &str, weak: bool) -> bool {
     })
 }
 
-/// One byte range (RFC 9110, section 14.1.2). Several ranges, other units and broken syntax are
-/// ignored, as section 14.2 lets a server do.
+/// Parses a byte range (RFC 9110, section 14.1.2). Multiple ranges, other units and malformed ones
+/// are ignored, as section 14.2 permits.
 fn parse_range(range: &str, length: u64) -> Outcome {
     let spec = match range.split_once('=') {
         Some((unit, spec)) if unit.eq_ignore_ascii_case("bytes") => spec.trim(),
@@ -96,7 +96,7 @@ fn parse_range(range: &str, length: u64) -> Outcome {
     };
     let Some((first, last)) = spec.split_once('-') else { return Outcome::Whole };
     let (start, end) = match (position(first), position(last)) {
-        // A suffix: the last N bytes.
+        // Suffix range: the last N bytes.
         (None, Some(suffix)) if first.is_empty() => (length - suffix.min(length), length),
         (Some(start), None) if last.is_empty() => (start, length),
         (Some(start), Some(last)) if start <= last => (start, last.saturating_add(1).min(length)),
@@ -105,7 +105,7 @@ fn parse_range(range: &str, length: u64) -> Outcome {
     if start < end { Outcome::Part { start, length: end - start } } else { Outcome::Unsatisfiable }
 }
 
-/// A run of digits as a number; one beyond 2^64 is beyond every file.
+/// Parses digits. Saturates at 2^64 - 1, which is beyond any file.
 fn position(digits: &str) -> Option<u64> {
     let valid = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
     valid.then(|| digits.parse().unwrap_or(u64::MAX))
@@ -148,7 +148,7 @@ mod tests {
     const AFTER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
 
     #[test]
-    fn ranges_are_read_as_rfc_9110_section_14_1_2_says() {
+    fn parses_ranges_by_rfc_9110_section_14_1_2() {
         let part = |start, length| Outcome::Part { start, length };
         let cases = [
             ("bytes=0-0", part(0, 1)),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_are_evaluated_in_the_order_of_rfc_9110_section_13_2_2() {
+    fn evaluates_conditions_in_the_order_of_rfc_9110_section_13_2_2() {
         let weak = format!("W/{SAME}");
         let list = format!("{OTHER}, {weak}");
         let cases: &[(&[(&'static str, &str)], Outcome)] = &[
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn if_range_keeps_the_range_only_for_the_same_version() {
+    fn if_range_allows_ranges_of_the_same_version_only() {
         let part = Outcome::Part { start: 0, length: 1 };
         let weak = format!("W/{SAME}");
         let cases = [
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_from_the_future_is_shown_as_modified_now() {
+    fn future_modification_times_are_clamped_to_now() {
         let now = UNIX_EPOCH + Duration::from_secs(100);
         let validators = Validators::new(now + Duration::from_secs(50), 1, now);
         assert_eq!(validators.modified, now);

@@ -1,9 +1,9 @@
-//! Static files over HTTP: RFC 9110 for methods, validators, conditions and ranges, RFC 9111 for
-//! the cache headers.
+//! Static files over HTTP: methods, validators, conditions and ranges by RFC 9110, cache headers by
+//! RFC 9111.
 //!
-//! A request path becomes a path below the root or a refusal; nothing outside the root is ever
-//! opened, also not through a symbolic link. Small files stay in memory so that all viewers share
-//! one copy of a hot one. Whatever asks the disk is done by a few threads of its own.
+//! A request path becomes a path below the root, or is rejected. Nothing outside the root is
+//! opened, not even through a symbolic link. Small files are cached and shared by all viewers.
+//! Threads of a pool access the disk.
 
 mod cache;
 mod conditions;
@@ -24,7 +24,7 @@ use crate::sync::lock;
 use cache::Cache;
 use conditions::{Outcome, Validators};
 
-/// The files below one directory.
+/// The files below a directory.
 #[derive(Debug)]
 pub struct Files {
     root: PathBuf,
@@ -35,11 +35,11 @@ pub struct Files {
 }
 
 impl Files {
-    /// Serves the files below `root` with `cache_control` as their `Cache-Control`, and keeps up
-    /// to `memory` bytes of small files in memory.
+    /// Serves the files below `root` with the Cache-Control header `cache_control`. Caches up to
+    /// `memory` bytes of small files.
     ///
     /// # Errors
-    /// `root` is no directory or cannot be read, or a thread cannot be started.
+    /// If `root` is not a readable directory, or a thread cannot be started.
     pub fn new(root: &Path, cache_control: &str, memory: usize) -> io::Result<Self> {
         let root = root.canonicalize()?;
         std::fs::read_dir(&root)?;
@@ -49,12 +49,12 @@ impl Files {
         Ok(Self { root, cache_control: cache_control.to_owned(), cache, pool, has_index })
     }
 
-    /// Whether there was a first page of the operator's own at the start.
+    /// Whether the root had an `index.html` at startup.
     pub fn has_index(&self) -> bool {
         self.has_index
     }
 
-    /// Answers a request of the time `now`, as soon as the disk has.
+    /// Answers a request at `now`, once the disk has been read.
     pub fn answer(self: &Arc<Self>, head: &RequestHead<'_>, now: SystemTime) -> Answer {
         let (method, target) = (head.method.to_owned(), head.target.to_owned());
         let fields = head.fields.iter().map(|(name, value)| ((*name).to_owned(), value.to_vec()));
@@ -74,7 +74,7 @@ impl Files {
         }))
     }
 
-    /// Answers a request of the time `now`; this may take as long as the disk likes.
+    /// Answers a request at `now`. Blocks while the disk is read.
     fn respond(&self, head: &RequestHead<'_>, now: SystemTime) -> Response {
         let get = match head.method {
             "GET" => true,
@@ -98,26 +98,26 @@ impl Files {
         };
         let names = segments(target)?;
         let wants_directory = target.ends_with('/');
-        let asked: PathBuf = names.iter().collect();
-        let mut path = self.root.join(asked).canonicalize().map_err(|e| refusal(&e))?;
+        let requested: PathBuf = names.iter().collect();
+        let mut path = self.root.join(requested).canonicalize().map_err(|e| error_status(&e))?;
         if path.starts_with(&self.root) && path.is_dir() {
             if !wants_directory {
                 return Ok(Response::plain(301, now).with("location", location(&names, query)));
             }
-            path = path.join("index.html").canonicalize().map_err(|e| refusal(&e))?;
+            path = path.join("index.html").canonicalize().map_err(|e| error_status(&e))?;
         } else if wants_directory {
             return Err(404);
         }
-        // Links may point anywhere within the root, and nowhere else.
+        // Links must stay within the root.
         if !path.starts_with(&self.root) {
             return Err(404);
         }
-        let metadata = path.metadata().map_err(|e| refusal(&e))?;
-        // Opening a pipe or a device would block or worse.
+        let metadata = path.metadata().map_err(|e| error_status(&e))?;
+        // Opening a pipe or device can block or have side effects.
         if !metadata.is_file() {
             return Err(404);
         }
-        let modified = metadata.modified().map_err(|e| refusal(&e))?;
+        let modified = metadata.modified().map_err(|e| error_status(&e))?;
         let (length, content) = self.open(&path, modified, metadata.len())?;
         let validators = Validators::new(modified, length, now);
         let outcome = conditions::evaluate(head, &validators, length, get);
@@ -128,7 +128,7 @@ impl Files {
                 let range = format!("bytes */{length}");
                 return Ok(Response::plain(416, now).with("content-range", range));
             }
-            // RFC 9110, section 15.4.5: no content, but the validators and Cache-Control.
+            // RFC 9110, section 15.4.5: validators and Cache-Control, but no content.
             Outcome::NotModified => {
                 let headers = vec![("date", httpdate::fmt_http_date(now))];
                 Response { status: 304, headers, body: Body::Empty }
@@ -161,17 +161,17 @@ impl Files {
         Ok(response)
     }
 
-    /// The file's length and content, from memory if it is there and still the same.
+    /// Returns the file's length and content, from the cache if it is unchanged.
     fn open(&self, path: &Path, modified: SystemTime, len: u64) -> Result<(u64, Content), u16> {
         let cached = self.lock().get(path, modified, len);
         if let Some(bytes) = cached {
             return Ok((len, Content::Bytes(bytes)));
         }
-        let file = File::open(path).map_err(|e| refusal(&e))?;
-        let small = usize::try_from(len).ok().filter(|&len| self.lock().takes(len));
+        let file = File::open(path).map_err(|e| error_status(&e))?;
+        let small = usize::try_from(len).ok().filter(|&len| self.lock().accepts(len));
         let Some(size) = small else { return Ok((len, Content::File(file))) };
         let mut content = vec![0; size];
-        file.read_exact_at(&mut content, 0).map_err(|e| refusal(&e))?;
+        file.read_exact_at(&mut content, 0).map_err(|e| error_status(&e))?;
         let bytes = Bytes::from(content);
         self.lock().put(path, modified, bytes.clone());
         Ok((len, Content::Bytes(bytes)))
@@ -188,7 +188,7 @@ enum Content {
 }
 
 impl Content {
-    /// The part of `length` bytes from `start`, which lies within the content.
+    /// Returns `length` bytes from `start`, which must lie within the content.
     fn part(self, start: u64, length: u64, pool: &Arc<Pool>) -> Body {
         match self {
             Self::Bytes(bytes) => {
@@ -200,10 +200,10 @@ impl Content {
     }
 }
 
-/// The decoded names on the way from the root to `target` (RFC 3986, section 3.3).
+/// Returns the decoded path segments of `target` (RFC 3986, section 3.3).
 ///
 /// # Errors
-/// 400 for what is no path, or tries to leave the root; 404 for names that are never served.
+/// Status 400 if it is not a path or leaves the root, 404 for hidden names.
 fn segments(target: &str) -> Result<Vec<String>, u16> {
     let path = target.strip_prefix('/').ok_or(400u16)?;
     let mut names = Vec::new();
@@ -212,8 +212,7 @@ fn segments(target: &str) -> Result<Vec<String>, u16> {
         match name.as_str() {
             "" | "." => continue,
             ".." => return Err(400),
-            // A hidden file is seldom meant for viewers (.git, .htpasswd); RFC 8615 has the one
-            // exception.
+            // Hidden files (.git, .htpasswd) are private, except those of RFC 8615.
             hidden if hidden.starts_with('.') && hidden != ".well-known" => return Err(404),
             _ if name.contains(['/', '\0']) => return Err(400),
             _ => names.push(name),
@@ -222,7 +221,7 @@ fn segments(target: &str) -> Result<Vec<String>, u16> {
     Ok(names)
 }
 
-/// `segment` without percent-encoding; `None` if that is broken or gives no UTF-8.
+/// Decodes percent-encoding. Returns `None` if it is malformed or the result is not UTF-8.
 fn percent_decoded(segment: &str) -> Option<String> {
     let mut out = Vec::with_capacity(segment.len());
     let mut bytes = segment.bytes();
@@ -237,8 +236,8 @@ fn percent_decoded(segment: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-/// Where a directory that was asked for without its slash is: built from the decoded names, so
-/// that no request can make it point to another host.
+/// Returns the redirect of a directory requested without its slash. It is built from the decoded
+/// names, so that no request can make it point to another host.
 fn location(names: &[String], query: Option<&str>) -> String {
     let mut out = String::from("/");
     for name in names {
@@ -259,8 +258,8 @@ fn location(names: &[String], query: Option<&str>) -> String {
     out
 }
 
-/// The status for a file that cannot be opened or read.
-fn refusal(error: &io::Error) -> u16 {
+/// Returns the status for a file that cannot be opened or read.
+fn error_status(error: &io::Error) -> u16 {
     use io::ErrorKind::{InvalidFilename, NotADirectory, NotFound, PermissionDenied};
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;
@@ -273,7 +272,7 @@ fn refusal(error: &io::Error) -> u16 {
     }
 }
 
-/// The media type for the extension of `path`.
+/// Returns the media type for the extension of `path`.
 pub(crate) fn content_type(path: &Path) -> &'static str {
     let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default();
     match extension.to_ascii_lowercase().as_str() {

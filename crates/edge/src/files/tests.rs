@@ -1,4 +1,4 @@
-//! What a directory answers.
+//! Responses of a directory.
 
 use std::os::unix::fs::symlink;
 use std::time::{Duration, UNIX_EPOCH};
@@ -11,7 +11,7 @@ const NOW: Duration = Duration::from_secs(2_000_000_000);
 
 struct Site {
     files: Files,
-    // Removed with its content when the test ends.
+    // Removed on drop.
     dir: tempfile::TempDir,
 }
 
@@ -37,7 +37,7 @@ fn site() -> Site {
 }
 
 impl Site {
-    fn ask(&self, method: &str, target: &str, fields: &[(&str, &str)]) -> Response {
+    fn request(&self, method: &str, target: &str, fields: &[(&str, &str)]) -> Response {
         let fields = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
         let (remote, protocol) = (([127, 0, 0, 1], 1).into(), Protocol::Http3);
         let (cohort, body) = (None, &[][..]);
@@ -47,7 +47,7 @@ impl Site {
     }
 
     fn get(&self, target: &str) -> Response {
-        self.ask("GET", target, &[])
+        self.request("GET", target, &[])
     }
 }
 
@@ -56,7 +56,7 @@ fn content(response: Response) -> Vec<u8> {
 }
 
 #[test]
-fn a_file_comes_with_type_length_validators_and_cache_control() {
+fn files_have_type_length_validators_and_cache_control() {
     let site = site();
     let response = site.get("/a%20b.txt?query");
     assert_eq!(response.status, 200);
@@ -77,50 +77,50 @@ fn a_file_comes_with_type_length_validators_and_cache_control() {
 fn head_has_the_headers_of_get_and_no_body() {
     let site = site();
     for target in ["/a%20b.txt", "/missing", "/sub%20dir", "/none.bin"] {
-        let (get, head) = (site.get(target), site.ask("HEAD", target, &[]));
+        let (get, head) = (site.get(target), site.request("HEAD", target, &[]));
         assert_eq!((get.status, get.headers), (head.status, head.headers));
         assert!(matches!(head.body, Body::Empty));
     }
-    let ranged = site.ask("HEAD", "/a%20b.txt", &[("range", "bytes=0-1")]);
+    let ranged = site.request("HEAD", "/a%20b.txt", &[("range", "bytes=0-1")]);
     assert_eq!((ranged.status, ranged.header("content-length")), (200, Some("10")));
 }
 
 #[test]
-fn a_range_gives_that_part() {
+fn ranges_return_parts() {
     let site = site();
-    let part = site.ask("GET", "/a%20b.txt", &[("range", "bytes=2-4")]);
+    let part = site.request("GET", "/a%20b.txt", &[("range", "bytes=2-4")]);
     assert_eq!(part.status, 206);
     assert_eq!(part.header("content-range"), Some("bytes 2-4/10"));
     assert_eq!(part.header("content-length"), Some("3"));
     assert_eq!(content(part), b"234");
-    let beyond = site.ask("GET", "/a%20b.txt", &[("range", "bytes=10-")]);
+    let beyond = site.request("GET", "/a%20b.txt", &[("range", "bytes=10-")]);
     assert_eq!((beyond.status, beyond.header("content-range")), (416, Some("bytes */10")));
 }
 
 #[test]
-fn a_large_file_is_not_held_in_memory() {
+fn large_files_are_not_cached() {
     let site = site();
     let large: Vec<u8> = (0..300_000u32).map(|i| (i / 7) as u8).collect();
     std::fs::write(site.dir.path().join("www/large.bin"), &large).expect("written");
-    let part = site.ask("GET", "/large.bin", &[("range", "bytes=100000-")]);
+    let part = site.request("GET", "/large.bin", &[("range", "bytes=100000-")]);
     assert!(matches!(&part.body, Body::File(body) if body.remaining() == 200_000));
     assert!(content(part) == large[100_000..]);
 }
 
 #[test]
-fn an_unchanged_file_is_304_with_its_validators() {
+fn unchanged_files_give_304_with_validators() {
     let site = site();
     let etag = site.get("/").header("etag").expect("a tag").to_owned();
-    let response = site.ask("GET", "/", &[("if-none-match", &etag)]);
+    let response = site.request("GET", "/", &[("if-none-match", &etag)]);
     assert_eq!((response.status, response.header("etag")), (304, Some(etag.as_str())));
     assert_eq!(response.header("cache-control"), Some("max-age=60"));
     assert_eq!(response.header("content-length"), None);
     assert!(content(response).is_empty());
-    assert_eq!(site.ask("GET", "/", &[("if-match", "\"x\"")]).status, 412);
+    assert_eq!(site.request("GET", "/", &[("if-match", "\"x\"")]).status, 412);
 }
 
 #[test]
-fn a_changed_file_is_served_anew_with_another_tag() {
+fn changed_files_have_another_tag() {
     let site = site();
     let old = site.get("/a%20b.txt").header("etag").expect("a tag").to_owned();
     let path = site.dir.path().join("www/a b.txt");
@@ -165,7 +165,7 @@ fn nothing_outside_the_root_is_served() {
 }
 
 #[test]
-fn a_socket_in_the_root_is_not_opened() {
+fn sockets_are_not_opened() {
     let site = site();
     let socket = site.dir.path().join("www/socket");
     let _listener = std::os::unix::net::UnixListener::bind(socket).expect("bound");
@@ -173,7 +173,7 @@ fn a_socket_in_the_root_is_not_opened() {
 }
 
 #[test]
-fn a_directory_without_its_slash_redirects_within_the_host() {
+fn directories_without_slash_redirect_within_the_host() {
     let site = site();
     let cases = [
         ("/sub%20dir", "/sub%20dir/"),
@@ -187,23 +187,23 @@ fn a_directory_without_its_slash_redirects_within_the_host() {
 }
 
 #[test]
-fn other_methods_are_405_with_allow() {
+fn other_methods_give_405_with_allow() {
     let site = site();
     for method in ["POST", "PUT", "OPTIONS", "CONNECT", "get", "BREW"] {
-        let response = site.ask(method, "/", &[]);
+        let response = site.request(method, "/", &[]);
         assert_eq!((response.status, response.header("allow")), (405, Some("GET, HEAD")));
     }
 }
 
 #[test]
-fn a_root_that_is_no_directory_is_an_error() {
+fn the_root_must_be_a_directory() {
     let site = site();
     assert!(Files::new(&site.dir.path().join("secret.txt"), "", 0).is_err());
     assert!(Files::new(&site.dir.path().join("missing"), "", 0).is_err());
 }
 
 #[test]
-fn an_answer_waits_for_the_disk_and_is_the_same() {
+fn answers_wait_for_the_disk() {
     let site = site();
     let files = Arc::new(site.files);
     let fields = vec![("range", b"bytes=2-4".as_slice())];
@@ -211,7 +211,7 @@ fn an_answer_waits_for_the_disk_and_is_the_same() {
     let (method, target, cohort, body) = ("GET", "/a%20b.txt", None, &[][..]);
     let head = RequestHead { method, target, fields, remote, protocol, cohort, tcp: None, body };
     let Answer::Later(answer) = files.answer(&head, UNIX_EPOCH + NOW) else {
-        panic!("the disk is not asked here");
+        panic!("the disk was read at once");
     };
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("made");
     let response = runtime.block_on(answer);

@@ -161,7 +161,7 @@ fn enter(
         let found = |s: &Segmenter| s.master().map(Ok).or(s.refuses().map(Err));
         let text = match outlet.wait(found).await {
             Some(Ok(text)) => text,
-            Some(Err(codec)) => return Response::words(415, &unpacked(codec), now),
+            Some(Err(codec)) => return Response::text(415, &unpacked(codec), now),
             None => return late(now),
         };
         let (viewer, stream) = (opening.viewer, &opening.stream);

@@ -47,17 +47,17 @@ fn a_loop_that_hangs_is_an_ailment_and_one_that_turns_is_none() {
     config.admin.listen = Some(([127, 0, 0, 1], 0).into());
     let edge = Edge::open(config).expect("opened");
     let shared = edge.shared();
-    assert_eq!(shared.ailments(), [""; 0]);
+    assert_eq!(shared.faults(), [""; 0]);
     std::thread::sleep(supervisor::UNHEALTHY_AFTER);
     for pulse in shared.pulses().iter().filter(|pulse| pulse.name() != "tcp-1") {
         pulse.begin(pulse.now());
     }
-    let ailments = shared.ailments();
-    assert_eq!(ailments.len(), 1);
-    assert!(ailments[0].starts_with("tcp-1: no turn for 3."), "{ailments:?}");
+    let faults = shared.faults();
+    assert_eq!(faults.len(), 1);
+    assert!(faults[0].starts_with("tcp-1: stuck for 3."), "{faults:?}");
     shared.pulses()[3].finish();
     shared.drain();
-    assert_eq!((shared.ailments(), shared.obstacles()), (vec![], vec!["draining".to_owned()]));
+    assert_eq!((shared.faults(), shared.unready_reasons()), (vec![], vec!["draining".to_owned()]));
 }
 
 /// What a reload says of the change from `before` to `after`.
@@ -113,7 +113,7 @@ fn a_key_that_waits_is_told_at_each_reload_until_it_is_as_at_the_start() {
     assert_eq!(shared.reload(again).expect("reloaded").at_start, ["[live] max_streams"]);
     let back = shared.reload(Config::default()).expect("reloaded");
     assert_eq!(back, crate::config::Changes::default());
-    assert_eq!(back.to_string(), "no other values take effect");
+    assert_eq!(back.to_string(), "no new values take effect");
 }
 
 #[test]
