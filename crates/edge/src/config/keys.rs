@@ -41,8 +41,8 @@ sections! {
         key: Option<PathBuf> = None, example "\"/etc/mendcast/key.pem\"";
         /// Directory whose files are served. Without it there are none.
         root: Option<PathBuf> = None, example "\"/srv/www\"";
-        /// Secrets of tokens, tickets, passes, resets and connection IDs, shared by the nodes of a site; `mendcast edge
-        /// keygen` makes the file. Without it they are made at the start and end with the process.
+        /// Secrets of tokens, tickets, passes, resets and connection IDs, shared by the nodes of a site; `mendcast keys
+        /// new` makes the file. Without it they are made at the start and end with the process.
         key_file: Option<PathBuf> = None, example "\"/etc/mendcast/secrets\"";
         /// QUIC event loops, and as many threads for HTTP/1.1 and HTTP/2; 0: one of each per core.
         cores: u16 = 0, in 0..=256, effect AtStart;
@@ -448,7 +448,7 @@ sections! {
         start: Option<Mode> = None, example "\"wira\"";
     }
 
-    /// Streams that only signed URLs play: `?expires=SECONDS&sig=HEX`, as `mendcast edge sign` makes them.
+    /// Streams that only signed URLs play: `?expires=SECONDS&sig=HEX`, as `mendcast keys sign` makes them.
     [[play]] Play {
         /// The streams: a name, or the start of names and `*`.
         stream: String = String::new(), required "\"paid/*\"";
