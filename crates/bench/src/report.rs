@@ -4,8 +4,6 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::Failure;
-
 /// A comparison with one peer. Scripts rely on the names.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
@@ -191,8 +189,8 @@ impl Report {
         });
     }
 
-    pub(crate) fn write(&self, path: &Path) -> Result<(), Failure> {
-        let text = serde_json::to_string_pretty(&self.rows)?;
+    pub(crate) fn write(&self, path: &Path) -> Result<(), String> {
+        let text = serde_json::to_string_pretty(&self.rows).map_err(|e| e.to_string())?;
         std::fs::write(path, text + "\n").map_err(|e| format!("{}: {e}", path.display()))
     }
 }

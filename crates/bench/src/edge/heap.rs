@@ -11,7 +11,6 @@ use stats_alloc::INSTRUMENTED_SYSTEM;
 
 use super::media::GROUP;
 use super::{quinn_relay, servers};
-use crate::Failure;
 
 /// The cached part of the stream varies within a group of pictures, so whole groups are averaged.
 const AVERAGING_TIME: Duration = Duration::from_secs(2 * GROUP.as_secs());
@@ -26,7 +25,7 @@ pub(crate) struct Heap {
 }
 
 impl Heap {
-    pub(crate) fn run(self) -> Result<(), Failure> {
+    pub(crate) fn run(self) -> Result<(), String> {
         std::thread::spawn(|| {
             for _ in stdin().lock().lines() {
                 println!("{}", in_use());
@@ -35,7 +34,7 @@ impl Heap {
         match self.name.as_str() {
             "mendcast" => serve(&self.dir),
             "quinn" => quinn_relay::run(&self.dir),
-            other => Err(format!("no server `{other}`").into()),
+            other => Err(format!("no server `{other}`")),
         }
     }
 }
@@ -51,14 +50,17 @@ fn in_use() -> f64 {
     sum / f64::from(samples)
 }
 
-fn serve(dir: &Path) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+fn serve(dir: &Path) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| e.to_string())?;
     runtime.block_on(async {
-        let config = Config::load(&servers::edge_config(dir, 1)?)?;
-        let edge = Edge::open(config)?;
+        let config = Config::load(&servers::edge_config(dir, 1)?).map_err(|e| e.to_string())?;
+        let edge = Edge::open(config).map_err(|e| e.to_string())?;
         if let (Some(quic), Some(rtmp)) = (edge.listeners().first(), edge.rtmp().first()) {
             println!("listening {} {rtmp}", quic.address);
         }
-        edge.serve().await.map_err(Into::into)
+        edge.serve().await.map_err(|e| e.to_string())
     })
 }

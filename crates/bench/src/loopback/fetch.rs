@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{ANSWER, PARALLEL, floor, process_cpu};
-use crate::Failure;
 use crate::client;
 use crate::identity::NAME;
 
@@ -22,25 +21,28 @@ pub(crate) struct Fetch {
 }
 
 impl Fetch {
-    pub(crate) fn run(self) -> Result<(), Failure> {
+    pub(crate) fn run(self) -> Result<(), String> {
         let datagram = if self.what == "floor" {
             floor::fetch(self.address, (self.answers * ANSWER) as u64)?
         } else {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .map_err(|e| e.to_string())?;
             runtime.block_on(self.download())?
         };
         println!("{} {datagram}", process_cpu(std::process::id())?.as_secs_f64());
         Ok(())
     }
 
-    async fn download(&self) -> Result<f64, Failure> {
+    async fn download(&self) -> Result<f64, String> {
         let connection = self.connect().await?;
         let mut left = self.answers;
         while left > 0 {
             let now = left.min(PARALLEL);
             let fetches: Vec<_> = (0..now).map(|_| tokio::spawn(get(connection.clone()))).collect();
             for fetch in fetches {
-                fetch.await??;
+                fetch.await.map_err(|e| e.to_string())??;
             }
             left -= now;
         }
@@ -50,11 +52,11 @@ impl Fetch {
     }
 
     /// Connects, with retries: a server may still be starting.
-    async fn connect(&self) -> Result<quinn::Connection, Failure> {
+    async fn connect(&self) -> Result<quinn::Connection, String> {
         let endpoint = client::endpoint(client::tls(&self.dir, "hq-interop")?)?;
         let mut error = String::new();
         for _ in 0..20 {
-            let connecting = endpoint.connect(self.address, NAME)?;
+            let connecting = endpoint.connect(self.address, NAME).map_err(|e| e.to_string())?;
             match tokio::time::timeout(Duration::from_secs(2), connecting).await {
                 Ok(Ok(connection)) => return Ok(connection),
                 Ok(Err(e)) => error = e.to_string(),
@@ -62,17 +64,17 @@ impl Fetch {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        Err(format!("{}: {error}", self.address).into())
+        Err(format!("{}: {error}", self.address))
     }
 }
 
-async fn get(connection: quinn::Connection) -> Result<(), Failure> {
-    let (mut send, mut receive) = connection.open_bi().await?;
-    send.write_all(b"GET /chunk\r\n").await?;
-    send.finish()?;
+async fn get(connection: quinn::Connection) -> Result<(), String> {
+    let (mut send, mut receive) = connection.open_bi().await.map_err(|e| e.to_string())?;
+    send.write_all(b"GET /chunk\r\n").await.map_err(|e| e.to_string())?;
+    send.finish().map_err(|e| e.to_string())?;
     let mut received = 0;
-    while let Some(chunk) = receive.read_chunk(usize::MAX, true).await? {
+    while let Some(chunk) = receive.read_chunk(usize::MAX, true).await.map_err(|e| e.to_string())? {
         received += chunk.bytes.len();
     }
-    if received == ANSWER { Ok(()) } else { Err(format!("{received} of {ANSWER} bytes").into()) }
+    if received == ANSWER { Ok(()) } else { Err(format!("{received} of {ANSWER} bytes")) }
 }

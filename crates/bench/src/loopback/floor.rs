@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 
-use crate::Failure;
 use crate::client::{self, MTU};
 
 /// Datagrams per batch.
@@ -21,12 +20,13 @@ const PAYLOAD: usize = MTU as usize - HEADER - TAG;
 const WINDOW: u64 = 8;
 
 /// Answers each request for a number of bytes with `content`, repeated.
-pub(super) fn serve(content: &[u8]) -> Result<(), Failure> {
-    let socket = UdpSocket::bind("127.0.0.1:0")?;
-    let state = UdpSocketState::new((&socket).into())?;
-    socket.set_nonblocking(false)?;
-    println!("listening {}", socket.local_addr()?);
-    let key = UnboundKey::new(&AES_128_GCM, &[7; 16])?;
+pub(super) fn serve(content: &[u8]) -> Result<(), String> {
+    let error = |e: io::Error| e.to_string();
+    let socket = UdpSocket::bind("127.0.0.1:0").map_err(error)?;
+    let state = UdpSocketState::new((&socket).into()).map_err(error)?;
+    socket.set_nonblocking(false).map_err(error)?;
+    println!("listening {}", socket.local_addr().map_err(error)?);
+    let key = UnboundKey::new(&AES_128_GCM, &[7; 16]).map_err(|e| e.to_string())?;
     let key = LessSafeKey::new(key);
     let mut batch = vec![0; SEGMENTS * usize::from(MTU)];
     let mut request = [0; 64];
@@ -42,11 +42,13 @@ pub(super) fn serve(content: &[u8]) -> Result<(), Failure> {
                 payload.copy_from_slice(&content[at..at + PAYLOAD]);
                 let mut nonce = [0; 12];
                 nonce[4..].copy_from_slice(&number.to_le_bytes());
-                let sealed = key.seal_in_place_separate_tag(
-                    Nonce::assume_unique_for_key(nonce),
-                    Aad::from(&*header),
-                    payload,
-                )?;
+                let sealed = key
+                    .seal_in_place_separate_tag(
+                        Nonce::assume_unique_for_key(nonce),
+                        Aad::from(&*header),
+                        payload,
+                    )
+                    .map_err(|e| e.to_string())?;
                 tag.copy_from_slice(sealed.as_ref());
                 number += 1;
                 sent += PAYLOAD as u64;
@@ -58,10 +60,10 @@ pub(super) fn serve(content: &[u8]) -> Result<(), Failure> {
                 segment_size: Some(usize::from(MTU)),
                 src_ip: None,
             };
-            state.try_send((&socket).into(), &transmit)?;
+            state.try_send((&socket).into(), &transmit).map_err(error)?;
             continue;
         }
-        let (length, from) = socket.recv_from(&mut request)?;
+        let (length, from) = socket.recv_from(&mut request).map_err(error)?;
         match (&request[..length], request.first_chunk::<8>()) {
             ([b'G', ..], _) => {
                 let text = String::from_utf8_lossy(&request[1..length]);
@@ -76,13 +78,14 @@ pub(super) fn serve(content: &[u8]) -> Result<(), Failure> {
 }
 
 /// Receives `bytes`. Returns the mean size of the datagrams.
-pub(super) fn fetch(server: SocketAddr, bytes: u64) -> Result<f64, Failure> {
-    let socket = client::socket()?;
-    let state = UdpSocketState::new((&socket).into())?;
+pub(super) fn fetch(server: SocketAddr, bytes: u64) -> Result<f64, String> {
+    let error = |e: io::Error| e.to_string();
+    let socket = client::socket().map_err(error)?;
+    let state = UdpSocketState::new((&socket).into()).map_err(error)?;
     // A lost batch is never retransmitted; the timeout then ends the benchmark.
-    socket.set_nonblocking(false)?;
-    socket.set_read_timeout(Some(Duration::from_secs(5)))?;
-    socket.send_to(format!("G{bytes}").as_bytes(), server)?;
+    socket.set_nonblocking(false).map_err(error)?;
+    socket.set_read_timeout(Some(Duration::from_secs(5))).map_err(error)?;
+    socket.send_to(format!("G{bytes}").as_bytes(), server).map_err(error)?;
     let mut buffer = vec![0; 1 << 16];
     let (mut arrived, mut size, mut datagrams) = (0u64, 0u64, 0u64);
     let start = Instant::now();
@@ -97,7 +100,7 @@ pub(super) fn fetch(server: SocketAddr, bytes: u64) -> Result<f64, Failure> {
         size += meta.len as u64;
         datagrams += count;
         arrived += count * PAYLOAD as u64;
-        socket.send_to(&arrived.to_le_bytes(), server)?;
+        socket.send_to(&arrived.to_le_bytes(), server).map_err(error)?;
     }
     Ok(size as f64 / datagrams as f64)
 }

@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use cpu_time::ThreadTime;
 
-use crate::Failure;
 use crate::client::MTU;
 use crate::identity::Identity;
 use crate::report::{Report, Samples, Target};
@@ -39,11 +38,11 @@ fn answer() -> Vec<u8> {
 ///
 /// # Errors
 /// The name is unknown, or the server cannot start.
-pub(crate) fn serve(name: &str, dir: &Path) -> Result<(), Failure> {
+pub(crate) fn serve(name: &str, dir: &Path) -> Result<(), String> {
     match name {
         "quinn" => quinn_server::run(dir, answer().into()),
         "floor" => floor::serve(&answer()),
-        other => Err(format!("no server `{other}`").into()),
+        other => Err(format!("no server `{other}`")),
     }
 }
 
@@ -63,7 +62,7 @@ impl Drop for Server {
 
 impl Server {
     /// Starts `command`, which prints `listening ADDRESS`.
-    fn start(mut command: Command) -> Result<Self, Failure> {
+    fn start(mut command: Command) -> Result<Self, String> {
         let text = format!("{command:?}");
         let mut child = command
             .stdout(Stdio::piped())
@@ -82,13 +81,13 @@ impl Server {
     }
 
     /// Returns the current user and system time.
-    fn cpu(&self) -> Result<Duration, Failure> {
+    fn cpu(&self) -> Result<Duration, String> {
         process_cpu(self.child.id())
     }
 }
 
 /// Returns user and system time of a process from /proc, in ticks of a hundredth of a second.
-fn process_cpu(pid: u32) -> Result<Duration, Failure> {
+fn process_cpu(pid: u32) -> Result<Duration, String> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .map_err(|e| format!("/proc/{pid}/stat: {e}"))?;
     // The name before the last parenthesis may contain anything.
@@ -131,11 +130,11 @@ enum Kind<'a> {
     Peer(&'a Path),
 }
 
-fn start(kind: &Kind<'_>, name: &str, dir: &Path) -> Result<Server, Failure> {
+fn start(kind: &Kind<'_>, name: &str, dir: &Path) -> Result<Server, String> {
     match kind {
         Kind::Edge(program) => edge(program, dir),
         Kind::Own => {
-            let own = std::env::current_exe()?;
+            let own = std::env::current_exe().map_err(|e| e.to_string())?;
             let mut command = Command::new(own.with_file_name("mendcast-bench-peer"));
             command.arg(name).arg(dir);
             Server::start(command)
@@ -149,7 +148,7 @@ fn start(kind: &Kind<'_>, name: &str, dir: &Path) -> Result<Server, Failure> {
 }
 
 /// Starts the product on a free port. It answers from its cache of small files.
-fn edge(program: &Path, dir: &Path) -> Result<Server, Failure> {
+fn edge(program: &Path, dir: &Path) -> Result<Server, String> {
     let root = dir.join("www");
     std::fs::create_dir_all(&root)
         .and_then(|()| std::fs::write(root.join("chunk"), answer()))
@@ -174,7 +173,7 @@ fn edge(program: &Path, dir: &Path) -> Result<Server, Failure> {
     while let Some(log) = &mut lines {
         let mut line = String::new();
         if log.read_line(&mut line).map_or(true, |read| read == 0) {
-            return Err(format!("{} did not start", program.display()).into());
+            return Err(format!("{} did not start", program.display()));
         }
         if let Some((_, address)) = line.trim_end().rsplit_once("listening on ") {
             server.address = address.parse().map_err(|e| format!("{address}: {e}"))?;
@@ -196,8 +195,8 @@ struct Cost {
 }
 
 /// Downloads `answers` megabytes and reads the CPU time of both processes.
-fn download(name: &str, server: &Server, dir: &Path, answers: usize) -> Result<Cost, Failure> {
-    let own = std::env::current_exe()?;
+fn download(name: &str, server: &Server, dir: &Path, answers: usize) -> Result<Cost, String> {
+    let own = std::env::current_exe().map_err(|e| e.to_string())?;
     let fetch = |answers: usize| {
         let output = Command::new(&own)
             .arg("fetch")
@@ -205,12 +204,13 @@ fn download(name: &str, server: &Server, dir: &Path, answers: usize) -> Result<C
             .arg(dir)
             .arg(answers.to_string())
             .stderr(Stdio::inherit())
-            .output()?;
+            .output()
+            .map_err(|e| e.to_string())?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         if output.status.success() {
             Ok(text)
         } else {
-            Err(format!("{name}: the download failed: {text}").into())
+            Err(format!("{name}: the download failed: {text}"))
         }
     };
     // The first download fills caches and tables.
@@ -237,11 +237,11 @@ pub(crate) fn measure(
     megabytes: usize,
     mendcast: &Path,
     peers: Option<&Path>,
-) -> Result<(), Failure> {
-    let dir = tempfile::tempdir()?;
+) -> Result<(), String> {
+    let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
     let identity = Identity::new();
     for (name, text) in [("chain.pem", &identity.pem.0), ("key.pem", &identity.pem.1)] {
-        std::fs::write(dir.path().join(name), text)?;
+        std::fs::write(dir.path().join(name), text).map_err(|e| e.to_string())?;
     }
     let mut contestants = vec![
         ("mendcast", Kind::Edge(mendcast), Samples::default()),

@@ -17,7 +17,6 @@ use tokio::time::{sleep, timeout};
 use super::super::media::clock;
 use super::super::watch::endpoints;
 use super::view::{Meter, View};
-use crate::Failure;
 use crate::client;
 use crate::identity::NAME;
 
@@ -63,7 +62,7 @@ pub(super) struct Views {
 
 /// The viewers, in their own threads.
 pub(super) struct Crowd {
-    threads: Vec<JoinHandle<Result<Views, Failure>>>,
+    threads: Vec<JoinHandle<Result<Views, String>>>,
     ends: watch::Sender<bool>,
 }
 
@@ -80,7 +79,7 @@ impl Crowd {
     }
 
     /// Ends all views and returns their results.
-    pub(super) fn leave(self) -> Result<Views, Failure> {
+    pub(super) fn leave(self) -> Result<Views, String> {
         // Fails for threads that have already failed.
         let _ = self.ends.send(true);
         let mut all = Views::default();
@@ -95,8 +94,11 @@ impl Crowd {
 }
 
 /// Runs one thread's viewers until the end.
-fn view(thread: u32, manner: &Manner, ended: &watch::Receiver<bool>) -> Result<Views, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+fn view(thread: u32, manner: &Manner, ended: &watch::Receiver<bool>) -> Result<Views, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| e.to_string())?;
     let tls = client::tls(Path::new(&manner.dir), "h3")?;
     runtime.block_on(async {
         let endpoints = endpoints(&tls)?;
@@ -134,6 +136,8 @@ fn view(thread: u32, manner: &Manner, ended: &watch::Receiver<bool>) -> Result<V
         Ok(all)
     })
 }
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// A viewer that joins again as soon as it has left.
 struct Viewer {

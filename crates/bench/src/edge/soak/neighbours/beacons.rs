@@ -8,8 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::sleep;
 
-use super::crew::{Crew, Neighbour, Strike};
-use crate::Failure;
+use super::crew::{Crew, Failure, Neighbour, Strike};
 
 /// Interval between requests on a connection.
 const APART: Duration = Duration::from_millis(10);

@@ -13,8 +13,7 @@ use h3::error::Code;
 use tokio::time::{sleep, timeout};
 
 use super::clients::Http;
-use super::crew::{Crew, Neighbour, Strike};
-use crate::Failure;
+use super::crew::{Crew, Failure, Neighbour, Strike};
 use crate::identity::NAME;
 
 /// Delay of the cancellation, so that the request has its own packet.

@@ -11,8 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::sleep;
 
 use super::clients::{Http, flood_until_ended};
-use super::crew::{Crew, Neighbour, Strike};
-use crate::Failure;
+use super::crew::{Crew, Failure, Neighbour, Strike};
 
 /// Duration of a flood.
 const STAYS: Duration = Duration::from_secs(4);

@@ -15,8 +15,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::{sleep, timeout};
 
 use super::clients::until_ended;
-use super::crew::{Crew, Neighbour, Strike};
-use crate::Failure;
+use super::crew::{Crew, Failure, Neighbour, Strike};
 use crate::identity::NAME;
 
 /// Interval between single bytes.

@@ -33,8 +33,6 @@ use crew::Crew;
 pub(super) use crew::Target;
 pub(super) use tally::Count;
 
-use crate::Failure;
-
 /// Lowest priority of an ordinary Linux thread.
 const LOWEST_PRIORITY: i32 = 19;
 
@@ -46,7 +44,7 @@ pub(super) struct Neighbours {
 
 impl Neighbours {
     /// Starts the neighbours with names that contain `only`.
-    pub(super) fn start(target: Target, only: &str) -> Result<Self, Failure> {
+    pub(super) fn start(target: Target, only: &str) -> Result<Self, String> {
         let kinds: &[fn(&mut Crew)] = &[
             slow::join,
             handshakes::join,
@@ -66,23 +64,22 @@ impl Neighbours {
     }
 
     /// Honest newcomers, who come the same way and have the priority of viewers.
-    pub(super) fn newcomers(target: Target) -> Result<Self, Failure> {
+    pub(super) fn newcomers(target: Target) -> Result<Self, String> {
         Self::run(Crew::new(target, "")?, &[newcomers::join], None)
     }
 
-    fn run(
-        mut crew: Crew,
-        kinds: &[fn(&mut Crew)],
-        niceness: Option<i32>,
-    ) -> Result<Self, Failure> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    fn run(mut crew: Crew, kinds: &[fn(&mut Crew)], niceness: Option<i32>) -> Result<Self, String> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|e| e.to_string())?;
         let (end, ended) = oneshot::channel::<()>();
         let start = Instant::now();
         let guard = runtime.enter();
         kinds.iter().for_each(|join| join(&mut crew));
         drop(guard);
         if crew.is_empty() {
-            return Err("no neighbour's name contains this".into());
+            return Err("no neighbour's name contains this".to_owned());
         }
         let thread = std::thread::spawn(move || {
             // On Linux this sets the priority of the calling thread.
@@ -101,7 +98,7 @@ impl Neighbours {
     }
 
     /// Stops all neighbours abruptly. Returns their counters and their CPU time.
-    pub(super) fn leave(self) -> Result<(Vec<Count>, Duration), Failure> {
+    pub(super) fn leave(self) -> Result<(Vec<Count>, Duration), String> {
         // Fails if the thread has already failed.
         let _ = self.end.send(());
         self.thread.join().map_err(|_| "the neighbours' thread panicked".to_owned())

@@ -12,8 +12,7 @@ use tokio::time::timeout;
 
 use super::super::server::OTHER_KEY;
 use super::clients::Http;
-use super::crew::{Crew, Neighbour, Strike};
-use crate::Failure;
+use super::crew::{Crew, Failure, Neighbour, Strike};
 use crate::identity::NAME;
 
 /// Maximum wait: encoders and players give up after some seconds.

@@ -16,8 +16,7 @@ use super::super::super::media::Source;
 use super::super::super::publisher::KEY;
 use super::super::server::OTHER_KEY;
 use super::clients::{Rtmp, until_ended};
-use super::crew::{Crew, Neighbour, Strike};
-use crate::Failure;
+use super::crew::{Crew, Failure, Neighbour, Strike};
 
 /// Maximum wait for the server to end a connection.
 const WAIT: Duration = Duration::from_secs(20);

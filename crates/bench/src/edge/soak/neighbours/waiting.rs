@@ -8,8 +8,7 @@ use tokio::task::JoinSet;
 
 use super::super::hook::SLOW_NAMES;
 use super::clients::Http;
-use super::crew::{Crew, Neighbour, Strike};
-use crate::Failure;
+use super::crew::{Crew, Failure, Neighbour, Strike};
 use crate::identity::NAME;
 
 pub(super) fn join(crew: &mut Crew) {
