@@ -20,7 +20,7 @@ use mendcast_autoplex::store::Store;
 use mendcast_autoplex::sync::{Place, Sync};
 use units::parse_duration;
 
-/// Exit code of a command whose stdout was closed by its reader: 128 + SIGPIPE.
+/// Exit code after the reader of stdout is gone: 128 + SIGPIPE.
 const CLOSED_STDOUT: i32 = 141;
 
 /// Decides what the next sessions of each user group may send at most.

@@ -187,7 +187,8 @@ fn draw_axes(out: &mut String, chart: &Chart, axes: &Axes) {
     // Writing to a string does not fail, here and below.
     let _ = writeln!(
         out,
-        "<text transform=\"translate(16 {centre:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
+        "<text transform=\"translate(16 {centre:.1}) rotate(-90)\" \
+         text-anchor=\"middle\">{}</text>",
         escaped(&chart.y)
     );
 }

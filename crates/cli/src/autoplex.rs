@@ -150,7 +150,7 @@ impl<'a> Told<'a> {
                 writeln!(out, "{address} is in {name}")?;
                 writeln!(
                     out,
-                    "at most {:.2} Mbps and {} bytes in flight, but what its stream needs in any case",
+                    "at most {:.2} Mbps and {} bytes in flight, but at least the stream's need",
                     parameters.rate.as_mbps_f64(),
                     parameters.in_flight
                 )?;
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(
             text(2, 1_000_600),
             "192.0.2.7 is in BR/AS1/SP\n\
-             at most 6.00 Mbps and 60000 bytes in flight, but what its stream needs in any case\n\
+             at most 6.00 Mbps and 60000 bytes in flight, but at least the stream's need\n\
              from 200 sessions of its own, 20 min ago\n  part of BR: 4.00 Mbps, 900 sessions\n\
              the table is 10 min old and holds for another 110 min\n"
         );

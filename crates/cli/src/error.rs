@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// A message of one line: the file, option or address at fault, and what is wrong with it.
+/// A message of one line: the file, option or address at fault, and the problem.
 #[derive(Debug)]
 pub(crate) struct Error(String);
 

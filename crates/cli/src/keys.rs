@@ -57,7 +57,12 @@ struct Rotate {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Time until the key is used, such as 1h; 0s is at once.
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = units::parse_duration)]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "0s",
+        value_parser = units::parse_duration
+    )]
     after: Duration,
 }
 

@@ -1,13 +1,13 @@
 //! Output of all commands.
 //!
-//! A command whose reader of stdout is gone (`mendcast demo | head`) ends without a message and
-//! with the shell's code for it. A closed stderr loses messages and ends nothing.
+//! If the reader of stdout is gone (`mendcast demo | head`), a command ends without a message, with
+//! the shell's code for a closed pipe. A closed stderr loses messages and ends nothing.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write, stderr, stdout};
 use std::process::exit;
 
-/// Exit code of a command whose stdout was closed by its reader: 128 + SIGPIPE.
+/// Exit code after the reader of stdout is gone: 128 + SIGPIPE.
 const CLOSED_STDOUT: i32 = 141;
 
 /// Writes the text to stdout and flushes.

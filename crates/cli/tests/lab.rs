@@ -1,5 +1,5 @@
-//! `mendcast lab population` as an operator sees it: viewers of a population in, records that the tools of
-//! production read, a report and a page out.
+//! `mendcast lab population` as an operator sees it: viewers of a population in, records for the
+//! tools of production, a report and a page out.
 
 #![cfg(all(feature = "edge", feature = "lab"))]
 

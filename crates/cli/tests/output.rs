@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// The shell's exit code of a command whose reader is gone: 128 + SIGPIPE.
+/// Exit code after the reader of stdout is gone: 128 + SIGPIPE.
 const CLOSED: Option<i32> = Some(141);
 
 const POPULATION: &str = include_str!("../../../experiments/populations/fleet.toml");
@@ -16,7 +16,7 @@ fn command(directory: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs the command with a stdout whose reader is gone.
+/// Runs the command after the reader of its stdout is gone.
 fn closed(directory: &Path, arguments: &[&str]) -> Output {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);

@@ -116,7 +116,7 @@ struct Viewer {
     /// Another such link, for the player in the browser: on one link they would be in each other's
     /// way.
     page: SocketAddr,
-    /// The viewer's report so far.
+    /// Latest report of the viewer.
     seen: Arc<Mutex<Option<watch::Report>>>,
 }
 

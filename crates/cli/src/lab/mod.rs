@@ -1,5 +1,6 @@
 //! `mendcast lab`: experiments in virtual time.
 
+mod execution;
 mod groups;
 mod population;
 mod report;
@@ -50,28 +51,6 @@ impl Arguments {
             Command::Groups(groups) => groups.run(),
             Command::Train(train) => train.run(),
             Command::Report(report) => report.run(),
-        }
-    }
-}
-
-/// Options of every command that runs sessions.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Execution")]
-struct Execution {
-    /// Random seed.
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    seed: u64,
-    /// Threads; 0 is one per core. Results do not depend on it.
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    jobs: usize,
-}
-
-impl Execution {
-    /// Number of threads, at least 1.
-    fn jobs(&self) -> usize {
-        match self.jobs {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            jobs => jobs,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use ::lab::platform::{self, AbOptions};
 use clap::Args;
 
-use super::Execution;
+use super::execution::Execution;
 use crate::error::Error;
 
 const EXAMPLES: &str = "\
@@ -14,9 +14,9 @@ Examples:
   mendcast lab population --paired --schemes arq,deadline,spare+copies=2 --out out/paired
   mendcast lab population --population /var/lib/mendcast/records --paired
 
-Schemes are those of the server, and clairvoyant and clairvoyant-from-start, which know the fate of
-packets. A population of records has their round-trip times, losses, bit rates and durations. The
-results include records, which `mendcast records` reads like those of the server.";
+Besides the server's schemes, clairvoyant and clairvoyant-from-start know the fate of packets. A
+population of records has their round-trip times, losses, bit rates and durations. The results
+include records for `mendcast records`.";
 const COMPARISON: &str = "Comparison";
 
 #[derive(Debug, Args)]

@@ -32,16 +32,36 @@ pub(super) struct Train {
     #[arg(long, help_heading = REWARD)]
     copies: bool,
     /// Recorded downloads with random decisions.
-    #[arg(long, default_value_t = Options::default().record, value_name = "N", help_heading = STEPS)]
+    #[arg(
+        long,
+        default_value_t = Options::default().record,
+        value_name = "N",
+        help_heading = STEPS
+    )]
     record: u64,
     /// Learning steps on the records.
-    #[arg(long, default_value_t = Options::default().steps, value_name = "N", help_heading = STEPS)]
+    #[arg(
+        long,
+        default_value_t = Options::default().steps,
+        value_name = "N",
+        help_heading = STEPS
+    )]
     steps: u64,
     /// Learning downloads with decisions of the network.
-    #[arg(long, default_value_t = Options::default().online, value_name = "N", help_heading = STEPS)]
+    #[arg(
+        long,
+        default_value_t = Options::default().online,
+        value_name = "N",
+        help_heading = STEPS
+    )]
     online: u64,
     /// Downloads of the comparison with ART.
-    #[arg(long, default_value_t = Options::default().compare, value_name = "N", help_heading = STEPS)]
+    #[arg(
+        long,
+        default_value_t = Options::default().compare,
+        value_name = "N",
+        help_heading = STEPS
+    )]
     compare: u64,
     /// File of the weights.
     #[arg(long, default_value = "art-dqn.mdqn", value_name = "FILE", help_heading = OUTPUT)]

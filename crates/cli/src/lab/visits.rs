@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use ::lab::platform::{self, VisitOptions};
 use clap::Args;
 
-use super::Execution;
+use super::execution::Execution;
 use crate::error::Error;
 
 const EXAMPLES: &str = "\

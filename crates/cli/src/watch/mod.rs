@@ -52,7 +52,7 @@ pub(crate) struct Arguments {
     /// Print one JSON object; with --repeat, the views are its `runs`.
     #[arg(long)]
     json: bool,
-    /// Trusted certificates (PEM) [default: those of the system].
+    /// Trusted certificates (PEM) [default: the system's].
     #[arg(long, value_name = "FILE", conflicts_with = "insecure", help_heading = CONNECTION)]
     ca: Option<PathBuf>,
     /// Trust any certificate; for tests.

@@ -1,4 +1,4 @@
-//! Trust anchors of the viewer: the system's authorities, those of a file, or none.
+//! Trust anchors of the viewer: the authorities of the system, of a file, or none.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use crate::error::Error;
 /// Accepted certificates.
 #[derive(Clone, Debug)]
 pub(crate) enum Trust {
-    /// Those of the system's authorities.
+    /// From the system's authorities.
     System,
-    /// Those of the authorities in this file (PEM).
+    /// From the authorities in this file (PEM).
     File(PathBuf),
     /// All.
     Anyone,

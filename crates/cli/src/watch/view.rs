@@ -48,7 +48,7 @@ pub(crate) struct Viewer {
     sums: Sums,
 }
 
-/// The end of a view whose body failed.
+/// End of a view after its body failed.
 fn broken(error: Error) -> End {
     End::Broken(error.to_string())
 }
@@ -62,7 +62,7 @@ impl Viewer {
         Ok(Self { options, target, client, sums: Sums::default() })
     }
 
-    /// Watches until the stream or the time is over. Passes the measurements so far to
+    /// Watches until the stream or the time is over. Passes the current measurements to
     /// `on_progress` a few times a second.
     ///
     /// # Errors
