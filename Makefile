@@ -14,9 +14,10 @@
 #   make soak         200 viewers join and leave behind a lossy link for half an hour, alone and next to hostile
 #                     neighbours, which must not affect them; SOAK="--minutes 2" for a smoke test
 #   make fuzz         runs the random tests longer (CASES=20000): frames, schedules, paths; see fuzz/README.md
-#   make lab          runs all experiments into out/ and writes docs/results.md (RUNS=100 per point, two hours of CPU
-#                     time), docs/viewers.md (SESSIONS=2000, an hour), docs/first-frame.md, and
+#   make lab          runs all experiments into out/ and writes docs/results.md, with every table in
+#                     target/results.md (RUNS=100 per point, two hours of CPU time), docs/viewers.md (SESSIONS=2000, an hour), docs/first-frame.md, and
 #                     docs/autoplex-figures.md (DAY=4000 viewers per day, four hours of CPU time)
+#   make commands     writes docs/commands.md from the definitions of the command line
 #   make autoplex     builds the decision program of user groups (mendcast autoplex decide) next to the release build
 #                     of mendcast; its query engine takes some minutes the first time
 #   make test-autoplex  tests it: equal decisions by DataFusion and our own code, on Spark and ClickHouse if installed,
@@ -30,7 +31,7 @@
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: demo test e2e e2e-tracks e2e-cohorts interop bench bench-edge soak fuzz lab autoplex test-autoplex web conformance h3spec lint lint-autoplex need-cargo need-cc pages
+.PHONY: demo test e2e e2e-tracks e2e-cohorts interop bench bench-edge soak fuzz lab autoplex commands test-autoplex web conformance h3spec lint lint-autoplex need-cargo need-cc pages
 
 need-cargo:
 	@command -v $(CARGO) >/dev/null || { echo "missing: Rust with cargo 1.90 or newer (https://rustup.rs)"; exit 1; }
@@ -103,29 +104,34 @@ fuzz: need-cargo need-cc
 RUNS ?= 100
 SESSIONS ?= 2000
 DAY ?= 4000
+LAB = $(TARGET)/release/mendcast lab
 
 # A claim that does not hold fails its experiment and is reported in docs/results.md, so failures are ignored here.
 lab: need-cargo need-cc
 	$(CARGO) build --release --locked --bin mendcast
-	-$(TARGET)/release/mendcast lab run transport speed --out out
-	-$(TARGET)/release/mendcast lab run 'autorec*' 'art*' 'formula*' 'guard*' 'live*' 'deadline*' 'probes' 'wira*' 'congestion*' --runs $(RUNS) --out out
-	$(TARGET)/release/mendcast lab results out > out/results.md
-	cp out/results.md docs/results.md
+	-$(LAB) run transport speed --out out
+	-$(LAB) run 'autorec*' 'art*' 'formula*' 'guard*' 'live*' 'deadline*' 'probes' 'wira*' 'congestion*' --runs $(RUNS) --out out
+	$(LAB) report out --page $(TARGET)/results.md > $(TARGET)/summary.md
+	mv $(TARGET)/summary.md docs/results.md
 	cp out/deadline-rtt/1-freezes_per_100s.svg docs/pictures/deadline-freezes.svg
 	cp out/deadline-rtt/1-redundancy_cost_bytes.svg docs/pictures/deadline-cost.svg
 	cp out/live-thinning/1-freeze_ms_per_100s.svg docs/pictures/deadline-thinning.svg
-	rm -rf out/ab
-	$(TARGET)/release/mendcast lab ab --paired --sessions $(SESSIONS) --out out/ab
-	$(TARGET)/release/mendcast lab viewers out/ab > out/viewers.md
-	cp out/viewers.md docs/viewers.md
-	$(TARGET)/release/mendcast lab visits --out out/visits
+	rm -rf out/population
+	$(LAB) population --paired --sessions $(SESSIONS) --out out/population
+	cp out/population/viewers.md docs/ && cp out/population/pictures/*.svg docs/pictures/
+	$(LAB) visits --out out/visits
 	cp out/visits/first-frame.md docs/ && cp out/visits/first-frame.svg docs/pictures/
-	$(TARGET)/release/mendcast lab autoplex --sessions $(DAY) --out out/autoplex \
-	  --ways bbr,constant-6,paper-retransmission,paper-goodput,demand-3,safe,oracle
-	$(TARGET)/release/mendcast lab autoplex --sessions $(DAY) --shared --seeds 5 --out out/autoplex \
-	  --ways bbr,paper-retransmission,demand-3,safe,oracle
-	cat out/autoplex/autoplex.md out/autoplex/autoplex-shared.md > docs/autoplex-figures.md
-	cp out/autoplex/*.svg docs/pictures/
+	$(LAB) groups --sessions $(DAY) --out out/groups \
+	  --policies bbr,constant-6,paper-retransmission,paper-goodput,demand-3,safe,oracle
+	$(LAB) groups --sessions $(DAY) --shared --days 5 --out out/groups \
+	  --policies bbr,paper-retransmission,demand-3,safe,oracle
+	cat out/groups/autoplex.md out/groups/autoplex-shared.md > docs/autoplex-figures.md
+	cp out/groups/*.svg docs/pictures/
+
+# docs/commands.md, from the definitions of the command line.
+commands: need-cargo need-cc
+	$(CARGO) build --locked --bin mendcast
+	$(TARGET)/debug/mendcast reference > $(TARGET)/commands.md && mv $(TARGET)/commands.md docs/commands.md
 
 autoplex: need-cargo need-cc
 	$(CARGO) build --release --locked --manifest-path autoplex/Cargo.toml --target-dir $(TARGET)/autoplex

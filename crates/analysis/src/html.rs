@@ -3,8 +3,9 @@
 
 use core::fmt::Write as _;
 
+use crate::chart::escaped;
 use crate::compare::{MetricReport, Report};
-use crate::plot::{Curve, Plot, YAxis, escaped};
+use crate::plot::{Curve, Plot, YAxis};
 
 const STYLE: &str = "body{font:16px system-ui;max-width:75em;margin:2em auto;padding:0 1em}\
     table{border-collapse:collapse}td,th{padding:.2em .8em;border-bottom:1px solid #ddd;\

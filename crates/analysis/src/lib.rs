@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod chart;
 mod compare;
 mod doubts;
 mod html;
@@ -27,6 +28,7 @@ use metric::{METRICS, Metric};
 use read::Table;
 use records::Error;
 
+pub use chart::{Chart, Series, Span, escaped};
 pub use compare::{CohortMetric, Comparison, Difference, MetricReport, Power, Report, Statistics};
 pub use doubts::{SampleRatio, Totals};
 pub use options::Options;

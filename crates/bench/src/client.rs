@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
+use crate::Failure;
 use crate::identity::client_tls;
 
 /// UDP payload of full datagrams.
@@ -22,7 +23,7 @@ pub(crate) fn socket() -> std::io::Result<std::net::UdpSocket> {
 }
 
 /// Returns a TLS configuration that trusts the certificate in `dir`.
-pub(crate) fn tls(dir: &Path, protocol: &str) -> Result<rustls::ClientConfig, String> {
+pub(crate) fn tls(dir: &Path, protocol: &str) -> Result<rustls::ClientConfig, Failure> {
     let certificate = CertificateDer::from_pem_file(dir.join("chain.pem"))
         .map_err(|e| format!("{}: {e}", dir.display()))?;
     let mut tls = client_tls(&certificate);
@@ -31,8 +32,8 @@ pub(crate) fn tls(dir: &Path, protocol: &str) -> Result<rustls::ClientConfig, St
 }
 
 /// Creates an endpoint with its own socket. Requires a runtime.
-pub(crate) fn endpoint(tls: rustls::ClientConfig) -> Result<quinn::Endpoint, String> {
-    let tls = quinn::crypto::rustls::QuicClientConfig::try_from(tls).map_err(|e| e.to_string())?;
+pub(crate) fn endpoint(tls: rustls::ClientConfig) -> Result<quinn::Endpoint, Failure> {
+    let tls = quinn::crypto::rustls::QuicClientConfig::try_from(tls)?;
     let mut transport = quinn::TransportConfig::default();
     transport
         .stream_receive_window(WINDOW.into())
@@ -41,10 +42,9 @@ pub(crate) fn endpoint(tls: rustls::ClientConfig) -> Result<quinn::Endpoint, Str
         .mtu_discovery_config(None);
     let mut config = quinn::ClientConfig::new(Arc::new(tls));
     config.transport_config(Arc::new(transport));
-    let socket = socket().map_err(|e| e.to_string())?;
+    let socket = socket()?;
     let runtime = Arc::new(quinn::TokioRuntime);
-    let mut endpoint = quinn::Endpoint::new(Default::default(), None, socket, runtime)
-        .map_err(|e| e.to_string())?;
+    let mut endpoint = quinn::Endpoint::new(Default::default(), None, socket, runtime)?;
     endpoint.set_default_client_config(config);
     Ok(endpoint)
 }

@@ -25,6 +25,9 @@ use clap::{Parser, Subcommand};
 
 use report::Report;
 
+/// An error of a benchmark, printed as one line.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
 #[derive(Debug, Parser)]
 #[command(about = "Benchmarks of mendcast and its peers")]
 struct Arguments {
@@ -65,12 +68,12 @@ enum Role {
     Fetch(loopback::Fetch),
 }
 
-fn run(arguments: Arguments) -> Result<(), String> {
+fn run(arguments: Arguments) -> Result<(), Failure> {
     let mendcast = || match &arguments.mendcast {
         Some(path) => Ok(path.clone()),
-        None => std::env::current_exe()
-            .map(|own| own.with_file_name("mendcast"))
-            .map_err(|e| e.to_string()),
+        None => {
+            std::env::current_exe().map(|own| own.with_file_name("mendcast")).map_err(Into::into)
+        }
     };
     match arguments.role {
         Some(Role::Fetch(fetch)) => return fetch.run(),
@@ -125,12 +128,12 @@ pub fn serve() -> ExitCode {
     let result = match (arguments.next(), arguments.next()) {
         (Some(name), Some(dir)) if name == "relay" => edge::serve_relay(Path::new(&dir)),
         (Some(name), Some(dir)) => loopback::serve(&name, Path::new(&dir)),
-        _ => Err("usage: mendcast-bench-peer relay|quinn|floor DIR".to_owned()),
+        _ => Err("usage: mendcast-bench-peer relay|quinn|floor DIR".into()),
     };
     end("mendcast-bench-peer", result)
 }
 
-fn end(program: &str, result: Result<(), String>) -> ExitCode {
+fn end(program: &str, result: Result<(), Failure>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

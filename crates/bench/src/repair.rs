@@ -19,6 +19,7 @@ use recovery::{
 };
 use units::{Rate, Timestamp};
 
+use crate::Failure;
 use crate::identity::Identity;
 use crate::loopback::calibration;
 use crate::memory::{Contestant, Download, Path, Setup, download, heap};
@@ -44,8 +45,8 @@ struct Scale {
 
 /// Returns the schemes by name. Plain retransmission comes first; compared with itself it shows the
 /// noise.
-fn schemes() -> Result<Vec<(&'static str, SchemeFactory)>, String> {
-    let network = Network::untrained(&[32, 32], SEED).map_err(|e| e.to_string())?;
+fn schemes() -> Result<Vec<(&'static str, SchemeFactory)>, Failure> {
+    let network = Network::untrained(&[32, 32], SEED)?;
     let parameters = Parameters { network: Some(Arc::new(network)), ..Parameters::default() };
     let names = [
         "arq",
@@ -60,8 +61,8 @@ fn schemes() -> Result<Vec<(&'static str, SchemeFactory)>, String> {
         "art-dqn",
     ];
     let named = names.map(|name| {
-        let choice = name.parse().map_err(|e: UnknownScheme| e.to_string())?;
-        let spec = SchemeSpec::new(choice, parameters.clone()).map_err(|e| e.to_string())?;
+        let choice = name.parse()?;
+        let spec = SchemeSpec::new(choice, parameters.clone())?;
         Ok((name, Arc::new(move || spec.build(SEED)) as SchemeFactory))
     });
     named.into_iter().collect()
@@ -72,7 +73,7 @@ pub(crate) fn measure(
     report: &mut Report,
     wanted: &dyn Fn(&str) -> bool,
     quick: bool,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     let scale = if quick {
         Scale { pairs: 4, bytes: 8 << 20, rounds: 2, decisions: 10_000, connections: 125 }
     } else {
@@ -124,7 +125,7 @@ fn cpu(
     entrants: &[Entrant],
     arq: &SchemeFactory,
     scale: &Scale,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     let identity = Identity::new();
     let arq = contestant(arq);
     for entrant in entrants {
@@ -310,7 +311,7 @@ fn plans(report: &mut Report, entrants: &[Entrant], scale: &Scale) {
 
 /// Compares the allocations of a lossy download with those of `quinn-proto`. Counts are exact, so
 /// one round suffices.
-fn allocations(report: &mut Report, entrants: &[Entrant], scale: &Scale) -> Result<(), String> {
+fn allocations(report: &mut Report, entrants: &[Entrant], scale: &Scale) -> Result<(), Failure> {
     let identity = Identity::new();
     let count = |side: &Contestant| {
         let steady = download(side, &identity, scale.bytes, LOSSY)?.steady;
@@ -333,7 +334,7 @@ fn idle_heap(
     entrants: &[Entrant],
     arq: &SchemeFactory,
     scale: &Scale,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     let idle = |scheme: &SchemeFactory| {
         Ok::<_, String>(Samples::of(heap(&contestant(scheme), scale.connections)?.idle))
     };

@@ -4,6 +4,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::Failure;
+
 /// A comparison with one peer. Scripts rely on the names.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
@@ -189,8 +191,8 @@ impl Report {
         });
     }
 
-    pub(crate) fn write(&self, path: &Path) -> Result<(), String> {
-        let text = serde_json::to_string_pretty(&self.rows).map_err(|e| e.to_string())?;
+    pub(crate) fn write(&self, path: &Path) -> Result<(), Failure> {
+        let text = serde_json::to_string_pretty(&self.rows)?;
         std::fs::write(path, text + "\n").map_err(|e| format!("{}: {e}", path.display()))
     }
 }

@@ -3,6 +3,7 @@
 use lab::Cipher;
 use lab::speed::{Measured, measure as simulate};
 
+use crate::Failure;
 use crate::identity::Identity;
 use crate::memory::{Contestant, Path, download};
 use crate::report::{Report, Samples, Target};
@@ -10,7 +11,7 @@ use crate::report::{Report, Samples, Target};
 const UNIT: &str = "packets per CPU-second";
 
 /// Measures `rounds` downloads of `bytes` each.
-pub(crate) fn measure(report: &mut Report, rounds: usize, bytes: u64) -> Result<(), String> {
+pub(crate) fn measure(report: &mut Report, rounds: usize, bytes: u64) -> Result<(), Failure> {
     let (mut real, mut null) = (Vec::new(), Vec::new());
     let (mut real_share, mut null_share) = (Samples::default(), Samples::default());
     let identity = Identity::new();

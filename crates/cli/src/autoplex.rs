@@ -13,14 +13,27 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::{Args, Subcommand};
 use groups::{Absent, Parameters, Table};
 
+use crate::error::Error;
+
 /// Program for all other AutoPlex commands.
 const DECIDER: &str = "mendcast-autoplex";
 
+const OTHERS: &str = "\
+Other commands run the program mendcast-autoplex, which `make autoplex` builds:
+  decide     measure new records, decide, and write table.groups
+  measure    measure new records
+  histogram  write a histogram of one point of presence
+  sql        print a query for another engine
+  sync       copy new files between folders and object stores
+
+mendcast autoplex decide --help shows its options.";
+const EXPLAIN: &str = "\
+Examples:
+  mendcast autoplex explain 192.0.2.7 --table decided/table.groups
+  mendcast autoplex explain 2001:db8::7 --json";
+
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Other commands (decide, measure, histogram, sql, sync) run the program mendcast-autoplex,\n\
-                  built by `make autoplex`: `mendcast autoplex decide --help`."
-)]
+#[command(after_help = OTHERS)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -29,26 +42,28 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Show the cap of an address and its source.
+    #[command(after_long_help = EXPLAIN)]
     Explain(Explain),
-    /// Handed to mendcast-autoplex.
+    /// Command of mendcast-autoplex.
     #[command(external_subcommand)]
     Other(Vec<OsString>),
 }
 
 #[derive(Debug, Args)]
 struct Explain {
-    /// Of the viewer.
+    /// Address of a viewer.
+    #[arg(value_name = "ADDRESS")]
     address: IpAddr,
-    /// The table that `decide` wrote.
+    /// Table of `mendcast autoplex decide`.
     #[arg(long, default_value = "table.groups", value_name = "FILE")]
     table: PathBuf,
-    /// Prints one JSON object.
-    #[arg(long)]
+    /// Print one JSON object.
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 
 impl Arguments {
-    pub(crate) fn run(self) -> Result<(), String> {
+    pub(crate) fn run(self) -> Result<(), Error> {
         match self.command {
             Command::Explain(explain) => explain.run(),
             Command::Other(arguments) => hand_over(&arguments),
@@ -57,12 +72,14 @@ impl Arguments {
 }
 
 /// Runs the AutoPlex program: next to this binary, or from `PATH`.
-fn hand_over(arguments: &[OsString]) -> Result<(), String> {
+fn hand_over(arguments: &[OsString]) -> Result<(), Error> {
     let own = env::current_exe().ok();
     let beside = own.and_then(|own| Some(own.parent()?.join(DECIDER)));
     let program = beside.filter(|path| path.exists()).unwrap_or_else(|| PathBuf::from(DECIDER));
     let status = Process::new(&program).args(arguments).status().map_err(|e| {
-        format!("{DECIDER}: {e}; build it with `make autoplex`, and put it next to mendcast or into PATH")
+        Error::new(format_args!(
+            "{DECIDER}: {e}; build it with `make autoplex`, and put it beside mendcast or into PATH"
+        ))
     })?;
     match status.code() {
         Some(0) => Ok(()),
@@ -72,13 +89,13 @@ fn hand_over(arguments: &[OsString]) -> Result<(), String> {
 }
 
 impl Explain {
-    fn run(self) -> Result<(), String> {
-        let named = |why: &dyn core::fmt::Display| format!("{}: {why}", self.table.display());
-        let bytes = std::fs::read(&self.table).map_err(|e| named(&e))?;
-        let table = Table::decode(&bytes).map_err(|e| named(&e))?;
+    fn run(self) -> Result<(), Error> {
+        let file = self.table.display();
+        let bytes = std::fs::read(&self.table).map_err(Error::at(&file))?;
+        let table = Table::decode(&bytes).map_err(Error::at(&file))?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
         let told = Told::of(&table, self.address, now);
-        crate::say::text(if self.json { told.json() } else { told.text() });
+        crate::output::print(if self.json { told.json() } else { told.text() });
         Ok(())
     }
 }

@@ -1,11 +1,14 @@
-//! The `mendcast` command: one subcommand per module. Errors are one line on stderr, `mendcast:
-//! …`, with exit code 1. Wrong arguments exit with clap's code 2, and a closed standard output
-//! with 141.
+//! The `mendcast` command: one subcommand per module.
+//!
+//! Exit codes: 1 with one line on stderr for errors, 2 for invalid arguments, 141 if the reader of
+//! stdout is gone.
 
 #![forbid(unsafe_code)]
 
 #[macro_use]
-mod say;
+mod output;
+mod error;
+mod reference;
 
 #[cfg(feature = "edge")]
 mod autoplex;
@@ -13,18 +16,22 @@ mod autoplex;
 mod demo;
 #[cfg(feature = "edge")]
 mod edge;
+#[cfg(feature = "edge")]
+mod keys;
 #[cfg(feature = "lab")]
 mod lab;
 #[cfg(feature = "tools")]
 mod link;
 #[cfg(any(feature = "edge", feature = "lab"))]
-mod study;
+mod records;
 #[cfg(feature = "tools")]
 mod watch;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+use error::Error;
 
 /// Connections come and go by the thousand: under this allocator the server's memory stays flat
 /// meanwhile, and is given back afterwards (docs/dependencies.md).
@@ -32,9 +39,13 @@ use clap::{Parser, Subcommand};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+const HELP: &str = "\
+mendcast COMMAND --help shows the options of a command, with examples.
+docs/commands.md lists all commands.";
+
 /// Live streaming over QUIC that repairs lossy last miles from the server side.
 #[derive(Debug, Parser)]
-#[command(name = "mendcast", version, propagate_version = true)]
+#[command(name = "mendcast", version, propagate_version = true, after_help = HELP)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -42,58 +53,78 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Learn the capacity of user groups' paths from session records, and cap addresses.
-    #[cfg(feature = "edge")]
-    #[command(name = "autoplex")]
-    AutoPlex(autoplex::Arguments),
-    /// Show everything in one process: server, publisher, a lossy link, four viewers.
-    #[cfg(all(feature = "edge", feature = "tools"))]
-    Demo(demo::Arguments),
-    /// Run the server.
+    /// Run the server, or check its configuration.
     #[cfg(feature = "edge")]
     Edge(edge::Arguments),
-    /// Run experiments in virtual time.
-    #[cfg(feature = "lab")]
-    Lab(lab::Arguments),
+    /// Show server, publisher, lossy links and four viewers in one process.
+    #[cfg(all(feature = "edge", feature = "tools"))]
+    Demo(demo::Arguments),
+    /// Play a URL over HTTP/3 without a screen, and measure.
+    #[cfg(feature = "tools")]
+    Watch(watch::Arguments),
     /// Relay UDP over an emulated path.
     #[cfg(feature = "tools")]
     Link(Box<link::Arguments>),
-    /// Summarise session records by network and viewer: loss, recovery, freezes, first frames.
+    /// Study, compare and export session records.
     #[cfg(any(feature = "edge", feature = "lab"))]
-    Study(study::Arguments),
-    /// Watch a URL over HTTP/3 without a screen.
-    #[cfg(feature = "tools")]
-    Watch(watch::Arguments),
+    Records(records::Arguments),
+    /// Learn caps per user group from session records.
+    #[cfg(feature = "edge")]
+    #[command(name = "autoplex")]
+    AutoPlex(autoplex::Arguments),
+    /// Make and rotate key files, sign URLs.
+    #[cfg(feature = "edge")]
+    Keys(keys::Arguments),
+    /// Run experiments in virtual time.
+    #[cfg(feature = "lab")]
+    Lab(lab::Arguments),
+    /// Print docs/commands.md.
+    #[command(hide = true)]
+    Reference,
 }
 
-fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
-        #[cfg(feature = "edge")]
-        Command::AutoPlex(arguments) => arguments.run(),
-        #[cfg(all(feature = "edge", feature = "tools"))]
-        Command::Demo(arguments) => arguments.run(),
-        #[cfg(feature = "edge")]
-        Command::Edge(arguments) => arguments.run().map_err(one_line),
-        #[cfg(feature = "lab")]
-        Command::Lab(arguments) => arguments.run(),
-        #[cfg(feature = "tools")]
-        Command::Link(arguments) => arguments.run(),
-        #[cfg(any(feature = "edge", feature = "lab"))]
-        Command::Study(arguments) => arguments.run(),
-        #[cfg(feature = "tools")]
-        Command::Watch(arguments) => arguments.run(),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(line) => {
-            eprintln!("mendcast: {line}");
-            ExitCode::FAILURE
+impl Command {
+    fn run(self) -> Result<(), Error> {
+        match self {
+            #[cfg(feature = "edge")]
+            Self::Edge(arguments) => arguments.run(),
+            #[cfg(all(feature = "edge", feature = "tools"))]
+            Self::Demo(arguments) => arguments.run(),
+            #[cfg(feature = "tools")]
+            Self::Watch(arguments) => arguments.run(),
+            #[cfg(feature = "tools")]
+            Self::Link(arguments) => arguments.run(),
+            #[cfg(any(feature = "edge", feature = "lab"))]
+            Self::Records(arguments) => arguments.run(),
+            #[cfg(feature = "edge")]
+            Self::AutoPlex(arguments) => arguments.run(),
+            #[cfg(feature = "edge")]
+            Self::Keys(arguments) => arguments.run(),
+            #[cfg(feature = "lab")]
+            Self::Lab(arguments) => arguments.run(),
+            Self::Reference => {
+                output::print(reference::page(Arguments::command()));
+                Ok(())
+            }
         }
     }
 }
 
-/// An error as the last line of a run.
-#[cfg(feature = "edge")]
-fn one_line(error: impl core::fmt::Display) -> String {
-    error.to_string().lines().collect::<Vec<_>>().join("; ")
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        // Help and the version go to stdout.
+        Err(shown) if !shown.use_stderr() => {
+            output::finish(shown.print());
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => error.exit(),
+    };
+    match arguments.command.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::log(format_args!("mendcast: {error}\n"));
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! `mendcast edge ab` as an operator sees it: files in, a table, JSON or a page out.
+//! `mendcast records ab` as an operator sees it: files in, a table, JSON or a page out.
 
 #![cfg(feature = "edge")]
 
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 fn ab(directory: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mendcast"));
-    command.args(["edge", "ab"]).args(arguments).current_dir(directory);
+    command.args(["records", "ab"]).args(arguments).current_dir(directory);
     command.output().expect("run")
 }
 

@@ -216,14 +216,14 @@ fn created(path: &Path) -> Vec<u64> {
 fn the_server_starts_with_a_generated_key_file_and_takes_a_rotated_key_at_a_reload() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("secrets");
-    let keygen = |more: &[&str]| {
-        let mut command = mendcast(&["edge", "keygen"]);
+    let keys = |more: &[&str]| {
+        let mut command = mendcast(&["keys"]);
         command.args(more).current_dir(dir.path()).output().expect("run")
     };
-    let output = keygen(&["--out", "secrets"]);
+    let output = keys(&["new", "--out", "secrets"]);
     assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty());
     let before = std::fs::read_to_string(&path).expect("readable");
-    let error = failure(&keygen(&["--out", "secrets"]));
+    let error = failure(&keys(&["new", "--out", "secrets"]));
     assert_eq!(
         error,
         "mendcast: key file secrets: the file exists already; --rotate adds a key to it"
@@ -233,7 +233,7 @@ fn the_server_starts_with_a_generated_key_file_and_takes_a_rotated_key_at_a_relo
     let config = format!("{ANY_PORT}key_file = \"secrets\"\n");
     let (mut running, address) = start(dir.path(), &config);
     TcpStream::connect(address).expect("connected");
-    assert!(keygen(&["--rotate", "secrets", "--after", "1h"]).status.success());
+    assert!(keys(&["rotate", "secrets", "--after", "1h"]).status.success());
     let times = created(&path);
     let [first, second] = times[..] else { panic!("{times:?}") };
     assert!((first + 3_600..first + 3_700).contains(&second), "{first} and {second}");
@@ -244,9 +244,9 @@ fn the_server_starts_with_a_generated_key_file_and_takes_a_rotated_key_at_a_relo
 }
 
 #[test]
-fn without_a_file_keygen_prints_another_one_each_time() {
+fn a_printed_key_file_is_another_one_each_time() {
     let print = || {
-        let output = mendcast(&["edge", "keygen"]).output().expect("run");
+        let output = mendcast(&["keys", "new"]).output().expect("run");
         assert!(output.status.success());
         String::from_utf8(output.stdout).expect("text")
     };
@@ -254,8 +254,8 @@ fn without_a_file_keygen_prints_another_one_each_time() {
     assert!(one.starts_with("static ") && one.lines().count() == 2, "two lines");
     assert_ne!(one, two);
     let dir = tempfile::tempdir().expect("a temporary directory");
-    for arguments in [["--out", "a", "--rotate", "b"], ["--out", "a", "--after", "1h"]] {
-        let mut command = mendcast(&["edge", "keygen"]);
+    for arguments in [&["new", "--out", "a", "--after", "1h"][..], &["rotate", "--after", "1h"]] {
+        let mut command = mendcast(&["keys"]);
         let output = command.args(arguments).current_dir(dir.path()).output().expect("run");
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(!dir.path().join("a").exists());

@@ -50,7 +50,7 @@ fn scratch(dir: &Path) {
     std::fs::write(at("records/sessions-20251120T000000Z.parquet.part"), "x").expect("written");
     std::fs::write(at("records/sessions-20251119T000000Z.jsonl"), "").expect("written");
     std::fs::write(at("results/results.csv"), "no results").expect("written");
-    let made = mendcast(dir, &["edge", "keygen", "--out", "secrets"]);
+    let made = mendcast(dir, &["keys", "new", "--out", "secrets"]);
     assert!(made.status.success());
     let all = "[[play]]\nstream = \"live/*\"\nkey = \"one of sixteen or more\"\n";
     for (name, records) in [
@@ -69,7 +69,7 @@ fn scratch(dir: &Path) {
     }
 }
 
-const LOOKING: [&[&str]; 16] = [
+const LOOKING: [&[&str]; 18] = [
     &["edge", "--config", "same.toml", "--check"],
     &["edge", "--config", "short.toml", "--check"],
     &["edge", "--config", "small.toml", "--check"],
@@ -77,14 +77,16 @@ const LOOKING: [&[&str]; 16] = [
     &["edge", "--config", "bad.toml", "--check"],
     &["edge", "--config", "none.toml", "--check"],
     &["edge", "--print-defaults"],
-    &["edge", "sign", "--config", "small.toml", "live/a"],
-    &["edge", "ab", "records"],
-    &["edge", "ab", "records", "--json"],
-    &["edge", "keygen"],
-    &["study", "records"],
-    &["study", "records", "--json"],
+    &["keys", "sign", "--config", "small.toml", "live/a"],
+    &["keys", "new"],
+    &["records", "ab", "records"],
+    &["records", "ab", "records", "--json"],
+    &["records", "study", "records"],
+    &["records", "study", "records", "--json"],
+    &["records", "export", "records"],
+    &["records", "export", "records", "--format", "jsonl"],
     &["lab", "list"],
-    &["lab", "results", "results"],
+    &["lab", "report", "results"],
     &["autoplex", "explain", "192.0.2.1"],
 ];
 

@@ -1,4 +1,4 @@
-//! `mendcast study` as an operator sees it: a directory in, tables, JSON or a page out.
+//! `mendcast records study` as an operator sees it: a directory in, tables, JSON or a page out.
 
 #![cfg(any(feature = "edge", feature = "lab"))]
 
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 fn study(directory: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mendcast"));
-    command.arg("study").args(arguments).current_dir(directory);
+    command.args(["records", "study"]).args(arguments).current_dir(directory);
     command.output().expect("run")
 }
 
@@ -46,7 +46,7 @@ fn a_directory_of_records_becomes_tables_json_and_a_page() {
         assert!(table.contains(part), "{part} in\n{table}");
     }
 
-    let output = study(directory.path(), &["records", "--json", "--out", "study.html"]);
+    let output = study(directory.path(), &["records", "--json", "--html", "study.html"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(

@@ -85,12 +85,10 @@ impl Shares {
 /// Returns a hash in 0..1: FNV-1a, finished with the last step of SplitMix64 to mix the bits.
 fn fraction(parts: &[&[u8]]) -> f64 {
     let bytes = parts.iter().flat_map(|part| part.iter().copied().chain([0xff]));
-    let mut x = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (x ^ (x >> 31)) as f64 / 2_f64.powi(64)
+    units::mix64(hash) as f64 / 2_f64.powi(64)
 }
 
 #[cfg(test)]

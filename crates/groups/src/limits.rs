@@ -96,7 +96,7 @@ pub struct Limits {
 
 impl Default for Limits {
     /// 1.5 leaves room for key frames and for retransmissions under heavy loss. Below 3,
-    /// `mendcast lab autoplex` finds more late frames. With `behind` at 1.5, a buffer of 1 s fills
+    /// `mendcast lab groups` finds more late frames. With `behind` at 1.5, a buffer of 1 s fills
     /// within 1 s.
     fn default() -> Self {
         Self { floor: 1.5, ceiling: 3.0, behind: 1.5 }

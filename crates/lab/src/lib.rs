@@ -15,7 +15,6 @@ pub mod experiments;
 mod identity;
 mod live;
 pub mod platform;
-mod plot;
 mod recovered;
 mod server;
 mod simulation;

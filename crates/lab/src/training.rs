@@ -18,8 +18,8 @@ use recovery::fixed::Reading;
 
 use crate::experiments::output::{write_file, write_page};
 use crate::experiments::settings::{Settings, Source};
-use crate::plot::{Chart, Series};
 use crate::simulation::{Outcome, SchemeMaker, run as simulate};
+use analysis::{Chart, Series};
 
 /// Training options.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -250,7 +250,7 @@ pub fn run(
         .map_err(|e| format!("{}: {e}", weights.display()))?;
     say(&format!("weights: {}", weights.display()));
     std::fs::create_dir_all(out).map_err(|e| format!("{}: {e}", out.display()))?;
-    let svg = plots(&points.all)?;
+    let svg = plots(&points.all);
     write_file(&out.join("learning.csv"), &csv(&points.all))?;
     let table = compare(options, untrained, network)?;
     write_file(&out.join("comparison.csv"), &table)?;
@@ -331,7 +331,7 @@ fn csv(points: &[Point]) -> String {
     text
 }
 
-fn plots(points: &[Point]) -> Result<Vec<(&'static str, String)>, String> {
+fn plots(points: &[Point]) -> Vec<(&'static str, String)> {
     type Value = fn(&Measures) -> f64;
     let of: [(&str, &str, Value); 2] = [
         ("reward.svg", "Mean reward of a round on held-out paths", Measures::reward),
@@ -354,7 +354,7 @@ fn plots(points: &[Point]) -> Result<Vec<(&'static str, String)>, String> {
             x: "training steps, as a power of 2".to_owned(),
             y: title.split(' ').take(2).collect::<Vec<_>>().join(" "),
         };
-        Ok((name, chart.svg(&series)?))
+        (name, chart.svg(&series))
     };
     of.into_iter().map(plot).collect()
 }

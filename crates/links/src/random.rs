@@ -5,18 +5,9 @@
 use core::fmt;
 use core::str::FromStr;
 
+use units::{GOLDEN_GAMMA, mix64};
+
 use crate::text::ParseError;
-
-/// Increment of the Weyl sequence: 2^64 divided by the golden ratio, made odd.
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// A bijection of 64-bit words. Every input bit affects every output bit.
-#[inline]
-const fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
 
 /// An indexed stream of draws.
 #[derive(Clone, Copy, Debug)]
@@ -26,17 +17,17 @@ impl Stream {
     /// Creates the stream of a node by its role and the name of its link.
     pub(crate) fn new(seed: u64, link: &str, role: &str) -> Self {
         let absorb = |key: u64, name: &str| {
-            name.bytes().fold(mix(key ^ name.len() as u64), |key, byte| {
-                mix(key.wrapping_add(GOLDEN) ^ u64::from(byte))
+            name.bytes().fold(mix64(key ^ name.len() as u64), |key, byte| {
+                mix64(key.wrapping_add(GOLDEN_GAMMA) ^ u64::from(byte))
             })
         };
-        Self(absorb(absorb(mix(seed.wrapping_add(GOLDEN)), link), role))
+        Self(absorb(absorb(mix64(seed.wrapping_add(GOLDEN_GAMMA)), link), role))
     }
 
     /// Returns the draw with this index, uniform over all 64-bit words.
     #[inline]
     pub(crate) const fn at(self, index: u64) -> u64 {
-        mix(self.0.wrapping_add(index.wrapping_mul(GOLDEN)))
+        mix64(self.0.wrapping_add(index.wrapping_mul(GOLDEN_GAMMA)))
     }
 
     /// Returns an approximately Gaussian draw in units of 2^-16 standard deviations, clamped to

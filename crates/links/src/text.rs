@@ -24,7 +24,10 @@ impl fmt::Display for ParseError {
 
 impl core::error::Error for ParseError {}
 
-/// Parses a time: `60ms`, `5s`, `1.5s`, `250us`, `100ns`, `2min`, or `0`.
+/// Longest time of a setting: a year.
+const MAX_DURATION: Duration = Duration::from_secs(365 * 86_400);
+
+/// Parses a time as [`units::parse_duration`] does: `60ms`, `1.5s`, `250us`, or `0`.
 ///
 /// # Errors
 /// For a missing unit, negative times, and times above one year.
@@ -37,12 +40,8 @@ impl core::error::Error for ParseError {}
 /// assert!(parse_duration("1.5").is_err(), "without a unit");
 /// ```
 pub fn parse_duration(text: &str) -> Result<Duration, ParseError> {
-    const UNITS: [(&str, f64); 6] =
-        [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("min", 6e10), ("s", 1e9)];
-    let nanos = quantity(text, &UNITS).filter(|nanos| *nanos <= 365.0 * 86_400.0 * 1e9);
-    nanos
-        .map(|nanos| Duration::from_nanos(nanos.round() as u64))
-        .ok_or_else(|| ParseError::new(text, "a time like `60ms`, `5s` or `250us`"))
+    let span = units::parse_duration(text).ok().filter(|span| *span <= MAX_DURATION);
+    span.ok_or_else(|| ParseError::new(text, "a time like `60ms`, `5s` or `250us`"))
 }
 
 /// Parses a size in bytes: `500kB` (1,000 each), `64KiB` (1,024 each), `2MB`, `1MiB`, `1500B`, or

@@ -1,6 +1,8 @@
 //! Seeded random numbers: SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
 //! generators", 2014). Not cryptographic: no use depends on secrecy.
 
+use units::{GOLDEN_GAMMA, mix64};
+
 /// A generator of random numbers.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
@@ -12,11 +14,8 @@ impl Random {
     }
 
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0 = self.0.wrapping_add(GOLDEN_GAMMA);
+        mix64(self.0)
     }
 
     /// Returns a uniform number from 0 to below 1.

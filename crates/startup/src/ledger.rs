@@ -14,6 +14,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use units::{GOLDEN_GAMMA, mix64};
+
 use crate::cookie::Cookie;
 
 /// Viewers per set.
@@ -93,11 +95,7 @@ fn hash(cookie: &Cookie) -> u64 {
     let mut network = [0; 8];
     network[..6].copy_from_slice(&cookie.prefix.bytes());
     network[6] = cookie.prefix.is_v6().into();
-    let mut mixed = cookie.unit ^ u64::from_be_bytes(network).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    // Finalizer of SplitMix64.
-    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ mixed >> 31
+    mix64(cookie.unit ^ u64::from_be_bytes(network).wrapping_mul(GOLDEN_GAMMA))
 }
 
 #[cfg(test)]

@@ -8,10 +8,14 @@
 
 mod ids;
 mod mark;
+mod mix;
 mod rate;
+mod span;
 mod time;
 
 pub use ids::{Direction, Ecn, PacketNumber, Side, StreamId};
 pub use mark::Mark;
+pub use mix::{GOLDEN_GAMMA, mix64};
 pub use rate::{ParseRateError, Rate};
+pub use span::{ParseDurationError, parse_duration};
 pub use time::Timestamp;

@@ -4,8 +4,8 @@ use core::fmt::Write as _;
 
 use super::Study;
 use super::text::LEGEND;
+use crate::chart::escaped;
 use crate::html::{page, paragraphs, table};
-use crate::plot::escaped;
 
 impl Study {
     /// Renders a self-contained page.
@@ -20,7 +20,7 @@ impl Study {
                 let _ = writeln!(out, "<div class=\"sourced\">\n{}</div>", table(&one.rows()));
             }
             for plot in &section.plots {
-                let _ = writeln!(out, "<p>{}</p>\n{}", escaped(&plot.title), plot.svg());
+                out.push_str(&plot.svg());
             }
         }
         page("Sessions studied", &out)

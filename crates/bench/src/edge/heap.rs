@@ -11,6 +11,7 @@ use stats_alloc::INSTRUMENTED_SYSTEM;
 
 use super::media::GROUP;
 use super::{quinn_relay, servers};
+use crate::Failure;
 
 /// The cached part of the stream varies within a group of pictures, so whole groups are averaged.
 const AVERAGING_TIME: Duration = Duration::from_secs(2 * GROUP.as_secs());
@@ -25,7 +26,7 @@ pub(crate) struct Heap {
 }
 
 impl Heap {
-    pub(crate) fn run(self) -> Result<(), String> {
+    pub(crate) fn run(self) -> Result<(), Failure> {
         std::thread::spawn(|| {
             for _ in stdin().lock().lines() {
                 println!("{}", in_use());
@@ -34,7 +35,7 @@ impl Heap {
         match self.name.as_str() {
             "mendcast" => serve(&self.dir),
             "quinn" => quinn_relay::run(&self.dir),
-            other => Err(format!("no server `{other}`")),
+            other => Err(format!("no server `{other}`").into()),
         }
     }
 }
@@ -50,17 +51,14 @@ fn in_use() -> f64 {
     sum / f64::from(samples)
 }
 
-fn serve(dir: &Path) -> Result<(), String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|e| e.to_string())?;
+fn serve(dir: &Path) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let config = Config::load(&servers::edge_config(dir, 1)?).map_err(|e| e.to_string())?;
-        let edge = Edge::open(config).map_err(|e| e.to_string())?;
+        let config = Config::load(&servers::edge_config(dir, 1)?)?;
+        let edge = Edge::open(config)?;
         if let (Some(quic), Some(rtmp)) = (edge.listeners().first(), edge.rtmp().first()) {
             println!("listening {} {rtmp}", quic.address);
         }
-        edge.serve().await.map_err(|e| e.to_string())
+        edge.serve().await.map_err(Into::into)
     })
 }

@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::Failure;
 use crate::client::MTU;
 use crate::identity::Identity;
 use crate::loopback::{calibration, receive_errors};
@@ -74,8 +75,8 @@ impl Viewers {
         address: SocketAddr,
         dir: &Path,
         count: usize,
-    ) -> Result<(Self, usize), String> {
-        let own = std::env::current_exe().map_err(|e| e.to_string())?;
+    ) -> Result<(Self, usize), Failure> {
+        let own = std::env::current_exe()?;
         let mut command = Command::new(own);
         command.arg("watch").arg(address.to_string()).arg(dir).arg(contestant.path());
         command.arg(count.to_string()).arg(match contestant.transport() {
@@ -84,7 +85,7 @@ impl Viewers {
             Transport::Hls => "hls",
         });
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut viewers = Self(Process(command.spawn().map_err(|e| e.to_string())?));
+        let mut viewers = Self(Process(command.spawn()?));
         let ready = viewers.line();
         let (joined, failure) =
             ready.strip_prefix("ready ").and_then(|rest| rest.split_once(' ')).unwrap_or_default();
@@ -95,7 +96,7 @@ impl Viewers {
                 Ok((viewers, joined))
             }
             Ok(joined) => Ok((viewers, joined)),
-            Err(_) => Err(format!("the viewers did not start: {ready}")),
+            Err(_) => Err(format!("the viewers did not start: {ready}").into()),
         }
     }
 
@@ -103,18 +104,18 @@ impl Viewers {
         self.0.0.stdout.as_mut().map_or_else(String::new, servers::read_line)
     }
 
-    fn tell(&mut self) -> Result<(), String> {
+    fn tell(&mut self) -> Result<(), Failure> {
         let pipe = self.0.0.stdin.as_mut().ok_or("the viewers do not listen")?;
         writeln!(pipe).map_err(|e| format!("the viewers: {e}"))
     }
 
-    fn measure(&mut self, time: Duration) -> Result<(), String> {
+    fn measure(&mut self, time: Duration) -> Result<(), Failure> {
         self.tell()?;
         std::thread::sleep(time);
         self.tell()
     }
 
-    fn seen(&mut self) -> Result<Seen, String> {
+    fn seen(&mut self) -> Result<Seen, Failure> {
         let line = self.line();
         serde_json::from_str(&line).map_err(|e| format!("the viewers: {e}: {line}"))
     }
@@ -127,17 +128,16 @@ impl Live {
         report: &mut Report,
         quick: bool,
         mendcast: PathBuf,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         let pick = |full: u64, look: u64| if quick { look } else { full };
         let viewers = self.viewers.unwrap_or(pick(500, 50)).max(1) as usize;
         let time = Duration::from_secs(self.seconds.unwrap_or(pick(30, 5)).max(1));
         let rounds = self.rounds.unwrap_or(pick(5, 1));
-        let own = std::env::current_exe().map_err(|e| e.to_string())?;
-        let error = |e: std::io::Error| e.to_string();
-        let dir = tempfile::tempdir().map_err(error)?;
+        let own = std::env::current_exe()?;
+        let dir = tempfile::tempdir()?;
         // Segments are served from memory, because reading them from disk would measure the disk.
         let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
-        let memory = memory.map_err(error)?;
+        let memory = memory?;
         identity(dir.path())?;
         let programs = Programs {
             mendcast,
@@ -169,7 +169,7 @@ impl Live {
                     Err(e) if contestant.transport() == Transport::Hls => {
                         println!("      skipped: {}: {e}", contestant.name());
                     }
-                    Err(e) => return Err(format!("{}: {e}", contestant.name())),
+                    Err(e) => return Err(format!("{}: {e}", contestant.name()).into()),
                 }
             }
         }
@@ -185,7 +185,7 @@ impl Live {
 }
 
 /// Adds the rows of contestants that both had a turn.
-fn compare(report: &mut Report, sides: &[(Contestant, Vec<Cost>); 6]) -> Result<(), String> {
+fn compare(report: &mut Report, sides: &[(Contestant, Vec<Cost>); 6]) -> Result<(), Failure> {
     let [ours, quinn, hls, nginx, one, two] = sides;
     let samples = |side: &(Contestant, Vec<Cost>), value: &dyn Fn(&Cost) -> f64| {
         let mut samples = Samples::default();
@@ -212,10 +212,10 @@ fn compare(report: &mut Report, sides: &[(Contestant, Vec<Cost>); 6]) -> Result<
 }
 
 /// Writes a certificate and its key for servers and viewers.
-fn identity(dir: &Path) -> Result<(), String> {
+fn identity(dir: &Path) -> Result<(), Failure> {
     let identity = Identity::new();
     for (name, text) in [("chain.pem", &identity.pem.0), ("key.pem", &identity.pem.1)] {
-        std::fs::write(dir.join(name), text).map_err(|e| e.to_string())?;
+        std::fs::write(dir.join(name), text)?;
     }
     Ok(())
 }
@@ -226,7 +226,7 @@ fn run(
     programs: &Programs,
     viewers: usize,
     time: Duration,
-) -> Result<Cost, String> {
+) -> Result<Cost, Failure> {
     let server = contestant.start(programs)?;
     let pid = server.process.0.id();
     let publisher = Publisher::start(server.ingest.clone())?;
@@ -261,8 +261,8 @@ fn run(
 
 /// Returns the heap per viewer of a server with a counting allocator. The cached part of the stream
 /// exists without viewers too.
-fn heap_per_viewer(name: &str, programs: &Programs, viewers: usize) -> Result<f64, String> {
-    let own = std::env::current_exe().map_err(|e| e.to_string())?;
+fn heap_per_viewer(name: &str, programs: &Programs, viewers: usize) -> Result<f64, Failure> {
+    let own = std::env::current_exe()?;
     let mut command = Command::new(own);
     command.arg("heap").arg(name).arg(&programs.dir).stdin(Stdio::piped());
     let (mut server, addresses) = servers::listening(command)?;

@@ -14,6 +14,7 @@ use media::flv::file_header;
 use media::rtmp::{Client, ClientEvent, Intent, Url};
 
 use super::media::{GROUP, Source};
+use crate::Failure;
 
 /// Publish key.
 pub(super) const KEY: &str = "bench";
@@ -34,16 +35,16 @@ pub(super) enum Ingest {
 /// Publishes until dropped.
 pub(super) struct Publisher {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<(), String>>>,
+    thread: Option<JoinHandle<Result<(), Failure>>>,
 }
 
 impl Publisher {
     /// Publishes the stream of 2 Mbps.
-    pub(super) fn start(ingest: Ingest) -> Result<Self, String> {
+    pub(super) fn start(ingest: Ingest) -> Result<Self, Failure> {
         Self::start_with(ingest, Source::new())
     }
 
-    pub(super) fn start_with(ingest: Ingest, mut source: Source) -> Result<Self, String> {
+    pub(super) fn start_with(ingest: Ingest, mut source: Source) -> Result<Self, Failure> {
         let mut sink = Sink::open(ingest)?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
@@ -66,11 +67,11 @@ impl Publisher {
     ///
     /// # Errors
     /// One line: the contestant did not take all of it.
-    pub(super) fn stop(mut self) -> Result<(), String> {
+    pub(super) fn stop(mut self) -> Result<(), Failure> {
         self.stop.store(true, Ordering::Relaxed);
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(result)) => result.map_err(|e| format!("publisher: {e}")),
-            _ => Err("the publisher failed".to_owned()),
+            _ => Err("the publisher failed".into()),
         }
     }
 }
@@ -88,17 +89,17 @@ enum Sink {
 }
 
 impl Sink {
-    fn open(ingest: Ingest) -> Result<Self, String> {
+    fn open(ingest: Ingest) -> Result<Self, Failure> {
         let connect = |address: SocketAddr| {
             let stream = TcpStream::connect(address).map_err(|e| format!("{address}: {e}"))?;
-            stream.set_nodelay(true).map_err(|e| e.to_string())?;
+            stream.set_nodelay(true)?;
             Ok::<_, String>(stream)
         };
         Ok(match ingest {
             Ingest::Rtmp(address) => {
                 let mut stream = connect(address)?;
                 let url = format!("rtmp://{address}/live/bench?key={KEY}");
-                let url = Url::parse(&url).map_err(|e| e.to_string())?;
+                let url = Url::parse(&url)?;
                 let mut client =
                     Box::new(Client::new(url, Intent::Publish, Default::default(), &[7; 1_528]));
                 loop {
@@ -112,19 +113,19 @@ impl Sink {
                 }
                 // Reading the server's messages must not delay the stream.
                 let wait = Some(Duration::from_millis(1));
-                stream.set_read_timeout(wait).map_err(|e| e.to_string())?;
+                stream.set_read_timeout(wait)?;
                 Self::Rtmp { stream, client, tags: 0 }
             }
             Ingest::Flv(address) => {
                 let mut stream = connect(address)?;
-                stream.write_all(&file_header(true, true)).map_err(|e| e.to_string())?;
+                stream.write_all(&file_header(true, true))?;
                 Self::Flv(stream)
             }
             Ingest::Directory(path) => Self::Directory { path, segment: Vec::new(), number: 0 },
         })
     }
 
-    fn put(&mut self, put: &[Tag], is_key: bool) -> Result<(), String> {
+    fn put(&mut self, put: &[Tag], is_key: bool) -> Result<(), Failure> {
         match self {
             Self::Rtmp { stream, client, tags } => {
                 put.iter().for_each(|tag| client.send_tag(tag));
@@ -135,10 +136,9 @@ impl Sink {
                 }
                 Ok(())
             }
-            Self::Flv(stream) => put
-                .iter()
-                .try_for_each(|tag| stream.write_all(tag.bytes()))
-                .map_err(|e| e.to_string()),
+            Self::Flv(stream) => {
+                put.iter().try_for_each(|tag| stream.write_all(tag.bytes())).map_err(Into::into)
+            }
             Self::Directory { path, segment, number } => {
                 if is_key && *number > 0 {
                     // Complete files are renamed into place.
@@ -173,18 +173,18 @@ impl Sink {
     }
 }
 
-fn flush(client: &mut Client, stream: &mut TcpStream) -> Result<(), String> {
+fn flush(client: &mut Client, stream: &mut TcpStream) -> Result<(), Failure> {
     while let Some(output) = client.poll_output() {
-        stream.write_all(&output).map_err(|e| e.to_string())?;
+        stream.write_all(&output)?;
     }
     Ok(())
 }
 
-fn take(client: &mut Client, stream: &mut TcpStream) -> Result<(), String> {
+fn take(client: &mut Client, stream: &mut TcpStream) -> Result<(), Failure> {
     let mut input = [0; 4_096];
     match stream.read(&mut input) {
-        Ok(0) => Err("the server closed the connection".to_owned()),
-        Ok(read) => client.handle(&input[..read]).map_err(|e| e.to_string()),
+        Ok(0) => Err("the server closed the connection".into()),
+        Ok(read) => client.handle(&input[..read]).map_err(Into::into),
         Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(()),
         Err(e) => Err(e.to_string()),
     }

@@ -17,6 +17,8 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 use tokio::sync::broadcast::{self, Receiver, Sender, error::RecvError};
 
+use crate::Failure;
+
 /// UDP payload of full datagrams.
 const MTU: u16 = 1_200;
 /// Maximum lag of a slow viewer in tags, about five seconds.
@@ -59,51 +61,40 @@ impl Stream {
 }
 
 /// Serves until the process is killed.
-pub(crate) fn run(dir: &Path) -> Result<(), String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|e| e.to_string())?;
+pub(crate) fn run(dir: &Path) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(dir))
 }
 
-fn tls(dir: &Path) -> Result<rustls::ServerConfig, String> {
-    let certificate =
-        CertificateDer::from_pem_file(dir.join("chain.pem")).map_err(|e| e.to_string())?;
-    let key = PrivatePkcs8KeyDer::from_pem_file(dir.join("key.pem")).map_err(|e| e.to_string())?;
+fn tls(dir: &Path) -> Result<rustls::ServerConfig, Failure> {
+    let certificate = CertificateDer::from_pem_file(dir.join("chain.pem"))?;
+    let key = PrivatePkcs8KeyDer::from_pem_file(dir.join("key.pem"))?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut tls = rustls::ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(|e| e.to_string())?
+        .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_no_client_auth()
-        .with_single_cert(vec![certificate], key.into())
-        .map_err(|e| e.to_string())?;
+        .with_single_cert(vec![certificate], key.into())?;
     tls.alpn_protocols = vec![b"h3".to_vec()];
     tls.max_early_data_size = u32::MAX;
     Ok(tls)
 }
 
-async fn serve(dir: &Path) -> Result<(), String> {
-    let tls =
-        quinn::crypto::rustls::QuicServerConfig::try_from(tls(dir)?).map_err(|e| e.to_string())?;
+async fn serve(dir: &Path) -> Result<(), Failure> {
+    let tls = quinn::crypto::rustls::QuicServerConfig::try_from(tls(dir)?)?;
     let mut transport = quinn::TransportConfig::default();
     transport.initial_mtu(MTU).mtu_discovery_config(None);
     let mut config = quinn::ServerConfig::with_crypto(Arc::new(tls));
     config.transport_config(Arc::new(transport));
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    let socket = std::net::UdpSocket::bind(any).map_err(|e| e.to_string())?;
+    let socket = std::net::UdpSocket::bind(any)?;
     // As large as the edge's.
     let buffers = socket2::SockRef::from(&socket);
-    buffers
-        .set_recv_buffer_size(4 << 20)
-        .and_then(|()| buffers.set_send_buffer_size(4 << 20))
-        .map_err(|e| e.to_string())?;
+    buffers.set_recv_buffer_size(4 << 20).and_then(|()| buffers.set_send_buffer_size(4 << 20))?;
     let runtime = Arc::new(quinn::TokioRuntime);
-    let endpoint = quinn::Endpoint::new(Default::default(), Some(config), socket, runtime)
-        .map_err(|e| e.to_string())?;
-    let ingest = TcpListener::bind(any).await.map_err(|e| e.to_string())?;
+    let endpoint = quinn::Endpoint::new(Default::default(), Some(config), socket, runtime)?;
+    let ingest = TcpListener::bind(any).await?;
     let addresses = endpoint.local_addr().and_then(|quic| Ok((quic, ingest.local_addr()?)));
-    let (quic, tcp) = addresses.map_err(|e| e.to_string())?;
+    let (quic, tcp) = addresses?;
     println!("listening {quic} {tcp}");
 
     let stream = Arc::new(Stream { kept: Mutex::default(), tags: broadcast::channel(BACKLOG).0 });
@@ -119,25 +110,23 @@ async fn serve(dir: &Path) -> Result<(), String> {
 }
 
 /// Accepts one publisher after the other.
-async fn take(ingest: TcpListener, stream: Arc<Stream>) -> Result<(), String> {
+async fn take(ingest: TcpListener, stream: Arc<Stream>) -> Result<(), Failure> {
     loop {
-        let (mut socket, _) = ingest.accept().await.map_err(|e| e.to_string())?;
+        let (mut socket, _) = ingest.accept().await?;
         let mut reader = Reader::new(1 << 22);
         let mut input = vec![0; 1 << 16];
         loop {
-            let read = socket.read(&mut input).await.map_err(|e| e.to_string())?;
+            let read = socket.read(&mut input).await?;
             if read == 0 {
                 break;
             }
-            reader.read(&input[..read]).map_err(|e| e.to_string())?;
+            reader.read(&input[..read])?;
             while let Some(tag) = reader.next_tag() {
                 stream.push(tag);
             }
         }
     }
 }
-
-type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 async fn connection(incoming: quinn::Incoming, stream: Arc<Stream>) -> Result<(), Failure> {
     let connection = h3_quinn::Connection::new(incoming.await?);

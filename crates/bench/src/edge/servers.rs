@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::publisher::Ingest;
+use crate::Failure;
 use crate::client::MTU;
 
 /// A child that is killed on drop.
@@ -100,7 +101,7 @@ impl Contestant {
         }
     }
 
-    pub(super) fn start(self, programs: &Programs) -> Result<Server, String> {
+    pub(super) fn start(self, programs: &Programs) -> Result<Server, Failure> {
         match self {
             Self::Edge | Self::EdgeHls => edge(programs, 1),
             Self::EdgeH2(threads) => edge(programs, threads),
@@ -116,14 +117,14 @@ impl Contestant {
 }
 
 /// Writes the edge's configuration to `dir`.
-pub(super) fn edge_config(dir: &Path, cores: u16) -> Result<PathBuf, String> {
+pub(super) fn edge_config(dir: &Path, cores: u16) -> Result<PathBuf, Failure> {
     let quic = format!("congestion = \"cubic\"\ninitial_mtu = {MTU}\nmax_mtu = {MTU}\n");
     write_config(dir, &format!("cores = {cores}\n[quic]\n{quic}"))
 }
 
 /// Writes a configuration with free ports for viewers and RTMP. `settings` is the rest of
 /// `[server]`, and further sections.
-fn write_config(dir: &Path, settings: &str) -> Result<PathBuf, String> {
+fn write_config(dir: &Path, settings: &str) -> Result<PathBuf, Failure> {
     let path = dir.join("edge.toml");
     let text = format!(
         "[rtmp]\nlisten = \"127.0.0.1:0\"\n[server]\nlisten = \"127.0.0.1:0\"\n\
@@ -135,7 +136,7 @@ fn write_config(dir: &Path, settings: &str) -> Result<PathBuf, String> {
 }
 
 /// Starts `command`, which prints `listening ADDRESS…`, with an optional pipe to it.
-pub(super) fn listening(mut command: Command) -> Result<(Server, Vec<SocketAddr>), String> {
+pub(super) fn listening(mut command: Command) -> Result<(Server, Vec<SocketAddr>), Failure> {
     let text = format!("{command:?}");
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| format!("{text}: {e}"))?;
     let mut line = String::new();
@@ -149,7 +150,7 @@ pub(super) fn listening(mut command: Command) -> Result<(Server, Vec<SocketAddr>
         [quic, ingest] => {
             Ok((Server { process, address: quic, ingest: Ingest::Rtmp(ingest) }, addresses))
         }
-        _ => Err(format!("{text} did not start: {line}")),
+        _ => Err(format!("{text} did not start: {line}").into()),
     }
 }
 
@@ -163,7 +164,7 @@ pub(super) fn read_line(from: &mut impl Read) -> String {
     String::from_utf8_lossy(&line).into_owned()
 }
 
-fn edge(programs: &Programs, cores: u16) -> Result<Server, String> {
+fn edge(programs: &Programs, cores: u16) -> Result<Server, Failure> {
     start_edge(&programs.mendcast, &edge_config(&programs.dir, cores)?).map(|(server, _)| server)
 }
 
@@ -173,7 +174,7 @@ pub(super) fn inspected_edge(
     mendcast: &Path,
     dir: &Path,
     settings: &str,
-) -> Result<(Server, Option<SocketAddr>), String> {
+) -> Result<(Server, Option<SocketAddr>), Failure> {
     let inspected = "[admin]\nlisten = \"127.0.0.1:0\"\n[drain]\ntimeout = \"1s\"\n";
     start_edge(mendcast, &write_config(dir, &format!("{settings}{inspected}"))?)
 }
@@ -183,7 +184,7 @@ pub(super) fn inspected_edge(
 pub(super) fn start_edge(
     mendcast: &Path,
     config: &Path,
-) -> Result<(Server, Option<SocketAddr>), String> {
+) -> Result<(Server, Option<SocketAddr>), Failure> {
     start_logged_edge(mendcast, config, std::io::sink())
 }
 
@@ -192,7 +193,7 @@ pub(super) fn start_logged_edge(
     mendcast: &Path,
     config: &Path,
     mut log: impl Write + Send + 'static,
-) -> Result<(Server, Option<SocketAddr>), String> {
+) -> Result<(Server, Option<SocketAddr>), Failure> {
     let mut child = Command::new(mendcast)
         .args(["edge", "--config"])
         .arg(config)
@@ -207,7 +208,7 @@ pub(super) fn start_logged_edge(
     while let Some(lines) = &mut lines {
         let start = text.len();
         if lines.read_line(&mut text).map_or(true, |read| read == 0) {
-            return Err(format!("{} did not start: {text}", mendcast.display()));
+            return Err(format!("{} did not start: {text}", mendcast.display()).into());
         }
         if let Some((_, place)) = text[start..].trim_end().rsplit_once("dashboard on http://") {
             admin = place.trim_end_matches('/').parse().ok();
@@ -228,13 +229,13 @@ pub(super) fn start_logged_edge(
         (Some(address), Some(rtmp)) => {
             Ok((Server { process, address, ingest: Ingest::Rtmp(rtmp) }, admin))
         }
-        _ => Err("the edge has no log".to_owned()),
+        _ => Err("the edge has no log".into()),
     }
 }
 
-fn nginx(programs: &Programs) -> Result<Server, String> {
+fn nginx(programs: &Programs) -> Result<Server, Failure> {
     let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    let address = free.map_err(|e| e.to_string())?;
+    let address = free?;
     let (dir, root) = (programs.dir.display(), programs.memory.display());
     let segments = programs.memory.join("live/bench");
     let config = programs.dir.join("nginx.conf");
@@ -248,9 +249,7 @@ fn nginx(programs: &Programs) -> Result<Server, String> {
          {address} ssl backlog=4096;\n  ssl_certificate {dir}/chain.pem;\n  ssl_certificate_key \
          {dir}/key.pem;\n  ssl_protocols TLSv1.3;\n  root {root};\n }}\n}}\n"
     );
-    std::fs::create_dir_all(&segments)
-        .and_then(|()| std::fs::write(&config, text))
-        .map_err(|e| e.to_string())?;
+    std::fs::create_dir_all(&segments).and_then(|()| std::fs::write(&config, text))?;
     let program = ["/usr/sbin/nginx", "/usr/bin/nginx"].into_iter().find(|p| Path::new(p).exists());
     let program = program.ok_or("nginx is not installed (Debian: apt-get install nginx-light)")?;
     let child = Command::new(program)
@@ -264,7 +263,7 @@ fn nginx(programs: &Programs) -> Result<Server, String> {
     let end = Instant::now() + Duration::from_secs(5);
     while TcpStream::connect(address).is_err() {
         if Instant::now() > end {
-            return Err(format!("{program} does not listen on {address}"));
+            return Err(format!("{program} does not listen on {address}").into());
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -291,7 +290,7 @@ pub(super) struct Thread {
 ///
 /// # Errors
 /// The process does not exist, or the kernel has no statistics.
-pub(super) fn threads(pid: u32) -> Result<Vec<Thread>, String> {
+pub(super) fn threads(pid: u32) -> Result<Vec<Thread>, Failure> {
     let mut threads = Vec::new();
     for pid in family(pid) {
         let path = format!("/proc/{pid}/task");
@@ -307,13 +306,13 @@ pub(super) fn threads(pid: u32) -> Result<Vec<Thread>, String> {
         }
     }
     match threads.iter().all(|thread| thread.time.is_zero()) {
-        true => Err("this kernel has no schedstat".to_owned()),
+        true => Err("this kernel has no schedstat".into()),
         false => Ok(threads),
     }
 }
 
 /// Returns the CPU time of all threads of a process and of its children.
-pub(super) fn cpu(pid: u32) -> Result<Duration, String> {
+pub(super) fn cpu(pid: u32) -> Result<Duration, Failure> {
     Ok(threads(pid)?.iter().map(|thread| thread.time).sum())
 }
 
@@ -321,7 +320,7 @@ pub(super) fn cpu(pid: u32) -> Result<Duration, String> {
 ///
 /// # Errors
 /// The process does not exist, or the system has no statistics.
-pub(super) fn resident(pid: u32) -> Result<u64, String> {
+pub(super) fn resident(pid: u32) -> Result<u64, Failure> {
     let of = |pid: u32| {
         let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim();

@@ -8,6 +8,7 @@
 
 use super::cost::Cost;
 use super::media::RATE;
+use crate::Failure;
 use crate::report::{Report, Target};
 
 /// Prefix of the server's TCP thread names.
@@ -23,13 +24,15 @@ struct Load {
 }
 
 impl Load {
-    fn of(threads: &[(String, f64)]) -> Result<Self, String> {
+    fn of(threads: &[(String, f64)]) -> Result<Self, Failure> {
         let tcp = threads.iter().filter(|(name, _)| name.starts_with(NAME));
         let tcp: Vec<f64> = tcp.map(|(_, share)| *share).collect();
         let load = Self { all: tcp.iter().sum(), busiest: tcp.iter().copied().fold(0.0, f64::max) };
         match load.busiest > 0.0 {
             true => Ok(load),
-            false => Err(format!("no thread {NAME}N of the server used CPU time: {threads:?}")),
+            false => {
+                Err(format!("no thread {NAME}N of the server used CPU time: {threads:?}").into())
+            }
         }
     }
 
@@ -46,7 +49,7 @@ impl Load {
 }
 
 /// Prints the distribution of the work.
-pub(super) fn tell(cost: &Cost) -> Result<(), String> {
+pub(super) fn tell(cost: &Cost) -> Result<(), Failure> {
     let load = Load::of(&cost.threads)?;
     let named = cost.threads.iter().filter(|(_, share)| *share >= 0.000_5);
     let named = named.map(|(name, share)| format!("{name} {:.1} %", share * 100.0));
@@ -62,13 +65,13 @@ pub(super) fn tell(cost: &Cost) -> Result<(), String> {
 }
 
 /// Adds the rows: two threads against one, by round.
-pub(super) fn compare(report: &mut Report, one: &[Cost], two: &[Cost]) -> Result<(), String> {
+pub(super) fn compare(report: &mut Report, one: &[Cost], two: &[Cost]) -> Result<(), Failure> {
     if one.is_empty() || two.is_empty() {
         return Ok(());
     }
-    let pairs = |value: &dyn Fn(&Cost) -> Result<f64, String>| {
+    let pairs = |value: &dyn Fn(&Cost) -> Result<f64, Failure>| {
         let rounds = two.iter().zip(one).map(|(two, one)| Ok((value(two)?, value(one)?)));
-        rounds.collect::<Result<Vec<_>, String>>()
+        rounds.collect::<Result<Vec<_>, Failure>>()
     };
     let load = |cost: &Cost| Load::of(&cost.threads);
     let peer = "1 thread";

@@ -16,6 +16,7 @@ use super::media::Source;
 use super::publisher::Publisher;
 use super::servers::{self, Contestant, Process};
 use super::{SETTLE, Viewers, identity};
+use crate::Failure;
 use crate::client::MTU;
 use crate::loopback::receive_errors;
 use crate::report::{Report, Samples, Target};
@@ -41,10 +42,9 @@ struct Totals {
 }
 
 /// Runs the benchmark and adds its rows.
-pub(crate) fn measure(report: &mut Report, quick: bool, mendcast: PathBuf) -> Result<(), String> {
-    let error = |e: std::io::Error| e.to_string();
+pub(crate) fn measure(report: &mut Report, quick: bool, mendcast: PathBuf) -> Result<(), Failure> {
     let viewers = if quick { VIEWERS / 10 } else { VIEWERS };
-    let dir = tempfile::tempdir().map_err(error)?;
+    let dir = tempfile::tempdir()?;
     identity(dir.path())?;
     let settings = format!(
         "cores = 1\n[quic]\ninitial_mtu = {MTU}\nmax_mtu = {MTU}\n\
@@ -64,7 +64,7 @@ pub(crate) fn measure(report: &mut Report, quick: bool, mendcast: PathBuf) -> Re
     end(server.process)?;
     // The server has stopped and the stream with it.
     let _ = publisher.stop();
-    let log = std::fs::read_to_string(dir.path().join("connections.jsonl")).map_err(error)?;
+    let log = std::fs::read_to_string(dir.path().join("connections.jsonl"))?;
     let totals = totals(&log)?;
     println!(
         "      {joined} viewers; server {:.0} % of a CPU, viewers' process {:.0} %; frame delay \
@@ -89,21 +89,21 @@ pub(crate) fn measure(report: &mut Report, quick: bool, mendcast: PathBuf) -> Re
 }
 
 /// Lets the server stop by itself, which completes its log.
-pub(super) fn end(mut process: Process) -> Result<(), String> {
+pub(super) fn end(mut process: Process) -> Result<(), Failure> {
     let pid = nix::unistd::Pid::from_raw(process.0.id() as i32);
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).map_err(|e| e.to_string())?;
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM)?;
     let start = Instant::now();
     loop {
-        match process.0.try_wait().map_err(|e| e.to_string())? {
+        match process.0.try_wait()? {
             Some(status) if status.success() => return Ok(()),
-            Some(status) => return Err(format!("the server exited with {status}")),
-            None if start.elapsed() > END => return Err("the server does not exit".to_owned()),
+            Some(status) => return Err(format!("the server exited with {status}").into()),
+            None if start.elapsed() > END => return Err("the server does not exit".into()),
             None => std::thread::sleep(Duration::from_millis(20)),
         }
     }
 }
 
-fn totals(log: &str) -> Result<Totals, String> {
+fn totals(log: &str) -> Result<Totals, Failure> {
     let mut totals = Totals::default();
     for line in log.lines() {
         let record: Value = serde_json::from_str(line).map_err(|e| format!("{e}: {line}"))?;

@@ -26,6 +26,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::media::{GROUP, clock, published};
 use super::servers::{self, Transport};
+use crate::Failure;
 use crate::client;
 use crate::identity::NAME;
 
@@ -100,7 +101,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn run(self) -> Result<(), String> {
+    pub(crate) fn run(self) -> Result<(), Failure> {
         // A TCP viewer needs a descriptor. If the limit is too low, some viewers fail with an
         // error.
         if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
@@ -129,7 +130,7 @@ impl Watch {
         let failure = viewers.iter().find_map(|viewer| viewer.tally().failure.clone());
         println!("ready {joined} {}", failure.as_deref().unwrap_or("too late").replace('\n', " "));
 
-        let line = || stdin().read_line(&mut String::new()).map_err(|e| e.to_string());
+        let line = || stdin().read_line(&mut String::new()).map_err(Into::into);
         line()?;
         let (cpu, start) = (servers::cpu(std::process::id())?, Instant::now());
         counts.store(true, Ordering::Relaxed);
@@ -138,7 +139,7 @@ impl Watch {
         let cpu = servers::cpu(std::process::id())? - cpu;
         let mut seen = summary(&viewers);
         seen.busy = cpu.as_secs_f64() / start.elapsed().as_secs_f64();
-        println!("{}", serde_json::to_string(&seen).map_err(|e| e.to_string())?);
+        println!("{}", serde_json::to_string(&seen)?);
         Ok(())
     }
 
@@ -148,11 +149,8 @@ impl Watch {
         thread: usize,
         viewers: &[Arc<Viewer>],
         counts: &Arc<AtomicBool>,
-    ) -> Result<(), String> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|e| e.to_string())?;
+    ) -> Result<(), Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (protocol, is_quic) = match self.transport {
             Transport::H3 => ("h3", true),
             Transport::H2 => ("h2", false),
@@ -189,7 +187,7 @@ impl Watch {
 }
 
 /// Creates [`SOCKETS`] endpoints.
-pub(super) fn endpoints(tls: &rustls::ClientConfig) -> Result<Vec<quinn::Endpoint>, String> {
+pub(super) fn endpoints(tls: &rustls::ClientConfig) -> Result<Vec<quinn::Endpoint>, Failure> {
     (0..SOCKETS).map(|_| client::endpoint(tls.clone())).collect()
 }
 
@@ -199,8 +197,6 @@ struct Stream {
     viewer: Arc<Viewer>,
     counts: Arc<AtomicBool>,
 }
-
-type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 impl Stream {
     async fn read_h3(&self, endpoint: quinn::Endpoint) -> Result<(), Failure> {

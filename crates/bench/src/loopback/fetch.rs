@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{ANSWER, PARALLEL, floor, process_cpu};
+use crate::Failure;
 use crate::client;
 use crate::identity::NAME;
 
@@ -21,28 +22,25 @@ pub(crate) struct Fetch {
 }
 
 impl Fetch {
-    pub(crate) fn run(self) -> Result<(), String> {
+    pub(crate) fn run(self) -> Result<(), Failure> {
         let datagram = if self.what == "floor" {
             floor::fetch(self.address, (self.answers * ANSWER) as u64)?
         } else {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .map_err(|e| e.to_string())?;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(self.download())?
         };
         println!("{} {datagram}", process_cpu(std::process::id())?.as_secs_f64());
         Ok(())
     }
 
-    async fn download(&self) -> Result<f64, String> {
+    async fn download(&self) -> Result<f64, Failure> {
         let connection = self.connect().await?;
         let mut left = self.answers;
         while left > 0 {
             let now = left.min(PARALLEL);
             let fetches: Vec<_> = (0..now).map(|_| tokio::spawn(get(connection.clone()))).collect();
             for fetch in fetches {
-                fetch.await.map_err(|e| e.to_string())??;
+                fetch.await??;
             }
             left -= now;
         }
@@ -52,11 +50,11 @@ impl Fetch {
     }
 
     /// Connects, with retries: a server may still be starting.
-    async fn connect(&self) -> Result<quinn::Connection, String> {
+    async fn connect(&self) -> Result<quinn::Connection, Failure> {
         let endpoint = client::endpoint(client::tls(&self.dir, "hq-interop")?)?;
         let mut error = String::new();
         for _ in 0..20 {
-            let connecting = endpoint.connect(self.address, NAME).map_err(|e| e.to_string())?;
+            let connecting = endpoint.connect(self.address, NAME)?;
             match tokio::time::timeout(Duration::from_secs(2), connecting).await {
                 Ok(Ok(connection)) => return Ok(connection),
                 Ok(Err(e)) => error = e.to_string(),
@@ -64,17 +62,17 @@ impl Fetch {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        Err(format!("{}: {error}", self.address))
+        Err(format!("{}: {error}", self.address).into())
     }
 }
 
-async fn get(connection: quinn::Connection) -> Result<(), String> {
-    let (mut send, mut receive) = connection.open_bi().await.map_err(|e| e.to_string())?;
-    send.write_all(b"GET /chunk\r\n").await.map_err(|e| e.to_string())?;
-    send.finish().map_err(|e| e.to_string())?;
+async fn get(connection: quinn::Connection) -> Result<(), Failure> {
+    let (mut send, mut receive) = connection.open_bi().await?;
+    send.write_all(b"GET /chunk\r\n").await?;
+    send.finish()?;
     let mut received = 0;
-    while let Some(chunk) = receive.read_chunk(usize::MAX, true).await.map_err(|e| e.to_string())? {
+    while let Some(chunk) = receive.read_chunk(usize::MAX, true).await? {
         received += chunk.bytes.len();
     }
-    if received == ANSWER { Ok(()) } else { Err(format!("{received} of {ANSWER} bytes")) }
+    if received == ANSWER { Ok(()) } else { Err(format!("{received} of {ANSWER} bytes").into()) }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 
+use crate::Failure;
 use crate::client::{self, MTU};
 
 /// Datagrams per batch.
@@ -20,13 +21,12 @@ const PAYLOAD: usize = MTU as usize - HEADER - TAG;
 const WINDOW: u64 = 8;
 
 /// Answers each request for a number of bytes with `content`, repeated.
-pub(super) fn serve(content: &[u8]) -> Result<(), String> {
-    let error = |e: io::Error| e.to_string();
-    let socket = UdpSocket::bind("127.0.0.1:0").map_err(error)?;
-    let state = UdpSocketState::new((&socket).into()).map_err(error)?;
-    socket.set_nonblocking(false).map_err(error)?;
-    println!("listening {}", socket.local_addr().map_err(error)?);
-    let key = UnboundKey::new(&AES_128_GCM, &[7; 16]).map_err(|e| e.to_string())?;
+pub(super) fn serve(content: &[u8]) -> Result<(), Failure> {
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    let state = UdpSocketState::new((&socket).into())?;
+    socket.set_nonblocking(false)?;
+    println!("listening {}", socket.local_addr()?);
+    let key = UnboundKey::new(&AES_128_GCM, &[7; 16])?;
     let key = LessSafeKey::new(key);
     let mut batch = vec![0; SEGMENTS * usize::from(MTU)];
     let mut request = [0; 64];
@@ -42,13 +42,11 @@ pub(super) fn serve(content: &[u8]) -> Result<(), String> {
                 payload.copy_from_slice(&content[at..at + PAYLOAD]);
                 let mut nonce = [0; 12];
                 nonce[4..].copy_from_slice(&number.to_le_bytes());
-                let sealed = key
-                    .seal_in_place_separate_tag(
-                        Nonce::assume_unique_for_key(nonce),
-                        Aad::from(&*header),
-                        payload,
-                    )
-                    .map_err(|e| e.to_string())?;
+                let sealed = key.seal_in_place_separate_tag(
+                    Nonce::assume_unique_for_key(nonce),
+                    Aad::from(&*header),
+                    payload,
+                )?;
                 tag.copy_from_slice(sealed.as_ref());
                 number += 1;
                 sent += PAYLOAD as u64;
@@ -60,10 +58,10 @@ pub(super) fn serve(content: &[u8]) -> Result<(), String> {
                 segment_size: Some(usize::from(MTU)),
                 src_ip: None,
             };
-            state.try_send((&socket).into(), &transmit).map_err(error)?;
+            state.try_send((&socket).into(), &transmit)?;
             continue;
         }
-        let (length, from) = socket.recv_from(&mut request).map_err(error)?;
+        let (length, from) = socket.recv_from(&mut request)?;
         match (&request[..length], request.first_chunk::<8>()) {
             ([b'G', ..], _) => {
                 let text = String::from_utf8_lossy(&request[1..length]);
@@ -78,14 +76,13 @@ pub(super) fn serve(content: &[u8]) -> Result<(), String> {
 }
 
 /// Receives `bytes`. Returns the mean size of the datagrams.
-pub(super) fn fetch(server: SocketAddr, bytes: u64) -> Result<f64, String> {
-    let error = |e: io::Error| e.to_string();
-    let socket = client::socket().map_err(error)?;
-    let state = UdpSocketState::new((&socket).into()).map_err(error)?;
+pub(super) fn fetch(server: SocketAddr, bytes: u64) -> Result<f64, Failure> {
+    let socket = client::socket()?;
+    let state = UdpSocketState::new((&socket).into())?;
     // A lost batch is never retransmitted; the timeout then ends the benchmark.
-    socket.set_nonblocking(false).map_err(error)?;
-    socket.set_read_timeout(Some(Duration::from_secs(5))).map_err(error)?;
-    socket.send_to(format!("G{bytes}").as_bytes(), server).map_err(error)?;
+    socket.set_nonblocking(false)?;
+    socket.set_read_timeout(Some(Duration::from_secs(5)))?;
+    socket.send_to(format!("G{bytes}").as_bytes(), server)?;
     let mut buffer = vec![0; 1 << 16];
     let (mut arrived, mut size, mut datagrams) = (0u64, 0u64, 0u64);
     let start = Instant::now();
@@ -100,7 +97,7 @@ pub(super) fn fetch(server: SocketAddr, bytes: u64) -> Result<f64, String> {
         size += meta.len as u64;
         datagrams += count;
         arrived += count * PAYLOAD as u64;
-        socket.send_to(&arrived.to_le_bytes(), server).map_err(error)?;
+        socket.send_to(&arrived.to_le_bytes(), server)?;
     }
     Ok(size as f64 / datagrams as f64)
 }

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use cpu_time::ThreadTime;
 
+use crate::Failure;
 use crate::client::MTU;
 use crate::identity::Identity;
 use crate::report::{Report, Samples, Target};
@@ -38,11 +39,11 @@ fn answer() -> Vec<u8> {
 ///
 /// # Errors
 /// The name is unknown, or the server cannot start.
-pub(crate) fn serve(name: &str, dir: &Path) -> Result<(), String> {
+pub(crate) fn serve(name: &str, dir: &Path) -> Result<(), Failure> {
     match name {
         "quinn" => quinn_server::run(dir, answer().into()),
         "floor" => floor::serve(&answer()),
-        other => Err(format!("no server `{other}`")),
+        other => Err(format!("no server `{other}`").into()),
     }
 }
 
@@ -62,7 +63,7 @@ impl Drop for Server {
 
 impl Server {
     /// Starts `command`, which prints `listening ADDRESS`.
-    fn start(mut command: Command) -> Result<Self, String> {
+    fn start(mut command: Command) -> Result<Self, Failure> {
         let text = format!("{command:?}");
         let mut child = command
             .stdout(Stdio::piped())
@@ -81,13 +82,13 @@ impl Server {
     }
 
     /// Returns the current user and system time.
-    fn cpu(&self) -> Result<Duration, String> {
+    fn cpu(&self) -> Result<Duration, Failure> {
         process_cpu(self.child.id())
     }
 }
 
 /// Returns user and system time of a process from /proc, in ticks of a hundredth of a second.
-fn process_cpu(pid: u32) -> Result<Duration, String> {
+fn process_cpu(pid: u32) -> Result<Duration, Failure> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .map_err(|e| format!("/proc/{pid}/stat: {e}"))?;
     // The name before the last parenthesis may contain anything.
@@ -130,11 +131,11 @@ enum Kind<'a> {
     Peer(&'a Path),
 }
 
-fn start(kind: &Kind<'_>, name: &str, dir: &Path) -> Result<Server, String> {
+fn start(kind: &Kind<'_>, name: &str, dir: &Path) -> Result<Server, Failure> {
     match kind {
         Kind::Edge(program) => edge(program, dir),
         Kind::Own => {
-            let own = std::env::current_exe().map_err(|e| e.to_string())?;
+            let own = std::env::current_exe()?;
             let mut command = Command::new(own.with_file_name("mendcast-bench-peer"));
             command.arg(name).arg(dir);
             Server::start(command)
@@ -148,7 +149,7 @@ fn start(kind: &Kind<'_>, name: &str, dir: &Path) -> Result<Server, String> {
 }
 
 /// Starts the product on a free port. It answers from its cache of small files.
-fn edge(program: &Path, dir: &Path) -> Result<Server, String> {
+fn edge(program: &Path, dir: &Path) -> Result<Server, Failure> {
     let root = dir.join("www");
     std::fs::create_dir_all(&root)
         .and_then(|()| std::fs::write(root.join("chunk"), answer()))
@@ -173,7 +174,7 @@ fn edge(program: &Path, dir: &Path) -> Result<Server, String> {
     while let Some(log) = &mut lines {
         let mut line = String::new();
         if log.read_line(&mut line).map_or(true, |read| read == 0) {
-            return Err(format!("{} did not start", program.display()));
+            return Err(format!("{} did not start", program.display()).into());
         }
         if let Some((_, address)) = line.trim_end().rsplit_once("listening on ") {
             server.address = address.parse().map_err(|e| format!("{address}: {e}"))?;
@@ -195,8 +196,8 @@ struct Cost {
 }
 
 /// Downloads `answers` megabytes and reads the CPU time of both processes.
-fn download(name: &str, server: &Server, dir: &Path, answers: usize) -> Result<Cost, String> {
-    let own = std::env::current_exe().map_err(|e| e.to_string())?;
+fn download(name: &str, server: &Server, dir: &Path, answers: usize) -> Result<Cost, Failure> {
+    let own = std::env::current_exe()?;
     let fetch = |answers: usize| {
         let output = Command::new(&own)
             .arg("fetch")
@@ -204,13 +205,12 @@ fn download(name: &str, server: &Server, dir: &Path, answers: usize) -> Result<C
             .arg(dir)
             .arg(answers.to_string())
             .stderr(Stdio::inherit())
-            .output()
-            .map_err(|e| e.to_string())?;
+            .output()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         if output.status.success() {
             Ok(text)
         } else {
-            Err(format!("{name}: the download failed: {text}"))
+            Err(format!("{name}: the download failed: {text}").into())
         }
     };
     // The first download fills caches and tables.
@@ -237,11 +237,11 @@ pub(crate) fn measure(
     megabytes: usize,
     mendcast: &Path,
     peers: Option<&Path>,
-) -> Result<(), String> {
-    let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
+) -> Result<(), Failure> {
+    let dir = tempfile::tempdir()?;
     let identity = Identity::new();
     for (name, text) in [("chain.pem", &identity.pem.0), ("key.pem", &identity.pem.1)] {
-        std::fs::write(dir.path().join(name), text).map_err(|e| e.to_string())?;
+        std::fs::write(dir.path().join(name), text)?;
     }
     let mut contestants = vec![
         ("mendcast", Kind::Edge(mendcast), Samples::default()),

@@ -16,6 +16,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region};
 
+use crate::Failure;
 use crate::identity::Identity;
 use crate::report::{Report, Samples, Target};
 use client::{Client, TURN, WINDOW};
@@ -121,7 +122,7 @@ pub(crate) fn download(
     identity: &Identity,
     bytes: u64,
     path: Path,
-) -> Result<Download, String> {
+) -> Result<Download, Failure> {
     let epoch = Instant::now();
     let mut server = contestant.server(identity, epoch, bytes);
     let mut client = Client::new(identity, epoch, 40_000, WINDOW);
@@ -135,7 +136,7 @@ pub(crate) fn download(
         now += TURN;
         if now > Duration::from_secs(36_000) {
             let name = contestant.name();
-            return Err(format!("{name}: {} of {bytes} bytes arrived", client.received));
+            return Err(format!("{name}: {} of {bytes} bytes arrived", client.received).into());
         }
         let is_steady = client.received >= bytes / 4;
         let (begin, region) = (ThreadTime::now(), Region::new(&INSTRUMENTED_SYSTEM));
@@ -189,7 +190,7 @@ pub(crate) struct Heap {
 
 /// Establishes `count` connections, leaves them idle, then requests 1 MB on each while the client
 /// accepts a tenth of it.
-pub(crate) fn heap(contestant: &Contestant, count: u16) -> Result<Heap, String> {
+pub(crate) fn heap(contestant: &Contestant, count: u16) -> Result<Heap, Failure> {
     const ANSWER: u64 = 1 << 20;
     let identity = Identity::new();
     let epoch = Instant::now();
@@ -242,7 +243,7 @@ pub(crate) fn heap(contestant: &Contestant, count: u16) -> Result<Heap, String> 
         clients.iter().filter(|c| !c.connection.is_handshaking() && !c.connection.is_closed());
     if alive.count() != usize::from(count) {
         let name = contestant.name();
-        return Err(format!("{name}: not all of {count} connections were established"));
+        return Err(format!("{name}: not all of {count} connections were established").into());
     }
     let idle = held as f64 / f64::from(count);
     clients.iter_mut().for_each(|client| client.wants = true);
@@ -253,13 +254,13 @@ pub(crate) fn heap(contestant: &Contestant, count: u16) -> Result<Heap, String> 
     }
     if clients.iter().any(|client| client.received == 0) {
         let name = contestant.name();
-        return Err(format!("{name}: not all of {count} connections were served"));
+        return Err(format!("{name}: not all of {count} connections were served").into());
     }
     Ok(Heap { idle, queued: queued as f64 / f64::from(count) })
 }
 
 /// Measures `rounds` downloads of `bytes` from each contestant, alternating.
-pub(crate) fn measure_cpu(report: &mut Report, rounds: usize, bytes: u64) -> Result<(), String> {
+pub(crate) fn measure_cpu(report: &mut Report, rounds: usize, bytes: u64) -> Result<(), Failure> {
     let gbit = bytes as f64 * 8.0 / 1e9;
     let identity = Identity::new();
     let (mut ours, mut peer) = (Samples::default(), Samples::default());
@@ -281,7 +282,7 @@ pub(crate) fn measure_cpu(report: &mut Report, rounds: usize, bytes: u64) -> Res
 }
 
 /// Measures the heap of `count` connections. Allocations are exact, so one round suffices.
-pub(crate) fn measure_heap(report: &mut Report, count: u16) -> Result<(), String> {
+pub(crate) fn measure_heap(report: &mut Report, count: u16) -> Result<(), Failure> {
     let (ours, peer) = (heap(&Contestant::ours(), count)?, heap(&Contestant::QuinnProto, count)?);
     let one = Samples::of;
     report.add(

@@ -8,6 +8,7 @@ use cpu_time::ThreadTime;
 use super::client::{Client, TURN, WINDOW};
 use super::ours::{Ours, Returning};
 use super::server::{Pool, Server as _, Setup};
+use crate::Failure;
 use crate::identity::Identity;
 use crate::report::{Report, Target};
 
@@ -18,7 +19,7 @@ const TURNS: usize = 8;
 
 /// Returns the server's CPU seconds per visit for [`VISITS`] visits of one client, without the
 /// first one.
-fn visits(identity: &Identity, cookies: bool) -> Result<f64, String> {
+fn visits(identity: &Identity, cookies: bool) -> Result<f64, Failure> {
     let epoch = Instant::now();
     let mut server = Ours::new(&Setup::default(), identity, 0);
     server.returning = Some(Returning { cookies, tokens: 0, accepted: 0 });
@@ -47,18 +48,18 @@ fn visits(identity: &Identity, cookies: bool) -> Result<f64, String> {
             }
         }
         if client.connection.is_handshaking() {
-            return Err(format!("visit {visit} failed"));
+            return Err(format!("visit {visit} failed").into());
         }
     }
     let came = server.returning.map_or((0, 0), |all| (all.tokens, all.accepted));
     if came != (VISITS, if cookies { VISITS } else { 0 }) {
-        return Err(format!("{} tokens and {} cookies received of {VISITS}", came.0, came.1));
+        return Err(format!("{} tokens and {} cookies received of {VISITS}", came.0, came.1).into());
     }
     Ok(cost.as_secs_f64() / VISITS as f64)
 }
 
 /// Measures `rounds` rounds of about `times` visits each, with and without cookies alternating.
-pub(crate) fn measure(report: &mut Report, rounds: usize, times: usize) -> Result<(), String> {
+pub(crate) fn measure(report: &mut Report, rounds: usize, times: usize) -> Result<(), Failure> {
     let identity = Identity::new();
     let mut pairs = Vec::new();
     for _ in 0..rounds {

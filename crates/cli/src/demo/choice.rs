@@ -36,10 +36,11 @@ pub(super) fn explain(loss: &str, rtt: Duration, rate: Rate, player: Policy) -> 
 
 /// Freezes in 100 s: mean ± half the 95 % CI.
 const RATIONALE: &str = "\
-Why these: losses are often bursty, paths are long, and low delay means a small buffer. There, in 100 s of virtual
-time, retransmission alone froze 8.6 ± 1.5 times for 200 ms or more (2.6 s), the default 3.0 ± 1.4 (0.9 s), AutoRec 4.2,
-ART 5.4. With losses as in calls (--loss calls:rate=5%) it was 8.0 and 4.9; if all packets of a slot are lost together (add
-,reading=slots) 6.3 and 4.4; with --player low-latency, which keeps 800 ms, or --rtt 60ms the gain is near zero.
+Why these: losses are often bursty, paths are long, and low delay means a small buffer. There, in
+100 s of virtual time, retransmission alone froze 8.6 ± 1.5 times for 200 ms or more (2.6 s), the
+default 3.0 ± 1.4 (0.9 s), AutoRec 4.2, ART 5.4. With losses as in calls (--loss calls:rate=5%) it
+was 8.0 and 4.9; if all packets of a slot are lost together (add ,reading=slots) 6.3 and 4.4; with
+--player low-latency, which keeps 800 ms, or --rtt 60ms the gain is near zero.
 `mendcast lab run demo --runs 20` compares all candidates.";
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use units::Rate;
 
+use crate::error::Error;
 use crate::link::{Access, Relay};
 use crate::watch::{self, Trust};
 use outcome::{Difference, Outcome};
@@ -46,33 +47,57 @@ const MAX_BUFFER: Duration = Duration::from_secs(10);
 /// Networks that are tried for a viewer of each cohort: 127.0.N.0/24.
 const NETWORKS: core::ops::Range<u8> = 1..255;
 
+const EXAMPLES: &str = "\
+Examples:
+  mendcast demo
+  mendcast demo --seconds 60 --json
+  mendcast demo --loss independent --rtt 150ms --player low-latency
+
+Ctrl-C ends the demo. It prints the URLs of the dashboard and of players side by side.";
+const LINK: &str = "Link";
+
 #[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// End after this many seconds; otherwise Ctrl-C ends it.
+    /// Duration, in seconds, up to 86400 [default: until Ctrl-C].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: Option<u64>,
+    /// Player: low-latency, mobile, cautious, or buffer:TIME.
+    ///
+    /// buffer:300ms keeps a buffer of that length, from 100 ms to 10 s.
+    #[arg(long, default_value = choice::PLAYER, value_name = "PLAYER")]
+    player: Policy,
     /// Print the outcome as one JSON object at the end, and no table.
     #[arg(long)]
     json: bool,
-    /// Loss on the way to each viewer, e.g. calls:rate=5%, outages:rate=5%,length=20ms, or
-    /// independent: 5 % of the packets, each by itself.
-    #[arg(long, default_value = choice::LOSS, value_name = "LOSS", value_parser = choice::loss)]
+    /// Loss towards each viewer.
+    ///
+    /// Such as calls:rate=5%, or independent: 5 % of the packets. docs/links.md has all models.
+    #[arg(
+        long,
+        default_value = choice::LOSS,
+        value_name = "LOSS",
+        value_parser = choice::loss,
+        help_heading = LINK
+    )]
     loss: String,
     /// Round-trip propagation time.
-    #[arg(long, default_value = choice::RTT, value_parser = parse_duration)]
+    #[arg(
+        long,
+        default_value = choice::RTT,
+        value_name = "TIME",
+        value_parser = parse_duration,
+        help_heading = LINK
+    )]
     rtt: Duration,
     /// Rate of the bottleneck.
-    #[arg(long, default_value = choice::RATE, value_parser = parse_rate)]
+    #[arg(long, default_value = choice::RATE, value_parser = parse_rate, help_heading = LINK)]
     rate: Rate,
     /// Queue of the bottleneck.
-    #[arg(long, default_value = "128kB", value_name = "SIZE")]
+    #[arg(long, default_value = "128kB", value_name = "SIZE", help_heading = LINK)]
     queue: String,
-    /// The viewers' player: low-latency, mobile, cautious, or one that aims at a buffer of 100 ms
-    /// to 10 s.
-    #[arg(long, default_value = choice::PLAYER, value_name = "PLAYER")]
-    player: Policy,
-    /// Same seed, same fate of the n-th packet of each link, or of its n-th slot of time.
-    #[arg(long, default_value_t = 1)]
+    /// Random seed; the same for all links.
+    #[arg(long, default_value_t = 1, value_name = "N", help_heading = LINK)]
     seed: u64,
 }
 
@@ -91,23 +116,23 @@ struct Viewer {
     /// Another such link, for the player in the browser: on one link they would be in each other's
     /// way.
     page: SocketAddr,
-    /// The viewer's report so far.
+    /// Latest report of the viewer.
     seen: Arc<Mutex<Option<watch::Report>>>,
 }
 
 impl Arguments {
-    pub(crate) fn run(self) -> Result<(), String> {
-        edge::logging::start(Level::Warn).map_err(|e| e.to_string())?;
+    pub(crate) fn run(self) -> Result<(), Error> {
+        edge::logging::start(Level::Warn).map_err(Error::new)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|e| format!("runtime: {e}"))?;
+            .map_err(Error::at("runtime"))?;
         runtime.block_on(self.show())
     }
 
-    async fn show(self) -> Result<(), String> {
+    async fn show(self) -> Result<(), Error> {
         let path = self.path()?;
-        let edge = Edge::open(config()?).map_err(|e| e.to_string())?;
+        let edge = Edge::open(config()?).map_err(Error::new)?;
         let shared = edge.shared().clone();
         let server = edge.listeners().first().ok_or("no listener")?.address;
         let rtmp = *edge.rtmp().first().ok_or("no RTMP listener")?;
@@ -125,7 +150,7 @@ impl Arguments {
                 let link = Link::start(relay)?;
                 let address = link.address;
                 links.push(link);
-                Ok::<_, String>(address)
+                Ok::<_, Error>(address)
             };
             let id = ViewerId::random();
             let pass = shared.state().passes.page(id, SystemTime::now());
@@ -161,11 +186,11 @@ impl Arguments {
         let seconds = begun.elapsed().as_secs_f64();
         let difference = Difference::between(PLAIN, DEFAULT, &outcomes, seconds);
         if self.json {
-            say!("{}", self.result(seconds, &outcomes, difference));
+            print_line!("{}", self.result(seconds, &outcomes, difference));
         } else {
             table.end(begun.elapsed(), &outcomes);
             if let Some(difference) = difference {
-                say!("\n{difference}");
+                print_line!("\n{difference}");
             }
         }
         publishing.abort();
@@ -176,10 +201,11 @@ impl Arguments {
         Ok(())
     }
 
-    fn path(&self) -> Result<PathConfig, String> {
-        let loss: Loss = self.loss.parse().map_err(|e| format!("--loss {}: {e}", self.loss))?;
+    fn path(&self) -> Result<PathConfig, Error> {
+        let loss: Loss =
+            self.loss.parse().map_err(Error::at(format_args!("--loss {}", self.loss)))?;
         let queue: Queue =
-            self.queue.parse().map_err(|e| format!("--queue {}: {e}", self.queue))?;
+            self.queue.parse().map_err(Error::at(format_args!("--queue {}", self.queue)))?;
         let (rate, delay) = (Some(self.rate), Some(self.rtt / 2));
         let link = LinkConfig { rate, delay, queue, ..LinkConfig::default() };
         let mut path = PathConfig::both(link);
@@ -216,29 +242,29 @@ impl Arguments {
         admin: Option<SocketAddr>,
         viewers: &[Viewer],
     ) {
-        say!(
+        print_line!(
             "A publisher sends the built-in clip to rtmp://{rtmp}/{STREAM}; unmodified QUIC clients"
         );
-        say!(
+        print_line!(
             "watch it over HTTP/3, each through {}, {:?} RTT and {} loss, with the player {}.",
             self.rate,
             self.rtt,
             self.loss,
             self.player
         );
-        say!("{}", choice::explain(&self.loss, self.rtt, self.rate, self.player));
-        say!();
-        say!("directly      https://{server}/{STREAM}.flv");
+        print_line!("{}", choice::explain(&self.loss, self.rtt, self.rate, self.player));
+        print_line!();
+        print_line!("directly      https://{server}/{STREAM}.flv");
         if let Some(admin) = admin {
-            say!("dashboard     http://{admin}/");
-            say!("side by side, each player through a link of the same kind, in Chromium:");
+            print_line!("dashboard     http://{admin}/");
+            print_line!("side by side, each player through a link of the same kind, in Chromium:");
             let origins: Vec<String> = viewers.iter().map(|v| v.page.to_string()).collect();
             let chromium = shared.state().identity.chromium(&origins);
             if let Some(chromium) = chromium {
-                say!("  {chromium} \"{}\"", self.side_by_side(admin, viewers));
+                print_line!("  {chromium} \"{}\"", self.side_by_side(admin, viewers));
             }
         }
-        say!();
+        print_line!();
     }
 
     /// The page with a player for each viewer.
@@ -268,7 +294,7 @@ impl Arguments {
 }
 
 /// The server's configuration.
-fn config() -> Result<Config, String> {
+fn config() -> Result<Config, Error> {
     // The papers' schemes as they are: the default bound is for the default scheme.
     let mut text = String::from(
         "server.listen = \"127.0.0.1:0\"\nrtmp.listen = \"127.0.0.1:0\"\n\
@@ -278,11 +304,11 @@ fn config() -> Result<Config, String> {
     for (name, scheme) in COHORTS {
         text += &format!("[[cohort]]\nname = \"{name}\"\nscheme = \"{scheme}\"\n");
     }
-    Config::parse("demo", &text).map_err(|e| e.to_string())
+    Config::parse("demo", &text).map_err(Error::new)
 }
 
 /// Runs the server on a thread of its own.
-fn serve(edge: Edge) -> Result<JoinHandle<()>, String> {
+fn serve(edge: Edge) -> Result<JoinHandle<()>, Error> {
     let run = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let served = runtime.map(|runtime| runtime.block_on(edge.serve()));
@@ -290,16 +316,18 @@ fn serve(edge: Edge) -> Result<JoinHandle<()>, String> {
             tracing::error!("server: {e}");
         }
     };
-    std::thread::Builder::new().name("edge".into()).spawn(run).map_err(|e| e.to_string())
+    std::thread::Builder::new().name("edge".into()).spawn(run).map_err(Error::new)
 }
 
 /// An address of this machine in the cohort's network.
-fn network_of(shared: &Shared, cohort: &str) -> Result<IpAddr, String> {
+fn network_of(shared: &Shared, cohort: &str) -> Result<IpAddr, Error> {
     let state = shared.state();
     NETWORKS
         .map(|n| IpAddr::from([127, 0, n, 1]))
         .find(|&address| state.cohorts.of(Unit::of_network(address)).name == cohort)
-        .ok_or_else(|| format!("no network of this machine is in the cohort {cohort}"))
+        .ok_or_else(|| {
+            Error::new(format_args!("no network of this machine is in the cohort {cohort}"))
+        })
 }
 
 /// A lossy link on a thread of its own, which ends when it is dropped.
@@ -310,16 +338,16 @@ struct Link {
 }
 
 impl Link {
-    fn start(mut relay: Relay) -> Result<Self, String> {
+    fn start(mut relay: Relay) -> Result<Self, Error> {
         let address = relay.address()?;
-        let (stop, stopped) = UnixStream::pair().map_err(|e| e.to_string())?;
+        let (stop, stopped) = UnixStream::pair().map_err(Error::new)?;
         let run = move || {
             if let Err(e) = relay.serve(stopped.as_fd()) {
                 tracing::error!("link: {e}");
             }
         };
         let thread = std::thread::Builder::new().name("link".into()).spawn(run);
-        let thread = thread.map_err(|e| e.to_string())?;
+        let thread = thread.map_err(Error::new)?;
         Ok(Self { address, stop: Some(stop), thread: Some(thread) })
     }
 }
@@ -336,7 +364,7 @@ impl Drop for Link {
 }
 
 /// Why the publisher ended, which it does not by itself.
-fn ended(result: Result<Result<(), String>, tokio::task::JoinError>) -> String {
+fn ended(result: Result<Result<(), Error>, tokio::task::JoinError>) -> Error {
     match result {
         Ok(Err(why)) => why,
         _ => "the publisher ended".into(),
@@ -346,8 +374,8 @@ fn ended(result: Result<Result<(), String>, tokio::task::JoinError>) -> String {
 /// Waits until there is something to watch.
 async fn wait_for_stream(
     shared: &Shared,
-    publishing: &mut tokio::task::JoinHandle<Result<(), String>>,
-) -> Result<(), String> {
+    publishing: &mut tokio::task::JoinHandle<Result<(), Error>>,
+) -> Result<(), Error> {
     let live = || {
         let stream = shared.state().live.streams.get(STREAM);
         stream.is_some_and(|stream| stream.with_cache(|cache| cache.groups().next().is_some()))
@@ -363,7 +391,7 @@ async fn wait_for_stream(
 
 impl Viewer {
     /// Watches until the process ends, and reconnects when needed.
-    fn start(&self, server: SocketAddr, player: Policy) -> Result<(), String> {
+    fn start(&self, server: SocketAddr, player: Policy) -> Result<(), Error> {
         let mut viewer = watch::Viewer::new(watch::Options {
             url: format!("https://{server}/{STREAM}.flv"),
             connect: Some(self.link),

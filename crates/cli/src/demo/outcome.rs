@@ -1,6 +1,7 @@
 //! How the demo's viewers do, and how much the difference between them is.
 
 use std::fmt;
+use std::time::Duration;
 
 use qoe::{Policy, Report};
 use records::Record;
@@ -21,6 +22,10 @@ fn round(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
+fn millis(time: Duration) -> f64 {
+    round(time.as_secs_f64() * 1e3)
+}
+
 impl Outcome {
     /// The report of the player.
     pub(super) fn player(&self) -> Option<&Report> {
@@ -39,7 +44,7 @@ impl Outcome {
             "freeze_s": player.map(|p| round(p.noticed().total.as_secs_f64())),
             "frames": player.map(|p| p.frames),
             "late_frames": player.map(|p| p.late),
-            "first_frame_ms": player.and_then(|p| p.first_frame).map(|t| round(t.as_secs_f64() * 1e3)),
+            "first_frame_ms": player.and_then(|p| p.first_frame).map(millis),
             "redundancy_cost": record.and_then(|r| r.redundancy_cost).map(round),
             "played_s": player.map(|p| round(p.played.as_secs_f64())),
             "bytes": self.seen.as_ref().map(|seen| seen.bytes),
@@ -124,7 +129,8 @@ impl fmt::Display for Difference {
             saved if saved < 0 => write!(f, "The default did not help: {} freezes more.", -saved),
             _ => write!(
                 f,
-                "The difference is small: fewer than {MIN_SAVED_FREEZES} freezes less, or less than a third of them, may be chance."
+                "The difference is small: fewer than {MIN_SAVED_FREEZES} freezes less, or less \
+                 than a third of them, may be chance."
             ),
         }
     }
@@ -132,8 +138,6 @@ impl fmt::Display for Difference {
 
 #[cfg(test)]
 mod tests {
-    use core::time::Duration;
-
     use super::*;
     use crate::watch::Seen;
     use units::Timestamp;

@@ -10,15 +10,17 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
 
+use crate::error::Error;
+
 /// Ten seconds of ffmpeg's test sources at about 1.5 Mbps; `assets/make` makes it.
 static CLIP: &[u8] = include_bytes!("../../../../assets/demo.flv");
 /// Time from the clip's last tag to its first one of the next round: a frame.
 const GAP_MS: u32 = 40;
 
 /// The clip's tags.
-fn clip() -> Result<Vec<Tag>, String> {
+fn clip() -> Result<Vec<Tag>, Error> {
     let mut reader = flv::Reader::new(flv::MAX_PAYLOAD);
-    reader.read(CLIP).map_err(|e| format!("the built-in clip: {e}"))?;
+    reader.read(CLIP).map_err(Error::at("the built-in clip"))?;
     Ok(core::iter::from_fn(|| reader.next_tag()).collect())
 }
 
@@ -26,11 +28,11 @@ fn clip() -> Result<Vec<Tag>, String> {
 ///
 /// # Errors
 /// One line: there is no connection, or the server refuses or ends it.
-pub(super) async fn publish(server: SocketAddr, name: &str) -> Result<(), String> {
+pub(super) async fn publish(server: SocketAddr, name: &str) -> Result<(), Error> {
     let clip = clip()?;
     let length = clip.iter().map(Tag::timestamp).max().unwrap_or(0) + GAP_MS;
-    let url = Url::parse(&format!("rtmp://{server}/{name}")).map_err(|e| e.to_string())?;
-    let mut stream = TcpStream::connect(server).await.map_err(|e| format!("publisher: {e}"))?;
+    let url = Url::parse(&format!("rtmp://{server}/{name}")).map_err(Error::new)?;
+    let mut stream = TcpStream::connect(server).await.map_err(Error::at("publisher"))?;
     let mut client = Client::new(url, Intent::Publish, Config::default(), &[7; 1_528]);
     let mut input = BytesMut::new();
     let mut begun: Option<Instant> = None;
@@ -39,23 +41,23 @@ pub(super) async fn publish(server: SocketAddr, name: &str) -> Result<(), String
         while let Some(event) = client.poll_event() {
             match event {
                 ClientEvent::Publishing => begun = Some(Instant::now()),
-                ClientEvent::Refused(why) => return Err(format!("publisher refused: {why}")),
+                ClientEvent::Refused(why) => return Err(Error::at("publisher rejected")(why)),
                 ClientEvent::Ended => return Err("publisher: the server ended the stream".into()),
                 ClientEvent::Playing | ClientEvent::Tag(_) => {}
             }
         }
         while let Some(bytes) = client.poll_output() {
-            stream.write_all(&bytes).await.map_err(|e| format!("publisher: {e}"))?;
+            stream.write_all(&bytes).await.map_err(Error::at("publisher"))?;
         }
         let tag = &clip[next % clip.len()];
         let time = length * (next / clip.len()) as u32 + tag.timestamp();
         let due = begun.map(|begun| begun + Duration::from_millis(time.into()));
         tokio::select! {
             read = stream.read_buf(&mut input) => {
-                if read.map_err(|e| format!("publisher: {e}"))? == 0 {
+                if read.map_err(Error::at("publisher"))? == 0 {
                     return Err("publisher: the server closed the connection".into());
                 }
-                client.handle(&input).map_err(|e| format!("publisher: {e}"))?;
+                client.handle(&input).map_err(Error::at("publisher"))?;
                 input.clear();
             }
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {

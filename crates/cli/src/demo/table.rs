@@ -28,12 +28,16 @@ const HEADINGS: [&str; 12] = [
 
 pub(super) struct Table {
     is_terminal: bool,
+    /// On a terminal, unless `NO_COLOR` is set (https://no-color.org).
+    is_styled: bool,
     drawn: usize,
 }
 
 impl Table {
     pub(super) fn new() -> Self {
-        Self { is_terminal: stdout().is_terminal(), drawn: 0 }
+        let is_terminal = stdout().is_terminal();
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self { is_terminal, is_styled: is_terminal && !no_color, drawn: 0 }
     }
 
     /// Shows how they do; without a terminal each few seconds only.
@@ -45,14 +49,14 @@ impl Table {
 
     /// Shows how they did.
     pub(super) fn end(&mut self, elapsed: Duration, outcomes: &[Outcome]) {
-        let lines = lines(elapsed, outcomes, self.is_terminal);
+        let lines = lines(elapsed, outcomes, self.is_styled);
         // Cursor up, erase to the end of the screen (ECMA-48: CUU, ED).
         let above = match self.is_terminal && self.drawn > 0 {
             true => format!("\x1b[{}A\x1b[J", self.drawn),
             false => String::new(),
         };
         self.drawn = lines.len();
-        say!("{above}{}", lines.join("\n"));
+        print_line!("{above}{}", lines.join("\n"));
     }
 }
 
@@ -86,7 +90,7 @@ fn cells(outcome: &Outcome) -> [String; HEADINGS.len()] {
     ]
 }
 
-fn lines(elapsed: Duration, outcomes: &[Outcome], is_terminal: bool) -> Vec<String> {
+fn lines(elapsed: Duration, outcomes: &[Outcome], is_styled: bool) -> Vec<String> {
     let mut rows = vec![HEADINGS.map(str::to_owned)];
     rows.extend(outcomes.iter().map(cells));
     let width =
@@ -97,7 +101,7 @@ fn lines(elapsed: Duration, outcomes: &[Outcome], is_terminal: bool) -> Vec<Stri
         let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
             let cell = format!("{cell:<width$}");
             // Bold, and back (ECMA-48: SGR).
-            let is_large = is_terminal && HIGHLIGHTED.contains(&column);
+            let is_large = is_styled && HIGHLIGHTED.contains(&column);
             if is_large { format!("\x1b[1m{cell}\x1b[0m") } else { cell }
         });
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()

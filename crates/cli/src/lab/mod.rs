@@ -1,14 +1,16 @@
 //! `mendcast lab`: experiments in virtual time.
 
-mod ab;
-mod autoplex;
+mod execution;
+mod groups;
+mod population;
+mod report;
+mod run;
+mod train;
 mod visits;
 
-use std::path::{Path, PathBuf};
-
-use ::lab::experiments::{self, Options};
-use ::lab::training::{self, Options as Training};
 use clap::{Args, Subcommand};
+
+use crate::error::Error;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -18,183 +20,37 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show the experiments.
+    /// List the experiments.
     List,
-    /// Run experiments; exits non-zero if a claim does not hold.
-    Run {
-        /// Names of experiments, with `*` for any text, or `all`.
-        #[arg(required = true)]
-        names: Vec<String>,
-        /// Runs per point; by default as the experiment has it for a quick look.
-        #[arg(long)]
-        runs: Option<u64>,
-        /// Threads; 0 for one per core.
-        #[arg(long, default_value_t = 0)]
-        jobs: usize,
-        /// The first run's seed.
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-        /// Where results go, a directory per experiment.
-        #[arg(long, default_value = "out", value_name = "DIR")]
-        out: PathBuf,
-        /// A specification (see experiments/) in place of the built-in one.
-        #[arg(long, value_name = "FILE")]
-        spec: Option<PathBuf>,
-        /// A setting of all runs, as specifications have it: `trace=FILE`, `seconds=10`.
-        #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
-        set: Vec<(String, String)>,
-    },
-    Ab(ab::Ab),
-    Viewers(ab::Viewers),
+    /// Run experiments; exit code 1 if a claim does not hold.
+    Run(run::Run),
+    /// Run the sessions of a population of viewers under recovery schemes.
+    Population(population::Population),
+    /// Run the visits of returning viewers under every startup mode.
     Visits(visits::Visits),
-    #[command(name = "autoplex")]
-    AutoPlex(autoplex::AutoPlex),
-    /// Train the network of art-dqn: weights, a learning curve, and a comparison with ART.
-    Train(Train),
-    /// Write the report again from the results in a directory.
-    Report {
-        /// The experiment's directory.
-        dir: PathBuf,
-    },
-    /// Print results as one page of Markdown: docs/results.md.
-    Results {
-        /// Directories of experiments, or their parent.
-        #[arg(required = true)]
-        dirs: Vec<PathBuf>,
-    },
-}
-
-#[derive(Debug, Args)]
-struct Train {
-    /// File that the weights go into.
-    #[arg(long, default_value = "art-dqn.mdqn", value_name = "FILE")]
-    weights: PathBuf,
-    /// Where curve and comparison go.
-    #[arg(long, default_value = "out/training", value_name = "DIR")]
-    out: PathBuf,
-    /// Of paths, first weights and draws.
-    #[arg(long, default_value_t = Training::default().seed)]
-    seed: u64,
-    /// γ: cost of a lost round relative to the gain of an arrived one.
-    #[arg(long, default_value_t = Training::default().gamma)]
-    gamma: f64,
-    /// The penalty grows with rounds and copies, as in ART's code, and does not shrink, as in its
-    /// paper.
-    #[arg(long)]
-    product: bool,
-    /// R counts the retransmission too.
-    #[arg(long)]
-    copies: bool,
-    /// Downloads that are recorded while chance decides.
-    #[arg(long, default_value_t = Training::default().record)]
-    record: u64,
-    /// Steps of learning from the records.
-    #[arg(long, default_value_t = Training::default().steps)]
-    steps: u64,
-    /// Downloads of learning while the network decides.
-    #[arg(long, default_value_t = Training::default().online)]
-    online: u64,
-    /// Downloads of the comparison.
-    #[arg(long, default_value_t = Training::default().compare)]
-    compare: u64,
-}
-
-impl Train {
-    fn run(self) -> Result<(), String> {
-        let Self { weights, out, seed, gamma, product, copies, record, steps, online, compare } =
-            self;
-        let options = Training { seed, gamma, product, copies, record, steps, online, compare };
-        training::run(&options, &weights, &out, &mut |line| say!("{line}"))
-    }
+    /// Run days of viewers in forty user groups, and compare caps.
+    Groups(groups::Groups),
+    /// Train the network of the scheme art-dqn.
+    Train(train::Train),
+    /// Rewrite reports from stored results, and print their summary.
+    Report(report::Report),
 }
 
 impl Arguments {
-    pub(crate) fn run(self) -> Result<(), String> {
+    pub(crate) fn run(self) -> Result<(), Error> {
         match self.command {
             Command::List => {
-                for (name, title) in experiments::list() {
-                    say!("{name:20} {title}");
+                for (name, title) in ::lab::experiments::list() {
+                    print_line!("{name:20} {title}");
                 }
                 Ok(())
             }
-            Command::Ab(ab) => ab.run(),
-            Command::Viewers(viewers) => viewers.run(),
+            Command::Run(run) => run.run(),
+            Command::Population(population) => population.run(),
             Command::Visits(visits) => visits.run(),
-            Command::AutoPlex(autoplex) => autoplex.run(),
+            Command::Groups(groups) => groups.run(),
             Command::Train(train) => train.run(),
-            Command::Report { dir } => experiments::report(&dir),
-            Command::Results { dirs } => {
-                let dirs: Vec<&Path> = dirs.iter().map(PathBuf::as_path).collect();
-                crate::say::text(experiments::results(&dirs)?);
-                Ok(())
-            }
-            Command::Run { names, runs, jobs, seed, out, spec, set } => {
-                let spec = spec
-                    .map(|path| {
-                        std::fs::read_to_string(&path)
-                            .map_err(|e| format!("{}: {e}", path.display()))
-                    })
-                    .transpose()?;
-                let jobs = match jobs {
-                    0 => std::thread::available_parallelism().map_or(1, usize::from),
-                    jobs => jobs,
-                };
-                let known = experiments::list();
-                let mut failed = Vec::new();
-                for wanted in &names {
-                    let matching: Vec<&str> = known
-                        .iter()
-                        .map(|(name, _)| *name)
-                        .filter(|name| wanted == "all" || matches(wanted, name))
-                        .collect();
-                    if matching.is_empty() {
-                        return Err(format!("no experiment `{wanted}`; see `mendcast lab list`"));
-                    }
-                    for name in matching {
-                        let folder = out.join(name);
-                        let options =
-                            Options { spec: spec.as_deref(), set: &set, runs, jobs, seed };
-                        if !experiments::run(name, &options, &folder)? {
-                            failed.push(name);
-                        }
-                        eprintln!("{name}: {}", folder.join("report.html").display());
-                    }
-                }
-                if failed.is_empty() {
-                    Ok(())
-                } else {
-                    Err(format!("claims that do not hold: {}", failed.join(", ")))
-                }
-            }
+            Command::Report(report) => report.run(),
         }
-    }
-}
-
-fn key_and_value(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("write KEY=VALUE")?;
-    Ok((key.to_owned(), value.to_owned()))
-}
-
-/// Whether `name` is what `pattern`, with `*` for any text, describes.
-fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == name,
-        Some((head, tail)) => name.strip_prefix(head).is_some_and(|rest| {
-            (0..=rest.len())
-                .filter(|&at| rest.is_char_boundary(at))
-                .any(|at| matches(tail, &rest[at..]))
-        }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::matches;
-
-    #[test]
-    fn a_star_stands_for_any_text() {
-        assert!(matches("transport", "transport") && matches("autorec-*", "autorec-fig13"));
-        assert!(matches("*fig*3", "autorec-fig13") && matches("*", "x"));
-        assert!(!matches("autorec-*", "art-fig12") && !matches("tran", "transport"));
     }
 }

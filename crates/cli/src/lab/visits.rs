@@ -5,38 +5,42 @@ use std::path::PathBuf;
 use ::lab::platform::{self, VisitOptions};
 use clap::Args;
 
-/// Run visits of returning viewers, in virtual time, under every start mode, with the cookie of
-/// the previous visit.
+use super::execution::Execution;
+use crate::error::Error;
+
+const EXAMPLES: &str = "\
+Examples:
+  mendcast lab visits --visits 200
+  mendcast lab visits --visits 3000 --population experiments/populations/wira.toml";
+
 #[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct Visits {
-    /// Visits to run, 1 to 1000000, each under seven ways to start and on two worlds of paths.
+    /// Visits, 1 to 1000000, each under every startup mode.
     #[arg(long, default_value_t = 2_000, value_name = "N")]
     visits: u32,
-    /// Returning viewers and their paths: a specification (see experiments/populations/). Default:
-    /// the published paths of Wira's production.
+    /// Viewers and paths: a specification (*.toml).
+    ///
+    /// Default: the published paths of Wira's production, experiments/populations/wira.toml.
     #[arg(long, value_name = "FILE")]
     population: Option<PathBuf>,
-    /// Of everything that is drawn.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Threads; 0 for one per core. Results are the same for any number.
-    #[arg(long, default_value_t = 0)]
-    jobs: usize,
-    /// Where results go: first-frame.md with tables beside the paper's, and a plot.
-    #[arg(long, default_value = "out/visits", value_name = "DIR")]
+    #[command(flatten)]
+    execution: Execution,
+    /// Directory of the results: first-frame.md, and a plot.
+    #[arg(long, default_value = "out/visits", value_name = "DIR", help_heading = "Output")]
     out: PathBuf,
 }
 
 impl Visits {
-    pub(super) fn run(self) -> Result<(), String> {
-        let jobs = match self.jobs {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            jobs => jobs,
-        };
-        let Self { visits, population, seed, out, .. } = self;
-        let population = population.as_deref();
-        platform::visits(&VisitOptions { visits, population, seed, jobs, out: &out })?;
-        eprintln!("{}", out.join("first-frame.md").display());
+    pub(super) fn run(self) -> Result<(), Error> {
+        platform::visits(&VisitOptions {
+            visits: self.visits,
+            population: self.population.as_deref(),
+            seed: self.execution.seed,
+            jobs: self.execution.jobs(),
+            out: &self.out,
+        })?;
+        log_line!("{}", self.out.join("first-frame.md").display());
         Ok(())
     }
 }

@@ -14,122 +14,136 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use units::{Rate, Timestamp};
 
 use super::{Access, Relay};
+use crate::error::Error;
+
+const EXAMPLES: &str = "\
+Examples:
+  mendcast link --listen 127.0.0.1:5000 --to 127.0.0.1:4433 --rtt 60ms --loss 5%
+  mendcast link --listen 127.0.0.1:0 --to 127.0.0.1:4433 --rate 12mbps --queue 500kB --json
+  mendcast link --listen 127.0.0.1:5000 --to 127.0.0.1:4433 --loss outages:rate=5%,length=20ms
+
+The clock starts with the first datagram. SIGINT and SIGTERM end the relay. docs/links.md explains
+every model.";
+const PATH: &str = "Path";
+const LOSS: &str = "Loss and damage";
+const NETWORK: &str = "Access networks";
+const OUTPUT: &str = "Output";
 
 #[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Where clients connect; port 0 takes any free one, printed as `listening on ADDR`.
+    /// Address for clients; port 0 takes a free one, printed on stderr.
     #[arg(long, value_name = "ADDR")]
     listen: SocketAddr,
-    /// The server.
+    /// Address of the server.
     #[arg(long, value_name = "ADDR")]
     to: SocketAddr,
-    /// Address of this machine that the server sees, two with --flap-every; otherwise the system
-    /// chooses.
+    /// Own address towards the server, two with --flap-every.
     #[arg(long, value_name = "IP[,IP]", value_delimiter = ',')]
     from: Vec<IpAddr>,
-    /// Rate of the bottleneck, e.g. 12mbps.
-    #[arg(long, value_parser = parse_rate)]
+    /// Random seed; it decides the fate of the n-th packet.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+    /// Rate of the bottleneck, such as 12mbps.
+    #[arg(long, value_parser = parse_rate, help_heading = PATH)]
     rate: Option<Rate>,
     /// Rate towards the server, instead of --rate.
-    #[arg(long, value_parser = parse_rate)]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, help_heading = PATH)]
     rate_up: Option<Rate>,
-    /// Round-trip propagation time, e.g. 60ms; half of it each way.
-    #[arg(long, value_parser = parse_duration)]
-    rtt: Option<Duration>,
-    /// Round-trip times from points in time on, e.g. 8s:200ms,20s:20ms.
-    #[arg(long, value_name = "AT:RTT,…")]
-    rtt_steps: Option<Steps>,
-    /// Wake-ups for which packets to the client wait, e.g. 200ms or 300ms,awake=30ms.
-    #[arg(long, value_name = "EVERY")]
-    bunches: Option<Bunches>,
-    /// Wake-ups for which packets to the server wait.
-    #[arg(long, value_name = "EVERY")]
-    bunches_up: Option<Bunches>,
-    /// Variation of the delay, e.g. 5ms.
-    #[arg(long)]
-    jitter: Option<Jitter>,
-    /// Queue of the bottleneck, e.g. 500kB.
-    #[arg(long)]
+    /// Queue of the bottleneck, such as 500kB.
+    #[arg(long, value_name = "SIZE", help_heading = PATH)]
     queue: Option<Queue>,
-    /// Token bucket towards the client, without a queue, e.g. 2mbps,burst=20kB.
-    #[arg(long, value_name = "RATE,burst=SIZE")]
-    policer: Option<Policer>,
-    /// Token bucket towards the server.
-    #[arg(long, value_name = "RATE,burst=SIZE")]
-    policer_up: Option<Policer>,
-    /// Treatment of the ECN field towards the client: bleach, drop, drop:50%, remark or mark:5%,
-    /// also with ,from=5s.
-    #[arg(long, value_name = "POLICY")]
-    ecn: Option<EcnPolicy>,
-    /// Treatment of the ECN field towards the server.
-    #[arg(long, value_name = "POLICY")]
-    ecn_up: Option<EcnPolicy>,
-    /// Loss both ways, e.g. 5% or ge:p=0.2,r=0.8,good=1%,bad=40%,slot=30ms.
-    #[arg(long)]
+    /// Round-trip propagation time, such as 60ms; half of it each way.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = PATH)]
+    rtt: Option<Duration>,
+    /// Steps of the round-trip time, such as 8s:200ms,20s:20ms.
+    #[arg(long, value_name = "AT:RTT,…", help_heading = PATH)]
+    rtt_steps: Option<Steps>,
+    /// Variation of the delay, such as 5ms.
+    #[arg(long, value_name = "TIME", help_heading = PATH)]
+    jitter: Option<Jitter>,
+    /// Largest packet in bytes, with its IP header.
+    #[arg(long, value_name = "BYTES", help_heading = PATH)]
+    mtu: Option<u32>,
+    /// Recorded path: delivery times of mahimahi, or time, rate, RTT and loss.
+    #[arg(long, value_name = "FILE", value_parser = Trace::load, help_heading = PATH)]
+    trace: Option<Trace>,
+    /// Loss both ways, such as 5% or ge:p=0.2,r=0.8,good=1%,bad=40%,slot=30ms.
+    #[arg(long, help_heading = LOSS)]
     loss: Option<Loss>,
     /// Loss towards the client, instead of --loss.
-    #[arg(long)]
+    #[arg(long, value_name = "LOSS", help_heading = LOSS)]
     loss_down: Option<Loss>,
     /// Loss towards the server, instead of --loss.
-    #[arg(long)]
+    #[arg(long, value_name = "LOSS", help_heading = LOSS)]
     loss_up: Option<Loss>,
-    /// Whether packets are lost before-queue or after-queue.
-    #[arg(long, default_value = "after-queue")]
+    /// Place of the losses: before-queue or after-queue.
+    #[arg(long, value_name = "PLACE", default_value = "after-queue", help_heading = LOSS)]
     loss_place: LossPlace,
-    /// Packets held back and overtaken, e.g. 1%,5ms.
-    #[arg(long)]
-    reorder: Option<Reorder>,
-    /// Share of packets that arrive twice, e.g. 0.1%.
-    #[arg(long)]
-    duplicate: Option<Probability>,
-    /// Share of packets that are damaged.
-    #[arg(long)]
-    corrupt: Option<Probability>,
-    /// Largest packet in bytes, IP header included.
-    #[arg(long, value_name = "BYTES")]
-    mtu: Option<u32>,
-    /// Interval of changes of the clients' addresses, as by a NAT with short timeouts.
-    #[arg(long, value_parser = parse_duration, value_name = "EVERY")]
-    rebind_every: Option<Duration>,
-    /// The clients' packets come from two ports (or the two addresses of --from) in turn, each for
-    /// this long.
-    #[arg(long, value_parser = parse_duration, value_name = "EVERY")]
-    flap_every: Option<Duration>,
-    /// How rarely clients acknowledge, e.g. each=32,within=250ms; or chromium.
-    #[arg(long, value_name = "RULE")]
-    acks: Option<RareAcks>,
-    /// Everything vanishes from AT on, for FOR; may be repeated.
-    #[arg(long, value_name = "AT,FOR")]
+    /// Outage AT a time, FOR a duration; may be repeated.
+    #[arg(long, value_name = "AT,FOR", help_heading = LOSS)]
     blackhole: Vec<Window>,
-    /// A recorded path: mahimahi delivery opportunities, or rows of time, rate, RTT and loss.
-    #[arg(long, value_name = "FILE", value_parser = Trace::load)]
-    trace: Option<Trace>,
-    /// Same seed, same fate of the n-th packet.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    /// Share and delay of overtaken packets, such as 1%,5ms.
+    #[arg(long, value_name = "SHARE,TIME", help_heading = LOSS)]
+    reorder: Option<Reorder>,
+    /// Share of packets that arrive twice, such as 0.1%.
+    #[arg(long, value_name = "SHARE", help_heading = LOSS)]
+    duplicate: Option<Probability>,
+    /// Share of damaged packets.
+    #[arg(long, value_name = "SHARE", help_heading = LOSS)]
+    corrupt: Option<Probability>,
+    /// Wake-ups that packets to the client wait for, such as 300ms,awake=30ms.
+    #[arg(long, value_name = "EVERY", help_heading = NETWORK)]
+    bunches: Option<Bunches>,
+    /// Wake-ups that packets to the server wait for.
+    #[arg(long, value_name = "EVERY", help_heading = NETWORK)]
+    bunches_up: Option<Bunches>,
+    /// Token bucket without a queue, towards the client.
+    #[arg(long, value_name = "RATE,burst=SIZE", help_heading = NETWORK)]
+    policer: Option<Policer>,
+    /// Token bucket towards the server.
+    #[arg(long, value_name = "RATE,burst=SIZE", help_heading = NETWORK)]
+    policer_up: Option<Policer>,
+    /// ECN field towards the client: bleach, drop, drop:50%, remark, mark:5%.
+    ///
+    /// With ,from=5s the policy begins later.
+    #[arg(long, value_name = "POLICY", help_heading = NETWORK)]
+    ecn: Option<EcnPolicy>,
+    /// ECN field towards the server.
+    #[arg(long, value_name = "POLICY", help_heading = NETWORK)]
+    ecn_up: Option<EcnPolicy>,
+    /// Rare acknowledgements of clients: each=32,within=250ms, or chromium.
+    #[arg(long, value_name = "RULE", help_heading = NETWORK)]
+    acks: Option<RareAcks>,
+    /// Interval of changes of the clients' ports, as by a NAT.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = NETWORK)]
+    rebind_every: Option<Duration>,
+    /// Period of changes between a client's two ports or addresses.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = NETWORK)]
+    flap_every: Option<Duration>,
     /// Print the counters as one JSON object at the end.
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     json: bool,
 }
 
 impl Arguments {
-    pub(crate) fn run(self) -> Result<(), String> {
+    pub(crate) fn run(self) -> Result<(), Error> {
         // Blocked before anything else, so that no signal is missed and each ends the loop.
         let mut ends = SigSet::empty();
         ends.add(Signal::SIGINT);
         ends.add(Signal::SIGTERM);
-        ends.thread_block().map_err(|e| format!("signals: {e}"))?;
+        ends.thread_block().map_err(Error::at("signals"))?;
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
-        let signals = SignalFd::with_flags(&ends, flags).map_err(|e| format!("signals: {e}"))?;
+        let signals = SignalFd::with_flags(&ends, flags).map_err(Error::at("signals"))?;
 
         let path = self.path();
         let mut relay = Relay::open(self.listen, self.to, &path, self.access(&path)?, self.seed)?;
-        eprintln!("listening on {}", relay.address()?);
+        log_line!("listening on {}", relay.address()?);
         if let Some(rows) = self.trace.as_ref().map(Trace::negative_losses).filter(|rows| *rows > 0)
         {
-            eprintln!("trace: loss below 0 read as 0 rows={rows}");
+            log_line!("trace: loss below 0 read as 0 rows={rows}");
         }
-        relay.serve(signals.as_fd()).map_err(|e| format!("link: {e}"))?;
+        relay.serve(signals.as_fd()).map_err(Error::at("link"))?;
         relay.report(self.json)
     }
 
@@ -164,11 +178,13 @@ impl Arguments {
     ///
     /// # Errors
     /// One line: addresses that do not fit `--flap-every`.
-    fn access(&self, path: &PathConfig) -> Result<Access, String> {
+    fn access(&self, path: &PathConfig) -> Result<Access, Error> {
         let most = if self.flap_every.is_some() { 2 } else { 1 };
         if self.from.len() > most {
             let given = self.from.len();
-            return Err(format!("--from: {given} addresses; one, or two with --flap-every"));
+            return Err(Error::new(format_args!(
+                "--from: {given} addresses; one, or two with --flap-every"
+            )));
         }
         let rtt = path.down.delay_at(Timestamp::ZERO) + path.up.delay_at(Timestamp::ZERO);
         Ok(Access {

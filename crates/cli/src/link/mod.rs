@@ -24,6 +24,8 @@ use nix::sys::time::TimeSpec;
 use socket::{MAX_PAYLOAD, Run, Socket};
 use units::{Ecn, Timestamp};
 
+use crate::error::Error;
+
 /// An IPv6 header is 20 bytes longer than an IPv4 header.
 const UDP_IPV6_HEADERS: u32 = UDP_IPV4_HEADERS + 20;
 /// Calls that take from one socket before the others have their turn.
@@ -113,11 +115,10 @@ impl Relay {
         path: &PathConfig,
         access: Access,
         seed: u64,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Error> {
         let listener =
-            Socket::bind(listen).map_err(|e| format!("cannot listen on {listen}: {e}"))?;
-        let watched =
-            Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(|e| format!("epoll: {e}"))?;
+            Socket::bind(listen).map_err(Error::at(format_args!("cannot listen on {listen}")))?;
+        let watched = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(Error::at("epoll"))?;
         Ok(Self {
             listener,
             watched,
@@ -140,8 +141,8 @@ impl Relay {
     ///
     /// # Errors
     /// One line, from the system.
-    pub(crate) fn address(&self) -> Result<SocketAddr, String> {
-        self.listener.local_address().map_err(|e| e.to_string())
+    pub(crate) fn address(&self) -> Result<SocketAddr, Error> {
+        self.listener.local_address().map_err(Error::new)
     }
 
     /// Relays until there is something to read from `stop`.
@@ -290,9 +291,9 @@ impl Relay {
         Ok(())
     }
 
-    fn report(&self, json: bool) -> Result<(), String> {
+    fn report(&self, json: bool) -> Result<(), Error> {
         for link in [&self.path.up, &self.path.down] {
-            link.check_conservation().map_err(|e| e.to_string())?;
+            link.check_conservation().map_err(Error::new)?;
         }
         if json {
             let report = serde_json::json!({
@@ -301,7 +302,7 @@ impl Relay {
                 "up": self.path.up.counters(),
                 "down": self.path.down.counters(),
             });
-            say!("{report}");
+            print_line!("{report}");
         }
         Ok(())
     }

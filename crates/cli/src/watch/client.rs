@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::trust::{self, Checked, Trust};
+use crate::error::Error;
 
 /// Silence after which the server counts as gone.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -46,11 +47,10 @@ pub(super) enum Stage {
 impl Client {
     /// # Errors
     /// One line: there is nobody to trust.
-    pub(super) fn new(trust: &Trust) -> Result<Self, String> {
+    pub(super) fn new(trust: &Trust) -> Result<Self, Error> {
         let checked = Checked::default();
         let tls = trust::client(trust, checked.clone())?;
-        let tls =
-            quinn::crypto::rustls::QuicClientConfig::try_from(tls).map_err(|e| e.to_string())?;
+        let tls = quinn::crypto::rustls::QuicClientConfig::try_from(tls).map_err(Error::new)?;
         let mut transport = quinn::TransportConfig::default();
         transport.max_idle_timeout(Some(SILENCE.try_into().map_err(|_| "a time-out too long")?));
         let mut config = quinn::ClientConfig::new(Arc::new(tls));
@@ -69,8 +69,8 @@ impl Client {
         addresses: &[SocketAddr],
         first: &http::Uri,
         reached: &(dyn Fn(Stage) + Sync),
-    ) -> Result<(Http, Stream), String> {
-        let mut error = String::new();
+    ) -> Result<(Http, Stream), Error> {
+        let mut error = Error::new("no address");
         for &address in addresses {
             let attempt =
                 |early| timeout(CONNECT, self.attempt(host, address, first, early, reached));
@@ -81,9 +81,11 @@ impl Client {
             }
             error = match outcome {
                 Ok(Ok(Some(connected))) => return Ok(connected),
-                Ok(Ok(None)) => format!("{address}: 0-RTT data was refused"),
-                Ok(Err(e)) => format!("{address}: {e}"),
-                Err(_) => format!("{address}: no answer within {} s", CONNECT.as_secs()),
+                Ok(Ok(None)) => Error::at(address)("0-RTT data was rejected"),
+                Ok(Err(e)) => Error::at(address)(e),
+                Err(_) => {
+                    Error::new(format_args!("{address}: no answer within {} s", CONNECT.as_secs()))
+                }
             };
         }
         Err(error)
@@ -99,17 +101,15 @@ impl Client {
         first: &http::Uri,
         early: bool,
         reached: &(dyn Fn(Stage) + Sync),
-    ) -> Result<Option<(Http, Stream)>, String> {
+    ) -> Result<Option<(Http, Stream)>, Error> {
         let local = match address {
             SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
             SocketAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
         };
-        let endpoint =
-            quinn::Endpoint::client(SocketAddr::new(local, 0)).map_err(|e| e.to_string())?;
+        let endpoint = quinn::Endpoint::client(SocketAddr::new(local, 0)).map_err(Error::new)?;
         self.checked.take();
-        let connecting = endpoint
-            .connect_with(self.config.clone(), address, host)
-            .map_err(|e| format!("{host}: {e}"))?;
+        let connecting =
+            endpoint.connect_with(self.config.clone(), address, host).map_err(Error::at(host))?;
         let connecting = if early { connecting.into_0rtt() } else { Err(connecting) };
         let (connection, accepted) = match connecting {
             Ok((connection, accepted)) => (connection, Some(accepted)),
@@ -121,7 +121,7 @@ impl Client {
         if accepted.is_none() {
             connected(false);
         }
-        let broken = |connection: &quinn::Connection, e: String| {
+        let broken = |connection: &quinn::Connection, e: Error| {
             connection.close_reason().map_or(e, |reason| explained(&reason))
         };
         let http =
@@ -140,12 +140,12 @@ impl Client {
     }
 }
 
-fn explained(error: &quinn::ConnectionError) -> String {
+fn explained(error: &quinn::ConnectionError) -> Error {
     let text = error.to_string();
     if text.contains("certificate") {
-        format!("{text}; trust it with --ca FILE, or anything with --insecure")
+        Error::new(format_args!("{text}; trust it with --ca FILE, or anything with --insecure"))
     } else {
-        text
+        Error::new(text)
     }
 }
 
@@ -158,10 +158,10 @@ pub(super) struct Http {
 }
 
 impl Http {
-    async fn new(endpoint: quinn::Endpoint, connection: quinn::Connection) -> Result<Self, String> {
+    async fn new(endpoint: quinn::Endpoint, connection: quinn::Connection) -> Result<Self, Error> {
         let (mut driver, requests) = h3::client::new(h3_quinn::Connection::new(connection.clone()))
             .await
-            .map_err(|e| e.to_string())?;
+            .map_err(Error::new)?;
         let driver = tokio::spawn(async move { poll_fn(|cx| driver.poll_close(cx)).await });
         Ok(Self { endpoint, connection, requests, driver })
     }
@@ -174,14 +174,13 @@ impl Http {
         &self,
         request: http::request::Builder,
         body: Option<Bytes>,
-    ) -> Result<Stream, String> {
-        let request = request.body(()).map_err(|e| e.to_string())?;
-        let mut stream =
-            self.requests.clone().send_request(request).await.map_err(|e| e.to_string())?;
+    ) -> Result<Stream, Error> {
+        let request = request.body(()).map_err(Error::new)?;
+        let mut stream = self.requests.clone().send_request(request).await.map_err(Error::new)?;
         if let Some(body) = body {
-            stream.send_data(body).await.map_err(|e| e.to_string())?;
+            stream.send_data(body).await.map_err(Error::new)?;
         }
-        stream.finish().await.map_err(|e| e.to_string())?;
+        stream.finish().await.map_err(Error::new)?;
         Ok(stream)
     }
 
@@ -212,7 +211,7 @@ impl Drop for Http {
 ///
 /// # Errors
 /// One line: it was cut off.
-pub(super) async fn next_data(stream: &mut Stream) -> Result<Option<Bytes>, String> {
-    let data = stream.recv_data().await.map_err(|e| format!("cut off: {e}"))?;
+pub(super) async fn next_data(stream: &mut Stream) -> Result<Option<Bytes>, Error> {
+    let data = stream.recv_data().await.map_err(Error::at("cut off"))?;
     Ok(data.map(|mut data| data.copy_to_bytes(data.remaining())))
 }

@@ -8,6 +8,7 @@ use media::hls::pull::{Action, Choice, Pull, Request, Url};
 use super::client::{Http, Stream, next_data};
 use super::meter::{Meter, lock};
 use super::target::Target;
+use crate::error::Error;
 
 /// Pulls until the stream ends. `first` is the response to the playlist's first request.
 ///
@@ -18,9 +19,9 @@ pub(super) async fn follow(
     target: &Target,
     first: Stream,
     meter: &Mutex<Meter>,
-) -> Result<(), String> {
+) -> Result<(), Error> {
     // Players start with the first variant of the playlist.
-    let url = Url::parse(&target.uri.to_string()).map_err(|e| format!("{}: {e}", target.uri))?;
+    let url = Url::parse(&target.uri.to_string()).map_err(Error::at(&target.uri))?;
     let mut pull = Pull::new(url, Choice::First);
     let mut first = Some(first);
     loop {
@@ -39,13 +40,13 @@ pub(super) async fn follow(
         };
         match body {
             Ok(body) => {
-                let tags = pull.on_response(&body).map_err(|e| e.to_string())?;
+                let tags = pull.on_response(&body).map_err(Error::new)?;
                 lock(meter).segment(&tags);
             }
             Err(e) if !http.is_open() => return Err(e),
             Err(_) => {
                 let now = lock(meter).now();
-                pull.on_failure(now).map_err(|e| e.to_string())?;
+                pull.on_failure(now).map_err(Error::new)?;
             }
         }
     }
@@ -57,10 +58,10 @@ async fn fetch(
     target: &Target,
     request: &Request,
     meter: &Mutex<Meter>,
-) -> Result<Result<Bytes, String>, String> {
+) -> Result<Result<Bytes, Error>, Error> {
     let resource = Target::parse(request.url.as_str())?;
     if (&resource.host, resource.port) != (&target.host, target.port) {
-        return Err(format!("{}: on another server", request.url));
+        return Err(Error::new(format_args!("{}: on another server", request.url)));
     }
     let mut get = http::Request::get(resource.uri);
     if let Some((start, length)) = request.range {
@@ -71,19 +72,15 @@ async fn fetch(
     let expected = if request.range.is_some() { 206 } else { 200 };
     let response = match stream.recv_response().await {
         Ok(response) => response,
-        Err(e) => return Ok(Err(e.to_string())),
+        Err(e) => return Ok(Err(Error::new(e))),
     };
     if response.status().as_u16() != expected {
-        return Ok(Err(format!("HTTP status {}", response.status())));
+        return Ok(Err(Error::new(format_args!("HTTP status {}", response.status()))));
     }
     Ok(body(stream, request, meter).await)
 }
 
-async fn body(
-    mut stream: Stream,
-    request: &Request,
-    meter: &Mutex<Meter>,
-) -> Result<Bytes, String> {
+async fn body(mut stream: Stream, request: &Request, meter: &Mutex<Meter>) -> Result<Bytes, Error> {
     let mut body = BytesMut::new();
     while let Some(data) = next_data(&mut stream).await? {
         lock(meter).bytes(data.len());

@@ -131,7 +131,7 @@ impl Meter {
         self.report.duration = self.start.elapsed();
     }
 
-    /// The measurements so far, or of the whole view.
+    /// Measurements of the view until now, or until its end.
     pub(super) fn report(&mut self, form: Form, transport: quinn::ConnectionStats) -> Report {
         let now = self.now();
         if self.report.end.is_none() {

@@ -19,50 +19,70 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use qoe::Policy;
 
+use crate::error::Error;
+
 pub(crate) use report::Report;
 #[cfg(test)]
 pub(crate) use report::Seen;
 pub(crate) use trust::Trust;
 pub(crate) use view::{Options, Viewer};
 
+const EXAMPLES: &str = "\
+Examples:
+  mendcast watch https://127.0.0.1:4433/live/demo.flv --insecure --seconds 10
+  mendcast watch https://edge.example/live/demo/index.m3u8 --player buffer:300ms --json
+  mendcast watch https://edge.example/live/demo.flv --repeat 3 --seconds 5
+
+Bodies of .flv and .m3u8 are played, others are only received. The exit code is 1 if a view fails.";
+const CONNECTION: &str = "Connection";
+const PLAYER: &str = "Player";
+
 #[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// What to watch: `https://HOST[:PORT]/PATH`. A path that ends in `.flv` or `.m3u8` is played.
+    /// URL: https://HOST[:PORT]/PATH.
+    #[arg(value_name = "URL")]
     url: String,
-    /// Stop after this long; otherwise at the end of the stream.
+    /// Duration of a view, in seconds [default: until the stream ends].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<Duration>,
-    /// Watch N times, one after the other, with one store of TLS sessions and tokens.
+    /// Number of views in turn, with the same TLS sessions and tokens.
     #[arg(long, value_name = "N")]
     repeat: Option<NonZeroU32>,
-    /// Print one JSON object instead of text; with --repeat, the views are its `runs`.
+    /// Print one JSON object; with --repeat, the views are its `runs`.
     #[arg(long)]
     json: bool,
-    /// Trust the certificates in this file (PEM) instead of the system's.
-    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    /// Trusted certificates (PEM) [default: the system's].
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure", help_heading = CONNECTION)]
     ca: Option<PathBuf>,
-    /// Trust any certificate: for tests only.
-    #[arg(long)]
+    /// Trust any certificate; for tests.
+    #[arg(long, help_heading = CONNECTION)]
     insecure: bool,
-    /// Send packets to this address, whatever the URL's host and port are.
-    #[arg(long, value_name = "ADDR")]
+    /// Address to send packets to, instead of the URL's.
+    #[arg(long, value_name = "ADDR", help_heading = CONNECTION)]
     connect: Option<SocketAddr>,
-    /// Report the player's experience to the server, as the web player does.
-    #[arg(long)]
-    report: bool,
-    /// Player to report and show: low-latency, mobile, cautious, or one with a target buffer of
-    /// 100 ms to 10 s, such as buffer:300ms.
-    #[arg(long, value_name = "PLAYER", default_value = Policy::PRESETS[0].0)]
+    /// Player to show: low-latency, mobile, cautious, or buffer:TIME.
+    ///
+    /// buffer:300ms keeps a buffer of that length, from 100 ms to 10 s.
+    #[arg(
+        long,
+        value_name = "PLAYER",
+        default_value = Policy::PRESETS[0].0,
+        help_heading = PLAYER
+    )]
     player: Policy,
+    /// Report the player's experience to the server, as the web player does.
+    #[arg(long, help_heading = PLAYER)]
+    report: bool,
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+fn seconds(text: &str) -> Result<Duration, &'static str> {
     let seconds = text.parse::<f64>().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
-    seconds.filter(|s| !s.is_zero()).ok_or_else(|| "expected a number above 0".to_owned())
+    seconds.filter(|s| !s.is_zero()).ok_or("expected a number above 0")
 }
 
 impl Arguments {
-    pub(crate) fn run(self) -> Result<(), String> {
+    pub(crate) fn run(self) -> Result<(), Error> {
         let trust = match (self.insecure, self.ca) {
             (true, _) => Trust::Anyone,
             (false, Some(path)) => Trust::File(path),
@@ -80,7 +100,7 @@ impl Arguments {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|e| e.to_string())?;
+            .map_err(Error::new)?;
         let mut runs = Vec::new();
         let mut failure = None;
         for _ in 0..self.repeat.map_or(1, NonZeroU32::get) {
@@ -95,17 +115,17 @@ impl Arguments {
                     break;
                 }
             };
-            failure = failure.or(report.failure());
+            failure = failure.or(report.failure().map(Error::from));
             match self.json {
                 true => runs.push(report.json()),
-                false => say!("{report}"),
+                false => print_line!("{report}"),
             }
         }
         match (self.json, self.repeat) {
             (true, Some(_)) => {
-                say!("{}", serde_json::json!({ "url": self.url, "runs": runs }));
+                print_line!("{}", serde_json::json!({ "url": self.url, "runs": runs }));
             }
-            (true, None) => runs.iter().for_each(|run| say!("{run}")),
+            (true, None) => runs.iter().for_each(|run| print_line!("{run}")),
             (false, _) => {}
         }
         failure.map_or(Ok(()), Err)

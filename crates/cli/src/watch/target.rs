@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use crate::error::Error;
+
 /// How the response carries media.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
@@ -26,10 +28,12 @@ pub(super) struct Target {
 impl Target {
     /// # Errors
     /// One line: it is no URL of HTTPS.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let uri: http::Uri = text.parse().map_err(|e| format!("{text}: {e}"))?;
+    pub(super) fn parse(text: &str) -> Result<Self, Error> {
+        let uri: http::Uri = text.parse().map_err(Error::at(text))?;
         if uri.scheme_str() != Some("https") {
-            return Err(format!("{text}: expected a URL that begins with https://"));
+            return Err(Error::new(format_args!(
+                "{text}: expected a URL that begins with https://"
+            )));
         }
         let host = uri.host().unwrap_or_default();
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
@@ -46,12 +50,10 @@ impl Target {
     ///
     /// # Errors
     /// One line: the pass does not fit into a URL.
-    pub(super) fn with_pass(&self, pass: Option<&str>) -> Result<http::Uri, String> {
+    pub(super) fn with_pass(&self, pass: Option<&str>) -> Result<http::Uri, Error> {
         let Some(pass) = pass else { return Ok(self.uri.clone()) };
         let separator = if self.uri.query().is_some() { '&' } else { '?' };
-        format!("{}{separator}viewer={pass}", self.uri)
-            .parse()
-            .map_err(|e| format!("{}: {e}", self.uri))
+        format!("{}{separator}viewer={pass}", self.uri).parse().map_err(Error::at(&self.uri))
     }
 
     /// The stream's name in the player's reports: `live/demo` of `/live/demo.flv` and of
@@ -68,12 +70,11 @@ impl Target {
 
     /// # Errors
     /// One line: the name is not known.
-    pub(super) async fn addresses(&self) -> Result<Vec<SocketAddr>, String> {
+    pub(super) async fn addresses(&self) -> Result<Vec<SocketAddr>, Error> {
         let found = tokio::net::lookup_host((self.host.as_str(), self.port)).await;
-        let addresses: Vec<SocketAddr> =
-            found.map_err(|e| format!("{}: {e}", self.host))?.collect();
+        let addresses: Vec<SocketAddr> = found.map_err(Error::at(&self.host))?.collect();
         if addresses.is_empty() {
-            return Err(format!("{}: no address", self.host));
+            return Err(Error::new(format_args!("{}: no address", self.host)));
         }
         Ok(addresses)
     }

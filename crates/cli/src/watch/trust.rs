@@ -1,4 +1,4 @@
-//! Trust anchors of the viewer: the system's authorities, those of a file, or none.
+//! Trust anchors of the viewer: the authorities of the system, of a file, or none.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,12 +11,14 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 
+use crate::error::Error;
+
 /// Accepted certificates.
 #[derive(Clone, Debug)]
 pub(crate) enum Trust {
-    /// Those of the system's authorities.
+    /// From the system's authorities.
     System,
-    /// Those of the authorities in this file (PEM).
+    /// From the authorities in this file (PEM).
     File(PathBuf),
     /// All.
     Anyone,
@@ -37,7 +39,7 @@ impl Checked {
 ///
 /// # Errors
 /// One line: the file cannot be read, or the system has no authorities.
-pub(super) fn client(trust: &Trust, checked: Checked) -> Result<rustls::ClientConfig, String> {
+pub(super) fn client(trust: &Trust, checked: Checked) -> Result<rustls::ClientConfig, Error> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let authorities = match trust {
         Trust::Anyone => None,
@@ -47,14 +49,14 @@ pub(super) fn client(trust: &Trust, checked: Checked) -> Result<rustls::ClientCo
     let authorities = match authorities {
         Some(roots) => {
             let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider.clone());
-            Some(verifier.build().map_err(|e| e.to_string())?)
+            Some(verifier.build().map_err(Error::new)?)
         }
         None => None,
     };
     let verifier = Arc::new(Verifier { authorities, provider: provider.clone(), checked });
     let mut tls = rustls::ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(|e| e.to_string())?
+        .map_err(Error::new)?
         .dangerous()
         .with_custom_certificate_verifier(verifier)
         .with_no_client_auth();
@@ -63,25 +65,25 @@ pub(super) fn client(trust: &Trust, checked: Checked) -> Result<rustls::ClientCo
     Ok(tls)
 }
 
-fn file(path: &Path) -> Result<Arc<RootCertStore>, String> {
+fn file(path: &Path) -> Result<Arc<RootCertStore>, Error> {
     let mut roots = RootCertStore::empty();
-    let error = |e: &dyn core::fmt::Display| format!("{}: {e}", path.display());
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|e| error(&e))? {
-        let certificate = certificate.map_err(|e| error(&e))?;
-        roots.add(certificate).map_err(|e| error(&e))?;
+    let file = path.display();
+    for certificate in CertificateDer::pem_file_iter(path).map_err(Error::at(&file))? {
+        let certificate = certificate.map_err(Error::at(&file))?;
+        roots.add(certificate).map_err(Error::at(&file))?;
     }
     if roots.is_empty() {
-        return Err(error(&"no certificate in PEM"));
+        return Err(Error::at(&file)("no certificate in PEM"));
     }
     Ok(Arc::new(roots))
 }
 
-fn system() -> Result<Arc<RootCertStore>, String> {
+fn system() -> Result<Arc<RootCertStore>, Error> {
     let mut roots = RootCertStore::empty();
     // A few of a system's certificates may be of a kind that is not understood.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
-        return Err("this system has no certificate authorities: use --ca FILE".to_owned());
+        return Err("this system has no certificate authorities: use --ca FILE".into());
     }
     Ok(Arc::new(roots))
 }

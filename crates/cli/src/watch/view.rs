@@ -15,6 +15,7 @@ use super::meter::{Meter, lock};
 use super::report::{End, Report};
 use super::target::{Form, Target};
 use super::trust::Trust;
+use crate::error::Error;
 
 /// How often progress is shown.
 const PROGRESS: Duration = Duration::from_millis(200);
@@ -47,16 +48,21 @@ pub(crate) struct Viewer {
     sums: Sums,
 }
 
+/// End of a view after its body failed.
+fn broken(error: Error) -> End {
+    End::Broken(error.to_string())
+}
+
 impl Viewer {
     /// # Errors
     /// One line: the URL or the certificates are of no use.
-    pub(crate) fn new(options: Options) -> Result<Self, String> {
+    pub(crate) fn new(options: Options) -> Result<Self, Error> {
         let target = Target::parse(&options.url)?;
         let client = Client::new(&options.trust)?;
         Ok(Self { options, target, client, sums: Sums::default() })
     }
 
-    /// Watches until the stream or the time is over. Passes the measurements so far to
+    /// Watches until the stream or the time is over. Passes the current measurements to
     /// `on_progress` a few times a second.
     ///
     /// # Errors
@@ -65,7 +71,7 @@ impl Viewer {
     pub(crate) async fn view(
         &mut self,
         mut on_progress: impl FnMut(&Report),
-    ) -> Result<Report, String> {
+    ) -> Result<Report, Error> {
         let Self { options, target, client, sums } = self;
         let uri = target.with_pass(options.pass.as_deref())?;
         let addresses = match options.connect {
@@ -105,7 +111,7 @@ impl Viewer {
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 tokio::select! {
-                    result = &mut body => break result.map_or_else(End::Broken, |()| End::Complete),
+                    result = &mut body => break result.map_or_else(broken, |()| End::Complete),
                     () = &mut deadline => break End::Time,
                     () = &mut reports => {}
                     _ = ticks.tick() => on_progress(&snapshot()),
@@ -130,8 +136,8 @@ async fn body(
     mut stream: Stream,
     meter: &Mutex<Meter>,
     pass: &Mutex<Option<String>>,
-) -> Result<(), String> {
-    let response = stream.recv_response().await.map_err(|e| e.to_string())?;
+) -> Result<(), Error> {
+    let response = stream.recv_response().await.map_err(Error::new)?;
     lock(meter).status(response.status());
     if let Some(given) = response.headers().get("mendcast-viewer") {
         *lock(pass) = given.to_str().ok().map(str::to_owned);
@@ -144,7 +150,7 @@ async fn body(
     }
     while let Some(data) = next_data(&mut stream).await? {
         match target.form {
-            Form::Flv => lock(meter).flv(&data).map_err(|e| e.to_string())?,
+            Form::Flv => lock(meter).flv(&data).map_err(Error::new)?,
             _ => lock(meter).bytes(data.len()),
         }
     }

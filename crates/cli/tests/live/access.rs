@@ -130,7 +130,7 @@ fn signed_urls_play_flv_hls_and_rtmp_and_others_do_not() {
     let sign = |stream: &str, time: &str| {
         let config = edge.config();
         let config = config.to_str().expect("text");
-        let arguments = ["edge", "sign", "--config", config, stream, "--for", time];
+        let arguments = ["keys", "sign", "--config", config, stream, "--for", time];
         mendcast(&arguments).output().expect("run")
     };
     let query = |stream: &str, time: &str| {

@@ -199,7 +199,8 @@ fn a_drain_lets_viewers_go_on_until_its_end_and_writes_their_records() {
     );
     // The same is in the Parquet file.
     let parquet = files(&edge, "parquet");
-    let output = mendcast(&["edge", "ab", "--json", "--metric", "bytes"]).args(&parquet).output();
+    let output =
+        mendcast(&["records", "ab", "--json", "--metric", "bytes"]).args(&parquet).output();
     let output = output.expect("run");
     let report = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -209,7 +210,8 @@ fn a_drain_lets_viewers_go_on_until_its_end_and_writes_their_records() {
         "bytes":1000,"rtt_min_ms":50,"loss_rate":0.05,"player_frames":1500,"player_late_frames":15}"#;
     let lab = lab.split_whitespace().collect::<String>() + "\n";
     std::fs::write(edge.directory().join("records/lab.jsonl"), lab).expect("written");
-    let output = mendcast(&["study", "--json"]).arg(edge.directory().join("records")).output();
+    let output =
+        mendcast(&["records", "study", "--json"]).arg(edge.directory().join("records")).output();
     let output = output.expect("run");
     let study: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!((&study["records"], &study["files"]), (&5.into(), &2.into()), "{study}");

@@ -42,7 +42,7 @@ sections! {
         /// Directory of static files. If unset, none are served.
         root: Option<PathBuf> = None, example "\"/srv/www\"";
         /// Secrets of tokens, tickets, passes, resets and connection IDs, shared by the nodes of a
-        /// site (`mendcast edge keygen`). If unset, secrets last as long as the process.
+        /// site (`mendcast keys new`). If unset, secrets last as long as the process.
         key_file: Option<PathBuf> = None, example "\"/etc/mendcast/secrets\"";
         /// Number of QUIC event loops, and of HTTP/1.1 and HTTP/2 threads. 0: one of each per core.
         cores: u16 = 0, in 0..=256, effect AtStart;
@@ -458,7 +458,7 @@ sections! {
         start: Option<Mode> = None, example "\"wira\"";
     }
 
-    /// Streams that only signed URLs play: `?expires=SECONDS&sig=HEX`, from `mendcast edge sign`.
+    /// Streams that only signed URLs play: `?expires=SECONDS&sig=HEX`, from `mendcast keys sign`.
     [[play]] Play {
         /// Stream name, or a prefix and `*`.
         stream: String = String::new(), required "\"paid/*\"";

@@ -26,8 +26,8 @@ pub use cors::Cors;
 pub use network::{Network, any_contains};
 pub use secret::Secret;
 pub use url::{Header, HttpUrl, Upstream, Variant};
+pub use value::Size;
 use value::Value;
-pub use value::{Size, duration};
 pub use words::{Cipher, Container, Level, OnFailure, Retry, Start, TakeOver};
 
 impl Config {

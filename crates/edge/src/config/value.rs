@@ -93,11 +93,6 @@ impl fmt::Display for Size {
     }
 }
 
-/// Parses a duration: a number with the unit us, ms, s, m, h or d.
-pub fn duration(text: &str) -> Option<Duration> {
-    with_unit(text, &DURATION_UNITS).map(Duration::from_nanos)
-}
-
 pub(super) fn quoted(text: &str) -> Option<String> {
     Some(toml::Value::String(text.to_owned()).to_string())
 }
@@ -119,7 +114,7 @@ impl Value for Duration {
         r#"a duration such as "30s" or "200ms""#.into()
     }
     fn read(value: &DeValue<'_>) -> Option<Self> {
-        duration(value.as_str()?)
+        units::parse_duration(value.as_str()?).ok()
     }
     fn toml(&self) -> Option<String> {
         let nanos = u64::try_from(self.as_nanos()).ok()?;

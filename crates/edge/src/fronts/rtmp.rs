@@ -5,64 +5,28 @@ mod naming;
 mod places;
 mod roles;
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
 
-use super::proxy;
+use super::{accept, proxy};
 use crate::bans::Refused;
 use crate::limits::Fault;
 use crate::state::Shared;
 use connection::{Connection, End};
 use places::{Places, is_balancer};
 
-/// Pause after a failed accept, usually for lack of descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
 /// Serves `listener` until the end of the drain. Connections beyond the limits are reset.
 pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
-    let mut connections = JoinSet::new();
-    let mut drained = std::pin::pin!(shared.drained());
-    loop {
-        let accepted = tokio::select! {
-            () = &mut drained => break,
-            Some(_) = connections.join_next() => continue,
-            accepted = listener.accept() => accepted,
-        };
-        match accepted {
-            Ok((stream, _)) if crate::io::descriptors::is_reserved(&stream) => {
-                crate::io::reset(&stream);
-                shared.limits().count(Fault::Accept);
-                shared.limits().make_room();
-            }
-            Ok((stream, peer)) => match Places::admit(&shared, peer) {
-                Some(places) => drop(connections.spawn(run(shared.clone(), places, stream, peer))),
-                None => crate::io::reset(&stream),
-            },
-            Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {}
-            Err(e) => {
-                // Usually out of descriptors: an immediate retry would spin.
-                tracing::debug!("RTMP accept: {e}");
-                shared.limits().count(Fault::Accept);
-                shared.limits().make_room();
-                sleep(ACCEPT_PAUSE).await;
-            }
+    let admit = |stream: TcpStream, peer| match Places::admit(&shared, peer) {
+        Some(places) => Some(run(shared.clone(), places, stream, peer)),
+        None => {
+            crate::io::reset(&stream);
+            None
         }
-    }
-    drop(listener);
-    let limit = shared.state().config.drain.timeout;
-    let finished = timeout(limit, async { while connections.join_next().await.is_some() {} }).await;
-    if finished.is_err() {
-        tracing::warn!(
-            "{} RTMP connections closed by the drain timeout of {limit:?}",
-            connections.len()
-        );
-    }
+    };
+    accept::serve("RTMP", listener, &shared, admit).await;
 }
 
 /// Serves one connection.

@@ -22,16 +22,15 @@ use hyper::service::service_fn;
 use hyper::{Request, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::server::TlsStream;
 
-use super::proxy;
+use super::{accept, proxy};
 use crate::bans::Refused;
 use crate::config::any_contains;
 use crate::http::{Answer, RequestHead, Responder, Response, max_body};
 use crate::invitation::alt_svc;
-use crate::io::{Measured, TcpPath, descriptors};
+use crate::io::{Measured, TcpPath};
 use crate::limits::{Fault, Limits, Permit, Place};
 use crate::routes::respond;
 use crate::state::{Shared, State};
@@ -49,52 +48,15 @@ const MAX_STREAMS: u32 = 128;
 const PONG_TIMEOUT: Duration = Duration::from_secs(15);
 /// Timeout for a graceful close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Pause after a failed accept, usually for lack of descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
 /// Serves `listener` until the end of the drain.
 pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let port = listener.local_addr().map_or(0, |address| address.port());
     let turns = Arc::new(Turns::new());
-    let mut connections = JoinSet::new();
-    let mut drained = pin!(shared.drained());
-    loop {
-        let accepted = tokio::select! {
-            () = &mut drained => break,
-            Some(_) = connections.join_next() => continue,
-            accepted = listener.accept() => accepted,
-        };
-        match accepted {
-            Ok((stream, _)) if descriptors::is_reserved(&stream) => {
-                crate::io::reset(&stream);
-                shared.limits().count(Fault::Accept);
-                shared.limits().make_room();
-            }
-            Ok((stream, peer)) => {
-                if let Some(connection) = Connection::admit(&shared, stream, peer, port) {
-                    connections.spawn(connection.run(shared.clone(), turns.clone()));
-                }
-            }
-            // The peer aborted while in the accept queue.
-            Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {}
-            Err(e) => {
-                // Usually out of descriptors: an immediate retry would spin.
-                tracing::debug!("accept: {e}");
-                shared.limits().count(Fault::Accept);
-                shared.limits().make_room();
-                sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-    drop(listener);
-    let limit = shared.state().config.drain.timeout;
-    let finished = timeout(limit, async { while connections.join_next().await.is_some() {} }).await;
-    if finished.is_err() {
-        tracing::warn!(
-            "{} TCP connections closed by the drain timeout of {limit:?}",
-            connections.len()
-        );
-    }
+    let admit = |stream, peer| {
+        let connection = Connection::admit(&shared, stream, peer, port)?;
+        Some(connection.run(shared.clone(), turns.clone()))
+    };
+    accept::serve("TCP", listener, &shared, admit).await;
 }
 
 /// An admitted connection.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use qoe::stats::Estimate;
 
 use super::metrics::Term;
+use super::output::note;
 use super::rows::{Group, Row, describe, groups, other, values};
 use super::settings::Settings;
 use super::spec::{Bound, Claim, Comparison, Place, Spec, number};
@@ -53,7 +54,7 @@ pub(crate) fn announce(verdicts: &[Verdict]) -> bool {
             "" => String::new(),
             detail => format!("; {detail}"),
         };
-        eprintln!("{}  {} ({}{detail})", verdict.word(), verdict.text, verdict.count());
+        note(format_args!("{}  {} ({}{detail})", verdict.word(), verdict.text, verdict.count()));
     }
     verdicts.iter().all(Verdict::holds)
 }

@@ -11,6 +11,7 @@ use units::Timestamp;
 
 use super::metrics::{ALL, Logged, Measured, evaluate};
 use super::options::Options;
+use super::output::note;
 use super::parallel::in_parallel;
 use super::rows::{Curve, Row};
 use super::settings::{Settings, Source};
@@ -71,7 +72,7 @@ pub(crate) fn run(
             }
         }
     }
-    eprintln!("{}: {} runs, {} of them different", spec.name, rows.len(), jobs.len());
+    note(format_args!("{}: {} runs, {} of them different", spec.name, rows.len(), jobs.len()));
     let done = in_parallel(&jobs, options.jobs, |job| {
         let start = ThreadTime::try_now();
         let done = work(job);

@@ -7,7 +7,6 @@
 //! therefore fixes the path's behaviour, not the loss of particular bytes. Differences are computed
 //! run by run.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -15,7 +14,7 @@ use super::claims::{announce, verdicts};
 use super::engine;
 use super::files::{self, Made};
 use super::options::Options;
-use super::output::{write_file, write_page};
+use super::output::{note, write_file, write_page};
 use super::page::Report;
 use super::rows::{Row, describe};
 use super::spec::Spec;
@@ -118,15 +117,18 @@ fn run_for(
     files::write_curves(out, &results.curves)?;
     for row in results.rows.iter().filter(|row| !row.error.is_empty()) {
         let place = describe(&row.point);
-        eprintln!("{}: {} {place} seed {}: {}", spec.name, row.scheme, row.seed, row.error);
+        note(format_args!(
+            "{}: {} {place} seed {}: {}",
+            spec.name, row.scheme, row.seed, row.error
+        ));
     }
     let holds = report(out)?;
-    eprintln!("{}: {:.1} CPU-seconds", spec.name, made.cpu_seconds);
+    note(format_args!("{}: {:.1} CPU-seconds", spec.name, made.cpu_seconds));
     Ok(holds)
 }
 
 /// Returns whether a folder holds results of this engine.
-pub(super) fn is_of(out: &Path) -> bool {
+fn is_of(out: &Path) -> bool {
     out.join("run.json").is_file()
 }
 
@@ -134,7 +136,7 @@ pub(super) fn is_of(out: &Path) -> bool {
 pub(super) fn report(out: &Path) -> Result<bool, String> {
     with_report(out, |report, rows| {
         files::write_summary(out, report.spec, rows)?;
-        let plots = report.plots()?;
+        let plots = report.plots();
         for plot in &plots {
             write_file(&out.join(&plot.file), &plot.svg)?;
         }
@@ -145,7 +147,7 @@ pub(super) fn report(out: &Path) -> Result<bool, String> {
 
 /// Returns the folder itself if it has results of this engine, else its subfolders that do, in
 /// catalogue order.
-fn with_results(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn with_results(folder: &Path) -> Vec<PathBuf> {
     if is_of(folder) {
         return vec![folder.to_owned()];
     }
@@ -153,33 +155,51 @@ fn with_results(folder: &Path) -> Vec<PathBuf> {
     all.filter(|folder| is_of(folder)).collect()
 }
 
-/// Renders the results of several folders as docs/results.md.
-pub(super) fn markdown(folders: &[&Path]) -> Result<String, String> {
-    let mut text = "# Results\n\nMade by `mendcast lab results DIR…` from the folders of `mendcast lab run`. \
-                    Each number is a mean over runs with half its 95 % confidence interval; the \
-                    paper's value follows after a slash. Runs are paired by seed: under all schemes \
-                    the n-th packet offered to a link has the same fate, or, with losses in time \
-                    slots, each slot the same state. Differences are computed run by run. Claims \
-                    are judged by means; intervals that cross the bound are reported.\n\n\
-                    | experiment | what | claims that hold | runs per point | CPU-seconds | commit |\n\
-                    |---|---|---|---|---|---|\n"
-        .to_owned();
-    let mut parts = String::new();
-    let mut cpu_seconds = 0.0;
+/// Results of experiments, in Markdown.
+#[derive(Clone, Debug)]
+pub struct Results {
+    /// A table with a row per experiment: docs/results.md.
+    pub summary: String,
+    /// The summary, and every table and claim.
+    pub page: String,
+}
+
+/// Title of both pages.
+const TITLE: &str = "# Results\n\n\
+Made by `mendcast lab report` from the directories of `mendcast lab run`; do not edit. Runs are \
+paired by seed, and claims are judged by means over the runs; the claims are in the \
+specifications.";
+/// Explanation of the tables.
+const LEGEND: &str = "Each number is a mean over runs with half its 95 % confidence interval; the \
+paper's value follows after a slash. The fate of the n-th packet offered to a link depends on the \
+seed alone. With losses in time slots, the state of a slot follows the clock. Neither depends on \
+the scheme. Differences are computed run by run. Intervals that cross a bound are reported.";
+const HEAD: &str = "\
+| experiment | subject | claims that hold | runs per point | CPU-seconds | commit |\n\
+|---|---|---|---|---|---|\n";
+
+/// Renders the results in these folders.
+pub(super) fn markdown(folders: &[&Path]) -> Result<Results, String> {
     if let Some(folder) = folders.iter().find(|folder| with_results(folder).is_empty()) {
-        return Err(format!("{}: no results of experiments on loss recovery", folder.display()));
+        return Err(format!("{}: no results of `mendcast lab run`", folder.display()));
     }
+    let (mut summary, mut contents, mut parts) = (String::new(), String::new(), String::new());
+    let mut cpu_seconds = 0.0;
     for folder in folders.iter().flat_map(|folder| with_results(folder)) {
         with_report(&folder, |report, _| {
-            text.push_str(&report.summary());
+            let name = &report.spec.name;
+            summary.push_str(&report.summary(&format!("../experiments/{name}.toml")));
+            contents.push_str(&report.summary(&format!("#{name}")));
             parts.push_str(&report.markdown());
             cpu_seconds += report.made.cpu_seconds;
             Ok(())
         })?;
     }
-    let _ =
-        writeln!(text, "\nThe whole set took {:.2} hours of CPU time.\n", cpu_seconds / 3_600.0);
-    Ok(text + &parts)
+    let hours = format!("All runs took {:.2} hours of CPU time.", cpu_seconds / 3_600.0);
+    Ok(Results {
+        summary: format!("{TITLE}\n\n{HEAD}{summary}\n{hours}\n"),
+        page: format!("{TITLE}\n\n{LEGEND}\n\n{HEAD}{contents}\n{hours}\n\n{parts}"),
+    })
 }
 
 fn with_report<R>(

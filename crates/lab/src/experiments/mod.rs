@@ -21,6 +21,7 @@ mod viewing;
 
 use std::path::Path;
 
+pub use figures::Results;
 pub use options::Options;
 
 /// Lists the names and titles of all experiments.
@@ -49,20 +50,20 @@ pub fn run(name: &str, options: &Options<'_>, out: &Path) -> Result<bool, String
     }
 }
 
-/// Renders the results in these directories as one Markdown page, docs/results.md.
-///
-/// # Errors
-/// One line: the results cannot be read.
-pub fn results(folders: &[&Path]) -> Result<String, String> {
-    figures::markdown(folders)
+/// Returns whether a directory, or one of its subdirectories, holds results of an experiment.
+pub fn has_results(folder: &Path) -> bool {
+    !figures::with_results(folder).is_empty()
 }
 
-/// Rewrites `report.html` from the results in a directory.
+/// Rewrites each `report.html` from the results in these directories or their subdirectories.
 ///
 /// # Errors
-/// One line: the results cannot be read, or the report cannot be written.
-pub fn report(out: &Path) -> Result<(), String> {
-    figures::report(out).map(|_| ())
+/// One line: the results cannot be read, or a report cannot be written.
+pub fn report(folders: &[&Path]) -> Result<Results, String> {
+    for folder in folders.iter().flat_map(|folder| figures::with_results(folder)) {
+        figures::report(&folder)?;
+    }
+    figures::markdown(folders)
 }
 
 #[cfg(test)]

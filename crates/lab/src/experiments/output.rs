@@ -1,6 +1,8 @@
 //! Files that every experiment writes: `summary.json` and `report.html`.
 
+use core::fmt::Display;
 use std::collections::BTreeMap;
+use std::io::{Write as _, stderr};
 use std::path::Path;
 
 use qoe::stats::{Estimate, Sample};
@@ -46,6 +48,11 @@ impl Statistics {
         let at = |q: f64| sample.values()[((runs - 1) as f64 * q).round() as usize];
         Some(Self { mean, p50: at(0.5), p95: at(0.95), ci95: half, runs })
     }
+}
+
+/// Prints a line of progress on stderr. A closed stderr ends nothing.
+pub(crate) fn note(line: impl Display) {
+    let _ = writeln!(stderr(), "{line}");
 }
 
 /// Writes `summary.json`.

@@ -11,8 +11,8 @@ use super::metrics::{Metric, Term};
 use super::rows::{Curve, Group, Row, bundles, groups};
 use super::settings::Settings;
 use super::spec::{Paper, Point, Spec, Sweep, number, plain};
-use crate::plot::{Chart, Series, Span};
 use crate::simulation::Sample;
+use analysis::{Chart, Series, Span, escaped};
 use toml::Value;
 
 /// Samples (10 per second) over which curves average the delivered rate.
@@ -33,11 +33,6 @@ pub(crate) struct Plot {
     pub svg: String,
 }
 
-/// Escapes text for HTML.
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
-
 fn of_paper(paper: Option<&Paper>) -> String {
     paper.map_or(String::new(), |paper| match paper.value.ends() {
         (low, high) if low == high => short(low),
@@ -51,14 +46,14 @@ pub(crate) fn claims_table(verdicts: &[Verdict]) -> String {
     for verdict in verdicts {
         let word = verdict.word();
         let why = verdict.why.as_ref().filter(|_| !verdict.holds());
-        let why = why.map_or(String::new(), |why| format!("<br>{}", escape(why)));
+        let why = why.map_or(String::new(), |why| format!("<br>{}", escaped(why)));
         let _ = writeln!(
             body,
             "<tr class=\"{word}\"><td>{word}</td><td>{}{why}</td><td>{}</td>\
              <td>{}</td></tr>",
-            escape(&verdict.text),
+            escaped(&verdict.text),
             verdict.count(),
-            escape(&verdict.detail)
+            escaped(&verdict.detail)
         );
     }
     body + "</table>\n"
@@ -71,7 +66,7 @@ fn list(body: &mut String, title: &str, lines: &[String]) {
     }
     let _ = writeln!(body, "<h3>{title}</h3>\n<ul>");
     for line in lines {
-        let _ = writeln!(body, "<li>{}</li>", escape(line));
+        let _ = writeln!(body, "<li>{}</li>", escaped(line));
     }
     body.push_str("</ul>\n");
 }
@@ -92,7 +87,7 @@ fn words(point: &[(String, Value)]) -> String {
 
 impl Report<'_> {
     /// Renders the plots of all sweeps.
-    pub(crate) fn plots(&self) -> Result<Vec<Plot>, String> {
+    pub(crate) fn plots(&self) -> Vec<Plot> {
         let mut all = Vec::new();
         let groups = groups(self.rows);
         for (place, sweep) in self.spec.sweeps.iter().enumerate() {
@@ -108,11 +103,11 @@ impl Report<'_> {
                     y: term.text.replace('_', " "),
                 };
                 let file = format!("{}-{}.svg", place + 1, term.text.replace([':', '@', ' '], "-"));
-                all.push(Plot { file, svg: chart.svg(&series)? });
+                all.push(Plot { file, svg: chart.svg(&series) });
             }
         }
-        all.extend(self.curve_plots()?);
-        Ok(all)
+        all.extend(self.curve_plots());
+        all
     }
 
     fn series(&self, groups: &[Group<'_>], place: usize, term: &Term) -> Vec<Series> {
@@ -152,7 +147,7 @@ impl Report<'_> {
         all
     }
 
-    fn curve_plots(&self) -> Result<Vec<Plot>, String> {
+    fn curve_plots(&self) -> Vec<Plot> {
         type Pick = fn(&[Sample]) -> Option<f64>;
         let kinds: [(&str, &str, Pick); 4] = [
             ("window", "congestion window (kB)", |s| Some(s.last()?.window as f64 / 1e3)),
@@ -184,10 +179,10 @@ impl Report<'_> {
                 let chart =
                     Chart { title: sweep.title.clone(), x: "time (s)".to_owned(), y: y.to_owned() };
                 let file = format!("{}-{name}-over-time.svg", place + 1);
-                all.push(Plot { file, svg: chart.svg(&series)? });
+                all.push(Plot { file, svg: chart.svg(&series) });
             }
         }
-        Ok(all)
+        all
     }
 
     /// Renders a table per sweep: a row per point and scheme, a column per metric. A cell holds our
@@ -278,7 +273,7 @@ impl Report<'_> {
 
     /// Renders the page with inline plots.
     pub(crate) fn html(&self, plots: &[Plot]) -> String {
-        let mut body = format!("<p>{}</p>\n", escape(&self.spec.about));
+        let mut body = format!("<p>{}</p>\n", escaped(&self.spec.about));
         body.push_str(&claims_table(self.verdicts));
         plots.iter().for_each(|plot| body.push_str(&plot.svg));
         body.push_str(
@@ -286,12 +281,12 @@ impl Report<'_> {
              slash, the paper's value.</p>\n",
         );
         for (title, lines) in self.tables() {
-            let _ = writeln!(body, "<h3>{}</h3>\n<table>", escape(&title));
+            let _ = writeln!(body, "<h3>{}</h3>\n<table>", escaped(&title));
             for (index, line) in lines.iter().enumerate() {
                 let tag = if index == 0 { "th" } else { "td" };
                 body.push_str("<tr>");
                 for cell in line {
-                    let _ = write!(body, "<{tag}>{}</{tag}>", escape(cell));
+                    let _ = write!(body, "<{tag}>{}</{tag}>", escaped(cell));
                 }
                 body.push_str("</tr>\n");
             }
@@ -306,11 +301,11 @@ impl Report<'_> {
         list(&mut body, "Sources of the paper's numbers", &stated.collect::<Vec<_>>());
         body.push_str("<h2>Set-up</h2>\n<table>\n");
         for (key, value) in self.set_up() {
-            let _ = writeln!(body, "<tr><td>{key}</td><td>{}</td></tr>", escape(&value));
+            let _ = writeln!(body, "<tr><td>{key}</td><td>{}</td></tr>", escaped(&value));
         }
         body.push_str("</table>\n");
         list(&mut body, "Settings that the paper does not state", &self.spec.not_stated);
-        let _ = writeln!(body, "<p>{}</p>", escape(&self.made_by()));
+        let _ = writeln!(body, "<p>{}</p>", escaped(&self.made_by()));
         body
     }
 
@@ -323,18 +318,18 @@ impl Report<'_> {
         )
     }
 
-    /// Renders the entry in the table of contents of docs/results.md.
-    pub(crate) fn summary(&self) -> String {
+    /// Renders the experiment's row of the summary, with its name as a link to `link`.
+    pub(crate) fn summary(&self, link: &str) -> String {
         let good = self.verdicts.iter().filter(|verdict| verdict.holds()).count();
         let Spec { name, title, .. } = self.spec;
         let Made { runs, cpu_seconds, commit, .. } = self.made;
         format!(
-            "| [{name}](#{name}) | {title} | {good} of {} | {runs} | {cpu_seconds:.0} | {commit} |\n",
+            "| [{name}]({link}) | {title} | {good} of {} | {runs} | {cpu_seconds:.0} | {commit} |\n",
             self.verdicts.len()
         )
     }
 
-    /// Renders the section of docs/results.md.
+    /// Renders the section of the full page.
     pub(crate) fn markdown(&self) -> String {
         let mut text =
             format!("## {}\n\n{}. {}\n\n", self.spec.name, self.spec.title, self.spec.about);

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
+use super::output::note;
+
 /// Interval of progress lines where no bar can be drawn.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
@@ -91,7 +93,7 @@ impl Progress {
         self.bar.inc(1);
         if !self.is_drawn && self.told.elapsed() >= LINE_EVERY && self.done < self.all {
             self.told = Instant::now();
-            eprintln!("{}", line(self.done, self.all, self.began.elapsed()));
+            note(format_args!("{}", line(self.done, self.all, self.began.elapsed())));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::options::Options;
-use super::output::{Statistics, Summary, write_file, write_page, write_summary};
+use super::output::{Statistics, Summary, note, write_file, write_page, write_summary};
 use crate::ends::Cipher;
 use crate::speed::{Measured, measure};
 
@@ -73,10 +73,10 @@ pub(super) fn run(options: &Options<'_>, out: &Path) -> Result<bool, String> {
             "<tr class=\"{word}\"><td>{word}</td><td>{name}</td><td>{median:.2}</td>\
              <td>{min:.2} to {max:.2}</td><td>{least:.1}</td><td>{percent:.0} %</td></tr>"
         );
-        eprintln!(
+        note(format_args!(
             "{word}  {label}: {median:.2} M packets per CPU-second (median of {rounds}; {min:.2} to \
              {max:.2}), claimed {least:.1} M; the client's code takes {percent:.0} %"
-        );
+        ));
         summary.push(Summary {
             experiment: NAME,
             sweep: None,

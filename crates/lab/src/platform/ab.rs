@@ -13,7 +13,7 @@ use super::compare::Trial;
 use super::history::History;
 use super::plots;
 use super::population::Population;
-use super::report;
+use super::report::{self, PICTURES};
 use super::run::run;
 use super::session::Session;
 use super::specification::{FLEET, Specification};
@@ -71,7 +71,8 @@ impl AbOptions<'_> {
     /// Command line equivalent to these options, without thread count and output directory, which
     /// do not affect the results.
     fn command(&self) -> String {
-        let mut text = format!("mendcast lab ab --sessions {} --seed {}", self.sessions, self.seed);
+        let mut text =
+            format!("mendcast lab population --sessions {} --seed {}", self.sessions, self.seed);
         if self.paired {
             text += " --paired";
         }
@@ -103,7 +104,7 @@ fn baseline(arms: &[Arm]) -> usize {
 }
 
 /// Runs a virtual A/B test and writes `summary.json`, `report.md`, plots, and `records/`. Paired
-/// sessions have one record directory per scheme.
+/// sessions have one record directory per scheme, and the page `viewers.md`.
 ///
 /// # Errors
 /// One line: an option is invalid, results cannot be written, or sessions failed to run.
@@ -232,30 +233,27 @@ fn arm_set(arm: &Arm) -> ArmSet {
 fn write(summary: &Summary, out: &Path) -> Result<(), String> {
     let json = serde_json::to_string_pretty(summary).map_err(|e| e.to_string())?;
     write_file(&out.join("summary.json"), &json)?;
-    for (name, svg) in plots::draw(summary)? {
-        write_file(&out.join(name), &svg)?;
+    let pictures = out.join(PICTURES);
+    std::fs::create_dir_all(&pictures).map_err(|e| format!("{}: {e}", pictures.display()))?;
+    for (name, svg) in plots::draw(summary) {
+        write_file(&pictures.join(name), &svg)?;
+    }
+    if summary.paired {
+        write_file(&out.join("viewers.md"), &report::page(summary))?;
     }
     write_file(&out.join("report.md"), &report::whole(summary))
 }
 
-/// Renders `docs/viewers.md` from the results in `dir`. Plots go to `pictures`; the page refers to
-/// them by `link` followed by their names.
+/// Rewrites pages and plots from the `summary.json` in `dir`.
 ///
 /// # Errors
-/// One line: there are no results, or plots cannot be written.
-pub fn viewers(dir: &Path, pictures: &Path, link: &str) -> Result<String, String> {
+/// One line: there are no results, or files cannot be written.
+pub fn rewrite(dir: &Path) -> Result<(), String> {
     let path = dir.join("summary.json");
     let named = |e: String| format!("{}: {e}", path.display());
     let text = std::fs::read_to_string(&path).map_err(|e| named(e.to_string()))?;
     let summary: Summary = serde_json::from_str(&text).map_err(|e| named(e.to_string()))?;
-    if !summary.paired {
-        return Err(named("the page needs results of `mendcast lab ab --paired`".to_owned()));
-    }
-    std::fs::create_dir_all(pictures).map_err(|e| format!("{}: {e}", pictures.display()))?;
-    for (name, svg) in plots::draw(&summary)? {
-        write_file(&pictures.join(name), &svg)?;
-    }
-    Ok(report::page(&summary, link))
+    write(&summary, dir)
 }
 
 #[cfg(test)]

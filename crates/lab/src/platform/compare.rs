@@ -3,6 +3,7 @@
 //! Application", 1997, section 3.8). A resample has the same viewers for all schemes. Paired
 //! comparisons thus keep what sessions have in common, and cohorts of different viewers stay
 //! independent.
+//! [`qoe::stats::Clustered`] cannot do this: it compares two samples that share no viewer.
 
 use recovery::Random;
 use serde::{Deserialize, Serialize};

@@ -31,6 +31,6 @@ mod summary;
 mod visits;
 mod watching;
 
-pub use ab::{AbOptions, ab, viewers};
+pub use ab::{AbOptions, ab, rewrite};
 pub use autoplex::{AutoPlexOptions, WAYS, autoplex};
 pub use visits::{VisitOptions, visits};

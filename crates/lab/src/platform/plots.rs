@@ -2,7 +2,7 @@
 
 use super::metrics::{COST, FREEZES, FROZEN, LATE_400};
 use super::summary::Summary;
-use crate::plot::{Chart, Series, Span};
+use analysis::{Chart, Series, Span};
 
 /// Series of a metric along the classes of a dimension, with intervals.
 fn along(summary: &Summary, dimension: &str, metric: usize) -> Vec<Series> {
@@ -45,7 +45,7 @@ fn frozen(summary: &Summary) -> Vec<Series> {
 ///
 /// # Errors
 /// One line: a plot cannot be drawn.
-pub(super) fn draw(summary: &Summary) -> Result<Vec<(&'static str, String)>, String> {
+pub(super) fn draw(summary: &Summary) -> Vec<(&'static str, String)> {
     let chart = |title: &str, x: &str, y: &str| Chart {
         title: title.to_owned(),
         x: x.to_owned(),
@@ -79,8 +79,8 @@ pub(super) fn draw(summary: &Summary) -> Result<Vec<(&'static str, String)>, Str
         ),
     ] {
         if series.iter().any(|series| !series.points.is_empty()) {
-            all.push((name, chart.svg(&series)?));
+            all.push((name, chart.svg(&series)));
         }
     }
-    Ok(all)
+    all
 }

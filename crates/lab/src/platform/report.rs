@@ -6,6 +6,8 @@ use super::metrics::{Estimate, FIRST_FRAME, FREEZES, FROZEN, LATE_400, METRICS};
 use super::predictions::Prediction;
 use super::summary::{Part, Summary};
 
+/// Directory of the plots, beside the pages.
+pub(super) const PICTURES: &str = "pictures";
 /// Legend of intervals.
 const INTERVALS_LEGEND: &str = "95 % intervals, from a bootstrap over whole viewers. `*`: the \
                                 interval of the difference excludes 0; by chance this happens in \
@@ -256,14 +258,14 @@ fn predictions(summary: &Summary) -> String {
     )
 }
 
-fn picture(link: &str, name: &str, text: &str) -> String {
-    format!("![{text}]({link}{name})\n\n")
+fn picture(name: &str, text: &str) -> String {
+    format!("![{text}]({PICTURES}/{name})\n\n")
 }
 
-/// Renders the summary page. Plot links are `link` followed by the plot's name.
-pub(super) fn page(summary: &Summary, link: &str) -> String {
+/// Renders the summary page, docs/viewers.md.
+pub(super) fn page(summary: &Summary) -> String {
     let mut text = String::from("# What viewers gain\n\n");
-    text += "Written by `mendcast lab viewers`; do not edit. ";
+    text += "Written by `mendcast lab population`; do not edit. ";
     text += &introduction(summary);
     text += "## All viewers\n\n";
     text += &values(&summary.overall, &[0, 1, 2, 3, 4, 5, 6, 7, 10, 11], plain);
@@ -272,16 +274,16 @@ pub(super) fn page(summary: &Summary, link: &str) -> String {
     text += &changes(summary, &summary.overall);
     text += INTERVALS_LEGEND;
     text += "\n\n";
-    text += &picture(link, "viewers-cost.svg", "Seconds frozen against the cost of copies");
-    text += &picture(link, "viewers-frozen.svg", "Shares of sessions by seconds frozen");
+    text += &picture("viewers-cost.svg", "Seconds frozen against the cost of copies");
+    text += &picture("viewers-frozen.svg", "Shares of sessions by seconds frozen");
     text += "## By path and player\n\nThe baseline's column holds the share of frames later than \
              400 ms and the seconds frozen in 100 s. The other columns hold the changes of \
              both.\n\n";
     for dimension in &DIMENSIONS {
         text += &by_class(summary, dimension.key);
     }
-    text += &picture(link, "viewers-late.svg", "Late frames by loss rate");
-    text += &picture(link, "viewers-freezes.svg", "Freezes by round-trip time");
+    text += &picture("viewers-late.svg", "Late frames by loss rate");
+    text += &picture("viewers-freezes.svg", "Freezes by round-trip time");
     text += &dominance(summary);
     text += &predictions(summary);
     text += "Numbers that no paper states are assumptions, marked as such in \
@@ -306,7 +308,7 @@ pub(super) fn whole(summary: &Summary) -> String {
     for name in
         ["viewers-cost.svg", "viewers-frozen.svg", "viewers-late.svg", "viewers-freezes.svg"]
     {
-        text += &picture("", name, name);
+        text += &picture(name, name);
     }
     text += &dominance(summary);
     text += &predictions(summary);

@@ -87,6 +87,6 @@ pub fn visits(options: &VisitOptions<'_>) -> Result<(), String> {
         command += &format!(" --population {}", path.display());
     }
     std::fs::create_dir_all(options.out).map_err(|e| format!("{}: {e}", options.out.display()))?;
-    write_file(&options.out.join(page::PLOT), &page::plot(&figures)?)?;
+    write_file(&options.out.join(page::PLOT), &page::plot(&figures))?;
     write_file(&options.out.join(page::PAGE), &page::page(&figures, &usual, &command))
 }

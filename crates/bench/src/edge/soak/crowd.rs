@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 use super::super::media::clock;
 use super::super::watch::endpoints;
 use super::view::{Meter, View};
+use crate::Failure;
 use crate::client;
 use crate::identity::NAME;
 
@@ -62,7 +63,7 @@ pub(super) struct Views {
 
 /// The viewers, in their own threads.
 pub(super) struct Crowd {
-    threads: Vec<JoinHandle<Result<Views, String>>>,
+    threads: Vec<JoinHandle<Result<Views, Failure>>>,
     ends: watch::Sender<bool>,
 }
 
@@ -79,7 +80,7 @@ impl Crowd {
     }
 
     /// Ends all views and returns their results.
-    pub(super) fn leave(self) -> Result<Views, String> {
+    pub(super) fn leave(self) -> Result<Views, Failure> {
         // Fails for threads that have already failed.
         let _ = self.ends.send(true);
         let mut all = Views::default();
@@ -94,11 +95,8 @@ impl Crowd {
 }
 
 /// Runs one thread's viewers until the end.
-fn view(thread: u32, manner: &Manner, ended: &watch::Receiver<bool>) -> Result<Views, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|e| e.to_string())?;
+fn view(thread: u32, manner: &Manner, ended: &watch::Receiver<bool>) -> Result<Views, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let tls = client::tls(Path::new(&manner.dir), "h3")?;
     runtime.block_on(async {
         let endpoints = endpoints(&tls)?;
@@ -136,8 +134,6 @@ fn view(thread: u32, manner: &Manner, ended: &watch::Receiver<bool>) -> Result<V
         Ok(all)
     })
 }
-
-type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// A viewer that joins again as soon as it has left.
 struct Viewer {

@@ -9,6 +9,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
+use crate::Failure;
+
 /// Prefix of stream names with slow answers.
 pub(super) const SLOW_NAMES: &str = "waiting/";
 /// Delay of a slow answer. The server waits for 3 s by default.
@@ -24,14 +26,10 @@ pub(super) struct HookServer {
 }
 
 impl HookServer {
-    pub(super) fn start() -> Result<Self, String> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|e| e.to_string())?;
-        let listener =
-            runtime.block_on(TcpListener::bind("127.0.0.1:0")).map_err(|e| e.to_string())?;
-        let address = listener.local_addr().map_err(|e| e.to_string())?;
+    pub(super) fn start() -> Result<Self, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
+        let address = listener.local_addr()?;
         let (end, ended) = oneshot::channel();
         std::thread::spawn(move || {
             runtime.block_on(async {

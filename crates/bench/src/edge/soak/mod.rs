@@ -29,6 +29,7 @@ use std::time::{Duration, Instant};
 
 use super::publisher::{Ingest, Publisher};
 use super::servers;
+use crate::Failure;
 use crate::loopback::receive_errors;
 use crowd::{Crowd, Manner, Views};
 use hook::HookServer;
@@ -94,23 +95,20 @@ struct Stage {
 }
 
 impl Soak {
-    pub(crate) fn run(self, mendcast: PathBuf) -> Result<(), String> {
+    pub(crate) fn run(self, mendcast: PathBuf) -> Result<(), Failure> {
         raise_descriptors()?;
-        let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
+        let dir = tempfile::tempdir()?;
         super::identity(dir.path())?;
         let upstream = server::silent_upstream()?;
         let hook = HookServer::start()?;
-        let servants = Servants {
-            upstream: upstream.local_addr().map_err(|e| e.to_string())?,
-            hook: hook.address,
-        };
+        let servants = Servants { upstream: upstream.local_addr()?, hook: hook.address };
         let log = LogMeter::default();
         let (server, admin) =
             server::start(&mendcast, dir.path(), &servants, &self.settings, log.clone())?;
         let (link, address) = server::link(&mendcast, server.address, &self.loss)?;
         let publisher = Publisher::start(server.ingest.clone())?;
         std::thread::sleep(super::LEAD);
-        let Ingest::Rtmp(rtmp) = server.ingest else { return Err("no RTMP".to_owned()) };
+        let Ingest::Rtmp(rtmp) = server.ingest else { return Err("no RTMP".into()) };
         let mut stage = Stage {
             observed: Observed { admin, pid: server.process.0.id(), start: Instant::now() },
             link,
@@ -154,7 +152,7 @@ impl Soak {
 
 impl Stage {
     /// Runs viewers for `length`. Returns their views and the samples of the server.
-    fn phase(&self, name: &str, length: Duration) -> Result<(Views, Vec<Look>), String> {
+    fn phase(&self, name: &str, length: Duration) -> Result<(Views, Vec<Look>), Failure> {
         println!("{name}, {:.1} min", length.as_secs_f64() / 60.0);
         let before = self.time()?;
         let crowd = Crowd::start(&self.manner);
@@ -165,7 +163,7 @@ impl Stage {
         Ok((views, looks))
     }
 
-    fn time(&self) -> Result<Time, String> {
+    fn time(&self) -> Result<Time, Failure> {
         Ok(Time {
             at: Instant::now(),
             server: servers::cpu(self.observed.pid)?,
@@ -231,21 +229,23 @@ fn tell_views(views: &Views) {
 ///
 /// # Errors
 /// A rule is broken.
-fn tell(verdicts: &[Verdict]) -> Result<(), String> {
+fn tell(verdicts: &[Verdict]) -> Result<(), Failure> {
     for Verdict { rule, holds, figures } in verdicts {
         println!("{}  {rule}: {figures}", if *holds { "PASS" } else { "FAIL" });
     }
     match verdicts.iter().filter(|verdict| !verdict.holds).count() {
         0 => Ok(()),
-        failed => Err(format!("the soak failed: {failed} of {} rules are broken", verdicts.len())),
+        failed => {
+            Err(format!("the soak failed: {failed} of {} rules are broken", verdicts.len()).into())
+        }
     }
 }
 
 /// Raises the descriptor limit up to the number needed, within the system's hard limit.
-fn raise_descriptors() -> Result<(), String> {
+fn raise_descriptors() -> Result<(), Failure> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let limits = getrlimit(Resource::RLIMIT_NOFILE);
-    let (soft, hard) = limits.map_err(|e| e.to_string())?;
+    let (soft, hard) = limits?;
     let wanted = soft.max(DESCRIPTORS).min(hard);
-    setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).map_err(|e| e.to_string())
+    setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).map_err(Into::into)
 }

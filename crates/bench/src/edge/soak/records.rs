@@ -5,6 +5,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use crate::Failure;
+
 /// Seconds that a player may report beyond its session: the server's tolerance for clocks.
 const SLACK_S: f64 = 5.0;
 /// Maximum freezes per second of a session. A freeze counted by a player takes 200 ms or more.
@@ -37,14 +39,14 @@ impl Records {
     ///
     /// # Errors
     /// A file cannot be read, or a line is not a record.
-    pub(super) fn read(directory: &Path) -> Result<Self, String> {
+    pub(super) fn read(directory: &Path) -> Result<Self, Failure> {
         let mut records = Self::default();
-        for entry in std::fs::read_dir(directory).map_err(|e| e.to_string())?.flatten() {
+        for entry in std::fs::read_dir(directory)?.flatten() {
             let path = entry.path();
             if path.extension().is_some_and(|extension| extension == "jsonl") {
-                let file = std::fs::File::open(&path).map_err(|e| e.to_string())?;
+                let file = std::fs::File::open(&path)?;
                 for line in BufReader::new(file).lines() {
-                    records.add(&line.map_err(|e| e.to_string())?)?;
+                    records.add(&line?)?;
                 }
             }
         }
@@ -56,7 +58,7 @@ impl Records {
         self.room_s * FREEZES_PER_S
     }
 
-    fn add(&mut self, line: &str) -> Result<(), String> {
+    fn add(&mut self, line: &str) -> Result<(), Failure> {
         let row: Row = serde_json::from_str(line).map_err(|e| format!("{e}: {line}"))?;
         self.rows += 1;
         let Some(played) = row.player_played_s else { return Ok(()) };

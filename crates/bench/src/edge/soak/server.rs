@@ -10,6 +10,7 @@ use super::super::publisher::KEY;
 use super::super::servers::{self, Process, Server};
 use super::hook::SLOW_NAMES;
 use super::log::LogMeter;
+use crate::Failure;
 
 /// Sampling interval.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
@@ -80,8 +81,8 @@ pub(super) struct Servants {
 
 /// Binds an upstream that never accepts. The kernel's queue fills, and then connections are not
 /// even established.
-pub(super) fn silent_upstream() -> Result<TcpListener, String> {
-    TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())
+pub(super) fn silent_upstream() -> Result<TcpListener, Failure> {
+    TcpListener::bind("127.0.0.1:0").map_err(Into::into)
 }
 
 /// Starts the edge with its certificate in `dir`, and returns its admin address too. No address is
@@ -94,7 +95,7 @@ pub(super) fn start(
     &Servants { upstream, hook }: &Servants,
     settings: &str,
     log: LogMeter,
-) -> Result<(Server, SocketAddr), String> {
+) -> Result<(Server, SocketAddr), Failure> {
     let pull = |names: &str| {
         let upstream = format!("[\"http://{upstream}/{{name}}.flv\"]");
         format!("[[pull]]\nstream = \"{names}*\"\nupstream = {upstream}\n")
@@ -125,18 +126,17 @@ pub(super) fn link(
     mendcast: &Path,
     to: SocketAddr,
     loss: &str,
-) -> Result<(Process, SocketAddr), String> {
+) -> Result<(Process, SocketAddr), Failure> {
     let mut child = Command::new(mendcast)
         .args(["link", "--listen", "127.0.0.1:0", "--to", &to.to_string()])
         .args(["--from", VIEWERS_ADDRESS, "--rtt", "40ms", "--loss-down", loss])
         .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|e| e.to_string())?;
+        .spawn()?;
     let log = child.stderr.take();
     let process = Process(child);
     let mut line = String::new();
     if let Some(log) = log {
-        BufReader::new(log).read_line(&mut line).map_err(|e| e.to_string())?;
+        BufReader::new(log).read_line(&mut line)?;
     }
     let address = line.trim().strip_prefix("listening on ").and_then(|text| text.parse().ok());
     Ok((process, address.ok_or(format!("the link did not start: {line}"))?))
@@ -151,7 +151,7 @@ pub(super) struct Observed {
 
 impl Observed {
     /// Samples the server for `length`; prints every sixth sample.
-    pub(super) fn look_for(&self, length: Duration) -> Result<Vec<Look>, String> {
+    pub(super) fn look_for(&self, length: Duration) -> Result<Vec<Look>, Failure> {
         println!("    min  viewers  sessions  connections  places  resident MB  CPU s");
         let (mut looks, begin) = (Vec::new(), Instant::now());
         while begin.elapsed() < length {
@@ -176,7 +176,7 @@ impl Observed {
 
     /// Returns the first sample without clients other than the publisher, or the last one before
     /// the timeout.
-    pub(super) fn look_until_empty(&self) -> Result<Look, String> {
+    pub(super) fn look_until_empty(&self) -> Result<Look, Failure> {
         let gone = Instant::now();
         loop {
             let look = self.look()?;
@@ -188,7 +188,7 @@ impl Observed {
     }
 
     /// Queries the server's admin listener and the system.
-    pub(super) fn look(&self) -> Result<Look, String> {
+    pub(super) fn look(&self) -> Result<Look, Failure> {
         let asked = Instant::now();
         let health = get(self.admin, "/healthz").map_or(NO_HEALTH, |_| asked.elapsed());
         let text = get(self.admin, "/metrics").map_err(|e| format!("{}: {e}", self.admin))?;
@@ -204,11 +204,11 @@ impl Look {
     ///
     /// # Errors
     /// A metric is missing. Without the check it would always read as 0.
-    fn read(metrics: &str) -> Result<Self, String> {
-        let sum = |name: &str| -> Result<f64, String> {
+    fn read(metrics: &str) -> Result<Self, Failure> {
+        let sum = |name: &str| -> Result<f64, Failure> {
             let family = format!("# TYPE {} ", name.strip_suffix("_total").unwrap_or(name));
             if !metrics.lines().any(|line| line.starts_with(&family)) {
-                return Err(format!("the server has no metric {name}"));
+                return Err(format!("the server has no metric {name}").into());
             }
             let of = |line: &&str| {
                 line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
@@ -256,7 +256,7 @@ fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
 }
 
 /// Returns the number of open descriptors of a process.
-fn descriptors(pid: u32) -> Result<u64, String> {
+fn descriptors(pid: u32) -> Result<u64, Failure> {
     let path = format!("/proc/{pid}/fd");
     let open = std::fs::read_dir(&path).map_err(|e| format!("{path}: {e}"))?;
     Ok(open.count() as u64)

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use units::parse_duration;
 use url::form_urlencoded;
 
 use super::reply::Reply;
-use crate::config::duration;
 
 /// Maximum and default number of list entries per response.
 const MAX_LIMIT: usize = 1_000;
@@ -80,7 +80,7 @@ impl Fields {
     /// Takes the duration `for`, if present.
     pub(super) fn span(&mut self) -> Result<Option<Duration>, Reply> {
         let Some(text) = self.text("for")? else { return Ok(None) };
-        let span = duration(&text).filter(|span| (MIN_SPAN..=MAX_SPAN).contains(span));
+        let span = parse_duration(&text).ok().filter(|span| (MIN_SPAN..=MAX_SPAN).contains(span));
         let why = "expected a duration such as \"10m\", from 1s to 30d";
         span.map(Some).ok_or_else(|| Reply::wrong("for", why))
     }

@@ -114,7 +114,9 @@ fn a_tiny_specification_writes_all_files_and_a_failed_claim() {
     assert!(!report(&folder.0).expect("rewritten"));
     assert_eq!(folder.read("report.html"), html);
     assert!(markdown(&[&std::env::temp_dir().join("nothing")]).is_err());
-    let text = markdown(&[&folder.0]).expect("text");
+    let results = markdown(&[&folder.0]).expect("results");
+    assert!(results.summary.contains("](../experiments/tiny.toml) | "), "{}", results.summary);
+    let text = results.page;
     assert!(text.contains("(fixed, level=1;congestion=bbr: "), "{text}");
     assert!(text.contains("against 0.100 to 0.200"), "{text}");
     assert!(text.contains("against at most 0.00100"), "{text}");
@@ -384,7 +386,9 @@ fn summary_and_page_agree_on_the_interval_of_five_runs() {
     let lines: Vec<serde_json::Value> =
         serde_json::from_str(&folder.read("summary.json")).expect("JSON");
     let shown = ["recovery_latency_ms", "redundancy_cost", "goodput_reduction"];
-    let text = markdown(&[&folder.0]).expect("text");
+    let results = markdown(&[&folder.0]).expect("results");
+    assert!(results.summary.contains("](../experiments/tiny.toml) | "), "{}", results.summary);
+    let text = results.page;
     let mut seen = 0;
     for line in lines.iter().filter(|line| shown.iter().any(|name| line["metric"] == *name)) {
         assert_eq!(line["runs"], 5);

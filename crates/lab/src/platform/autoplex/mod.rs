@@ -55,7 +55,7 @@ pub struct AutoPlexOptions<'a> {
 impl AutoPlexOptions<'_> {
     fn command(&self) -> String {
         let mut text = format!(
-            "mendcast lab autoplex --seeds {} --seed {} --sessions {} --ways {}",
+            "mendcast lab groups --days {} --seed {} --sessions {} --policies {}",
             self.seeds,
             self.seed,
             self.sessions,
@@ -124,7 +124,7 @@ pub fn autoplex(options: &AutoPlexOptions<'_>) -> Result<PathBuf, String> {
     let days: Vec<(&str, &[Vec<Row>])> =
         courses.iter().zip(&all).map(|(course, days)| (&*course.name, &days[..])).collect();
     let figures = Figures::of(&days).ok_or(few)?;
-    for (name, svg) in page::plots(&figures)? {
+    for (name, svg) in page::plots(&figures) {
         write(name, &svg)?;
     }
     write(page::PAGE, &signed(page::page(&figures, &options.command())))

@@ -7,7 +7,7 @@ use startup::decision::Mode;
 
 use super::figures::{BASELINE, Class, Figures, Line, find};
 use super::run::Usual;
-use crate::plot::{Chart, Series};
+use analysis::{Chart, Series};
 
 /// File name of the page.
 pub(super) const PAGE: &str = "first-frame.md";
@@ -228,7 +228,7 @@ fn fell(out: &mut String, lines: &[Line]) -> std::fmt::Result {
 }
 
 /// Cumulative share of visits with a complete first frame, over time.
-pub(super) fn plot(figures: &Figures) -> Result<String, String> {
+pub(super) fn plot(figures: &Figures) -> String {
     let curve = |line: &Line| {
         let mut series = Series { dots: false, ..Series::line(line.mode.to_string()) };
         series.points = steps(&line.times);

@@ -8,7 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::sleep;
 
-use super::crew::{Crew, Failure, Neighbour, Strike};
+use super::crew::{Crew, Neighbour, Strike};
+use crate::Failure;
 
 /// Interval between requests on a connection.
 const APART: Duration = Duration::from_millis(10);

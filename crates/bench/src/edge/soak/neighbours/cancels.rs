@@ -13,7 +13,8 @@ use h3::error::Code;
 use tokio::time::{sleep, timeout};
 
 use super::clients::Http;
-use super::crew::{Crew, Failure, Neighbour, Strike};
+use super::crew::{Crew, Neighbour, Strike};
+use crate::Failure;
 use crate::identity::NAME;
 
 /// Delay of the cancellation, so that the request has its own packet.

@@ -17,7 +17,8 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::crew::{Failure, Strike};
+use super::crew::Strike;
+use crate::Failure;
 use crate::identity::NAME;
 
 /// Maximum wait for the last packets of a closed QUIC connection.

@@ -12,14 +12,12 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::tally::{Count, Tally};
+use crate::Failure;
 use crate::client;
 
 /// Maximum duration of a connection. With its rate this limits the number of connections of a
 /// neighbour.
 const MAX_CONNECTION_TIME: Duration = Duration::from_secs(90);
-
-/// Unplanned end of an attempt.
-pub(super) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Target of the attacks.
 #[derive(Clone, Debug)]
@@ -93,7 +91,7 @@ pub(super) struct Crew {
 }
 
 impl Crew {
-    pub(super) fn new(target: Target, only: &str) -> Result<Self, String> {
+    pub(super) fn new(target: Target, only: &str) -> Result<Self, Failure> {
         let tls = |protocol| client::tls(&target.dir, protocol).map(Arc::new);
         Ok(Self {
             tls: [tls("http/1.1")?, tls("h2")?, tls("h3")?],

@@ -11,8 +11,9 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::sleep;
 
 use super::clients::flood_until_ended;
-use super::crew::{Crew, Failure, Neighbour, Strike};
+use super::crew::{Crew, Neighbour, Strike};
 use super::publishers::let_in;
+use crate::Failure;
 
 /// Maximum duration of a flood.
 const STAYS: Duration = Duration::from_secs(7);

@@ -15,7 +15,8 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::{sleep, timeout};
 
 use super::clients::until_ended;
-use super::crew::{Crew, Failure, Neighbour, Strike};
+use super::crew::{Crew, Neighbour, Strike};
+use crate::Failure;
 use crate::identity::NAME;
 
 /// Interval between single bytes.

@@ -12,7 +12,8 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::{sleep, timeout};
 
 use super::clients::until_ended;
-use super::crew::{Crew, Failure, Neighbour, Strike};
+use super::crew::{Crew, Neighbour, Strike};
+use crate::Failure;
 
 /// Maximum wait for the server to end a connection.
 const WAIT: Duration = Duration::from_secs(20);

@@ -33,6 +33,8 @@ use crew::Crew;
 pub(super) use crew::Target;
 pub(super) use tally::Count;
 
+use crate::Failure;
+
 /// Lowest priority of an ordinary Linux thread.
 const LOWEST_PRIORITY: i32 = 19;
 
@@ -44,7 +46,7 @@ pub(super) struct Neighbours {
 
 impl Neighbours {
     /// Starts the neighbours with names that contain `only`.
-    pub(super) fn start(target: Target, only: &str) -> Result<Self, String> {
+    pub(super) fn start(target: Target, only: &str) -> Result<Self, Failure> {
         let kinds: &[fn(&mut Crew)] = &[
             slow::join,
             handshakes::join,
@@ -64,22 +66,23 @@ impl Neighbours {
     }
 
     /// Honest newcomers, who come the same way and have the priority of viewers.
-    pub(super) fn newcomers(target: Target) -> Result<Self, String> {
+    pub(super) fn newcomers(target: Target) -> Result<Self, Failure> {
         Self::run(Crew::new(target, "")?, &[newcomers::join], None)
     }
 
-    fn run(mut crew: Crew, kinds: &[fn(&mut Crew)], niceness: Option<i32>) -> Result<Self, String> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|e| e.to_string())?;
+    fn run(
+        mut crew: Crew,
+        kinds: &[fn(&mut Crew)],
+        niceness: Option<i32>,
+    ) -> Result<Self, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (end, ended) = oneshot::channel::<()>();
         let start = Instant::now();
         let guard = runtime.enter();
         kinds.iter().for_each(|join| join(&mut crew));
         drop(guard);
         if crew.is_empty() {
-            return Err("no neighbour's name contains this".to_owned());
+            return Err("no neighbour's name contains this".into());
         }
         let thread = std::thread::spawn(move || {
             // On Linux this sets the priority of the calling thread.
@@ -98,7 +101,7 @@ impl Neighbours {
     }
 
     /// Stops all neighbours abruptly. Returns their counters and their CPU time.
-    pub(super) fn leave(self) -> Result<(Vec<Count>, Duration), String> {
+    pub(super) fn leave(self) -> Result<(Vec<Count>, Duration), Failure> {
         // Fails if the thread has already failed.
         let _ = self.end.send(());
         self.thread.join().map_err(|_| "the neighbours' thread panicked".to_owned())

@@ -11,7 +11,8 @@ use media::rtmp::{ClientEvent, Intent};
 use tokio::time::sleep;
 
 use super::super::server::PULLED;
-use super::crew::{Crew, Failure, Neighbour, Strike};
+use super::crew::{Crew, Neighbour, Strike};
+use crate::Failure;
 
 /// Interval between requests on a connection.
 const APART: Duration = Duration::from_millis(10);

@@ -12,7 +12,8 @@ use tokio::time::timeout;
 
 use super::super::server::OTHER_KEY;
 use super::clients::Http;
-use super::crew::{Crew, Failure, Neighbour, Strike};
+use super::crew::{Crew, Neighbour, Strike};
+use crate::Failure;
 use crate::identity::NAME;
 
 /// Maximum wait: encoders and players give up after some seconds.

@@ -10,7 +10,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::sleep;
 
 use super::clients::Http;
-use super::crew::{Crew, Failure, Neighbour, Strike};
+use super::crew::{Crew, Neighbour, Strike};
+use crate::Failure;
 use crate::identity::NAME;
 
 /// Interval between reports.

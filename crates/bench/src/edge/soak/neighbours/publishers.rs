@@ -16,7 +16,8 @@ use super::super::super::media::Source;
 use super::super::super::publisher::KEY;
 use super::super::server::OTHER_KEY;
 use super::clients::{Rtmp, until_ended};
-use super::crew::{Crew, Failure, Neighbour, Strike};
+use super::crew::{Crew, Neighbour, Strike};
+use crate::Failure;
 
 /// Maximum wait for the server to end a connection.
 const WAIT: Duration = Duration::from_secs(20);

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::clients::until_ended;
-use super::crew::{Crew, Failure, Neighbour, Strike};
+use super::crew::{Crew, Neighbour, Strike};
+use crate::Failure;
 
 /// Maximum wait for the server to end a connection: twice its longest deadline.
 const WAIT: Duration = Duration::from_secs(20);

@@ -12,8 +12,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{sleep, timeout};
 
 use super::clients::Http;
-use super::crew::{Crew, Failure, Neighbour, Strike};
+use super::crew::{Crew, Neighbour, Strike};
 use super::tally::Tally;
+use crate::Failure;
 use crate::identity::NAME;
 
 /// Duration of a connection, longer than the server's progress timeout.

@@ -8,7 +8,8 @@ use tokio::task::JoinSet;
 
 use super::super::hook::SLOW_NAMES;
 use super::clients::Http;
-use super::crew::{Crew, Failure, Neighbour, Strike};
+use super::crew::{Crew, Neighbour, Strike};
+use crate::Failure;
 use crate::identity::NAME;
 
 pub(super) fn join(crew: &mut Crew) {

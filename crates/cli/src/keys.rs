@@ -1,0 +1,128 @@
+//! `mendcast keys`: key files of the server, and signed URLs.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use ::edge::config::Config;
+use ::edge::{keyfile, matches, signing};
+use clap::{Args, Subcommand};
+
+use crate::error::Error;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make a key file for `[server] key_file`.
+    ///
+    /// Nodes with the same file accept each other's TLS tickets, address tokens and passes.
+    #[command(after_long_help = NEW)]
+    New(New),
+    /// Add a rotating key to a key file.
+    #[command(after_long_help = ROTATE)]
+    Rotate(Rotate),
+    /// Print the signed query that permits playing a stream for a limited time.
+    #[command(after_long_help = SIGN)]
+    Sign(Sign),
+}
+
+const NEW: &str = "\
+Examples:
+  mendcast keys new --out /etc/mendcast/secrets
+  mendcast keys new | ssh edge-2 'umask 077; cat > secrets'";
+const ROTATE: &str = "\
+Example:
+  mendcast keys rotate /etc/mendcast/secrets --after 1h
+
+To rotate the keys of a site: add a key with --after, copy the file to every node, and reload the
+nodes before the key is due. Delete the line of the oldest key a month later.";
+const SIGN: &str = "\
+Example:
+  echo \"https://edge.example/live/demo.flv?$(mendcast keys sign live/demo --config edge.toml)\"";
+
+#[derive(Debug, Args)]
+struct New {
+    /// New file, mode 0600; existing files are kept [default: stdout].
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct Rotate {
+    /// Key file; its other keys, owner and mode stay.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Time until the key is used, such as 1h; 0s is at once.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "0s",
+        value_parser = units::parse_duration
+    )]
+    after: Duration,
+}
+
+#[derive(Debug, Args)]
+struct Sign {
+    /// Stream, such as live/demo.
+    #[arg(value_name = "STREAM")]
+    stream: String,
+    /// Configuration file with the keys in its `[[play]]` rules.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Lifetime of the query.
+    #[arg(
+        long = "for",
+        value_name = "DURATION",
+        default_value = "1h",
+        value_parser = units::parse_duration
+    )]
+    lifetime: Duration,
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> Result<(), Error> {
+        match self.command {
+            Command::New(new) => new.run(),
+            Command::Rotate(rotate) => rotate.run(),
+            Command::Sign(sign) => sign.run(),
+        }
+    }
+}
+
+impl New {
+    fn run(self) -> Result<(), Error> {
+        let now = SystemTime::now();
+        match self.out {
+            Some(path) => keyfile::create(&path, now)?,
+            None => crate::output::print(keyfile::generate(now)?),
+        }
+        Ok(())
+    }
+}
+
+impl Rotate {
+    fn run(self) -> Result<(), Error> {
+        let due = SystemTime::now().checked_add(self.after);
+        keyfile::rotate(&self.file, due.ok_or("--after: expected at most 100 years")?)?;
+        Ok(())
+    }
+}
+
+impl Sign {
+    fn run(self) -> Result<(), Error> {
+        let (config, stream) = (Config::load(&self.config)?, &self.stream);
+        let rule = config.play.iter().find(|rule| matches(&rule.stream, stream));
+        let rule = rule.ok_or_else(|| {
+            Error::new(format_args!("{}: no [[play]] rule names {stream}", self.config.display()))
+        })?;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let expires = now.map_or(0, |now| now.as_secs()).saturating_add(self.lifetime.as_secs());
+        print_line!("{}", signing::sign(&rule.key, stream, expires));
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! `mendcast lab groups`: benefit and cost of path knowledge per user group over a day.
+
+use std::path::PathBuf;
+
+use ::lab::platform::{self, AutoPlexOptions, WAYS};
+use clap::Args;
+
+use super::execution::Execution;
+use crate::error::Error;
+
+const EXAMPLES: &str = "\
+Examples:
+  mendcast lab groups --days 2 --sessions 1000
+  mendcast lab groups --policies bbr,constant-6,safe,oracle
+  mendcast lab groups --shared --days 5 --policies bbr,safe,oracle
+
+Policies are bbr, constant-MBPS, demand-TIMES, paper-retransmission, paper-goodput, safe,
+safe-SHARE and oracle. An interrupted run continues from the results in its directory.";
+
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(super) struct Groups {
+    /// Days of 48 periods, 1 to 1000, each with groups and paths of its own.
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    days: u32,
+    /// Sessions per day and policy, 100 to 1000000.
+    #[arg(long, default_value_t = 12_000, value_name = "N")]
+    sessions: u32,
+    /// Policies of the caps; bbr, without caps, must be among them.
+    ///
+    /// Default: bbr, constant-8, paper-retransmission, paper-goodput, safe, oracle.
+    #[arg(
+        long,
+        default_value = WAYS,
+        hide_default_value = true,
+        value_delimiter = ',',
+        value_name = "NAME,…"
+    )]
+    policies: Vec<String>,
+    /// Run pairs of sessions behind one bottleneck, with neither, one or both capped.
+    #[arg(long)]
+    shared: bool,
+    /// Viewers and paths: a specification (*.toml).
+    ///
+    /// Default: forty user groups, experiments/populations/groups.toml.
+    #[arg(long, value_name = "FILE")]
+    population: Option<PathBuf>,
+    #[command(flatten)]
+    execution: Execution,
+    /// Directory of the results: autoplex.md, plots, and a row per session.
+    #[arg(long, default_value = "out/groups", value_name = "DIR", help_heading = "Output")]
+    out: PathBuf,
+}
+
+impl Groups {
+    pub(super) fn run(self) -> Result<(), Error> {
+        let seed = u32::try_from(self.execution.seed);
+        let page = platform::autoplex(&AutoPlexOptions {
+            seeds: self.days,
+            seed: seed.map_err(|_| "--seed: expected at most 1000000")?,
+            sessions: self.sessions,
+            ways: &self.policies,
+            shared: self.shared,
+            population: self.population.as_deref(),
+            jobs: self.execution.jobs(),
+            out: &self.out,
+        })?;
+        log_line!("{}", page.display());
+        Ok(())
+    }
+}

@@ -1,0 +1,45 @@
+//! `mendcast lab report`: reports from stored results.
+
+use std::path::{Path, PathBuf};
+
+use ::lab::{experiments, platform};
+use clap::Args;
+
+use crate::error::Error;
+
+const EXAMPLES: &str = "\
+Examples:
+  mendcast lab report out --page target/results.md > docs/results.md
+  mendcast lab report out/population";
+
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(super) struct Report {
+    /// Directories of `lab run` (or their parent) and `lab population`.
+    #[arg(required = true, value_name = "DIR")]
+    dirs: Vec<PathBuf>,
+    /// Also write a page with every table of the experiments (Markdown).
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+}
+
+impl Report {
+    pub(super) fn run(self) -> Result<(), Error> {
+        let is_experiment = |dir: &&PathBuf| experiments::has_results(dir);
+        let (runs, populations): (Vec<_>, Vec<_>) = self.dirs.iter().partition(is_experiment);
+        for dir in populations {
+            platform::rewrite(dir)?;
+            log_line!("{}", dir.join("report.md").display());
+        }
+        if runs.is_empty() {
+            return Ok(());
+        }
+        let runs: Vec<&Path> = runs.into_iter().map(PathBuf::as_path).collect();
+        let report = experiments::report(&runs)?;
+        if let Some(path) = self.page {
+            std::fs::write(&path, report.page).map_err(Error::at(path.display()))?;
+        }
+        crate::output::print(report.summary);
+        Ok(())
+    }
+}
