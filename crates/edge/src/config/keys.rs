@@ -251,9 +251,9 @@ sections! {
         qlog_dir: Option<PathBuf> = None, example "\"/var/log/mendcast/qlog\"";
         /// Share of connections with a qlog file.
         qlog_sample: f64 = 1.0, in 0.0..=1.0;
-        /// File for the TLS secrets of new QUIC connections, in NSS key log format, with which
-        /// Wireshark decrypts captures. Whoever can read it can decrypt all viewers' traffic.
-        /// Without it no secret is written.
+        /// File for the TLS secrets of new QUIC connections, in NSS key log format. Wireshark
+        /// decrypts captures with it, and so does everyone else who can read it. Without it no
+        /// secret is written.
         key_log: Option<PathBuf> = None, example "\"/var/log/mendcast/keys.log\"";
     }
 

@@ -1,5 +1,5 @@
-//! The file of TLS secrets (`[quic] key_log`) in NSS key log format, with which Wireshark decrypts
-//! captures of QUIC connections. A separate thread writes it; event loops never wait. If the disk
+//! The file of TLS secrets (`[quic] key_log`), in NSS key log format. Wireshark decrypts captures
+//! of QUIC connections with it. A separate thread writes it; event loops never wait. If the disk
 //! falls behind, lines are dropped and counted.
 
 use std::fs::{File, OpenOptions, Permissions};

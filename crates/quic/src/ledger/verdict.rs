@@ -29,7 +29,7 @@ pub(crate) struct Thresholds {
     pub first_rtt_sample: Option<Timestamp>,
 }
 
-/// The largest acknowledged packet, by which earlier ones are judged.
+/// The largest acknowledged packet, the evidence against earlier ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Evidence {
     pub largest: u64,
@@ -101,7 +101,8 @@ pub(super) struct LossRun {
 }
 
 impl LossRun {
-    /// Continues the run at whose start the last pass stopped.
+    /// Continues the run of the last pass, if that stopped inside one. `start` is its first send
+    /// time.
     pub(super) fn resumed(start: Option<Timestamp>) -> Self {
         Self { start, longest: None }
     }

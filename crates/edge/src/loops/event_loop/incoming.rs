@@ -85,8 +85,10 @@ impl EventLoop {
 
     /// Handles a datagram, or queues it if it belongs to a handshake.
     pub(super) fn deliver(&mut self, now: Timestamp, datagram: Datagram<&mut [u8]>) {
-        let port = datagram.addresses.remote.port();
+        let remote = datagram.addresses.remote;
+        let port = remote.port();
         if ports::is_unanswerable(port) {
+            tracing::trace!(%remote, reason = "port_0", "datagram dropped");
             self.counters.from_port_0 += 1;
             return;
         }
@@ -95,10 +97,14 @@ impl EventLoop {
         if !is_long {
             self.take(now, datagram);
         } else if ports::may_reflect(port) {
+            tracing::trace!(%remote, reason = "reflector_port", "datagram dropped");
             self.counters.from_reflectors += 1;
         } else {
             let has_room = self.handshakes.push(datagram.kept());
-            self.counters.handshakes_dropped += u64::from(!has_room);
+            if !has_room {
+                tracing::trace!(%remote, reason = "handshake_queue_full", "datagram dropped");
+                self.counters.handshakes_dropped += 1;
+            }
         }
     }
 
@@ -140,7 +146,11 @@ impl EventLoop {
             Outcome::Reply(len) => return Some(len),
             Outcome::Foreign(core) => {
                 if let Some(other) = self.plan.others.get(usize::from(core)) {
+                    let remote = datagram.addresses.remote;
                     let sent = other.send(datagram.kept());
+                    if !sent {
+                        tracing::trace!(%remote, reason = "mailbox_full", "datagram dropped");
+                    }
                     self.counters.forwarded += u64::from(sent);
                     self.counters.forwards_dropped += u64::from(!sent);
                 }
