@@ -28,6 +28,10 @@ impl Report {
         let is_experiment = |dir: &&PathBuf| experiments::has_results(dir);
         let (runs, populations): (Vec<_>, Vec<_>) = self.dirs.iter().partition(is_experiment);
         for dir in populations {
+            if !dir.join("summary.json").is_file() {
+                let why = "no results of `mendcast lab run` or `mendcast lab population`";
+                return Err(Error::at(dir.display())(why));
+            }
             platform::rewrite(dir)?;
             log_line!("{}", dir.join("report.md").display());
         }
