@@ -150,13 +150,14 @@ h3spec: need-cargo need-cc
 	$(CARGO) test --locked -p mendcast-http3 --test h3spec
 	conformance/check --write --rows $(MENDCAST_ROWS)
 
-lint: need-cargo need-cc lint-autoplex
+lint: need-cargo need-cc
 	conformance/check
 	structure/check
 	structure/prose
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+	$(MAKE) --no-print-directory lint-autoplex
 
 lint-autoplex: AUTOPLEX := --locked --manifest-path autoplex/Cargo.toml --target-dir $(TARGET)/autoplex
 lint-autoplex: need-cargo need-cc
