@@ -4,8 +4,8 @@
 //!
 //! The guard evaluates after every period, so its test must hold at all times: Robbins' mixture
 //! sequential probability ratio test on the log ratio of two rates, with normal effects of standard
-//! deviation [`EFFECT_SD`]. If treatment changes nothing, it turns off less than one group in a
-//! hundred per outcome and [`RESET_INTERVAL`].
+//! deviation 0.2. If treatment changes nothing, it turns off less than one group in a hundred per
+//! outcome and [`RESET_INTERVAL`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
