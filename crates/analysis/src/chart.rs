@@ -69,7 +69,7 @@ impl Series {
 }
 
 impl Chart {
-    /// Renders the chart as an SVG element. Colours follow the order of the series.
+    /// Renders the chart as an SVG file, or an element of a page. Colours follow the order of the series.
     pub fn svg(&self, all: &[Series]) -> String {
         let values = || all.iter().flat_map(|series| &series.points);
         let (_, right) = ends(values().map(|point| point.0));
@@ -79,7 +79,7 @@ impl Chart {
         let y = Axis::new(bottom, most + margin, (BOTTOM, TOP));
         let axes = Axes { x: Axis::new(0.0, right, (LEFT, RIGHT)), y, is_share: false };
         let series: Vec<(usize, &Series)> = all.iter().enumerate().collect();
-        drawn(self, &axes, &series)
+        drawn(self, &axes, &series, NAMESPACE)
     }
 }
 
@@ -151,13 +151,20 @@ fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
         .unwrap_or_default()
 }
 
-/// Renders series, each with the index of its colour.
-pub(crate) fn drawn(chart: &Chart, axes: &Axes, all: &[(usize, &Series)]) -> String {
+/// Attribute of SVG files, which elements of HTML do without.
+const NAMESPACE: &str = " xmlns=\"http://www.w3.org/2000/svg\"";
+
+/// Renders series, each with the index of its colour, as an element with these attributes.
+pub(crate) fn drawn(
+    chart: &Chart,
+    axes: &Axes,
+    all: &[(usize, &Series)],
+    attributes: &str,
+) -> String {
     let (width, height) = SIZE;
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
-         width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"13\" \
-         role=\"img\">\n"
+        "<svg{attributes} viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
+         height=\"{height}\" font-family=\"sans-serif\" font-size=\"13\" role=\"img\">\n"
     );
     draw_axes(&mut out, chart, axes);
     for (place, (colour, series)) in all.iter().enumerate() {

@@ -58,6 +58,6 @@ impl Plot {
         let colours = self.lines.iter().map(|line| line.colour);
         let series: Vec<(usize, &Series)> = colours.zip(&series).collect();
         let chart = Chart { title: self.title.clone(), x: self.x.clone(), y: String::new() };
-        drawn(&chart, &Axes { x, y, is_share }, &series)
+        drawn(&chart, &Axes { x, y, is_share }, &series, "")
     }
 }

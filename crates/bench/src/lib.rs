@@ -72,7 +72,8 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
     let mendcast = || match &arguments.mendcast {
         Some(path) => Ok(path.clone()),
         None => {
-            std::env::current_exe().map(|own| own.with_file_name("mendcast")).map_err(Into::into)
+            let own = std::env::current_exe().map_err(Failure::from);
+            own.map(|own| own.with_file_name("mendcast"))
         }
     };
     match arguments.role {

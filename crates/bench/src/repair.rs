@@ -12,7 +12,7 @@ use std::time::Duration;
 use cpu_time::ThreadTime;
 use quic::SchemeFactory;
 use recovery::art::dqn::Network;
-use recovery::catalog::{Parameters, SchemeSpec, UnknownScheme};
+use recovery::catalog::{Parameters, SchemeSpec};
 use recovery::{
     Arq, CopyKind, Guard, IntervalMetrics, LossCorrelation, Packet, PathState, Recovery,
     RecoveryEvent, Scheme, SharedBudget, UnitKey, UnitTable, View,
@@ -315,7 +315,7 @@ fn allocations(report: &mut Report, entrants: &[Entrant], scale: &Scale) -> Resu
     let identity = Identity::new();
     let count = |side: &Contestant| {
         let steady = download(side, &identity, scale.bytes, LOSSY)?.steady;
-        Ok::<_, String>(Samples::of(steady.allocations as f64 * 1e3 / steady.sent as f64))
+        Ok::<_, Failure>(Samples::of(steady.allocations as f64 * 1e3 / steady.sent as f64))
     };
     for entrant in entrants {
         let ours = count(&contestant(&entrant.factory))?;
@@ -336,7 +336,7 @@ fn idle_heap(
     scale: &Scale,
 ) -> Result<(), Failure> {
     let idle = |scheme: &SchemeFactory| {
-        Ok::<_, String>(Samples::of(heap(&contestant(scheme), scale.connections)?.idle))
+        Ok::<_, Failure>(Samples::of(heap(&contestant(scheme), scale.connections)?.idle))
     };
     for entrant in entrants.iter().filter(|entrant| entrant.scheme != "arq") {
         let (ours, peer) = (idle(&entrant.factory)?, idle(arq)?);

@@ -193,7 +193,7 @@ impl Report {
 
     pub(crate) fn write(&self, path: &Path) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(&self.rows)?;
-        std::fs::write(path, text + "\n").map_err(|e| format!("{}: {e}", path.display()))
+        std::fs::write(path, text + "\n").map_err(|e| format!("{}: {e}", path.display()).into())
     }
 }
 

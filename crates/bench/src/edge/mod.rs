@@ -90,7 +90,7 @@ impl Viewers {
         let (joined, failure) =
             ready.strip_prefix("ready ").and_then(|rest| rest.split_once(' ')).unwrap_or_default();
         match joined.parse() {
-            Ok(0) => Err(failure.to_owned()),
+            Ok(0) => Err(failure.into()),
             Ok(joined) if joined < count => {
                 println!("      {joined} of {count} viewers joined: {failure}");
                 Ok((viewers, joined))
@@ -106,7 +106,7 @@ impl Viewers {
 
     fn tell(&mut self) -> Result<(), Failure> {
         let pipe = self.0.0.stdin.as_mut().ok_or("the viewers do not listen")?;
-        writeln!(pipe).map_err(|e| format!("the viewers: {e}"))
+        writeln!(pipe).map_err(|e| format!("the viewers: {e}").into())
     }
 
     fn measure(&mut self, time: Duration) -> Result<(), Failure> {
@@ -117,7 +117,7 @@ impl Viewers {
 
     fn seen(&mut self) -> Result<Seen, Failure> {
         let line = self.line();
-        serde_json::from_str(&line).map_err(|e| format!("the viewers: {e}: {line}"))
+        serde_json::from_str(&line).map_err(|e| format!("the viewers: {e}: {line}").into())
     }
 }
 
@@ -247,7 +247,7 @@ fn run(
     let machine =
         (after.0 - before.0) as f64 / ((after.1 - before.1) as f64).max(1.0) * cpus as f64;
     if seen.stayed == 0 {
-        return Err(seen.failure.unwrap_or_else(|| "no viewer stayed".to_owned()));
+        return Err(seen.failure.unwrap_or_else(|| "no viewer stayed".to_owned()).into());
     }
     Ok(Cost {
         viewers: seen.stayed,
@@ -277,7 +277,7 @@ fn heap_per_viewer(name: &str, programs: &Programs, viewers: usize) -> Result<f6
         let pipe = child.stdin.as_mut().ok_or("no pipe")?;
         writeln!(pipe).map_err(|e| format!("{name}: {e}"))?;
         let line = child.stdout.as_mut().map_or_else(String::new, servers::read_line);
-        line.parse::<f64>().map_err(|e| format!("{name}: {e}: {line}"))
+        line.parse::<f64>().map_err(|e| Failure::from(format!("{name}: {e}: {line}")))
     };
     let before = heap()?;
     let (_viewers, joined) =

@@ -70,7 +70,7 @@ impl Publisher {
     pub(super) fn stop(mut self) -> Result<(), Failure> {
         self.stop.store(true, Ordering::Relaxed);
         match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(result)) => result.map_err(|e| format!("publisher: {e}")),
+            Some(Ok(result)) => result.map_err(|e| format!("publisher: {e}").into()),
             _ => Err("the publisher failed".into()),
         }
     }
@@ -93,7 +93,7 @@ impl Sink {
         let connect = |address: SocketAddr| {
             let stream = TcpStream::connect(address).map_err(|e| format!("{address}: {e}"))?;
             stream.set_nodelay(true)?;
-            Ok::<_, String>(stream)
+            Ok::<_, Failure>(stream)
         };
         Ok(match ingest {
             Ingest::Rtmp(address) => {
@@ -106,7 +106,7 @@ impl Sink {
                     flush(&mut client, &mut stream)?;
                     match client.poll_event() {
                         Some(ClientEvent::Publishing) => break,
-                        Some(ClientEvent::Refused(reason)) => return Err(reason),
+                        Some(ClientEvent::Refused(reason)) => return Err(reason.into()),
                         Some(_) => {}
                         None => take(&mut client, &mut stream)?,
                     }
@@ -186,6 +186,6 @@ fn take(client: &mut Client, stream: &mut TcpStream) -> Result<(), Failure> {
         Ok(0) => Err("the server closed the connection".into()),
         Ok(read) => client.handle(&input[..read]).map_err(Into::into),
         Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(()),
-        Err(e) => Err(e.to_string()),
+        Err(e) => Err(e.into()),
     }
 }

@@ -138,7 +138,7 @@ mod tests {
             probes: 6,
             retransmissions: 8,
         };
-        assert_eq!(totals(&log), Ok(expected));
+        assert_eq!(totals(&log).expect("totals"), expected);
         assert!(totals("{\"event\": \"connection_closed\"}").is_err());
     }
 }

@@ -114,7 +114,7 @@ impl Watch {
             std::thread::spawn(move || {
                 if let Err(error) = watch.clone().thread(thread, &viewers, &counts) {
                     let own = viewers.iter().skip(thread).step_by(THREADS);
-                    own.for_each(|viewer| viewer.tally().failure = Some(error.clone()));
+                    own.for_each(|viewer| viewer.tally().failure = Some(error.to_string()));
                 }
             });
         }
@@ -130,7 +130,7 @@ impl Watch {
         let failure = viewers.iter().find_map(|viewer| viewer.tally().failure.clone());
         println!("ready {joined} {}", failure.as_deref().unwrap_or("too late").replace('\n', " "));
 
-        let line = || stdin().read_line(&mut String::new()).map_err(Into::into);
+        let line = || stdin().read_line(&mut String::new());
         line()?;
         let (cpu, start) = (servers::cpu(std::process::id())?, Instant::now());
         counts.store(true, Ordering::Relaxed);

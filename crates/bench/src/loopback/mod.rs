@@ -210,7 +210,7 @@ fn download(name: &str, server: &Server, dir: &Path, answers: usize) -> Result<C
         if output.status.success() {
             Ok(text)
         } else {
-            Err(format!("{name}: the download failed: {text}").into())
+            Err(Failure::from(format!("{name}: the download failed: {text}")))
         }
     };
     // The first download fills caches and tables.

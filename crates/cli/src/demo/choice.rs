@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use links::{Loss, parse_duration, parse_rate};
+use links::{Loss, ParseError, parse_duration, parse_rate};
 use qoe::Policy;
 use units::Rate;
 
@@ -19,9 +19,9 @@ pub(super) const PLAYER: &str = "buffer:400ms";
 const INDEPENDENT: &str = "5%";
 
 /// Loss as `links` reads it; `independent` is short for 5 % of the packets.
-pub(super) fn loss(text: &str) -> Result<String, String> {
+pub(super) fn loss(text: &str) -> Result<String, ParseError> {
     let text = if text == "independent" { INDEPENDENT } else { text };
-    text.parse::<Loss>().map(|_| text.to_owned()).map_err(|e| e.to_string())
+    text.parse::<Loss>().map(|_| text.to_owned())
 }
 
 /// Explains the default link and player, or reports that the user chose others.

@@ -167,8 +167,8 @@ pub struct Results {
 /// Title of both pages.
 const TITLE: &str = "# Results\n\n\
 Made by `mendcast lab report` from the directories of `mendcast lab run`; do not edit. Runs are \
-paired by seed, and claims are judged by means over the runs; the claims are in the \
-specifications.";
+paired by seed, and claims are judged by means over the runs. The claims are in the \
+specifications; `mendcast lab report --page FILE` writes all of them with their tables.";
 /// Explanation of the tables.
 const LEGEND: &str = "Each number is a mean over runs with half its 95 % confidence interval; the \
 paper's value follows after a slash. The fate of the n-th packet offered to a link depends on the \

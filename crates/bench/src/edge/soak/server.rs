@@ -305,6 +305,6 @@ mod tests {
         assert!(look("mendcast_streams 1\nmendcast_places_used{place=\"rtmp\"} 1\n").is_empty());
         let renamed = types.replace("quic_connections", "quic_sessions");
         let error = Look::read(&renamed).expect_err("one is missing");
-        assert_eq!(error, "the server has no metric mendcast_quic_connections");
+        assert_eq!(error.to_string(), "the server has no metric mendcast_quic_connections");
     }
 }

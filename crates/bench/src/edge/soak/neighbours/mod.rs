@@ -104,6 +104,6 @@ impl Neighbours {
     pub(super) fn leave(self) -> Result<(Vec<Count>, Duration), Failure> {
         // Fails if the thread has already failed.
         let _ = self.end.send(());
-        self.thread.join().map_err(|_| "the neighbours' thread panicked".to_owned())
+        self.thread.join().map_err(|_| "the neighbours' thread panicked".into())
     }
 }
