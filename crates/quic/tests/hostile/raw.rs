@@ -121,7 +121,7 @@ pub struct Close {
 }
 
 /// A datagram of the server.
-pub struct Datagram {
+pub struct SentDatagram {
     pub to: SocketAddr,
     pub ecn: Ecn,
     pub bytes: Vec<u8>,
@@ -169,7 +169,7 @@ pub struct Raw {
     /// Payloads of 1-RTT packets that the server sent.
     pub received: VecDeque<Vec<u8>>,
     /// All that the server sent, and what of it could be opened.
-    pub datagrams: Vec<Datagram>,
+    pub datagrams: Vec<SentDatagram>,
     pub opened: Vec<Opened>,
     /// UDP payload bytes that the server sent.
     pub server_bytes: usize,
@@ -516,7 +516,11 @@ impl Raw {
                 self.server_bytes += datagram.len();
                 self.server_datagrams += 1;
                 let to = transmit.addresses.remote;
-                self.datagrams.push(Datagram { to, ecn: transmit.ecn, bytes: datagram.to_vec() });
+                self.datagrams.push(SentDatagram {
+                    to,
+                    ecn: transmit.ecn,
+                    bytes: datagram.to_vec(),
+                });
                 let before = self.opened.len();
                 self.open(datagram);
                 self.opened[before..].iter_mut().for_each(|packet| packet.to = to);

@@ -185,7 +185,7 @@ fn tables_end_with_the_clairvoyant_sender_and_show_the_closed_share() {
     assert!((of("all-knowing") - 1.0).abs() < 1e-9);
     let fixed = of("fixed");
     assert!((0.8..1.2).contains(&fixed), "three replicas of each lost packet: {fixed}");
-    let table = markdown(&[&folder.0]).expect("text");
+    let table = markdown(&[&folder.0]).expect("text").page;
     let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| level 3")).collect();
     assert_eq!(rows.len(), 3, "{table}");
     assert!(rows[2].contains("all-knowing"), "{table}");
