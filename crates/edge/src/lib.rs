@@ -16,7 +16,6 @@ mod check;
 mod client;
 mod clock;
 mod cohorts;
-pub mod config;
 mod disk;
 mod entropy;
 mod files;
@@ -40,7 +39,6 @@ pub mod passes;
 mod path_cookie;
 mod plan;
 mod play;
-mod redacted;
 mod reload;
 mod routes;
 mod server;
@@ -51,6 +49,9 @@ mod state;
 mod sync;
 mod viewer;
 
+use config::redacted;
+
+pub use ::config;
 pub use check::{Checked, check};
 pub use finding::Finding;
 pub use names::matches;

@@ -18,6 +18,7 @@ pub mod platform;
 mod plot;
 mod recovered;
 mod server;
+mod setup;
 mod simulation;
 pub mod speed;
 mod start_options;

@@ -219,7 +219,7 @@ fn read_of(history: &History) -> Read {
 }
 
 fn arm_set(arm: &Arm) -> ArmSet {
-    let keys = arm.set.iter().filter(|(key, _)| *key != "scheme");
+    let keys = arm.keys.iter().skip(1);
     let keys: String = keys.map(|(key, value)| format!(" {key}={value}")).collect();
     ArmSet {
         name: arm.name.clone(),

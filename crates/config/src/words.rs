@@ -1,6 +1,6 @@
 //! The words of the configuration file that stand for a choice.
 
-use super::value::words;
+use crate::words;
 
 words! {
     /// When a client must prove its address by a Retry (RFC 9000, section 8.1.2).

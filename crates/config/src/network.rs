@@ -74,7 +74,7 @@ impl Network {
     }
 
     /// Reads `ADDRESS` or `ADDRESS/BITS`.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),

@@ -167,7 +167,7 @@ fn each_error_names_line_key_and_what_was_expected() {
         ),
         (
             "[log]\nlevle = \"info\"",
-            "edge.toml:2: [log] levle: unknown key, expected one of level, connections",
+            "edge.toml:2: [log] levle: unknown key, did you mean level? Expected one of level, connections",
         ),
         ("\n[qiuc]\na = 1", "edge.toml:2: [qiuc]: unknown section, expected [server], "),
         ("congestion = \"bbr\"", "edge.toml:1: congestion: expected a section, one of [server], "),

@@ -8,7 +8,7 @@ const AT_ONCE: &str = "[admin] token_file";
 
 /// When another value of a key takes effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Effect {
+pub enum Effect {
     /// For connections, streams and pulls that begin after the reload; running ones keep theirs.
     ForNew,
     /// At once, whatever runs.
@@ -31,7 +31,7 @@ pub struct Changes {
 
 impl Changes {
     /// Compares the values of one key. One that takes effect at the next start only stays as it is.
-    pub(super) fn compare<T: Clone + PartialEq>(
+    pub fn compare<T: Clone + PartialEq>(
         &mut self,
         key: fmt::Arguments<'_>,
         effect: Effect,
@@ -59,7 +59,7 @@ impl Changes {
 
 impl Changes {
     /// Compares what stands in the files that the configuration names, by key.
-    pub(crate) fn compare_files<T: PartialEq>(
+    pub fn compare_files<T: PartialEq>(
         &mut self,
         new: &BTreeMap<&'static str, T>,
         running: &BTreeMap<&'static str, T>,

@@ -1,6 +1,5 @@
 //! Every key of the configuration file: documentation, type, default, range.
 
-use core::fmt::Write as _;
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::path::PathBuf;
@@ -9,13 +8,11 @@ use congestion::Algorithm;
 use groups::Mode as PlexMode;
 use recovery::catalog::Choice;
 use startup::decision::Mode;
-use toml::de::DeValue;
 
-use super::secret::Secret;
-use super::url::{Header, HttpUrl, Upstream, Variant};
-use super::value::{Size, Value};
-use super::words::{Cipher, Container, Level, OnFailure, Retry, Start, TakeOver};
-use super::{Changes, Cors, Effect, Network, Problem, Section, assign, describe_key};
+use crate::{
+    Cipher, Container, Cors, Header, HttpUrl, Level, Network, OnFailure, Retry, Secret, Size, Start,
+    TakeOver, Upstream, Variant, sections,
+};
 
 /// The scheme that a server begins with.
 fn deadline() -> Choice {
@@ -29,6 +26,9 @@ const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(86_400);
 
 sections! {
+    /// Configuration of a server, with one field per section of the file.
+    Config;
+
     /// Addresses, identity and content.
     [server] Server {
         /// Where viewers connect: UDP for HTTP/3, TCP for HTTP/1.1 and HTTP/2. `[::]` takes IPv4 as
