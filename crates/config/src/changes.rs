@@ -1,36 +1,35 @@
-//! What a reload changes: the table says of each key when another value takes effect.
+//! Effects of a reload. Each key defines when a new value takes effect.
 
 use core::fmt;
 use std::collections::BTreeMap;
 
-/// The key of the only named file whose content holds at once.
-const AT_ONCE: &str = "[admin] token_file";
+/// Key of the only file with immediate effect.
+const TOKEN_FILE: &str = "[admin] token_file";
 
-/// When another value of a key takes effect.
+/// When a new value of a key takes effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// For connections, streams and pulls that begin after the reload; running ones keep theirs.
+    /// For connections, streams and pulls that begin after the reload.
     ForNew,
-    /// At once, whatever runs.
+    /// Immediately.
     AtOnce,
-    /// At the next start of the process.
+    /// After a restart.
     AtStart,
 }
 
-/// The keys, as `[section] key`, that have another value in a new configuration than in the one in
-/// force. Values are not in here: some are secrets.
+/// Keys with new values, as `[section] key`. The values are left out, since some are secrets.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Changes {
-    /// Keys whose new values hold for connections, streams and pulls that begin from here on.
+    /// Keys that apply to connections, streams and pulls that begin after the reload.
     pub for_new: Vec<String>,
-    /// Keys whose new values hold at once.
+    /// Keys that take effect immediately.
     pub at_once: Vec<String>,
-    /// Keys whose new values wait for the next start of the process.
+    /// Keys that need a restart.
     pub at_start: Vec<String>,
 }
 
 impl Changes {
-    /// Compares the values of one key. One that takes effect at the next start only stays as it is.
+    /// Compares the values of a key. If a new value needs a restart, the running one is kept.
     pub fn compare<T: Clone + PartialEq>(
         &mut self,
         key: fmt::Arguments<'_>,
@@ -50,7 +49,7 @@ impl Changes {
             }
         };
         let key = key.to_string();
-        // Several items of a list may differ in the same key.
+        // Several items of a list can differ in the same key.
         if !keys.contains(&key) {
             keys.push(key);
         }
@@ -58,7 +57,7 @@ impl Changes {
 }
 
 impl Changes {
-    /// Compares what stands in the files that the configuration names, by key.
+    /// Compares the contents of the configured files, by key.
     pub fn compare_files<T: PartialEq>(
         &mut self,
         new: &BTreeMap<&'static str, T>,
@@ -68,8 +67,8 @@ impl Changes {
         keys.sort_unstable();
         keys.dedup();
         for key in keys.into_iter().filter(|key| new.get(key) != running.get(key)) {
-            let all = if key == AT_ONCE { &mut self.at_once } else { &mut self.for_new };
-            // With another path the key is named already.
+            let all = if key == TOKEN_FILE { &mut self.at_once } else { &mut self.for_new };
+            // A key with a new path is listed already.
             if !all.iter().any(|named| named == key) {
                 all.push(format!("the file of {key}"));
             }
@@ -77,11 +76,11 @@ impl Changes {
     }
 }
 
-/// The changes that are in force.
+/// Lists the changes that have taken effect.
 impl fmt::Display for Changes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.for_new[..], &self.at_once[..]) {
-            ([], []) => f.write_str("no other values take effect"),
+            ([], []) => f.write_str("no new values take effect"),
             (new, []) => write!(f, "for new connections and streams: {}", new.join(", ")),
             ([], now) => write!(f, "at once: {}", now.join(", ")),
             (new, now) => {

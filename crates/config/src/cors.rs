@@ -1,19 +1,18 @@
-//! Whose pages may read answers: the value of Access-Control-Allow-Origin (Fetch standard, section
-//! 3.3.3, HTTP responses).
+//! Access-Control-Allow-Origin (Fetch standard, section 3.3.3, HTTP responses).
 
 use toml::de::DeValue;
 use url::Url;
 
 use super::value::{Value, quoted};
 
-/// Whose pages may read answers.
+/// Origins of pages that may read responses.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Debug)]
 pub enum Cors {
-    /// This server's alone.
+    /// This server only.
     SameOrigin,
-    /// Everybody's.
+    /// All origins.
     Any,
-    /// Those of one origin.
+    /// One origin.
     Origin(String),
 }
 
@@ -37,8 +36,8 @@ impl Value for Cors {
     }
 }
 
-/// Whether a browser writes an origin like this: scheme, host in lower case, port unless it is the
-/// scheme's own. It compares bytes, so that any other spelling would allow nobody.
+/// Whether `text` is an origin as browsers write it: scheme, host in lower case, and port unless it
+/// is the scheme's default. Browsers compare bytes, so any other spelling would match nothing.
 fn is_origin(text: &str) -> bool {
     let Ok(url) = Url::parse(text) else { return false };
     let Some(host) = url.host_str() else { return false };
@@ -56,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn one_origin_is_taken_as_browsers_write_it() {
+    fn accepts_an_origin_in_browser_form() {
         assert_eq!(read(""), Some(Cors::SameOrigin));
         assert_eq!(read("*"), Some(Cors::Any));
         for origin in [
@@ -71,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_browser_sends_as_an_origin_is_refused() {
+    fn rejects_invalid_origins() {
         for text in [
             "https://a, https://b",
             "https://a,https://b",

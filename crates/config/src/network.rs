@@ -1,5 +1,4 @@
-//! Networks as the configuration names them: an address, and how many of its first bits count (CIDR,
-//! RFC 4632, section 3.1; RFC 4291, section 2.3).
+//! Networks: an address and a prefix length (CIDR, RFC 4632, section 3.1; RFC 4291, section 2.3).
 
 use core::fmt;
 use std::net::IpAddr;
@@ -8,7 +7,7 @@ use toml::de::DeValue;
 
 use super::value::{Value, quoted};
 
-/// A network such as `10.0.0.0/8` or `2001:db8::/32`; an address alone is one of its own.
+/// A network such as `10.0.0.0/8` or `2001:db8::/32`. An address alone is a network too.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Network {
     address: IpAddr,
@@ -16,8 +15,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// The network of this address with so many bits, at most 32 or 128, in the one form that it has: without what
-    /// follows these bits, and as IPv4 if it is a part of that in IPv6's form.
+    /// Returns the canonical network of this address with a prefix of `bits`, at most 32 or 128.
+    /// Host bits are cleared, and IPv4-mapped networks become IPv4.
     pub fn around(address: IpAddr, bits: u8) -> Self {
         let (address, bits) = match (address.to_canonical(), address) {
             (IpAddr::V4(v4), IpAddr::V6(_)) if bits >= 96 => (IpAddr::V4(v4), bits - 96),
@@ -37,29 +36,29 @@ impl Network {
         Self { address, bits }
     }
 
-    /// What one subscriber has at least: an IPv4 address, or a /64 of IPv6.
+    /// Returns the smallest network of a subscriber: an IPv4 address, or a /64 of IPv6.
     pub fn of_subscriber(address: IpAddr) -> Self {
         let address = address.to_canonical();
         Self::around(address, if address.is_ipv4() { 32 } else { 64 })
     }
 
-    /// The same network in its one form.
+    /// Returns the network with cleared host bits.
     pub fn canonical(self) -> Self {
         Self::around(self.address, self.bits)
     }
 
-    /// How many of the first bits count.
+    /// Returns the prefix length.
     pub fn bits(self) -> u8 {
         self.bits
     }
 
-    /// Whether it is one of IPv4.
+    /// Whether it is an IPv4 network.
     pub fn is_ipv4(self) -> bool {
         self.address.is_ipv4()
     }
 
-    /// Whether the address is one of the network's. An IPv4 address in IPv6's form (RFC 4291,
-    /// section 2.5.5.2) is the IPv4 address.
+    /// Whether the network contains the address. An IPv4-mapped address (RFC 4291, section
+    /// 2.5.5.2) counts as IPv4.
     pub fn contains(self, address: IpAddr) -> bool {
         let bits = u32::from(self.bits);
         match (self.address, address.to_canonical()) {
@@ -73,23 +72,23 @@ impl Network {
         }
     }
 
-    /// Reads `ADDRESS` or `ADDRESS/BITS`.
+    /// Parses `ADDRESS` or `ADDRESS/BITS`.
     pub fn parse(text: &str) -> Option<Self> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),
         };
         let address: IpAddr = address.parse().ok()?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
+        let max_bits = if address.is_ipv4() { 32 } else { 128 };
         let bits = match bits {
-            Some(bits) => bits.parse().ok().filter(|bits| *bits <= most)?,
-            None => most,
+            Some(bits) => bits.parse().ok().filter(|bits| *bits <= max_bits)?,
+            None => max_bits,
         };
         Some(Self { address, bits })
     }
 }
 
-/// Whether one of these networks has the address; none has it if none is named.
+/// Whether any of the networks contains the address.
 pub fn any_contains(networks: Option<&Vec<Network>>, address: IpAddr) -> bool {
     networks.into_iter().flatten().any(|network| network.contains(address))
 }
@@ -117,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_has_the_addresses_that_begin_as_it_does() {
+    fn contains_addresses_with_its_prefix() {
         for (network, address, expected) in [
             ("10.0.0.0/8", "10.255.0.1", true),
             ("10.0.0.0/8", "::ffff:10.1.2.3", true),
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_has_one_form() {
+    fn has_a_canonical_form() {
         for (network, form) in [
             ("10.1.2.3/8", "10.0.0.0/8"),
             ("10.1.2.3", "10.1.2.3/32"),
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_refused() {
+    fn rejects_invalid_networks() {
         for text in ["", "10.0.0.0/33", "::/129", "10.0.0/8", "10.0.0.0/", "10.0.0.0/-1", "a/8"] {
             assert_eq!(Network::parse(text), None, "{text}");
         }

@@ -1,4 +1,4 @@
-//! Secrets of the configuration that no log, error or debugging output shows.
+//! Secrets, hidden from logs, errors and debug output.
 
 use core::fmt;
 
@@ -8,24 +8,24 @@ use toml::de::DeValue;
 
 use super::value::{Value, quoted};
 
-/// The fewest characters: random ones cannot be guessed then.
+/// Minimum length: 16 random characters cannot be guessed.
 const MIN_LEN: usize = 16;
-/// The most characters: it travels in a header.
+/// Maximum length, since secrets are sent in a header.
 const MAX_LEN: usize = 512;
 
-/// A word that somebody has to know: 16 to 512 visible ASCII characters.
+/// A secret of 16 to 512 visible ASCII characters.
 #[derive(Clone, PartialEq, Eq, PartialOrd)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Reads one; `None` if it is too short, too long, or has characters that a header may not have.
+    /// Returns the secret, or `None` if its length or characters are invalid.
     pub fn new(text: &str) -> Option<Self> {
-        let is_sound = (MIN_LEN..=MAX_LEN).contains(&text.len())
+        let is_valid = (MIN_LEN..=MAX_LEN).contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_graphic());
-        is_sound.then(|| Self(text.to_owned()))
+        is_valid.then(|| Self(text.to_owned()))
     }
 
-    /// Whether it is this one. The time that the answer takes tells nothing of either.
+    /// Compares in constant time.
     pub fn is(&self, given: &[u8]) -> bool {
         let [own, given] = [self.0.as_bytes(), given].map(|text| digest(&SHA256, text));
         verify_slices_are_equal(own.as_ref(), given.as_ref()).is_ok()
@@ -40,7 +40,7 @@ impl fmt::Debug for Secret {
 
 impl Value for Secret {
     fn expected() -> String {
-        format!("{MIN_LEN} to {MAX_LEN} letters, digits and signs without spaces")
+        format!("{MIN_LEN} to {MAX_LEN} letters, digits and punctuation marks without spaces")
     }
     fn read(value: &DeValue<'_>) -> Option<Self> {
         Self::new(value.as_str()?)
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_long_enough_and_shown_nowhere() {
+    fn rejects_weak_secrets_and_hides_values() {
         let secret = Secret::new("correct-horse-battery").expect("a secret");
         assert!(secret.is(b"correct-horse-battery"));
         for other in [&b"correct-horse-batterz"[..], b"", b"correct-horse-battery "] {

@@ -1,4 +1,4 @@
-//! What the configuration file accepts, and what it says about the rest.
+//! Valid and invalid configuration files.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -7,17 +7,17 @@ use std::path::PathBuf;
 use super::*;
 
 fn error(text: &str) -> String {
-    Config::parse("edge.toml", text).expect_err("the text is wrong").to_string()
+    Config::parse("edge.toml", text).expect_err("invalid").to_string()
 }
 
 #[test]
-fn the_printed_defaults_parse_back_to_the_defaults() {
+fn printed_defaults_parse_back() {
     let text = Config::documented();
     assert_eq!(Config::parse("defaults", &text), Ok(Config::default()));
 }
 
 #[test]
-fn the_examples_of_keys_without_a_default_are_valid() {
+fn examples_are_valid() {
     let text = Config::documented();
     let with_examples: Vec<_> = text
         .lines()
@@ -35,13 +35,14 @@ fn the_examples_of_keys_without_a_default_are_valid() {
 }
 
 #[test]
-fn every_key_is_documented_once_with_what_it_expects() {
+fn every_key_is_documented_once_with_its_range() {
     let text = Config::documented();
     let keys = text.lines().filter(|l| l.trim_start_matches("# ").contains(" = ")).count();
     assert_eq!(keys, text.matches("# Expected: ").count());
     assert!(
         text.contains(
-            "# Expected: \"cubic\", \"cubic-live\", \"bbr\", \"bbr-draft\" or \"copa\".\ncongestion = \"bbr\"\n"
+            "# Expected: \"cubic\", \"cubic-live\", \"bbr\", \"bbr-draft\" or \"copa\".\n\
+             congestion = \"bbr\"\n"
         ),
         "{text}"
     );
@@ -49,11 +50,11 @@ fn every_key_is_documented_once_with_what_it_expects() {
 }
 
 #[test]
-fn no_error_shows_a_token() {
+fn errors_hide_tokens() {
     for value in ["\"too-short\"", "12345678901234567890", "[\"0123456789abcdef\"]"] {
         let text = format!("[admin]\ntoken = {value}");
-        let expected = "edge.toml:2: [admin] token: expected 16 to 512 letters, digits and signs \
-                        without spaces, got something else";
+        let expected = "edge.toml:2: [admin] token: expected 16 to 512 letters, digits and \
+                        punctuation marks without spaces, got something else";
         assert_eq!(error(&text), expected);
     }
     let config = Config::parse("edge.toml", "admin.token = \"0123456789abcdef\"").expect("valid");
@@ -61,12 +62,12 @@ fn no_error_shows_a_token() {
 }
 
 #[test]
-fn an_empty_file_is_the_defaults() {
+fn an_empty_file_means_defaults() {
     assert_eq!(Config::parse("edge.toml", ""), Ok(Config::default()));
 }
 
 #[test]
-fn values_are_read() {
+fn parses_values() {
     let text = r#"
         [server]
         listen = ["127.0.0.1:443", "[::1]:443"]
@@ -95,7 +96,7 @@ fn values_are_read() {
 }
 
 #[test]
-fn an_item_of_a_list_stands_any_number_of_times() {
+fn lists_have_any_number_of_items() {
     let text = r#"
         [[publish]]
         stream = "live/a"
@@ -110,11 +111,12 @@ fn an_item_of_a_list_stands_any_number_of_times() {
 }
 
 #[test]
-fn each_error_names_line_key_and_what_was_expected() {
+fn errors_name_line_key_and_expectation() {
     let cases = [
         (
             "# a comment\n[quic]\ncongestion = \"fast\"",
-            "edge.toml:3: [quic] congestion: expected \"cubic\", \"cubic-live\", \"bbr\", \"bbr-draft\" or \"copa\", got \"fast\"",
+            "edge.toml:3: [quic] congestion: expected \"cubic\", \"cubic-live\", \"bbr\", \
+             \"bbr-draft\" or \"copa\", got \"fast\"",
         ),
         (
             "[[publish]]\nstream = \"a\"\nkey = \"b\"\n[[publish]]\nstream = \"a\"",
@@ -178,13 +180,13 @@ fn each_error_names_line_key_and_what_was_expected() {
         (
             "[[pull]]\nstream = \"a\"\nupstream = \"srt://u:word@h/a?k=word\"",
             "edge.toml:3: [pull] upstream: expected an rtmp://, rtmps://, http:// or https:// URL \
-             with {name} and {tail} in its path or query alone, or a list of them, got \
+             with {name} and {tail} only in its path or query, or a list of them, got \
              \"srt://h/a?…\"",
         ),
         (
             "[[pull]]\nstream = \"a\"\nupstream = [\"rtmp://h/{nmae}\", \"https://u:p@h/a\"]",
             "edge.toml:3: [pull] upstream: expected an rtmp://, rtmps://, http:// or https:// URL \
-             with {name} and {tail} in its path or query alone, or a list of them, got \
+             with {name} and {tail} only in its path or query, or a list of them, got \
              [\"rtmp://h/{nmae}\", \"https://h/a\"]",
         ),
         (
@@ -194,8 +196,8 @@ fn each_error_names_line_key_and_what_was_expected() {
         ),
         (
             "[live]\ncors = \"https://a, https://b\"",
-            "edge.toml:2: [live] cors: expected \"\", \"*\" or one origin as browsers write it, such as \
-             \"https://www.example.com\", got \"https://a, https://b\"",
+            "edge.toml:2: [live] cors: expected \"\", \"*\" or one origin as browsers write it, \
+             such as \"https://www.example.com\", got \"https://a, https://b\"",
         ),
         (
             "[hooks]\non_play = \"nonsense\"",
@@ -212,7 +214,7 @@ fn each_error_names_line_key_and_what_was_expected() {
         ),
     ];
     for (text, expected) in cases {
-        // The lists of all sections are not repeated here.
+        // Omits the lists of all sections.
         let error = error(text);
         assert!(
             error == expected || expected.ends_with("[server], ") && error.starts_with(expected),
@@ -222,7 +224,7 @@ fn each_error_names_line_key_and_what_was_expected() {
 }
 
 #[test]
-fn no_error_quotes_a_secret_that_was_mistyped() {
+fn errors_hide_mistyped_secrets() {
     for text in [
         "[hooks]\nsecret = 98765",
         "[hooks]\nsecret = [\"98765\"]",
@@ -248,16 +250,16 @@ fn no_error_quotes_a_secret_that_was_mistyped() {
 }
 
 #[test]
-fn shares_of_viewers_are_no_more_than_all_of_them() {
+fn shares_of_viewers_add_up_to_at_most_one() {
     let text = |explorers: &str| format!("[autoplex]\nexplorers = {explorers}\nholdout = 0.3");
-    let expected = "edge.toml:3: [autoplex] holdout: expected explorers and holdout to be 1 at \
-                    most together, got 1.1";
+    let expected = "edge.toml:3: [autoplex] holdout: expected explorers plus holdout to be at \
+                    most 1, got 1.1";
     assert_eq!(error(&text("0.8")), expected);
-    Config::parse("edge.toml", &text("0.7")).expect("all of them");
+    Config::parse("edge.toml", &text("0.7")).expect("valid");
 }
 
 #[test]
-fn broken_toml_is_one_line_that_names_the_line() {
+fn syntax_errors_are_one_line_with_its_number() {
     for (text, line) in [
         ("[server\ncores = 1", 1),
         ("[server]\ncores = ", 2),
@@ -272,7 +274,7 @@ fn broken_toml_is_one_line_that_names_the_line() {
 }
 
 #[test]
-fn a_long_wrong_value_is_quoted_in_short() {
+fn errors_shorten_long_values() {
     let list = "[quic]\nciphers = [\n  \"aes128\",\n  \"rot13\",\n]";
     let expected = "edge.toml:2: [quic] ciphers: expected \"aes128\", \"aes256\" or \"chacha20\", \
                     or a list of them, got […";
@@ -281,7 +283,7 @@ fn a_long_wrong_value_is_quoted_in_short() {
 }
 
 #[test]
-fn relative_paths_start_at_the_directory_of_the_file() {
+fn relative_paths_start_at_the_files_directory() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("edge.toml");
     std::fs::write(&path, "[server]\nroot = \"www\"\nkey_file = \"/k\"\n[recovery]\ndqn = \"w\"")
@@ -293,19 +295,19 @@ fn relative_paths_start_at_the_directory_of_the_file() {
 }
 
 #[test]
-fn a_missing_file_is_named() {
+fn errors_name_missing_files() {
     let error = Config::load(Path::new("/nonexistent/edge.toml")).expect_err("missing");
     assert!(error.to_string().starts_with("/nonexistent/edge.toml: "), "{error}");
 }
 
 #[test]
-fn the_manual_lists_the_keys_that_hold_at_once() {
+fn the_manual_lists_keys_with_immediate_effect() {
     let (documented, mut keys) = (Config::documented(), BTreeSet::new());
     let (mut section, mut is_next) = ("", false);
     for line in documented.lines() {
         if line.starts_with('[') {
             section = line;
-        } else if line == "# New values hold at once." {
+        } else if line == "# A reload applies new values immediately." {
             is_next = true;
         } else if core::mem::take(&mut is_next) {
             let key = line.trim_start_matches("# ").split(' ').next().expect("a key");
@@ -331,13 +333,16 @@ fn the_manual_lists_the_keys_that_hold_at_once() {
 }
 
 #[test]
-fn the_printed_defaults_mark_what_waits_for_the_next_start_and_what_holds_at_once() {
+fn printed_defaults_mark_keys_with_immediate_effect_and_those_that_need_a_restart() {
     let text = Config::documented();
-    let start = "# New values wait for the next start.\n";
+    let start = "# New values require a restart.\n";
     for key in ["cores = 0\n", "max_streams = 1000\n", "# directory = "] {
         assert!(text.contains(&format!("{start}{key}")), "{key}: {text}");
     }
-    assert!(text.contains("# New values hold at once.\ntimeout = \"30s\"\n"), "{text}");
+    assert!(
+        text.contains("# A reload applies new values immediately.\ntimeout = \"30s\"\n"),
+        "{text}"
+    );
     assert!(
         text.contains(".\nscheme = \"deadline\"\n") && !text.contains(&format!("{start}scheme"))
     );

@@ -1,4 +1,4 @@
-//! URLs and headers that the configuration names, read and checked when it is loaded.
+//! URLs and header fields, parsed when the configuration is loaded.
 
 use core::fmt;
 use core::str::FromStr as _;
@@ -41,28 +41,28 @@ impl Value for HttpUrl {
     }
 }
 
-/// The URL of an upstream, in whose path and query `{name}` stands for a stream's name and `{tail}`
-/// for what the `*` of its rule stood for.
+/// URL template of an upstream. In path and query, `{name}` is the stream's name and `{tail}` the
+/// part that the `*` of the rule matched.
 #[derive(Clone, PartialEq, Eq, PartialOrd)]
 pub struct Upstream(String);
 
 impl Upstream {
     fn parse(text: &str) -> Option<Self> {
-        // A name of a stream must not choose the server.
+        // Stream names must not choose the server, so they may not be in the authority.
         let (scheme, rest) = text.split_once("://")?;
         let authority = rest.split(['/', '?', '#']).next()?;
         let upstream = Self(text.to_owned());
         let url = upstream.filled("a/a", "a/a");
-        let unknown = scheme.contains('{') || authority.contains('{') || url.contains(['{', '}']);
-        let good = rtmp::Url::parse(&url).is_ok() || HttpUrl::parse(&url).is_some();
-        (good && !unknown).then_some(upstream)
+        let misplaced = scheme.contains('{') || authority.contains('{') || url.contains(['{', '}']);
+        let is_url = rtmp::Url::parse(&url).is_ok() || HttpUrl::parse(&url).is_some();
+        (is_url && !misplaced).then_some(upstream)
     }
 
     fn filled(&self, name: &str, tail: &str) -> String {
         self.0.replace("{name}", name).replace("{tail}", tail)
     }
 
-    /// Where the stream `name` is; `None` for a name that is none.
+    /// Returns the URL of the stream `name`, or `None` if the result is not a URL.
     pub fn url(&self, name: &str, tail: &str) -> Option<Url> {
         Url::parse(&self.filled(name, tail)).ok()
     }
@@ -79,8 +79,8 @@ impl fmt::Debug for Upstream {
 
 impl Value for Upstream {
     fn expected() -> String {
-        "an rtmp://, rtmps://, http:// or https:// URL with {name} and {tail} in its path or query \
-         alone"
+        "an rtmp://, rtmps://, http:// or https:// URL with {name} and {tail} only in its path or \
+         query"
             .into()
     }
     fn read(value: &DeValue<'_>) -> Option<Self> {
@@ -94,13 +94,13 @@ impl Value for Upstream {
 /// A header field of requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// Its name.
+    /// Name.
     pub name: HeaderName,
-    /// Its value, which is not shown.
+    /// Value, which debug output hides.
     pub value: HeaderValue,
 }
 
-/// Fields that are the transport's.
+/// Fields that the HTTP client sets itself.
 const RESERVED: [&str; 6] =
     ["connection", "content-length", "range", "te", "transfer-encoding", "upgrade"];
 
@@ -129,14 +129,14 @@ impl Value for Header {
     }
 }
 
-/// Which variant of an HLS upstream is pulled.
+/// Variant of an HLS upstream to pull.
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
 pub enum Variant {
-    /// The one with the most bits.
+    /// Highest bitrate.
     Highest,
-    /// The one with the fewest.
+    /// Lowest bitrate.
     Lowest,
-    /// The one with the most bits up to this number of Mbit/s, else the one with the fewest.
+    /// Highest bitrate up to this number of Mbit/s, or else the lowest.
     AtMost(f64),
 }
 
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn upstreams_are_filled_with_the_name_of_a_stream() {
+    fn upstream_urls_contain_the_stream_name() {
         let upstream = Upstream::parse("https://u:p@origin/{tail}.m3u8?s={name}").expect("a URL");
         let url = upstream.url("live/a", "a").expect("a URL");
         assert_eq!(url.as_str(), "https://u:p@origin/a.m3u8?s=live/a");
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_of_an_upstream_is_refused() {
+    fn rejects_invalid_upstream_urls() {
         for text in
             ["rtmp://h/{name}", "rtmps://h/a/{tail}?k=1", "http://h", "https://h:1/{name}.flv"]
         {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_read_and_not_shown() {
+    fn parses_headers_and_hides_their_values() {
         let read = |text: &str| Header::read(&DeValue::String(text.into()));
         let header = read("X-Key: a secret: word ").expect("a header");
         assert_eq!(

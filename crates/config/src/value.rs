@@ -1,5 +1,4 @@
-//! What a key of the configuration file may hold: how each type is read from TOML, written back,
-//! and described to an operator who got it wrong.
+//! Types of keys: reading from TOML, writing, and descriptions for errors.
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -19,13 +18,13 @@ pub struct Shown {
     pub number: Option<f64>,
 }
 
-/// A type that a key can have.
+/// Type of a key.
 pub trait Value: Sized {
-    /// What the file may say, to follow the word "expected".
+    /// Describes valid values, to follow the word "expected".
     fn expected() -> String;
-    /// The value, or `None` when the file says something else.
+    /// Parses a value. Returns `None` if it is invalid.
     fn read(value: &DeValue<'_>) -> Option<Self>;
-    /// The value as TOML; `None` for a key that is better left out.
+    /// Returns the value as TOML, or `None` if the key should be left out.
     fn toml(&self) -> Option<String>;
     /// Returns the value as a number: milliseconds, bytes, Mbps, or the number itself. Other types
     /// have none.
@@ -36,11 +35,11 @@ pub trait Value: Sized {
     fn shown(&self) -> Shown {
         Shown { toml: self.toml(), number: self.number() }
     }
-    /// Whether an error may quote what the file says instead: errors stand in logs.
+    /// Whether errors, which are logged, may quote a wrong value.
     fn may_be_quoted() -> bool {
         true
     }
-    /// Lets a relative path start at `base`; other types hold none.
+    /// Makes a relative path start at `base`. Other types contain none.
     fn resolve(&mut self, _base: &Path) {}
 }
 
@@ -49,23 +48,23 @@ pub trait Value: Sized {
 pub struct Size(pub u64);
 
 impl Size {
-    /// `kib` × 1,024 bytes.
+    /// Returns `kib` × 1,024 bytes.
     pub const fn from_kib(kib: u64) -> Self {
         Self(kib * 1024)
     }
 
-    /// `mib` × 1,048,576 bytes.
+    /// Returns `mib` × 1,048,576 bytes.
     pub const fn from_mib(mib: u64) -> Self {
         Self(mib * 1024 * 1024)
     }
 
-    /// The number of bytes, for lengths in memory; saturating.
+    /// Returns the number of bytes, saturated, for lengths in memory.
     pub fn as_usize(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 }
 
-const SIZES: [(&str, u64); 7] = [
+const SIZE_UNITS: [(&str, u64); 7] = [
     ("GiB", 1 << 30),
     ("MiB", 1 << 20),
     ("KiB", 1 << 10),
@@ -75,7 +74,7 @@ const SIZES: [(&str, u64); 7] = [
     ("B", 1),
 ];
 
-const DURATIONS: [(&str, u64); 7] = [
+const DURATION_UNITS: [(&str, u64); 7] = [
     ("ms", 1_000_000),
     ("us", 1_000),
     ("ns", 1),
@@ -85,8 +84,8 @@ const DURATIONS: [(&str, u64); 7] = [
     ("s", 1_000_000_000),
 ];
 
-/// `number` × the unit that ends `text`, in the smallest unit; `None` when there is no such unit,
-/// or the number is negative or too large.
+/// Parses a number with a unit. Returns the amount in the smallest unit, or `None` if the unit is
+/// unknown, or the number negative or too large.
 fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let (number, unit) =
         units.iter().find_map(|(suffix, unit)| Some((text.strip_suffix(suffix)?, *unit)))?;
@@ -101,7 +100,7 @@ fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     whole.parse::<u64>().ok()?.checked_mul(unit)?.checked_add(fraction)
 }
 
-/// `amount` in the largest unit that divides it.
+/// Formats `amount` in the largest unit that divides it.
 fn in_largest_unit(amount: u64, units: &[(&str, u64)]) -> Option<String> {
     let (suffix, unit) =
         units.iter().filter(|(_, unit)| amount.is_multiple_of(*unit)).max_by_key(|(_, u)| *u)?;
@@ -110,14 +109,14 @@ fn in_largest_unit(amount: u64, units: &[(&str, u64)]) -> Option<String> {
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (text, zero) = (in_largest_unit(self.0, &SIZES), "0B".to_owned());
+        let (text, zero) = (in_largest_unit(self.0, &SIZE_UNITS), "0B".to_owned());
         f.write_str(&text.filter(|_| self.0 > 0).unwrap_or(zero))
     }
 }
 
-/// A duration as the file has it, a number with its unit: us, ms, s, m, h or d.
+/// Parses a duration: a number with the unit us, ms, s, m, h or d.
 pub fn duration(text: &str) -> Option<Duration> {
-    with_unit(text, &DURATIONS).map(Duration::from_nanos)
+    with_unit(text, &DURATION_UNITS).map(Duration::from_nanos)
 }
 
 /// Returns a text as TOML.
@@ -130,7 +129,7 @@ impl Value for Size {
         r#"a size such as "64kB" or "1MiB""#.into()
     }
     fn read(value: &DeValue<'_>) -> Option<Self> {
-        with_unit(value.as_str()?, &SIZES).map(Self)
+        with_unit(value.as_str()?, &SIZE_UNITS).map(Self)
     }
     fn toml(&self) -> Option<String> {
         quoted(&self.to_string())
@@ -149,7 +148,7 @@ impl Value for Duration {
     }
     fn toml(&self) -> Option<String> {
         let nanos = u64::try_from(self.as_nanos()).ok()?;
-        let text = if nanos == 0 { "0s".into() } else { in_largest_unit(nanos, &DURATIONS)? };
+        let text = if nanos == 0 { "0s".into() } else { in_largest_unit(nanos, &DURATION_UNITS)? };
         quoted(&text)
     }
     fn number(&self) -> Option<f64> {
@@ -308,8 +307,7 @@ impl<T: Value> Value for Option<T> {
     }
 }
 
-/// An enumeration whose variants are words in the file.
-/// The words, quoted, as alternatives.
+/// Formats quoted words as alternatives.
 pub fn one_of(words: &[&str]) -> String {
     let words: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
     match words.split_last() {
@@ -318,7 +316,7 @@ pub fn one_of(words: &[&str]) -> String {
     }
 }
 
-/// What other crates have a list of names for.
+/// Types of other crates that have a list of names.
 macro_rules! named {
     ($($name:ty: $names:expr),+ $(,)?) => {
         $(impl Value for $name {
@@ -351,7 +349,7 @@ macro_rules! words {
         pub enum $name { $($(#[$inner])* $variant,)+ }
 
         impl $name {
-            /// The word for it in the configuration file.
+            /// Returns the word in the configuration file.
             pub const fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word,)+ }
             }
@@ -383,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_and_sizes_are_read_with_their_unit() {
+    fn parses_durations_and_sizes_with_units() {
         assert_eq!(read("200ms"), Some(Duration::from_millis(200)));
         assert_eq!(read("1.5s"), Some(Duration::from_millis(1500)));
         assert_eq!(read("24h"), Some(Duration::from_secs(86_400)));
@@ -393,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn no_unit_a_wrong_unit_and_an_overflow_are_refused() {
+    fn rejects_missing_and_wrong_units_and_overflows() {
         for text in ["30", "-1s", "s", "1.s", ".5s", "1e3s", "99999999999999d", "1x"] {
             assert_eq!(read::<Duration>(text), None, "{text}");
         }
@@ -403,10 +401,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn written_values_parse_back() {
         for nanos in [0, 1_000, 1_500_000_000, 86_400_000_000_000, 90_000_000_000] {
             let duration = Duration::from_nanos(nanos);
-            let text = duration.toml().expect("microseconds can be written");
+            let text = duration.toml().expect("whole microseconds");
             assert_eq!(read(text.trim_matches('"')), Some(duration), "{text}");
         }
         for bytes in [0, 1, 1_452, 64_000, 65_536, 3 << 20] {

@@ -1,4 +1,4 @@
-//! The words of the configuration file that stand for a choice.
+//! Enumerated values of configuration keys.
 
 use crate::words;
 
@@ -29,18 +29,17 @@ words! {
 words! {
     /// Where a viewer starts in a live stream.
     Start {
-        /// At the next key frame: the least delay, the longest wait for a picture.
+        /// At the next key frame: least delay, longest wait for a picture.
         KeyFrame = "keyframe",
-        /// At the newest key frame that is there: a picture at once, up to a group of pictures
-        /// behind.
+        /// At the newest cached key frame: earliest picture, up to a group of pictures behind.
         LatestGop = "latest-gop",
-        /// At whichever is nearer.
+        /// At the nearer of the two.
         LowDelay = "low-delay",
     }
 }
 
 words! {
-    /// The form of HLS segments.
+    /// Format of HLS segments.
     Container {
         /// Fragmented MP4.
         Fmp4 = "fmp4",
@@ -50,33 +49,33 @@ words! {
 }
 
 words! {
-    /// What a second publisher of a stream means.
+    /// Treatment of a second publisher of a stream.
     TakeOver {
-        /// It is refused.
+        /// Reject it.
         Refuse = "refuse",
-        /// It takes the stream over if it has the first one's key, or `on_publish` lets it in.
+        /// Let it take over if it has the first one's key or `on_publish` grants it.
         SameKey = "same-key",
     }
 }
 
 words! {
-    /// What a hook that does not answer means.
+    /// Decision if a hook does not answer.
     OnFailure {
-        /// No.
+        /// Reject.
         Refuse = "refuse",
-        /// Yes.
+        /// Allow.
         Allow = "allow",
     }
 }
 
 words! {
-    /// The least important messages that are still logged.
+    /// Least severe level of messages to log.
     Level {
-        /// What stops something from working.
+        /// Failures.
         Error = "error",
-        /// What works worse than asked.
+        /// Degraded operation.
         Warn = "warn",
-        /// What an operator wants to see once.
+        /// Events for operators.
         Info = "info",
         /// Decisions of the server.
         Debug = "debug",

@@ -168,7 +168,8 @@ fn tokens(config: &Config) -> Result<Vec<Secret>, Error> {
         let name = path.display();
         let text = small::text(path).map_err(|e| Error::new(format!("token file {name}: {e}")))?;
         let token = Secret::new(text.trim_end());
-        let wrong = "expected one line of 16 to 512 letters, digits and signs without spaces";
+        let wrong =
+            "expected one line of 16 to 512 letters, digits and punctuation marks without spaces";
         tokens.push(token.ok_or_else(|| Error::new(format!("token file {name}: {wrong}")))?);
     }
     Ok(tokens)

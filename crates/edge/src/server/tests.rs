@@ -113,7 +113,7 @@ fn a_key_that_waits_is_told_at_each_reload_until_it_is_as_at_the_start() {
     assert_eq!(shared.reload(again).expect("reloaded").at_start, ["[live] max_streams"]);
     let back = shared.reload(Config::default()).expect("reloaded");
     assert_eq!(back, crate::config::Changes::default());
-    assert_eq!(back.to_string(), "no other values take effect");
+    assert_eq!(back.to_string(), "no new values take effect");
 }
 
 #[test]
