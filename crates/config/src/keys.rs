@@ -7,11 +7,13 @@ use std::path::PathBuf;
 use congestion::Algorithm;
 use groups::Mode as PlexMode;
 use recovery::catalog::Choice;
+use recovery::deadline::{MAX_PRICE, PATIENT_ABOVE_RANGE};
+use recovery::spare::MAX_COPIES;
 use startup::decision::Mode;
 
 use crate::{
-    Cipher, Container, Cors, Header, HttpUrl, Level, Network, OnFailure, Retry, Secret, Size, Start,
-    TakeOver, Upstream, Variant, sections,
+    Cipher, Container, Cors, Header, HttpUrl, Level, Network, OnFailure, Retry, Secret, Size,
+    Start, TakeOver, Upstream, Variant, sections,
 };
 
 /// Default recovery scheme.
@@ -28,7 +30,6 @@ const DAY: Duration = Duration::from_secs(86_400);
 sections! {
     /// Configuration of a server, with one field per section of the file.
     Config;
-
     /// Addresses, identity and content.
     [server] Server {
         /// Addresses for viewers: UDP for HTTP/3, TCP for HTTP/1.1 and HTTP/2. `[::]` also accepts
@@ -267,8 +268,7 @@ sections! {
         scheme: Choice = deadline();
         /// Deadline: mean lateness that a copy must save, where a missed deadline counts as 150 ms.
         /// Higher: fewer copies. 0s: every copy that helps, within `max_redundancy`.
-        price: Duration = MILLISECOND * 2, in Duration::ZERO..=recovery::deadline::MAX_PRICE,
-            for Deadline;
+        price: Duration = MILLISECOND * 2, in Duration::ZERO..=MAX_PRICE, for Deadline;
         /// Deadline: assumed time from a first transmission until a player without reports needs
         /// the data (docs/operate/player-reports.md), ±200 ms. 350ms suits buffers of 250 to 500
         /// ms. Players with larger buffers get needless copies, others too few.
@@ -276,9 +276,9 @@ sections! {
         /// Deadline: loss rate above which each further 0.01 adds 50 ms to `patience`, and copies
         /// that only less patient players need cost more than `price`: most players have larger
         /// buffers. 1.0 disables this, if all players buffer 250 to 500 ms.
-        patient_above: f64 = 0.05, in recovery::deadline::PATIENT_ABOVE_RANGE, for Deadline;
+        patient_above: f64 = 0.05, in PATIENT_ABOVE_RANGE, for Deadline;
         /// Spare: copies per lost round.
-        copies: u32 = 1, in 0..=recovery::spare::MAX_COPIES, for Copies;
+        copies: u32 = 1, in 0..=MAX_COPIES, for Copies;
         /// AutoRec: target of the mean recovery latency of data lost more than once. Lower: more
         /// copies, up to `cost` and `goodput`.
         latency: Duration = MILLISECOND * 30, in Duration::ZERO..=SECOND * 10, for Tolerances;
@@ -422,7 +422,6 @@ sections! {
         publishers: Duration = SECOND * 5, in Duration::ZERO..=DAY, effect AtOnce;
     }
 
-    // Lists of tables.
     ;
 
     /// A cohort of viewers. Without any, all viewers share one. Unset keys inherit from [recovery]
@@ -435,17 +434,15 @@ sections! {
         /// Recovery scheme.
         scheme: Option<Choice> = None, example "\"arq\"";
         /// Deadline: mean lateness that a copy must save.
-        price: Option<Duration> = None,
-            in Some(Duration::ZERO)..=Some(recovery::deadline::MAX_PRICE), example "\"2ms\"",
-            for Deadline;
+        price: Option<Duration> = None, in Some(Duration::ZERO)..=Some(MAX_PRICE),
+            example "\"2ms\"", for Deadline;
         /// Deadline: assumed time until a player without reports needs the data.
         patience: Option<Duration> = None, in Some(MILLISECOND * 10)..=Some(MINUTE),
             example "\"350ms\"", for Deadline;
         /// Deadline: loss rate above which `patience` increases.
         patient_above: Option<f64> = None, in Some(0.01)..=Some(1.0), example "0.05", for Deadline;
         /// Spare: copies per lost round.
-        copies: Option<u32> = None, in Some(0)..=Some(recovery::spare::MAX_COPIES), example "1",
-            for Copies;
+        copies: Option<u32> = None, in Some(0)..=Some(MAX_COPIES), example "1", for Copies;
         /// AutoRec: target of the mean recovery latency.
         latency: Option<Duration> = None, in Some(Duration::ZERO)..=Some(SECOND * 10),
             example "\"30ms\"", for Tolerances;

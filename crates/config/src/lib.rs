@@ -30,8 +30,8 @@ mod words;
 
 use std::path::Path;
 
-pub use recovery::catalog::Takes;
 pub use records::Error;
+pub use recovery::catalog::Takes;
 pub use toml::de::DeValue;
 
 pub use changes::{Changes, Effect};

@@ -97,7 +97,8 @@ impl<'a> File<'a> {
             known.set(key.get_ref(), value.get_ref()).map_err(|problem| {
                 let text = &self.text[value.span()];
                 let is_hidden = is_secret(name, key.get_ref()) || has_secrets(text);
-                let span = if matches!(problem, Problem::Key(_)) { key.span() } else { value.span() };
+                let span =
+                    if matches!(problem, Problem::Key(_)) { key.span() } else { value.span() };
                 let what = problem.told(key.get_ref(), (!is_hidden).then_some(text));
                 self.error(span, &format!("[{name}] {}: {what}", key.get_ref()))
             })?;

@@ -73,7 +73,8 @@ impl Config {
             schemes.push(self.recovery.scheme);
         }
         let reason = |schemes: &[Choice]| {
-            let mut names: Vec<_> = schemes.iter().map(|scheme| format!("{:?}", scheme.name())).collect();
+            let mut names: Vec<_> =
+                schemes.iter().map(|scheme| format!("{:?}", scheme.name())).collect();
             names.dedup();
             match &names[..] {
                 [name] => format!("the scheme {name} does not use it"),

@@ -18,9 +18,9 @@ pub(super) struct Ab {
     /// Default: the papers' fleets.
     #[arg(long, value_name = "FILE|RECORDS")]
     population: Option<PathBuf>,
-    /// Schemes to compare: names of the catalogue, with parameters as in
-    /// autorec+alpha_ms=50+when_idle=true, or autorec-fleet, autorec-idle, mm24, art, or3,
-    /// or3-idle, clairvoyant, clairvoyant-from-start.
+    /// Schemes to compare: names of the catalogue, with keys of the configuration as in
+    /// autorec+latency=50ms+when_idle=true, or autorec-fleet, autorec-mm24-fleet, clairvoyant,
+    /// clairvoyant-from-start.
     #[arg(long, value_delimiter = ',', value_name = "SCHEME,…")]
     schemes: Vec<String>,
     /// A cohort of viewers, its scheme and its share; may be repeated. arq and deadline, half each,

@@ -23,8 +23,12 @@ enum Command {
     /// Run experiments; exits non-zero if a claim does not hold.
     Run {
         /// Names of experiments, with `*` for any text, or `all`.
-        #[arg(required = true)]
+        #[arg(required_unless_present = "config")]
         names: Vec<String>,
+        /// Simulate this server's configuration instead of the experiment's schemes, beside its
+        /// baseline; in live-default if no experiment is named.
+        #[arg(long, value_name = "FILE", conflicts_with = "spec")]
+        config: Option<PathBuf>,
         /// Runs per point; by default as the experiment has it for a quick look.
         #[arg(long)]
         runs: Option<u64>,
@@ -40,9 +44,16 @@ enum Command {
         /// A specification (see experiments/) in place of the built-in one.
         #[arg(long, value_name = "FILE")]
         spec: Option<PathBuf>,
-        /// A setting of all runs, as specifications have it: `trace=FILE`, `seconds=10`.
+        /// A key of all runs, as specifications have it: `trace=FILE`, `source.duration=10s`.
         #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
         set: Vec<(String, String)>,
+    },
+    /// Print a scheme of an experiment as a server's configuration.
+    Deploy {
+        /// Name of the experiment.
+        experiment: String,
+        /// Label of the scheme.
+        scheme: String,
     },
     Ab(ab::Ab),
     Viewers(ab::Viewers),
@@ -117,6 +128,10 @@ impl Arguments {
                 }
                 Ok(())
             }
+            Command::Deploy { experiment, scheme } => {
+                crate::say::text(experiments::deployment(&experiment, &scheme)?);
+                Ok(())
+            }
             Command::Ab(ab) => ab.run(),
             Command::Viewers(viewers) => viewers.run(),
             Command::Visits(visits) => visits.run(),
@@ -128,7 +143,10 @@ impl Arguments {
                 crate::say::text(experiments::results(&dirs)?);
                 Ok(())
             }
-            Command::Run { names, runs, jobs, seed, out, spec, set } => {
+            Command::Run { mut names, config, runs, jobs, seed, out, spec, set } => {
+                if names.is_empty() {
+                    names.push(experiments::DEPLOYMENT_EXPERIMENT.to_owned());
+                }
                 let spec = spec
                     .map(|path| {
                         std::fs::read_to_string(&path)
@@ -152,8 +170,12 @@ impl Arguments {
                     }
                     for name in matching {
                         let folder = out.join(name);
-                        let options =
-                            Options { spec: spec.as_deref(), set: &set, runs, jobs, seed };
+                        let deployed = config.as_deref();
+                        let deployed =
+                            deployed.map(|path| experiments::with_deployment(name, path));
+                        let deployed = deployed.transpose()?;
+                        let spec = deployed.as_deref().or(spec.as_deref());
+                        let options = Options { spec, set: &set, runs, jobs, seed };
                         if !experiments::run(name, &options, &folder)? {
                             failed.push(name);
                         }

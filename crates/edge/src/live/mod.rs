@@ -9,11 +9,9 @@ pub(crate) mod memory;
 mod outlet;
 mod pulls;
 
-use std::time::Duration;
-
 use relay::Registry;
 
-use crate::config::{self, Config};
+use crate::config::Config;
 
 pub use delivery::{relay_settings as settings, start_policy as start};
 

@@ -5,7 +5,7 @@ use config::{File, Sections};
 
 use super::engine::between;
 use super::metrics::{How, Term};
-use super::spec::{AxisRange, Bound, Comparison, Point, Spec, entries, plain, quantity};
+use super::spec::{AxisRange, Bound, Comparison, Point, Spec, Sweep, entries, plain, quantity};
 use crate::setup::Setup;
 
 impl Spec {
@@ -52,7 +52,10 @@ impl Spec {
             }
             for (key, _, _) in entries(&scheme.set).filter(|(key, _, _)| !setup.is_used(key)) {
                 let (label, name) = (&scheme.label, setup.scheme_name());
-                all.push(format!("{}: {label}: the scheme \"{name}\" does not use `{key}`", self.name));
+                all.push(format!(
+                    "{}: {label}: the scheme \"{name}\" does not use `{key}`",
+                    self.name
+                ));
             }
         }
         all
@@ -116,40 +119,43 @@ impl Spec {
                 }
             }
         }
-        for sweep in &self.sweeps {
-            if (sweep.draws > 0) == sweep.ranges.is_empty() {
-                return Err(at(format!("sweep `{}`: draws need ranges", sweep.title)));
-            }
-            sweep.schemes.iter().try_for_each(|name| label(name))?;
-            // Points are one field of results.csv.
-            let values = sweep.axes.iter().flat_map(|axis| &axis.values).map(plain);
-            if let Some(value) = values.into_iter().find(|v| v.contains([',', ';', '"', '\n'])) {
-                return Err(at(format!(
-                    "commas, semicolons and quotes are not allowed in the value \
-                                       `{value}`"
-                )));
-            }
-            for range in &sweep.ranges {
-                let is_rising = match (quantity(&range.low), quantity(&range.high)) {
-                    (Some((low, unit)), Some((high, other))) => low < high && unit == other,
-                    _ => false,
-                };
-                if !is_rising {
-                    let key = range.key.get_ref();
-                    return Err(at(format!("`{key}`: low must be below high, in the same unit")));
-                }
-            }
-            let ends = |share: f64| {
-                let value =
-                    |range: &AxisRange| (range.key.get_ref().clone(), between(range, share));
-                sweep.ranges.iter().map(value).collect::<Point>()
+        self.sweeps.iter().try_for_each(|sweep| self.check_sweep(sweep))
+    }
+
+    /// Checks a sweep and all of its runs.
+    fn check_sweep(&self, sweep: &Sweep) -> Result<(), String> {
+        let at = |what: String| format!("{}: {what}", self.name);
+        if (sweep.draws > 0) == sweep.ranges.is_empty() {
+            return Err(at(format!("sweep `{}`: draws need ranges", sweep.title)));
+        }
+        let is_unknown = |name: &&String| !self.schemes.iter().any(|scheme| scheme.label == **name);
+        if let Some(name) = sweep.schemes.iter().find(is_unknown) {
+            return Err(at(format!("no scheme has the label `{name}`")));
+        }
+        // Points are one field of results.csv.
+        let values = sweep.axes.iter().flat_map(|axis| &axis.values).map(plain);
+        if let Some(value) = values.into_iter().find(|v| v.contains([',', ';', '"', '\n'])) {
+            return Err(at(format!("no commas, semicolons and quotes in the value `{value}`")));
+        }
+        for range in &sweep.ranges {
+            let is_rising = match (quantity(&range.low), quantity(&range.high)) {
+                (Some((low, unit)), Some((high, other))) => low < high && unit == other,
+                _ => false,
             };
-            for scheme in self.schemes_of(sweep) {
-                for point in sweep.points() {
-                    for drawn in [ends(0.0), ends(1.0)] {
-                        let setup = self.setup(sweep, &point, &drawn, scheme).map_err(at)?;
-                        setup.scenario(1).map_err(|e| at(format!("{}: {e}", scheme.label)))?;
-                    }
+            if !is_rising {
+                let key = range.key.get_ref();
+                return Err(at(format!("`{key}`: low must be below high, in the same unit")));
+            }
+        }
+        let ends = |share: f64| {
+            let value = |range: &AxisRange| (range.key.get_ref().clone(), between(range, share));
+            sweep.ranges.iter().map(value).collect::<Point>()
+        };
+        for scheme in self.schemes_of(sweep) {
+            for point in sweep.points() {
+                for drawn in [ends(0.0), ends(1.0)] {
+                    let setup = self.setup(sweep, &point, &drawn, scheme).map_err(at)?;
+                    setup.scenario(1).map_err(|e| at(format!("{}: {e}", scheme.label)))?;
                 }
             }
         }

@@ -6,9 +6,9 @@ use core::time::Duration;
 use qoe::player::FreezeRates;
 use recovery::autorec::formulas;
 
-use crate::setup::Setup;
 use super::viewing::{Viewing, Watched};
 use crate::recovered::{FinishedUnit, Recovered};
+use crate::setup::Setup;
 use crate::simulation::Received;
 
 /// Measurements of a run, over all its requests.
@@ -177,11 +177,11 @@ metrics! {
     "noticed_freeze_ms_per_100s", "ms", None, |m, _| {
         Some(noticed(&m.viewing.player)?.freeze_s_per_100s * 1e3)
     };
-    // Share of viewing time frozen from `measure_from_seconds` on, and share of the frames
+    // Share of viewing time frozen from `measure_from` on, and share of the frames
     // published since then that arrive within 2 s.
     "frozen_share", "1", None, |m, _| m.viewing.settled.frozen_share();
     "arrived", "1", None, |m, _| m.viewing.late(2_000.0).map(|late| 1.0 - late);
-    // Share of frames published from `measure_from_seconds` on that took more than 400 ms or never
+    // Share of frames published from `measure_from` on that took more than 400 ms or never
     // arrived.
     "late_frames", "1", None, |m, _| m.viewing.late(400.0);
     // Share of all frames delayed, relative to the fastest earlier one, by more than the player's

@@ -3,6 +3,7 @@
 
 mod check;
 mod claims;
+mod deploy;
 mod engine;
 mod figures;
 pub(crate) mod files;
@@ -18,6 +19,7 @@ mod viewing;
 
 use std::path::Path;
 
+pub use deploy::{DEFAULT as DEPLOYMENT_EXPERIMENT, deployment, with_deployment};
 pub use options::Options;
 
 /// Lists the names and titles of all experiments.
@@ -33,7 +35,7 @@ pub fn list() -> Vec<(&'static str, String)> {
 pub fn run(name: &str, options: &Options<'_>, out: &Path) -> Result<bool, String> {
     let text = match name {
         speed::NAME if options.set.is_empty() && options.spec.is_none() => None,
-        speed::NAME => return Err("`speed` has no settings and no specification".to_owned()),
+        speed::NAME => return Err("`speed` has no keys and no specification".to_owned()),
         _ => Some(
             figures::built_in(name)
                 .ok_or_else(|| format!("no experiment `{name}`; `mendcast lab list` shows them"))?,

@@ -9,8 +9,8 @@ use qoe::stats::Sample;
 use qoe::{FrameKind, Player, Policy};
 use units::Timestamp;
 
-use crate::setup::Setup;
 use crate::live::{Live, LiveOutcome};
+use crate::setup::Setup;
 
 /// Number of initial pictures with a recorded time.
 const PICTURES: usize = 4;

@@ -112,6 +112,15 @@ pub fn ab(options: &AbOptions<'_>) -> Result<(), String> {
         return Err(format!("`--sessions` is {}; it may be 1 to {MAX_SESSIONS}", options.sessions));
     }
     let (arms, population) = (options.arms()?, options.population()?);
+    for arm in &arms {
+        for key in arm.unused() {
+            eprintln!(
+                "warning: {}: the scheme \"{}\" does not use `{key}`",
+                arm.name,
+                arm.scheme()
+            );
+        }
+    }
     let folder = options.out.join("records");
     if std::fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(format!(

@@ -1,6 +1,8 @@
 //! Arms of a test: a catalogue scheme with keys of the configuration, and a name. The preset names
 //! form the comparison in the report.
 
+use recovery::catalog::Choice;
+
 use crate::setup::{SIMULATED, Setup};
 
 /// A scheme with its parameters.
@@ -60,7 +62,7 @@ impl Arm {
         let mut parts = preset.unwrap_or(text).split('+');
         let mut setup = Setup::default();
         let scheme = parts.next().unwrap_or_default();
-        setup.set_text(SCHEME, scheme).map_err(|e| {
+        scheme.parse::<Choice>().map_err(|e| {
             let names: Vec<&str> = PRESETS.iter().map(|(name, _)| *name).collect();
             at(format!("{e}; or a preset: {}", names.join(", ")))
         })?;
@@ -90,6 +92,18 @@ impl Arm {
     pub(super) fn apply(&self, setup: &mut Setup) -> Result<(), String> {
         let mut set = self.keys.iter().map(|(key, value)| setup.set_text(key, value));
         set.try_for_each(|set| set.map_err(|e| format!("scheme `{}`: {e}", self.name)))
+    }
+
+    /// Returns keys that have no effect, because the scheme does not use them.
+    pub(super) fn unused(&self) -> Vec<&str> {
+        let mut setup = Setup::default();
+        match self.apply(&mut setup) {
+            Ok(()) => {
+                let keys = self.keys.iter().map(|(key, _)| key.as_str());
+                keys.filter(|key| !setup.is_used(key)).collect()
+            }
+            Err(_) => Vec::new(),
+        }
     }
 
     fn value(&self, key: &str) -> Option<&str> {
@@ -157,10 +171,7 @@ mod tests {
         let arm = Arm::parse("autorec+latency=50ms+when_idle=true").expect("a scheme");
         assert_eq!(arm.scheme(), "autorec");
         let set = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-        assert_eq!(
-            arm.keys[1..],
-            [set("recovery.latency", "50ms"), set("lab.when_idle", "true")]
-        );
+        assert_eq!(arm.keys[1..], [set("recovery.latency", "50ms"), set("lab.when_idle", "true")]);
         let mut setup = Setup::default();
         arm.apply(&mut setup).expect("valid");
         assert_eq!(setup.text_of("recovery.latency"), "50ms");
@@ -174,7 +185,7 @@ mod tests {
     #[test]
     fn a_scheme_has_one_name_and_presets_have_others() {
         for (name, spec) in PRESETS {
-            assert!(name.parse::<recovery::catalog::Choice>().is_err(), "{name}");
+            assert!(name.parse::<Choice>().is_err(), "{name}");
             assert!(Arm::parse(spec).is_ok(), "{spec}");
         }
         let guard = |name: &str| {

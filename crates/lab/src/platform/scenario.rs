@@ -292,10 +292,8 @@ mod tests {
             // Slow enough for packets to cover many slots of the model.
             let session = Session { loss, kind, ..base.clone() };
             let model = loss_model(&session).expect("lossy");
-            let config = LinkConfig {
-                loss: Some(model.parse().expect(&model)),
-                ..LinkConfig::default()
-            };
+            let config =
+                LinkConfig { loss: Some(model.parse().expect(&model)), ..LinkConfig::default() };
             let mut link = links::Link::new(&config, 1, "down");
             let n = 400_000u64;
             for packet in 0..n {

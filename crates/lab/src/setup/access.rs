@@ -20,7 +20,7 @@ pub(crate) struct Setup {
     pub lab: Laboratory,
 }
 
-/// Returns a round-trip time of which each direction gets half to the nanosecond.
+/// Returns a round-trip time with an even number of nanoseconds: each direction gets half of it.
 pub(crate) fn round_trip(ms: f64) -> Duration {
     Duration::from_secs_f64(ms / 2e3) * 2
 }
@@ -201,7 +201,9 @@ mod tests {
         assert_eq!(with(&other), with(&[arq]));
         let autorec = with(&[("recovery.scheme", "autorec"), other[1], other[2]]);
         assert!(autorec.contains("recovery.latency = \"7ms\"") && !autorec.contains("lab.level"));
-        assert!(with(&[arq, ("rival.scheme", "autorec-fixed"), other[2]]).contains("lab.level = 3"));
+        assert!(
+            with(&[arq, ("rival.scheme", "autorec-fixed"), other[2]]).contains("lab.level = 3")
+        );
     }
 
     #[test]

@@ -96,7 +96,7 @@ config::sections! {
         trace_up: Option<PathBuf> = None, example "\"lte-up.trace\"";
     }
 
-    /// The viewer: client, player, and what the last visit saved.
+    /// The viewer: client, player, and saved path state.
     [player] Viewer {
         /// Model of the player: a `qoe` preset ("low-latency", "mobile", "cautious"), or one with
         /// a target buffer, "buffer:300ms" (100 ms to 10 s).
@@ -156,8 +156,8 @@ config::sections! {
         /// Live: rate of the sound (AAC, frames of 1,024 samples at 48 kHz), part of `rate`; none
         /// if 0bps. Usual: 64 to 160 kbps.
         audio: Rate = Rate::from_bps(0), in Rate::from_bps(0)..=Rate::from_mbps(1);
-        /// Live: FLV file to publish in a loop instead of an encoder's frames, whose keys are then
-        /// ignored.
+        /// Live: FLV file to publish in a loop instead of an encoder's frames. The encoder's keys
+        /// are then ignored.
         flv: Option<PathBuf> = None, example "\"clip.flv\"";
         /// Live and frames: length of the data already cached when a request arrives.
         cached: Duration = Duration::ZERO, in Duration::ZERO..=MINUTE * 60;

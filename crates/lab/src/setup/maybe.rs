@@ -34,7 +34,8 @@ texts! {
     Probability: "a share such as \"0.1%\"";
     Bunches: "wake-ups such as \"200ms\" or \"300ms,awake=30ms\"";
     Steps: "times with round-trip times such as \"8s:200ms,20s:20ms\"";
-    EcnPolicy: "\"bleach\", \"drop\", \"drop:50%\", \"remark\" or \"mark:5%\", also with \",from=5s\"";
+    EcnPolicy: "\"bleach\", \"drop\", \"drop:50%\", \"remark\" or \"mark:5%\", also with \
+                \",from=5s\"";
     Policer: "a token bucket such as \"2mbps,burst=20kB\"";
     RareAcks: "\"chromium\", or a frequency such as \"each=32,within=250ms\", also with \
                \",after=100\"";
@@ -116,7 +117,10 @@ impl Value for Player {
     fn expected() -> String {
         let presets: Vec<String> =
             Policy::PRESETS.iter().map(|(name, _)| format!("\"{name}\"")).collect();
-        format!("{}, or a target buffer such as \"buffer:300ms\" (100ms to 10s)", presets.join(", "))
+        format!(
+            "{}, or a target buffer such as \"buffer:300ms\" (100ms to 10s)",
+            presets.join(", ")
+        )
     }
     fn read(value: &DeValue<'_>) -> Option<Self> {
         value.as_str()?.parse().ok().map(Self)

@@ -218,7 +218,8 @@ impl Setup {
         Ok(Some(Rival {
             congestion: delivery::controller(congestion),
             scheme: self.maker(scheme, &Learnt::default())?,
-            start_options: self.start_options(rival.startup.get().unwrap_or(self.server.startup.mode)),
+            start_options: self
+                .start_options(rival.startup.get().unwrap_or(self.server.startup.mode)),
             capping: None,
             traffic: if rival.unbounded { Traffic::Unbounded } else { traffic.clone() },
             begins: rival.from,
@@ -260,10 +261,7 @@ impl Setup {
                 source.same_connection && source.kind != Kind::Download,
                 "`source.same_connection` is for downloads only",
             ),
-            (
-                knobs.twice && knobs.warm_up > 0,
-                "`lab.twice` and `lab.warm_up` exclude each other",
-            ),
+            (knobs.twice && knobs.warm_up > 0, "`lab.twice` and `lab.warm_up` exclude each other"),
             (
                 needs_real && player.client == ClientKind::Noq,
                 "`player.client = \"noq\"` needs `lab.cipher = \"real\"`",

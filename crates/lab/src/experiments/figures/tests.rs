@@ -129,17 +129,19 @@ fn a_tiny_specification_writes_all_files_and_a_failed_claim() {
 #[test]
 fn a_failed_run_is_reported_and_others_continue() {
     let folder = Folder::new("failing");
-    let text = TINY
-        .replace("duration = \"4s\"", "kind = \"download\"")
-        .replace(
-            "lab.level\", values = [1, 3]",
-            "source.duration\", values = [\"100ms\", \"60000ms\"]",
-        );
+    let text = TINY.replace("duration = \"4s\"", "kind = \"download\"").replace(
+        "lab.level\", values = [1, 3]",
+        "source.duration\", values = [\"100ms\", \"60000ms\"]",
+    );
     let holds = run(&text, &options(1), &folder.0).expect("it runs");
     assert!(!holds);
     let rows = folder.read("results.csv");
     assert_eq!(rows.matches("not completed in time").count(), 2, "{rows}");
-    assert!(folder.read("report.html").contains("source.duration=100ms;quic.congestion=bbr with seed 1"));
+    assert!(
+        folder
+            .read("report.html")
+            .contains("source.duration=100ms;quic.congestion=bbr with seed 1")
+    );
 }
 
 #[test]
@@ -325,7 +327,10 @@ fn knowledge_is_kept_between_downloads() {
         let (base, sweep) = (TINY.find("[source]"), TINY.find("[[paper]]"));
         let [base, sweep] = [base, sweep].map(|place| place.expect("it has one"));
         let set = TINY[base..sweep]
-            .replace("duration = \"4s\"", "duration = \"600s\"\nkind = \"download\"\nbytes = \"1MB\"")
+            .replace(
+                "duration = \"4s\"",
+                "duration = \"600s\"\nkind = \"download\"\nbytes = \"1MB\"",
+            )
             .replace("autorec-fixed", scheme)
             .replace("level\", values = [1, 3]", &format!("warm_up\", values = [0, {downloads}]"));
         Spec::parse(&format!("{}{set}", &TINY[..base])).expect("it is one")
