@@ -121,8 +121,9 @@ fn path(seed: u64) -> Setup {
     source.kind = Kind::Download;
     source.bytes.0 = 3_000_000;
     source.duration = Duration::from_secs(3_600);
-    // As in the papers: LSQUIC's detection, and no limit on copies.
-    (setup.lab.lab.detection, setup.lab.lab.guard) = (DetectionRules::Lsquic, false);
+    // As in the papers: LSQUIC's detection, and a limit on copies that nothing reaches.
+    setup.lab.lab.detection = DetectionRules::Lsquic;
+    setup.server.recovery.max_redundancy = 10.0;
     setup
 }
 

@@ -197,9 +197,7 @@ config::sections! {
         tail: bool = true;
         /// Knowledge of packet fates, for bounds on achievable results.
         oracle: Oracle = Oracle::None;
-        /// Whether `[recovery] max_redundancy` applies. The papers have no such limit.
-        guard: bool = true;
-        /// Copies allowed beyond it, in packets; 0 for the edge's default.
+        /// Copies allowed beyond `[recovery] max_redundancy`, in packets; 0 for the edge's default.
         guard_burst: u32 = 0;
         /// Whether copies are sent only when no other data waits.
         when_idle: bool = false;

@@ -243,12 +243,12 @@ impl Setup {
         Detection { tail: rules.tail && self.lab.lab.tail, ..rules }
     }
 
-    fn guard(&self) -> Option<Guard> {
-        let knobs = &self.lab.lab;
-        knobs.guard.then(|| {
-            let guard = Guard::new(self.server.recovery.max_redundancy, None);
-            if knobs.guard_burst > 0 { guard.with_burst(knobs.guard_burst) } else { guard }
-        })
+    fn guard(&self) -> Guard {
+        let guard = Guard::new(self.server.recovery.max_redundancy, None);
+        match self.lab.lab.guard_burst {
+            0 => guard,
+            burst => guard.with_burst(burst),
+        }
     }
 
     /// Checks keys that exclude or need each other.
@@ -310,7 +310,7 @@ impl Setup {
             start_options: self.start_options(server.startup.mode),
             detection: self.detection(),
             scheme: self.maker(server.recovery.scheme, learnt)?,
-            guard: self.guard(),
+            guard: Some(self.guard()),
             limit: match traffic {
                 // The stream ends by itself. Data in flight then still arrives.
                 Traffic::Live(_) => lab.source.duration + TAIL,

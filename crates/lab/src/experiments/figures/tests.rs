@@ -18,13 +18,15 @@ runs = 2
 baseline = "ARQ"
 metrics = ["recovery_latency_ms", "redundancy_cost", "goodput_reduction"]
 
+[recovery]
+max_redundancy = "1000%"
+
 [source]
 duration = "4s"
 rate = "12mbps"
 
 [lab]
 detection = "lsquic"
-guard = false
 
 [[schemes]]
 label = "fixed"
@@ -151,7 +153,7 @@ fn invalid_keys_and_values_are_rejected_by_name() {
     };
     assert!(
         refused("rate = \"12mbps\"", "raet = \"12mbps\"")
-            .contains("tiny:11: [source] raet: unknown key, did you mean rate?")
+            .contains("tiny:14: [source] raet: unknown key, did you mean rate?")
     );
     let line = refused("\"lab.level\", values", "\"lab.levl\", values");
     assert!(line.contains("tiny:") && line.contains("`lab.levl`: unknown key"), "{line}");
@@ -324,7 +326,7 @@ fn a_player_freezes_on_a_path_narrower_than_the_stream() {
 #[test]
 fn knowledge_is_kept_between_downloads() {
     let spec = |scheme: &str, downloads: u32| {
-        let (base, sweep) = (TINY.find("[source]"), TINY.find("[[paper]]"));
+        let (base, sweep) = (TINY.find("[recovery]"), TINY.find("[[paper]]"));
         let [base, sweep] = [base, sweep].map(|place| place.expect("it has one"));
         let set = TINY[base..sweep]
             .replace(
