@@ -20,8 +20,8 @@ fn text(bytes: &[u8]) -> &str {
 
 /// The built-in population, with sessions of six seconds.
 fn population(directory: &Path) {
-    let stay = FLEET.lines().find(|line| line.starts_with("stay_s = ")).expect("a key");
-    let short = FLEET.replace(stay, "stay_s = 6");
+    let stay = FLEET.lines().find(|line| line.starts_with("stay = ")).expect("a key");
+    let short = FLEET.replace(stay, "stay = '6s'");
     std::fs::write(directory.join("short.toml"), short).expect("written");
 }
 

@@ -12,9 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use recovery::art::dqn::Network;
-use recovery::autorec::Tolerances;
 use recovery::catalog::{Parameters, SchemeSpec};
-use recovery::deadline;
 use startup::decision::Mode;
 
 use crate::Error;
@@ -47,23 +45,9 @@ fn scheme_of(
     own: &config::Cohort,
     network: Option<&Arc<Network>>,
 ) -> Result<SchemeSpec, Error> {
-    let choice = own.scheme.unwrap_or(all.scheme);
-    let parameters = Parameters {
-        copies: own.copies.unwrap_or(all.copies),
-        deadline: deadline::Options {
-            price: own.price.unwrap_or(all.price),
-            patience: own.patience.unwrap_or(all.patience),
-            patient_above: own.patient_above.unwrap_or(all.patient_above),
-            ..deadline::Options::default()
-        },
-        tolerances: Tolerances {
-            latency: own.latency.unwrap_or(all.latency),
-            cost: own.cost.unwrap_or(all.cost),
-            goodput: own.goodput.unwrap_or(all.goodput),
-        },
-        network: network.cloned(),
-        ..Parameters::default()
-    };
+    let recovery = own.recovery(all);
+    let choice = recovery.scheme;
+    let parameters = Parameters { network: network.cloned(), ..recovery.parameters() };
     SchemeSpec::new(choice, parameters).map_err(|e| match e.key {
         "network" => Error::new(format!(
             "the scheme {:?} needs [recovery] dqn, a file of weights",
@@ -182,6 +166,8 @@ mod tests {
     use super::*;
     use ::units::{Mark, Timestamp};
     use core::time::Duration;
+    use recovery::autorec::Tolerances;
+    use recovery::deadline;
     use recovery::{Acked, Content, CopyKind, Fit, Packet, Recovery};
 
     fn cohorts(text: &str) -> Cohorts {

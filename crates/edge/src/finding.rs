@@ -22,6 +22,11 @@ impl Finding {
         Self { is_error: false, text: format!("{key} = {value}: {what}") }
     }
 
+    /// The key has no effect.
+    pub(crate) fn unused(key: &str, what: &str) -> Self {
+        Self { is_error: false, text: format!("{key}: {what}") }
+    }
+
     /// Returns the text without the severity.
     pub fn text(&self) -> &str {
         &self.text

@@ -14,7 +14,6 @@ mod check;
 mod client;
 mod clock;
 mod cohorts;
-pub mod config;
 mod disk;
 mod entropy;
 mod files;
@@ -38,7 +37,6 @@ pub mod passes;
 mod path_cookie;
 mod plan;
 mod play;
-mod redacted;
 mod reload;
 mod routes;
 mod server;
@@ -49,6 +47,9 @@ mod state;
 mod sync;
 mod viewer;
 
+use config::redacted;
+
+pub use ::config;
 pub use check::{Checked, check};
 pub use finding::Finding;
 pub use names::matches;

@@ -4,7 +4,6 @@
 use core::time::Duration;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 
 /// Idle timeout of both ends. Longer than any backed-off probe timeout on the worst random path.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
@@ -13,14 +12,14 @@ pub(crate) const LIVE_PATH: &str = "/live/lab.flv";
 /// Length of the repeating pattern, in bytes.
 pub(crate) const PATTERN: usize = 65_521;
 
-/// Protection of 1-RTT packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Cipher {
-    /// Negotiated by TLS.
-    Real,
-    /// None, with a tag of the same length: identical packets for less CPU time.
-    Null,
+config::words! {
+    /// Protection of 1-RTT packets.
+    Cipher {
+        /// Negotiated by TLS.
+        Real = "real",
+        /// None, with a tag of the same length: identical packets for less CPU time.
+        Null = "null",
+    }
 }
 
 /// Returns the pattern. Its length is prime and it has no short period, so misplaced bytes are

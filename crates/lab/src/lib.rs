@@ -17,6 +17,7 @@ mod live;
 pub mod platform;
 mod recovered;
 mod server;
+mod setup;
 mod simulation;
 pub mod speed;
 mod start_options;

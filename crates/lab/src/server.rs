@@ -320,7 +320,7 @@ fn transport(scenario: &Scenario, watchers: Watchers) -> TransportConfig {
         idle_timeout: IDLE_TIMEOUT,
         handshake_timeout: IDLE_TIMEOUT,
         observer: watchers.factory(),
-        ..TransportConfig::default()
+        ..scenario.transport.clone()
     }
 }
 

@@ -5,6 +5,7 @@
 //! An episode is one download. Options are the paper's magnitude ratio γ, the form of the penalty
 //! and the reading of R. Everything else follows from them and the seed.
 
+use core::time::Duration;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,7 +18,7 @@ use recovery::art::dqn::train::{self, Learner, Phase, Tally};
 use recovery::fixed::Reading;
 
 use crate::experiments::output::{write_file, write_page};
-use crate::experiments::settings::{Settings, Source};
+use crate::setup::{DetectionRules, Kind, Readings, Setup, mbps, round_trip};
 use crate::simulation::{Outcome, SchemeMaker, run as simulate};
 use analysis::{Chart, Series};
 
@@ -104,28 +105,31 @@ fn doublings(random: &mut Random, low: f64, high: f64) -> f64 {
 
 /// Path of an episode: 5 to 100 Mbps, round trips of 20 to 200 ms, 1 to 10 % loss, independent or
 /// in the bursts that ART measured, and a queue of one bandwidth-delay product.
-fn path(seed: u64) -> Settings {
+fn path(seed: u64) -> Setup {
     let mut random = Random::new(seed);
     let rate_mbps = doublings(&mut random, 5.0, 100.0);
     let rtt_ms = doublings(&mut random, 20.0, 200.0);
     let loss_percent = between(&mut random, 1.0, 10.0);
     let model = if random.fraction() < 0.5 { "independent" } else { "lomax:rate={},max=10" };
-    Settings {
-        rate_mbps,
-        rtt_ms,
-        loss_percent,
-        loss_model: model.to_owned(),
-        queue_bytes: ((rate_mbps * rtt_ms * 125.0) as u64).max(80_000),
-        source: Source::Download,
-        bytes: 3_000_000,
-        seconds: 3_600.0,
-        ..Settings::default()
-    }
+    let mut setup = Setup::default();
+    let (path, source) = (&mut setup.lab.path, &mut setup.lab.source);
+    path.rate = mbps(rate_mbps);
+    path.rtt = round_trip(rtt_ms);
+    path.loss = loss_percent / 100.0;
+    path.loss_model = model.to_owned();
+    path.queue.0 = ((rate_mbps * rtt_ms * 125.0) as u64).max(80_000);
+    source.kind = Kind::Download;
+    source.bytes.0 = 3_000_000;
+    source.duration = Duration::from_secs(3_600);
+    // As in the papers: LSQUIC's detection, and a limit on copies that nothing reaches.
+    setup.lab.lab.detection = DetectionRules::Lsquic;
+    setup.server.recovery.max_redundancy = 10.0;
+    setup
 }
 
 /// Runs one download over the path of this seed.
-fn episode(seed: u64, scheme: Option<SchemeMaker>, settings: Settings) -> Result<Outcome, String> {
-    let mut scenario = settings.scenario(seed)?;
+fn episode(seed: u64, scheme: Option<SchemeMaker>, setup: Setup) -> Result<Outcome, String> {
+    let mut scenario = setup.scenario(seed)?;
     if let Some(scheme) = scheme {
         scenario.scheme = scheme;
     }
@@ -371,14 +375,15 @@ fn compare(options: &Options, untrained: Network, trained: Network) -> Result<St
         learner.set_phase(Phase::Judge);
         Trainer::new(learner, *options).attend(COMPARED, 0..options.compare)
     };
-    let reading = if options.copies { "copies" } else { "extra" };
+    let reading = if options.copies { Readings::Copies } else { Readings::Own };
     let scheme = |name: &str| -> Result<Measures, String> {
         let mut measures = Measures::default();
         for place in 0..options.compare {
             let seed = options.seed + (COMPARED << 20) + place;
-            let (scheme, reading) = (name.to_owned(), reading.to_owned());
-            let settings = Settings { scheme, reading, ..path(seed) };
-            measures.add(&episode(seed, None, settings)?);
+            let mut setup = path(seed);
+            setup.lab.lab.reading = reading;
+            setup.set_text("recovery.scheme", name)?;
+            measures.add(&episode(seed, None, setup)?);
         }
         Ok(measures)
     };
@@ -457,12 +462,14 @@ mod tests {
 
     #[test]
     fn paths_are_in_the_box_and_of_both_kinds() {
-        let paths: Vec<Settings> = (0..200).map(path).collect();
-        for path in &paths {
-            assert!((5.0..100.0).contains(&path.rate_mbps) && (20.0..200.0).contains(&path.rtt_ms));
-            assert!((1.0..10.0).contains(&path.loss_percent));
+        let setups: Vec<Setup> = (0..200).map(path).collect();
+        for setup in &setups {
+            let path = &setup.lab.path;
+            assert!((5.0..=100.0).contains(&path.rate.as_mbps_f64()));
+            assert!((20.0..200.0).contains(&setup.rtt_ms()) && (0.01..0.1).contains(&path.loss));
         }
-        let bursts = paths.iter().filter(|path| path.loss_model != "independent").count();
+        let bursts =
+            setups.iter().filter(|setup| setup.lab.path.loss_model != "independent").count();
         assert!((70..130).contains(&bursts), "{bursts}");
     }
 }

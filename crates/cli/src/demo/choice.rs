@@ -50,10 +50,9 @@ mod tests {
     #[test]
     fn the_default_link_is_a_candidate_and_other_links_are_reported_as_chosen() {
         let candidates = include_str!("../../../../experiments/demo.toml");
-        let numbers = [RTT.trim_end_matches("ms"), RATE.trim_end_matches("mbps")];
         assert!(candidates.contains(&format!("\"{}\"", LOSS.replace("5%", "{}"))));
         assert!(candidates.contains(&format!("\"{PLAYER}\"")));
-        let claim = format!("rtt_ms = {}, rate_mbps = {}, player", numbers[0], numbers[1]);
+        let claim = format!("path.rtt = \"{RTT}\", path.rate = \"{RATE}\", player.model");
         assert!(candidates.contains(&claim), "{claim}");
         let (rtt, rate) = (parse_duration(RTT).expect("a time"), parse_rate(RATE).expect("a rate"));
         let player = PLAYER.parse().expect("a player");

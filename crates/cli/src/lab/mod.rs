@@ -1,5 +1,6 @@
 //! `mendcast lab`: experiments in virtual time.
 
+mod deploy;
 mod execution;
 mod groups;
 mod population;
@@ -24,6 +25,8 @@ enum Command {
     List,
     /// Run experiments; exit code 1 if a claim does not hold.
     Run(run::Run),
+    /// Print a scheme of an experiment as a server's configuration.
+    Deploy(deploy::Deploy),
     /// Run the sessions of a population of viewers under recovery schemes.
     Population(population::Population),
     /// Run the visits of returning viewers under every startup mode.
@@ -46,6 +49,7 @@ impl Arguments {
                 Ok(())
             }
             Command::Run(run) => run.run(),
+            Command::Deploy(deploy) => deploy.run(),
             Command::Population(population) => population.run(),
             Command::Visits(visits) => visits.run(),
             Command::Groups(groups) => groups.run(),

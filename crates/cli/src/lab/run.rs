@@ -12,22 +12,28 @@ const EXAMPLES: &str = "\
 Examples:
   mendcast lab run transport --runs 5
   mendcast lab run 'deadline-*' --runs 40 --out out
-  mendcast lab run transport --set bunches=320ms,awake=10ms --set seconds=10
+  mendcast lab run transport --set path.bunches=320ms,awake=10ms --set source.duration=10s
+  mendcast lab run --config /etc/mendcast/edge.toml
   mendcast lab run transport --spec my.toml";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct Run {
     /// Names of experiments, with `*` for any text, or `all`.
-    #[arg(required = true, value_name = "NAME")]
+    #[arg(required_unless_present = "config", value_name = "NAME")]
     names: Vec<String>,
+    /// Server configuration to simulate, in place of the experiment's schemes.
+    ///
+    /// Runs beside the experiment's baseline; in live-default if no experiment is named.
+    #[arg(long, value_name = "FILE", conflicts_with = "spec")]
+    config: Option<PathBuf>,
     /// Runs per point [default: as the experiment states].
     #[arg(long, value_name = "N")]
     runs: Option<u64>,
     /// Specification in place of the built-in one (see experiments/).
     #[arg(long, value_name = "FILE")]
     spec: Option<PathBuf>,
-    /// Setting of all runs, such as seconds=10; may be repeated.
+    /// Key of all runs, such as source.duration=10s; may be repeated.
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
     set: Vec<(String, String)>,
     #[command(flatten)]
@@ -38,22 +44,28 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn run(self) -> Result<(), Error> {
+    pub(super) fn run(mut self) -> Result<(), Error> {
+        if self.names.is_empty() {
+            self.names.push(experiments::DEPLOYMENT_EXPERIMENT.to_owned());
+        }
         let text = self
             .spec
             .as_ref()
             .map(|path| std::fs::read_to_string(path).map_err(Error::at(path.display())));
         let spec = text.transpose()?;
-        let options = Options {
-            spec: spec.as_deref(),
-            set: &self.set,
-            runs: self.runs,
-            jobs: self.execution.jobs(),
-            seed: self.execution.seed,
-        };
         let mut failed = Vec::new();
         for name in self.chosen()? {
             let folder = self.out.join(name);
+            let deployed = self.config.as_deref();
+            let deployed = deployed.map(|path| experiments::with_deployment(name, path));
+            let deployed = deployed.transpose()?;
+            let options = Options {
+                spec: deployed.as_deref().or(spec.as_deref()),
+                set: &self.set,
+                runs: self.runs,
+                jobs: self.execution.jobs(),
+                seed: self.execution.seed,
+            };
             if !experiments::run(name, &options, &folder)? {
                 failed.push(name);
             }
@@ -87,7 +99,8 @@ impl Run {
 }
 
 fn key_and_value(text: &str) -> Result<(String, String), &'static str> {
-    let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE, such as seconds=10")?;
+    let (key, value) =
+        text.split_once('=').ok_or("expected KEY=VALUE, such as source.duration=10s")?;
     Ok((key.to_owned(), value.to_owned()))
 }
 

@@ -49,6 +49,7 @@ pub fn check(file: &Path, config: Config) -> Result<Checked, Error> {
     findings.extend(secrets::check_file(file, &plan.config));
     findings.extend(credentials(&plan));
     findings.extend(congestion(&plan.config));
+    findings.extend(plan.config.unused().iter().map(|(key, what)| Finding::unused(key, what)));
     findings.sort_by_key(|finding| !finding.is_error);
     Ok(Checked { findings, advice: invitation::advice(&plan) })
 }

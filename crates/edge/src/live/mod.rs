@@ -9,12 +9,11 @@ pub(crate) mod memory;
 mod outlet;
 mod pulls;
 
-use std::time::Duration;
+use relay::Registry;
 
-use media::Limits;
-use relay::{Lags, Registry, Settings, Start};
+use crate::config::Config;
 
-use crate::config::{self, Config};
+pub use delivery::{relay_settings as settings, start_policy as start};
 
 pub use asked::{AskedName, AskedNames};
 pub use events::{Events, Told};
@@ -58,28 +57,4 @@ impl Live {
             outlets: Outlets::default(),
         }
     }
-}
-
-/// What holds for a stream that is opened under this configuration.
-pub fn settings(config: &config::Live) -> Settings {
-    let cache = Limits { groups: config.groups.into(), bytes: config.cache.as_usize() };
-    Settings {
-        cache,
-        lags: Lags { thin: millis(config.thin_lag), skip: millis(config.max_lag) },
-        merge_ms: millis(config.merge),
-        max_viewers: config.max_viewers.into(),
-    }
-}
-
-/// Where a new viewer starts.
-pub fn start(config: &config::Live) -> Start {
-    match config.start {
-        config::Start::KeyFrame => Start::KeyFrame,
-        config::Start::LatestGop => Start::LatestGop,
-        config::Start::LowDelay => Start::LowDelay,
-    }
-}
-
-fn millis(duration: Duration) -> u32 {
-    u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
 }

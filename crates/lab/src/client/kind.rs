@@ -1,15 +1,13 @@
 //! Third-party client libraries.
 
-use serde::{Deserialize, Serialize};
-
-/// A third-party client library.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ClientKind {
-    /// `quinn-proto`.
-    Quinn,
-    /// `noq-proto`; requires [`Cipher::Real`](crate::Cipher::Real).
-    Noq,
+config::words! {
+    /// A third-party client library.
+    ClientKind {
+        /// `quinn-proto`.
+        Quinn = "quinn",
+        /// `noq-proto`; requires [`Cipher::Real`](crate::Cipher::Real).
+        Noq = "noq",
+    }
 }
 
 impl ClientKind {

@@ -1,54 +1,64 @@
 //! Validates a specification before any run: keys exist, labels and titles resolve, and every run's
 //! scenario can be built.
 
-use std::ops::Range;
+use config::{File, Sections};
 
-use toml::{Spanned, Value};
-
+use super::engine::between;
 use super::metrics::{How, Term};
-use super::settings::Settings;
-use super::spec::{AxisRange, Bound, Comparison, Point, Spec, plain};
+use super::spec::{AxisRange, Bound, Comparison, Point, Spec, Sweep, entries, plain, quantity};
+use crate::setup::Setup;
 
 impl Spec {
-    /// Overrides base settings. Each is a `key` and a TOML value or plain text.
+    /// Sets keys of all runs. Each is a key, whose section may be left out if no other section has
+    /// it, and a TOML value or plain text.
     ///
     /// # Errors
     /// The key is unknown or the value invalid.
-    pub(crate) fn set(&mut self, settings: &[(String, String)]) -> Result<(), String> {
-        for (key, text) in settings {
-            if !Settings::keys().contains(key) {
-                return Err(format!("no setting `{key}`"));
-            }
-            let line = format!("value = {text}");
-            let value = toml::from_str::<toml::Table>(&line).ok();
-            let value = value.and_then(|mut table| table.remove("value"));
-            let value = value.unwrap_or_else(|| Value::String(text.clone()));
-            self.base.retain(|known, _| known.get_ref() != key);
-            self.base.insert(Spanned::new(0..0, key.clone()), value);
+    pub(crate) fn set(&mut self, keys: &[(String, String)]) -> Result<(), String> {
+        let all = self.base.names();
+        for (key, text) in keys {
+            let key = self.base.full_name(key, &all)?;
+            self.base.set_text(&key, text)?;
         }
         self.check()
     }
 
-    pub(super) fn check_keys(&self, text: &str) -> Result<(), String> {
-        let known = Settings::keys();
-        let check = |key: &str, span: Range<usize>| {
-            if known.iter().any(|name| name == key) {
-                return Ok(());
-            }
-            let line = text[..span.start.min(text.len())].matches('\n').count() + 1;
-            Err(format!("{}:{line}: no setting `{key}`", self.name))
-        };
-        let tables = [&self.base].into_iter();
-        let tables = tables.chain(self.schemes.iter().map(|scheme| &scheme.set));
+    pub(super) fn check_keys(&self, file: &File<'_>) -> Result<(), String> {
+        let mut setup = Setup::default();
+        let tables = self.schemes.iter().map(|scheme| &scheme.set);
         for table in tables.chain(self.sweeps.iter().map(|sweep| &sweep.set)) {
-            table.keys().try_for_each(|key| check(key.get_ref(), key.span()))?;
+            for (key, span, value) in entries(table) {
+                setup.set(&key, value).map_err(|e| file.error(span, &e).to_string())?;
+            }
         }
         for sweep in &self.sweeps {
-            let axes = sweep.axes.iter().map(|axis| &axis.key);
-            let ranges = sweep.ranges.iter().map(|range| &range.key);
-            axes.chain(ranges).try_for_each(|key| check(key.get_ref(), key.span()))?;
+            for axis in &sweep.axes {
+                for value in &axis.values {
+                    let set = setup.set(axis.key.get_ref(), value);
+                    set.map_err(|e| file.error(axis.key.span(), &e).to_string())?;
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Returns keys of schemes that have no effect, because the scheme does not use them.
+    pub(crate) fn unused(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        for scheme in &self.schemes {
+            let mut setup = self.base.clone();
+            for (key, _, value) in entries(&scheme.set) {
+                let _ = setup.set(&key, value);
+            }
+            for (key, _, _) in entries(&scheme.set).filter(|(key, _, _)| !setup.is_used(key)) {
+                let (label, name) = (&scheme.label, setup.scheme_name());
+                all.push(format!(
+                    "{}: {label}: the scheme \"{name}\" does not use `{key}`",
+                    self.name
+                ));
+            }
+        }
+        all
     }
 
     /// Checks that the schemes a term refers to exist.
@@ -101,43 +111,51 @@ impl Spec {
             | Comparison::Near { bound, .. } = &claim.is
             {
                 match bound {
-                    Bound::Key { key, .. } if !Settings::keys().contains(key) => {
-                        return Err(at(format!("no setting `{key}` to compare with")));
+                    Bound::Key { key, .. } if self.base.number_of(key).is_none() => {
+                        return Err(at(format!("no number `{key}` to compare with")));
                     }
                     Bound::Metric { of: Some(name), .. } => label(name)?,
                     _ => {}
                 }
             }
         }
-        for sweep in &self.sweeps {
-            if (sweep.draws > 0) == sweep.ranges.is_empty() {
-                return Err(at(format!("sweep `{}`: draws need ranges", sweep.title)));
-            }
-            sweep.schemes.iter().try_for_each(|name| label(name))?;
-            // Points are one field of results.csv.
-            let values = sweep.axes.iter().flat_map(|axis| &axis.values).map(plain);
-            if let Some(value) = values.into_iter().find(|v| v.contains([',', ';', '"', '\n'])) {
-                return Err(at(format!(
-                    "commas, semicolons and quotes are not allowed in the value \
-                                       `{value}`"
-                )));
-            }
-            for range in &sweep.ranges {
-                if range.low.partial_cmp(&range.high) != Some(core::cmp::Ordering::Less) {
-                    return Err(at(format!("`{}`: low must be below high", range.key.get_ref())));
-                }
-            }
-            let ends = |pick: fn(&AxisRange) -> f64| {
-                let value =
-                    |range: &AxisRange| (range.key.get_ref().clone(), Value::Float(pick(range)));
-                sweep.ranges.iter().map(value).collect::<Point>()
+        self.sweeps.iter().try_for_each(|sweep| self.check_sweep(sweep))
+    }
+
+    /// Checks a sweep and all of its runs.
+    fn check_sweep(&self, sweep: &Sweep) -> Result<(), String> {
+        let at = |what: String| format!("{}: {what}", self.name);
+        if (sweep.draws > 0) == sweep.ranges.is_empty() {
+            return Err(at(format!("sweep `{}`: draws need ranges", sweep.title)));
+        }
+        let is_unknown = |name: &&String| !self.schemes.iter().any(|scheme| scheme.label == **name);
+        if let Some(name) = sweep.schemes.iter().find(is_unknown) {
+            return Err(at(format!("no scheme has the label `{name}`")));
+        }
+        // Points are one field of results.csv.
+        let values = sweep.axes.iter().flat_map(|axis| &axis.values).map(plain);
+        if let Some(value) = values.into_iter().find(|v| v.contains([',', ';', '"', '\n'])) {
+            return Err(at(format!("no commas, semicolons and quotes in the value `{value}`")));
+        }
+        for range in &sweep.ranges {
+            let is_rising = match (quantity(&range.low), quantity(&range.high)) {
+                (Some((low, unit)), Some((high, other))) => low < high && unit == other,
+                _ => false,
             };
-            for scheme in self.schemes_of(sweep) {
-                for point in sweep.points() {
-                    for drawn in [ends(|range| range.low), ends(|range| range.high)] {
-                        let settings = self.settings(sweep, &point, &drawn, scheme).map_err(at)?;
-                        settings.scenario(1).map_err(|e| at(format!("{}: {e}", scheme.label)))?;
-                    }
+            if !is_rising {
+                let key = range.key.get_ref();
+                return Err(at(format!("`{key}`: low must be below high, in the same unit")));
+            }
+        }
+        let ends = |share: f64| {
+            let value = |range: &AxisRange| (range.key.get_ref().clone(), between(range, share));
+            sweep.ranges.iter().map(value).collect::<Point>()
+        };
+        for scheme in self.schemes_of(sweep) {
+            for point in sweep.points() {
+                for drawn in [ends(0.0), ends(1.0)] {
+                    let setup = self.setup(sweep, &point, &drawn, scheme).map_err(at)?;
+                    setup.scenario(1).map_err(|e| at(format!("{}: {e}", scheme.label)))?;
                 }
             }
         }

@@ -7,8 +7,8 @@ use qoe::stats::Estimate;
 use super::metrics::Term;
 use super::output::note;
 use super::rows::{Group, Row, describe, groups, other, values};
-use super::settings::Settings;
 use super::spec::{Bound, Claim, Comparison, Place, Spec, number};
+use crate::setup::Setup;
 
 /// The verdict on a claim.
 #[derive(Clone, Debug, PartialEq)]
@@ -130,8 +130,8 @@ impl Judge<'_> {
         })
     }
 
-    fn settings(&self, group: &Group<'_>) -> Option<Settings> {
-        group.rows.values().next()?.settings(self.spec).ok()
+    fn setup(&self, group: &Group<'_>) -> Option<Setup> {
+        group.rows.values().next()?.setup(self.spec).ok()
     }
 
     fn values(&self, group: &Group<'_>, term: &Term) -> BTreeMap<u64, f64> {
@@ -148,7 +148,7 @@ impl Judge<'_> {
         match bound {
             Bound::Number(value) => all(*value),
             Bound::Key { key, factor } => {
-                let value = self.settings(group).and_then(|settings| settings.number_of(key));
+                let value = self.setup(group).and_then(|setup| setup.number_of(key));
                 value.map(|value| all(value * factor)).unwrap_or_default()
             }
             Bound::Metric { metric, of, factor } => {

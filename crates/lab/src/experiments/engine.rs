@@ -1,5 +1,5 @@
 //! Runs a specification: every scheme at every point of every sweep, with the same seeds. Identical
-//! settings run once.
+//! set-ups run once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use super::options::Options;
 use super::output::note;
 use super::parallel::in_parallel;
 use super::rows::{Curve, Row};
-use super::settings::{Settings, Source};
-use super::spec::{AxisRange, Contestant, Point, Spec, Sweep};
+use super::spec::{AxisRange, Contestant, Point, Spec, Sweep, quantity};
 use crate::recovered::{Diary, FinishedUnit};
+use crate::setup::{Kind, Setup, mbps, round_trip};
 use crate::simulation::{Outcome, Sample, run as simulate};
 use crate::traffic::Traffic;
 
@@ -30,9 +30,9 @@ pub(crate) struct Results {
 /// Sampling interval of curves.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
-/// Settings and seed of one run, and the rows that receive its values.
+/// Set-up and seed of one run, and the rows that receive its values.
 struct Job {
-    settings: Settings,
+    setup: Setup,
     seed: u64,
     curves: bool,
     rows: Vec<usize>,
@@ -56,14 +56,13 @@ pub(crate) fn run(
             for seed in options.seed..options.seed + runs {
                 let drawn = draw(sweep, seed - options.seed, runs);
                 for scheme in spec.schemes_of(sweep) {
-                    let mut settings = spec.settings(sweep, &point, &drawn, scheme)?.normalised();
+                    let mut setup = spec.setup(sweep, &point, &drawn, scheme)?;
                     if let Some(seconds) = seconds {
-                        shorten(&mut settings, seconds);
+                        shorten(&mut setup, seconds);
                     }
-                    let text = serde_json::to_string(&settings).map_err(|e| e.to_string())?;
-                    let job = *known.entry((text, seed)).or_insert_with(|| {
+                    let job = *known.entry((setup.text(), seed)).or_insert_with(|| {
                         let curves = spec.curves && seed == options.seed;
-                        jobs.push(Job { settings, seed, curves, rows: Vec::new() });
+                        jobs.push(Job { setup, seed, curves, rows: Vec::new() });
                         jobs.len() - 1
                     });
                     jobs[job].rows.push(rows.len());
@@ -86,8 +85,8 @@ pub(crate) fn run(
             let row: &mut Row = &mut rows[place];
             match &done {
                 Ok((measured, samples)) => {
-                    // Formulas use the settings of the row, not of the shared run.
-                    row.values = evaluate(measured, &row.settings(spec)?);
+                    // Formulas use the keys of the row, not of the shared run.
+                    row.values = evaluate(measured, &row.setup(spec)?);
                     if !samples.is_empty() {
                         curves.push(Curve {
                             sweep: row.sweep,
@@ -116,15 +115,17 @@ fn row(place: usize, scheme: &Contestant, point: &Point, drawn: &Point, seed: u6
     }
 }
 
-fn shorten(settings: &mut Settings, seconds: f64) {
-    settings.seconds = settings.seconds.min(seconds);
-    settings.measure_from_seconds = settings.measure_from_seconds.min(seconds / 2.0);
-    settings.requests = settings.requests.min(2);
-    settings.warm_up = settings.warm_up.min(1);
-    if settings.source == Source::Download {
-        settings.bytes = settings.bytes.min(200_000);
-        settings.bytes_seconds = 0.0;
-        settings.seconds = 600.0;
+fn shorten(setup: &mut Setup, seconds: f64) {
+    let longest = Duration::from_secs_f64(seconds);
+    let (source, knobs) = (&mut setup.lab.source, &mut setup.lab.lab);
+    source.duration = source.duration.min(longest);
+    knobs.measure_from = knobs.measure_from.min(longest / 2);
+    source.requests = source.requests.min(2);
+    knobs.warm_up = knobs.warm_up.min(1);
+    if source.kind == Kind::Download {
+        source.bytes.0 = source.bytes.0.min(200_000);
+        source.transfer = Duration::ZERO;
+        source.duration = Duration::from_secs(600);
     }
 }
 
@@ -134,7 +135,7 @@ fn runs_of(sweep: &Sweep, runs: u64) -> u64 {
 
 /// Returns the values of draw `index` of `n` (Latin hypercube; McKay, Beckman and Conover 1979):
 /// each range is divided into `n` equal strata, and a random permutation per range assigns strata
-/// to draws. Integers stay integers.
+/// to draws.
 fn draw(sweep: &Sweep, index: u64, n: u64) -> Point {
     let draw = |(place, range): (usize, &AxisRange)| {
         let seed = (place as u64 + 1) << 32;
@@ -146,29 +147,47 @@ fn draw(sweep: &Sweep, index: u64, n: u64) -> Point {
         // Random position within the stratum.
         let within = Random::new(seed + 1 + index).fraction();
         let share = (order[index as usize] as f64 + within) / n as f64;
-        let value = range.low + (range.high - range.low) * share;
-        (range.key.get_ref().clone(), Value::Float(value))
+        (range.key.get_ref().clone(), between(range, share))
     };
     sweep.ranges.iter().enumerate().map(draw).collect()
+}
+
+/// Returns the value at this share of a range. Rates are whole kbps, and times an even number of
+/// nanoseconds, because each direction of a path delays by half of a round-trip time.
+pub(super) fn between(range: &AxisRange, share: f64) -> Value {
+    let (Some((low, unit)), Some((high, _))) = (quantity(&range.low), quantity(&range.high)) else {
+        return range.low.clone();
+    };
+    let value = low + (high - low) * share;
+    match unit {
+        "" => Value::Float(value),
+        "ms" => {
+            let nanos = round_trip(value).as_nanos();
+            Value::String(format!("{}.{:06}ms", nanos / 1_000_000, nanos % 1_000_000))
+        }
+        "mbps" => Value::String(mbps(value).to_string()),
+        unit => Value::String(format!("{value}{unit}")),
+    }
 }
 
 fn work(job: &Job) -> Done {
     let mut all = Measured::default();
     let mut samples = Vec::new();
-    let settings = &job.settings;
-    let mut learnt = settings.learnt(job.seed)?;
-    for download in 1..=u64::from(settings.warm_up) {
+    let setup = &job.setup;
+    let (warm_up, source) = (setup.lab.lab.warm_up, &setup.lab.source);
+    let mut learnt = setup.learnt(job.seed)?;
+    for download in 1..=u64::from(warm_up) {
         // Seeds of warm-up downloads are distinct from seeds of requests.
-        simulate(&settings.scenario_after(job.seed + (download << 20), &learnt)?)?;
+        simulate(&setup.scenario_after(job.seed + (download << 20), &learnt)?)?;
     }
     learnt.judge();
-    let connections = if settings.same_connection { 1 } else { settings.requests };
+    let connections = if source.same_connection { 1 } else { source.requests };
     for request in 0..u64::from(connections) {
-        if settings.warm_up == 0 {
-            learnt = settings.learnt(job.seed)?;
+        if warm_up == 0 {
+            learnt = setup.learnt(job.seed)?;
         }
         // Each request without a shared connection is its own simulation, with its own seed.
-        let mut scenario = settings.scenario_after(job.seed + (request << 40), &learnt)?;
+        let mut scenario = setup.scenario_after(job.seed + (request << 40), &learnt)?;
         let diary = Diary::default();
         scenario.diary = Some(diary.clone());
         scenario.sample_every = (job.curves && request == 0).then_some(SAMPLE_EVERY);
@@ -181,17 +200,17 @@ fn work(job: &Job) -> Done {
             return Err(why);
         }
         add(&mut all, &outcome, &scenario.traffic);
-        if settings.twice {
+        if setup.lab.lab.twice {
             let seed = scenario.seed;
-            let again = simulate(&settings.scenario_after(seed, &settings.learnt(job.seed)?)?)?;
+            let again = simulate(&setup.scenario_after(seed, &setup.learnt(job.seed)?)?)?;
             let (start, same) = (outcome.event_log.start(), again.event_log == outcome.event_log);
             all.log = Some(Logged { start, same });
         }
         if let (Traffic::Live(live), Some(seen)) = (&scenario.traffic, &outcome.live) {
-            all.viewing.watch(settings.player()?, live, seen, scenario.measure_from);
+            all.viewing.watch(setup.player(), live, seen, scenario.measure_from);
             if let Some(seen) = outcome.rival.as_ref().and_then(|rival| rival.live.as_ref()) {
                 let viewing = &mut all.rival_viewing;
-                viewing.watch(settings.player()?, live, seen, scenario.measure_from);
+                viewing.watch(setup.player(), live, seen, scenario.measure_from);
             }
         }
         let pages = diary.take();
@@ -263,8 +282,8 @@ mod tests {
 
     #[test]
     fn a_latin_hypercube_takes_each_part_of_each_range_once() {
-        let text = "title = \"t\"\ndraws = 12\nranges = [{ key = \"fps\", low = 0.0, high = 12.0 }, \
-                    { key = \"rtt_ms\", low = 10.0, high = 22.0 }]";
+        let text = "title = \"t\"\ndraws = 12\nranges = [{ key = \"source.fps\", low = 0.0, high = 12.0 }, \
+                    { key = \"lab.sigmoid\", low = 10.0, high = 22.0 }]";
         let sweep: Sweep = toml::from_str(text).expect("a sweep");
         for axis in 0..2 {
             let low = [0.0, 10.0][axis];

@@ -101,6 +101,7 @@ fn run_for(
 ) -> Result<bool, String> {
     let mut spec = Spec::parse(text)?;
     spec.set(options.set)?;
+    spec.unused().iter().for_each(|line| eprintln!("warning: {line}"));
     let start = Instant::now();
     let results = engine::run(&spec, options, seconds)?;
     let made = Made {

@@ -20,7 +20,7 @@ use crate::simulation::Sample;
 pub(crate) struct Made {
     pub name: String,
     pub command: String,
-    /// Settings given on the command line: key and TOML value.
+    /// Keys given on the command line, and their values.
     pub set: Vec<(String, String)>,
     pub commit: String,
     pub machine: String,
@@ -101,8 +101,8 @@ pub(crate) fn write_summary(out: &Path, spec: &Spec, rows: &[Row]) -> Result<(),
         }
     }
     for group in &groups {
-        let settings = group.rows.values().next().and_then(|row| row.settings(spec).ok());
-        let is_fixed = settings.is_some_and(|settings| settings.scheme == "autorec-fixed");
+        let setup = group.rows.values().next().and_then(|row| row.setup(spec).ok());
+        let is_fixed = setup.is_some_and(|setup| setup.scheme_name() == "autorec-fixed");
         for term in &every {
             let of = |term: &Term| Statistics::of(values(spec, &groups, group, term).into_values());
             let Some(statistics) = of(term) else { continue };
@@ -205,7 +205,8 @@ fn read_drawn(text: &str) -> Option<Point> {
     let parts = text.split(';').filter(|part| !part.is_empty());
     let read = |part: &str| {
         let (key, value) = part.split_once('=')?;
-        Some((key.to_owned(), Value::Float(value.parse().ok()?)))
+        let value = value.parse().map_or(Value::String(value.to_owned()), Value::Float);
+        Some((key.to_owned(), value))
     };
     parts.map(read).collect()
 }

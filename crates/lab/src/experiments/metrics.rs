@@ -6,9 +6,9 @@ use core::time::Duration;
 use qoe::player::FreezeRates;
 use recovery::autorec::formulas;
 
-use super::settings::Settings;
 use super::viewing::{Viewing, Watched};
 use crate::recovered::{FinishedUnit, Recovered};
+use crate::setup::Setup;
 use crate::simulation::Received;
 
 /// Measurements of a run, over all its requests.
@@ -71,7 +71,7 @@ pub(crate) struct Metric {
     pub unit: &'static str,
     /// Formula that predicts it for a fixed level.
     pub expected: Option<&'static str>,
-    value: fn(&Measured, &Settings) -> Option<f64>,
+    value: fn(&Measured, &Setup) -> Option<f64>,
 }
 
 fn ratio(a: u64, b: u64) -> Option<f64> {
@@ -177,11 +177,11 @@ metrics! {
     "noticed_freeze_ms_per_100s", "ms", None, |m, _| {
         Some(noticed(&m.viewing.player)?.freeze_s_per_100s * 1e3)
     };
-    // Share of viewing time frozen from `measure_from_seconds` on, and share of the frames
+    // Share of viewing time frozen from `measure_from` on, and share of the frames
     // published since then that arrive within 2 s.
     "frozen_share", "1", None, |m, _| m.viewing.settled.frozen_share();
     "arrived", "1", None, |m, _| m.viewing.late(2_000.0).map(|late| 1.0 - late);
-    // Share of frames published from `measure_from_seconds` on that took more than 400 ms or never
+    // Share of frames published from `measure_from` on that took more than 400 ms or never
     // arrived.
     "late_frames", "1", None, |m, _| m.viewing.late(400.0);
     // Share of all frames delayed, relative to the fastest earlier one, by more than the player's
@@ -241,26 +241,26 @@ metrics! {
     // Mean of the smoothed round-trip time.
     "srtt_ms", "ms", None, |m, _| mean(&m.round_trips);
     // Formulas of AutoRec's journal version at the measured R and T_unit.
-    "f_ms", "ms", None, |m, s| latency(m, s.level);
-    "g", "1", None, |m, s| Some(formulas::redundancy_cost(loss_rate(m)?, s.level));
-    "h", "1", None, |m, s| Some(formulas::goodput_reduction(loss_rate(m)?, s.level));
-    "rdr_model", "1", None, |m, s| Some(formulas::deterioration_rate(loss_rate(m)?, s.level));
+    "f_ms", "ms", None, |m, s| latency(m, s.lab.lab.level);
+    "g", "1", None, |m, s| Some(formulas::redundancy_cost(loss_rate(m)?, s.lab.lab.level));
+    "h", "1", None, |m, s| Some(formulas::goodput_reduction(loss_rate(m)?, s.lab.lab.level));
+    "rdr_model", "1", None, |m, s| Some(formulas::deterioration_rate(loss_rate(m)?, s.lab.lab.level));
     "f10_ms", "ms", None, |m, _| latency(m, 10);
     // Redundancy renewed in every round, which an acknowledgement stops.
     "f_renewed_ms", "ms", None, |m, s| {
-        let time = formulas::recovery_latency_renewed(loss_rate(m)?, t_unit(m)?, s.level);
+        let time = formulas::recovery_latency_renewed(loss_rate(m)?, t_unit(m)?, s.lab.lab.level);
         Some(ms(time))
     };
     "g_renewed", "1", None, |m, s| {
-        Some(formulas::redundancy_cost_renewed(loss_rate(m)?, s.level))
+        Some(formulas::redundancy_cost_renewed(loss_rate(m)?, s.lab.lab.level))
     };
     "g_cancelled", "1", None, |m, s| {
         let (time, rtt) = (t_unit(m)?, round_trip(m)?);
-        Some(formulas::redundancy_cost_cancelled(loss_rate(m)?, time, rtt, s.level))
+        Some(formulas::redundancy_cost_cancelled(loss_rate(m)?, time, rtt, s.lab.lab.level))
     };
     "h_cancelled", "1", None, |m, s| {
         let (loss, time, rtt) = (loss_rate(m)?, t_unit(m)?, round_trip(m)?);
-        Some(formulas::goodput_reduction_cancelled(loss, time, rtt, s.level))
+        Some(formulas::goodput_reduction_cancelled(loss, time, rtt, s.lab.lab.level))
     };
     // Share of decision intervals without a loss, the same share under independent losses, and the
     // mean level decided.
@@ -280,9 +280,11 @@ metrics! {
     // Goodput over link capacity less headers. Meaningful without loss and with a non-limiting
     // client window.
     "utilisation", "1", None, |m, s| {
-        let is_judged = s.loss_percent == 0.0 && s.trace.is_empty() && s.window() >= s.bdp() * 3 / 2;
+        let path = &s.lab.path;
+        let is_judged =
+            path.loss == 0.0 && path.trace.is_none() && s.window() >= s.bdp() * 3 / 2;
         let share = ratio(m.payload[0], m.payload[1])?;
-        is_judged.then_some(mbps(m.received)? / (s.rate_mbps * share))
+        is_judged.then_some(mbps(m.received)? / (path.rate.as_mbps_f64() * share))
     };
     "packets_lost", "1", None, |m, _| Some(m.packets_lost as f64);
     // For runs made twice: fingerprint of the event log, and whether both runs agree.
@@ -347,8 +349,8 @@ impl Metric {
 }
 
 /// Evaluates all metrics of a run, in the order of [`ALL`].
-pub(crate) fn evaluate(measured: &Measured, settings: &Settings) -> Vec<Option<f64>> {
-    let values = ALL.iter().map(|metric| (metric.value)(measured, settings));
+pub(crate) fn evaluate(measured: &Measured, setup: &Setup) -> Vec<Option<f64>> {
+    let values = ALL.iter().map(|metric| (metric.value)(measured, setup));
     values.map(|value| value.filter(|value| value.is_finite())).collect()
 }
 
@@ -460,7 +462,7 @@ mod tests {
     #[test]
     fn the_round_trip_time_of_a_run_is_the_mean_over_its_intervals() {
         let measured = Measured { round_trips: vec![60.0, 90.0], ..<_>::default() };
-        let values = evaluate(&measured, &Settings::default());
+        let values = evaluate(&measured, &Setup::default());
         assert_eq!(values[Metric::index("srtt_ms").expect("known")], Some(75.0));
     }
 
@@ -477,7 +479,7 @@ mod tests {
             received: Received { bytes: 1_000, time: Duration::from_secs(1) },
             ..<_>::default()
         };
-        let values = evaluate(&measured, &Settings::default());
+        let values = evaluate(&measured, &Setup::default());
         let of = |name| values[Metric::index(name).expect("known")];
         assert_eq!(of("recovery_latency_ms"), None);
         assert_eq!(of("goodput_mbps"), Some(0.008));

@@ -3,6 +3,7 @@
 
 mod check;
 mod claims;
+mod deploy;
 mod engine;
 mod figures;
 pub(crate) mod files;
@@ -12,15 +13,13 @@ pub(crate) mod output;
 mod page;
 pub(crate) mod parallel;
 mod rows;
-mod scenario;
-mod schemes;
-pub(crate) mod settings;
 mod spec;
 mod speed;
 mod viewing;
 
 use std::path::Path;
 
+pub use deploy::{DEFAULT as DEPLOYMENT_EXPERIMENT, deployment, with_deployment};
 pub use figures::Results;
 pub use options::Options;
 
@@ -37,7 +36,7 @@ pub fn list() -> Vec<(&'static str, String)> {
 pub fn run(name: &str, options: &Options<'_>, out: &Path) -> Result<bool, String> {
     let text = match name {
         speed::NAME if options.set.is_empty() && options.spec.is_none() => None,
-        speed::NAME => return Err("`speed` has no settings and no specification".to_owned()),
+        speed::NAME => return Err("`speed` has no keys and no specification".to_owned()),
         _ => Some(
             figures::built_in(name)
                 .ok_or_else(|| format!("no experiment `{name}`; `mendcast lab list` shows them"))?,

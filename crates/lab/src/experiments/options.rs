@@ -5,7 +5,7 @@
 pub struct Options<'a> {
     /// Text of a specification that replaces the built-in one.
     pub spec: Option<&'a str>,
-    /// Settings (key and value) that override the base settings.
+    /// Keys and values that override those of all runs.
     pub set: &'a [(String, String)],
     /// Runs per point, with consecutive seeds. `None` for the number in the specification.
     pub runs: Option<u64>,

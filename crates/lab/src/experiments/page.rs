@@ -9,8 +9,8 @@ use super::claims::{Verdict, short, with_ci};
 use super::files::{Made, stated, terms};
 use super::metrics::{Metric, Term};
 use super::rows::{Curve, Group, Row, bundles, groups};
-use super::settings::Settings;
-use super::spec::{Paper, Point, Spec, Sweep, number, plain};
+use super::spec::{Axis, Paper, Point, Spec, Sweep, entries, number, plain};
+use crate::setup::Setup;
 use crate::simulation::Sample;
 use analysis::{Chart, Series, Span, escaped};
 use toml::Value;
@@ -78,11 +78,25 @@ fn x_of(sweep: &Sweep, point: &Point) -> Option<f64> {
     number(value)
 }
 
-/// Axis values as text: `congestion bbr, alpha_ms 10`.
+/// Axis values as text, without sections: `congestion bbr, rtt 60ms`.
 fn words(point: &[(String, Value)]) -> String {
     let parts: Vec<String> =
-        point.iter().map(|(key, value)| format!("{key} {}", plain(value))).collect();
+        point.iter().map(|(key, value)| format!("{} {}", name_of(key), plain(value))).collect();
     parts.join(", ")
+}
+
+/// Returns a key without its section.
+fn name_of(key: &str) -> &str {
+    key.split_once('.').map_or(key, |(_, name)| name)
+}
+
+/// Label of an x axis: the key and its unit.
+fn label(axis: &Axis) -> String {
+    let name = name_of(axis.key.get_ref()).replace('_', " ");
+    match axis.unit() {
+        None | Some("") => name,
+        Some(unit) => format!("{name} ({unit})"),
+    }
 }
 
 impl Report<'_> {
@@ -91,7 +105,7 @@ impl Report<'_> {
         let mut all = Vec::new();
         let groups = groups(self.rows);
         for (place, sweep) in self.spec.sweeps.iter().enumerate() {
-            let Some(x) = sweep.x().map(|axis| axis.key.get_ref().clone()) else { continue };
+            let Some(x) = sweep.x().map(label) else { continue };
             for term in &self.spec.metrics {
                 let series = self.series(&groups, place, term);
                 if series.iter().all(|series| series.points.len() < 2) {
@@ -99,7 +113,7 @@ impl Report<'_> {
                 }
                 let chart = Chart {
                     title: sweep.title.clone(),
-                    x: x.replace('_', " "),
+                    x: x.clone(),
                     y: term.text.replace('_', " "),
                 };
                 let file = format!("{}-{}.svg", place + 1, term.text.replace([':', '@', ' '], "-"));
@@ -236,38 +250,33 @@ impl Report<'_> {
         self.spec.sweeps.iter().enumerate().filter_map(told).collect()
     }
 
-    /// Returns settings common to all runs that differ from the defaults or that a paper is likely
-    /// to state.
+    /// Returns the keys that all runs share and use, with their values.
     fn set_up(&self) -> Vec<(String, String)> {
         let Some(sweep) = self.spec.sweeps.first() else { return Vec::new() };
         let Some(scheme) = self.spec.schemes.first() else { return Vec::new() };
         let first = sweep.points().into_iter().next().unwrap_or_default();
-        let Ok(settings) = self.spec.settings(sweep, &first, &[], scheme) else {
+        let Ok(setup) = self.spec.setup(sweep, &first, &[], scheme) else {
             return Vec::new();
         };
-        let swept: Vec<&String> = self
-            .spec
-            .sweeps
-            .iter()
-            .flat_map(|sweep| {
-                sweep
-                    .axes
-                    .iter()
-                    .map(|a| a.key.get_ref())
-                    .chain(sweep.set.keys().map(|k| k.get_ref()))
-                    .chain(sweep.ranges.iter().map(|r| r.key.get_ref()))
-            })
-            .chain(self.spec.schemes.iter().flat_map(|s| s.set.keys().map(|k| k.get_ref())))
-            .collect();
-        let normal = settings.normalised();
-        Settings::keys()
-            .into_iter()
-            .filter(|key| !swept.contains(&key))
-            .map(|key| {
-                let text = normal.text_of(&key);
-                (key, text)
-            })
-            .filter(|(key, text)| !text.is_empty() && key != "scheme")
+        let mut swept: Vec<String> = vec!["recovery.scheme".to_owned()];
+        for sweep in &self.spec.sweeps {
+            swept.extend(sweep.axes.iter().map(|axis| axis.key.get_ref().clone()));
+            swept.extend(sweep.ranges.iter().map(|range| range.key.get_ref().clone()));
+            swept.extend(entries(&sweep.set).map(|(key, _, _)| key));
+        }
+        for scheme in &self.spec.schemes {
+            swept.extend(entries(&scheme.set).map(|(key, _, _)| key));
+        }
+        let default = Setup::default();
+        setup
+            .keys()
+            .map(|(section, (name, _))| format!("{section}.{name}"))
+            .filter(|key| !swept.contains(key) && setup.is_used(key))
+            // Of a server's many keys, those with another value.
+            .filter(|key| key.starts_with("path.") || setup.text_of(key) != default.text_of(key))
+            .map(|key| (setup.text_of(&key), key))
+            .filter(|(text, _)| !text.is_empty())
+            .map(|(text, key)| (key, text))
             .collect()
     }
 

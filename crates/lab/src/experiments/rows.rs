@@ -6,8 +6,8 @@ use qoe::stats::Estimate;
 use toml::Value;
 
 use super::metrics::{How, Term};
-use super::settings::Settings;
 use super::spec::{Point, Spec, plain};
+use crate::setup::Setup;
 use crate::simulation::Sample;
 
 /// A run: one row of `results.csv`.
@@ -28,14 +28,14 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Returns the settings of the run.
+    /// Returns the set-up of the run.
     ///
     /// # Errors
-    /// The specification lacks the scheme, or its settings are invalid.
-    pub(crate) fn settings(&self, spec: &Spec) -> Result<Settings, String> {
+    /// The specification lacks the scheme, or its keys are invalid.
+    pub(crate) fn setup(&self, spec: &Spec) -> Result<Setup, String> {
         let scheme = spec.schemes.iter().find(|scheme| scheme.label == self.scheme);
         let scheme = scheme.ok_or_else(|| format!("no scheme has the label `{}`", self.scheme))?;
-        spec.settings(&spec.sweeps[self.sweep], &self.point, &self.drawn, scheme)
+        spec.setup(&spec.sweeps[self.sweep], &self.point, &self.drawn, scheme)
     }
 }
 
@@ -115,7 +115,7 @@ impl Bundle<'_, '_> {
     }
 }
 
-/// Formats a point: `alpha_ms=10;congestion=bbr`.
+/// Formats a point: `path.rtt=60ms;quic.congestion=bbr`.
 pub(crate) fn describe(point: &[(String, Value)]) -> String {
     let parts: Vec<String> = point.iter().map(|(k, v)| format!("{k}={}", plain(v))).collect();
     parts.join(";")

@@ -1,20 +1,23 @@
 //! Specifications (`experiments/*.toml`): runs, the paper's numbers, and claims.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use toml::{Spanned, Value};
 
+use config::{File, Sections};
+
 use super::metrics::Term;
-use super::settings::Settings;
+use crate::setup::Setup;
 
-/// Keys and values of [`Settings`] in a specification.
-pub(crate) type Table = BTreeMap<Spanned<String>, Value>;
+/// Keys in a specification, by section.
+pub(crate) type Keys = BTreeMap<Spanned<String>, BTreeMap<Spanned<String>, Value>>;
 
-/// Contents of a specification file.
+/// Contents of a specification file. Its sections, such as `[recovery]` and `[path]`, are the
+/// set-up of all runs.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct Spec {
     /// Name of the experiment and its file.
     pub name: String,
@@ -35,9 +38,9 @@ pub(crate) struct Spec {
     /// Metrics in tables and plots.
     #[serde(deserialize_with = "terms")]
     pub metrics: Vec<Term>,
-    /// Settings of all runs.
-    #[serde(default)]
-    pub base: Table,
+    /// Set-up of all runs.
+    #[serde(skip)]
+    pub base: Setup,
     /// Schemes under comparison.
     pub schemes: Vec<Contestant>,
     /// Grids of points.
@@ -51,6 +54,9 @@ pub(crate) struct Spec {
     /// Records the senders' state over time in the first run of each point.
     #[serde(default)]
     pub curves: bool,
+    /// Sections, and unknown names.
+    #[serde(flatten)]
+    others: BTreeMap<String, Value>,
 }
 
 /// A scheme with its parameters.
@@ -59,7 +65,7 @@ pub(crate) struct Spec {
 pub(crate) struct Contestant {
     pub label: String,
     #[serde(default)]
-    pub set: Table,
+    pub set: Keys,
     /// Runs for paired differences only, hidden from tables and plots.
     #[serde(default)]
     pub hidden: bool,
@@ -71,7 +77,7 @@ pub(crate) struct Contestant {
 pub(crate) struct Sweep {
     pub title: String,
     #[serde(default)]
-    pub set: Table,
+    pub set: Keys,
     /// Axes. The first numeric one is the x axis of plots.
     #[serde(default)]
     pub axes: Vec<Axis>,
@@ -85,7 +91,7 @@ pub(crate) struct Sweep {
     pub schemes: Vec<String>,
 }
 
-/// Values of one setting.
+/// Values of one key.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Axis {
@@ -96,13 +102,13 @@ pub(crate) struct Axis {
     pub merged: bool,
 }
 
-/// Range of a drawn setting.
+/// Range of a drawn key. Both ends are numbers, or have the same unit.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AxisRange {
     pub key: Spanned<String>,
-    pub low: f64,
-    pub high: f64,
+    pub low: Value,
+    pub high: Value,
 }
 
 /// Selection of points and schemes. Absent fields match anything.
@@ -115,7 +121,7 @@ pub(crate) struct Place {
     #[serde(default)]
     pub scheme: Option<String>,
     /// Axis values; a list matches any of its members.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "points")]
     pub at: BTreeMap<String, Value>,
 }
 
@@ -182,7 +188,8 @@ pub(crate) struct Given {
     pub at_least: Option<Bound>,
 }
 
-/// A number, a multiple of a setting (`{ key, factor }`), or another metric.
+/// A number, a multiple of a key's value (`{ key, factor }`; milliseconds, bytes or Mbps), or
+/// another metric.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 pub(crate) enum Bound {
@@ -260,15 +267,22 @@ fn terms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Term>, D::Err
 /// A point of a sweep: axes and their values.
 pub(crate) type Point = Vec<(String, Value)>;
 
-/// Adds `table` to `settings`.
-fn apply<'a>(settings: &mut toml::Table, table: impl IntoIterator<Item = (&'a str, &'a Value)>) {
-    for (key, value) in table {
-        settings.insert(key.to_owned(), value.clone());
-    }
+/// Reads `section.key = value` of a nested table.
+fn points<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, Value>, D::Error> {
+    let sections = BTreeMap::<String, BTreeMap<String, Value>>::deserialize(deserializer)?;
+    let keys = |(section, keys): (String, BTreeMap<String, Value>)| {
+        keys.into_iter().map(move |(key, value)| (format!("{section}.{key}"), value))
+    };
+    Ok(sections.into_iter().flat_map(keys).collect())
 }
 
-fn entries(table: &Table) -> impl Iterator<Item = (&str, &Value)> {
-    table.iter().map(|(key, value)| (key.get_ref().as_str(), value))
+/// Returns the keys of a table as `section.key`, with their positions.
+pub(super) fn entries(table: &Keys) -> impl Iterator<Item = (String, Range<usize>, &Value)> {
+    table.iter().flat_map(|(section, keys)| {
+        keys.iter().map(move |(key, value)| {
+            (format!("{}.{}", section.get_ref(), key.get_ref()), key.span(), value)
+        })
+    })
 }
 
 /// Returns the value as text without quotes.
@@ -279,18 +293,29 @@ pub(crate) fn plain(value: &Value) -> String {
     }
 }
 
-/// Returns the value as a number.
-pub(crate) fn number(value: &Value) -> Option<f64> {
+/// Returns the number that a value starts with, and its unit: 60 and `ms` of `"60ms"`.
+pub(crate) fn quantity(value: &Value) -> Option<(f64, &str)> {
     match value {
-        Value::Integer(n) => Some(*n as f64),
-        Value::Float(x) => Some(*x),
+        Value::Integer(n) => Some((*n as f64, "")),
+        Value::Float(x) => Some((*x, "")),
+        Value::String(text) => {
+            let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+            let (number, unit) = text.split_at(end);
+            let is_unit = unit == "%" || unit.chars().all(|c| c.is_ascii_alphabetic());
+            Some((number.parse().ok()?, unit)).filter(|_| is_unit)
+        }
         _ => None,
     }
 }
 
-/// Returns whether two values are the same number or text.
+/// Returns the value as a number, without its unit.
+pub(crate) fn number(value: &Value) -> Option<f64> {
+    quantity(value).map(|(number, _)| number)
+}
+
+/// Returns whether two values are the same quantity or text.
 pub(crate) fn same(a: &Value, b: &Value) -> bool {
-    match (number(a), number(b)) {
+    match (quantity(a), quantity(b)) {
         (Some(a), Some(b)) => a == b,
         _ => a == b,
     }
@@ -305,7 +330,16 @@ impl Spec {
         let mut spec: Self = toml::from_str(text).map_err(|e| e.to_string())?;
         let last = spec.clairvoyant.clone();
         spec.schemes.sort_by_key(|scheme| Some(&scheme.label) == last.as_ref());
-        spec.check_keys(text)?;
+        let file = File::parse(&spec.name, text).map_err(|e| e.to_string())?;
+        let names = spec.base.names();
+        if let Some(name) = spec.others.keys().find(|name| !names.contains(&name.as_str())) {
+            let sections: Vec<String> = names.iter().map(|name| format!("[{name}]")).collect();
+            let what = format!("no `{name}` in experiments; sections: {}", sections.join(", "));
+            return Err(file.error(file.position(name, ""), &what).to_string());
+        }
+        let is_other = |name: &str| !names.contains(&name);
+        file.read_into(&mut spec.base, is_other).map_err(|e| e.to_string())?;
+        spec.check_keys(&file)?;
         spec.check()?;
         Ok(spec)
     }
@@ -325,29 +359,25 @@ impl Spec {
             .filter(|scheme| sweep.schemes.is_empty() || sweep.schemes.contains(&scheme.label))
     }
 
-    /// Returns the settings of a run. Precedence, lowest first: base, sweep, point, scheme.
-    pub(crate) fn settings(
+    /// Returns the set-up of a run. Precedence, lowest first: sections, sweep, point, scheme.
+    pub(crate) fn setup(
         &self,
         sweep: &Sweep,
         point: &[(String, Value)],
         drawn: &[(String, Value)],
         scheme: &Contestant,
-    ) -> Result<Settings, String> {
-        let mut table = toml::Table::new();
-        apply(&mut table, entries(&self.base));
-        apply(&mut table, entries(&sweep.set));
-        apply(&mut table, point.iter().chain(drawn).map(|(key, value)| (key.as_str(), value)));
-        apply(&mut table, entries(&scheme.set));
-        for (key, value) in &mut table {
-            // Integers are valid floats.
-            let is_float = serde_json::to_value(Settings::default())
-                .is_ok_and(|all| all.get(key).is_some_and(serde_json::Value::is_f64));
-            if let (true, Value::Integer(n)) = (is_float, &*value) {
-                *value = Value::Float(*n as f64);
-            }
+    ) -> Result<Setup, String> {
+        let mut setup = self.base.clone();
+        for (key, _, value) in entries(&sweep.set) {
+            setup.set(&key, value)?;
         }
-        let bad = |e: toml::de::Error| e.to_string().trim_end().replace('\n', " ");
-        table.try_into().map_err(bad)
+        for (key, value) in point.iter().chain(drawn) {
+            setup.set(key, value)?;
+        }
+        for (key, _, value) in entries(&scheme.set) {
+            setup.set(&key, value)?;
+        }
+        Ok(setup)
     }
 }
 
@@ -365,10 +395,18 @@ impl Sweep {
         })
     }
 
-    /// Returns the axis on the plots' x axis.
+    /// Returns the axis on the plots' x axis: the first one of numbers with the same unit.
     pub(crate) fn x(&self) -> Option<&Axis> {
-        let mut shown = self.axes.iter().filter(|axis| !axis.merged);
-        shown.find(|axis| axis.values.iter().all(|value| number(value).is_some()))
+        self.axes.iter().find(|axis| !axis.merged && axis.unit().is_some())
+    }
+}
+
+impl Axis {
+    /// Returns the unit that all values have; `None` if they are not numbers with the same unit.
+    pub(crate) fn unit(&self) -> Option<&str> {
+        let mut units = self.values.iter().map(|value| quantity(value).map(|(_, unit)| unit));
+        let first = units.next()??;
+        units.all(|unit| unit == Some(first)).then_some(first)
     }
 }
 

@@ -9,8 +9,8 @@ use qoe::stats::Sample;
 use qoe::{FrameKind, Player, Policy};
 use units::Timestamp;
 
-use super::settings::Settings;
 use crate::live::{Live, LiveOutcome};
+use crate::setup::Setup;
 
 /// Number of initial pictures with a recorded time.
 const PICTURES: usize = 4;
@@ -129,11 +129,11 @@ impl Viewing {
 
     /// Mean time from the request to the numbered picture, in milliseconds, including the request's
     /// transit.
-    pub(crate) fn completion(&self, number: usize, settings: &Settings) -> Option<f64> {
+    pub(crate) fn completion(&self, number: usize, setup: &Setup) -> Option<f64> {
         let all: Vec<f64> =
             self.completions.iter().filter_map(|of| of.get(number).copied()).collect();
         let mean = all.iter().sum::<f64>() / all.len() as f64;
-        (!all.is_empty()).then_some(mean + settings.rtt_ms / 2.0)
+        (!all.is_empty()).then_some(mean + setup.rtt_ms() / 2.0)
     }
 
     /// Plays arrived frames until `end`, or all of them.

@@ -6,7 +6,7 @@ use std::io;
 
 use delivery::{Body, Buffered, Delivery, Filled, FlvStream, Piece, Playing};
 use quic::Connection;
-use relay::{Publisher, Registry, Start, Viewer};
+use relay::{Publisher, Registry, Viewer};
 use units::{StreamId, Timestamp};
 
 use super::view::{Live, LiveOutcome, Skips};
@@ -89,7 +89,7 @@ impl Broadcast {
     /// Handles the viewer's request on this stream.
     pub(crate) fn join(&mut self, now: Timestamp, id: StreamId) {
         self.served.asked_at = Some(now);
-        let viewer = Viewer::new(self.publisher.stream().clone(), Start::LatestGop)
+        let viewer = Viewer::new(self.publisher.stream().clone(), self.live.start)
             .expect("the first viewer");
         let body = LiveBody {
             stream: FlvStream::new(viewer),

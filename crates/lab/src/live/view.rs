@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use relay::Settings;
+use relay::{Settings, Start};
 use units::Timestamp;
 
 use super::encoder::Encoder;
@@ -18,6 +18,8 @@ pub struct Live {
     pub begin: Duration,
     /// Relay settings.
     pub settings: Settings,
+    /// Start policy of the viewer.
+    pub start: Start,
 }
 
 impl Live {
@@ -28,6 +30,7 @@ impl Live {
             source: Arc::new(Source::encoded(encoder, seed, before + pictures)),
             begin: encoder.interval * before,
             settings: Settings::default(),
+            start: Start::LatestGop,
         }
     }
 

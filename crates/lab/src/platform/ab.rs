@@ -113,6 +113,15 @@ pub fn ab(options: &AbOptions<'_>) -> Result<(), String> {
         return Err(format!("`--sessions` is {}; it may be 1 to {MAX_SESSIONS}", options.sessions));
     }
     let (arms, population) = (options.arms()?, options.population()?);
+    for arm in &arms {
+        for key in arm.unused() {
+            eprintln!(
+                "warning: {}: the scheme \"{}\" does not use `{key}`",
+                arm.name,
+                arm.scheme()
+            );
+        }
+    }
     let folder = options.out.join("records");
     if std::fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(format!(
@@ -220,7 +229,7 @@ fn read_of(history: &History) -> Read {
 }
 
 fn arm_set(arm: &Arm) -> ArmSet {
-    let keys = arm.set.iter().filter(|(key, _)| *key != "scheme");
+    let keys = arm.keys.iter().skip(1);
     let keys: String = keys.map(|(key, value)| format!(" {key}={value}")).collect();
     ArmSet {
         name: arm.name.clone(),

@@ -1,7 +1,9 @@
-//! Arms of a test: a catalogue scheme with parameters, and a name. The preset names form the
-//! comparison in the report.
+//! Arms of a test: a catalogue scheme with keys of the configuration, and a name. The preset names
+//! form the comparison in the report.
 
-use toml::Value;
+use recovery::catalog::Choice;
+
+use crate::setup::{SIMULATED, Setup};
 
 /// A scheme with its parameters.
 #[derive(Clone, Debug, PartialEq)]
@@ -10,8 +12,8 @@ pub(super) struct Arm {
     pub name: String,
     /// Weight relative to the other arms.
     pub weight: u32,
-    /// Keys of `experiments::settings` and their values, including `scheme`.
-    pub set: toml::Table,
+    /// Keys as `section.key`, including `recovery.scheme`, and their values.
+    pub keys: Vec<(String, String)>,
 }
 
 /// Name of the baseline.
@@ -22,92 +24,90 @@ const FROM_START: &str = "clairvoyant-from-start";
 /// AutoRec with the parameters of its fleet (journal VII-B), and MM'24 with Θ between the median
 /// and the 80th percentile of the smoothed round-trip time (MM'24 5.2).
 pub(super) const FLEET_AUTOREC: &str = "autorec-fleet";
-pub(super) const FLEET_MM24: &str = "mm24";
+pub(super) const FLEET_MM24: &str = "autorec-mm24-fleet";
 
-/// Preset arms. The papers' schemes have no guard; the product's guard is 20 %.
+/// Preset arms. No name is a scheme's. The papers' schemes have a limit that does not restrict
+/// them; the product's is 20 %.
 const PRESETS: &[(&str, &str)] = &[
-    (FLEET_AUTOREC, "autorec+alpha_ms=200+beta_percent=50+gamma_percent=50+guard_percent=50"),
-    ("autorec", "autorec+guard_percent=50"),
-    ("autorec-idle", "autorec+when_idle=true+guard_percent=50"),
-    (FLEET_MM24, "autorec-mm24+theta_ms=100+guard_percent=50"),
-    ("art", "art-paper+guard_percent=50"),
-    ("or3", "or3+reading=copies+guard_percent=50"),
-    ("or3-idle", "or3+reading=copies+when_idle=true+guard_percent=50"),
+    (FLEET_AUTOREC, "autorec+latency=200ms+cost=50%+goodput=50%+max_redundancy=50%"),
+    (FLEET_MM24, "autorec-mm24+theta=100ms+max_redundancy=50%"),
     (CLAIRVOYANT, "arq+oracle=after-detection"),
     (FROM_START, "arq+oracle=from-start"),
 ];
 
 /// Arms compared by default.
-pub(super) const COMPARED: &str = "arq,autorec-fleet,mm24,art,or3-idle,spare,deadline,deadline+reports=true,clairvoyant,clairvoyant-from-start";
+pub(super) const COMPARED: &str = "arq,autorec-fleet,autorec-mm24-fleet,\
+    art-paper+max_redundancy=50%,or3-copies+when_idle=true+max_redundancy=50%,spare,deadline,\
+    deadline+reports=true,clairvoyant,clairvoyant-from-start";
 /// Default cohorts.
 pub(super) const COHORTS: [&str; 2] = ["control=arq:50", "treatment=deadline:50"];
 
-/// Keys that an arm may set. Keys of the path or the stream are excluded.
-const KEYS: [&str; 33] = [
-    "start",
-    "detection",
-    "congestion",
-    "tail",
-    "copies",
-    "apart_ms",
-    "apart_rtts",
-    "longest_probe_ms",
-    "price_ms",
-    "patience_ms",
-    "overdue",
-    "together",
-    "patient_above_percent",
-    "thin_lag_ms",
-    "reports",
-    "alpha_ms",
-    "beta_percent",
-    "gamma_percent",
-    "level",
-    "off_mode",
-    "opportunistic",
-    "sigmoid",
-    "theta_ms",
-    "r_nor_percent",
-    "max_level",
-    "gate",
-    "interval_rtts",
-    "reading",
-    "queue_length",
-    "spread",
-    "escape_alpha",
-    "when_idle",
-    "guard_percent",
-];
-/// The same, for presets only.
-const ORACLE: &str = "oracle";
+/// Testbed section whose keys an arm may set.
+const LAB: &str = "lab";
+/// The only key of the player that an arm may set. A session draws the others, as those of path and
+/// source.
+const REPORTS: &str = "player.reports";
+const SCHEME: &str = "recovery.scheme";
+const ORACLE: &str = "lab.oracle";
 /// Maximum number of arms.
 const MAX_ARMS: usize = 16;
 
 impl Arm {
-    /// Parses `SCHEME`, `SCHEME+KEY=VALUE+…`, or a preset name.
+    /// Parses `SCHEME`, `SCHEME+KEY=VALUE+…`, or a preset name. Keys are those of the
+    /// configuration; the section may be left out if no other one has the key.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
+        let at = |e: String| format!("scheme `{text}`: {e}");
         let preset = PRESETS.iter().find(|(name, _)| *name == text).map(|(_, spec)| *spec);
         let mut parts = preset.unwrap_or(text).split('+');
-        let mut set = toml::Table::new();
+        let mut setup = Setup::default();
         let scheme = parts.next().unwrap_or_default();
-        scheme.parse::<recovery::catalog::Choice>().map_err(|e| {
+        scheme.parse::<Choice>().map_err(|e| {
             let names: Vec<&str> = PRESETS.iter().map(|(name, _)| *name).collect();
             format!("{e}; presets: {}", names.join(", "))
         })?;
-        set.insert("scheme".to_owned(), Value::String(scheme.to_owned()));
+        let mut keys = vec![(SCHEME.to_owned(), scheme.to_owned())];
+        let sections: Vec<&str> = SIMULATED.into_iter().chain([LAB]).collect();
         for part in parts {
-            let (key, value) = part
-                .split_once('=')
-                .ok_or_else(|| format!("scheme `{text}`: write {scheme}+KEY=VALUE"))?;
-            let is_known = KEYS.contains(&key) || (preset.is_some() && key == ORACLE);
-            if !is_known {
-                let all = KEYS.join(", ");
-                return Err(format!("scheme `{text}`: unknown key `{key}`; known keys: {all}"));
+            let (key, value) =
+                part.split_once('=').ok_or_else(|| at(format!("write {scheme}+KEY=VALUE")))?;
+            let full = match key {
+                "reports" | REPORTS => REPORTS.to_owned(),
+                key => setup.full_name(key, &sections).map_err(at)?,
+            };
+            let section = full.split('.').next().unwrap_or_default();
+            if !sections.contains(&section) && full != REPORTS {
+                return Err(at(format!("`{full}` is the session's, not the scheme's")));
             }
-            set.insert(key.to_owned(), typed(value));
+            setup.set_text(&full, value).map_err(at)?;
+            keys.push((full, value.to_owned()));
         }
-        Ok(Self { name: text.to_owned(), weight: 1, set })
+        Ok(Self { name: text.to_owned(), weight: 1, keys })
+    }
+
+    /// Sets the arm's keys.
+    ///
+    /// # Errors
+    /// One line that names the arm and the key.
+    pub(super) fn apply(&self, setup: &mut Setup) -> Result<(), String> {
+        let mut set = self.keys.iter().map(|(key, value)| setup.set_text(key, value));
+        set.try_for_each(|set| set.map_err(|e| format!("scheme `{}`: {e}", self.name)))
+    }
+
+    /// Returns keys that have no effect, because the scheme does not use them.
+    pub(super) fn unused(&self) -> Vec<&str> {
+        let mut setup = Setup::default();
+        match self.apply(&mut setup) {
+            Ok(()) => {
+                let keys = self.keys.iter().map(|(key, _)| key.as_str());
+                keys.filter(|key| !setup.is_used(key)).collect()
+            }
+            Err(_) => Vec::new(),
+        }
+    }
+
+    fn value(&self, key: &str) -> Option<&str> {
+        self.keys.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
     }
 
     /// Parses `NAME=SCHEME:WEIGHT`.
@@ -148,32 +148,17 @@ impl Arm {
 
     /// Returns the scheme's name in the catalogue.
     pub(super) fn scheme(&self) -> &str {
-        self.set.get("scheme").and_then(Value::as_str).unwrap_or_default()
+        self.value(SCHEME).unwrap_or_default()
     }
 
     /// Returns whether the arm knows packet fates, which no product can.
     pub(super) fn is_oracle(&self) -> bool {
-        self.set.contains_key(ORACLE)
+        self.value(ORACLE).is_some_and(|value| value != "none")
     }
 
     /// Returns the name as a folder name.
     pub(super) fn folder(&self) -> String {
         self.name.replace(|c: char| !c.is_ascii_alphanumeric() && !"-_.".contains(c), "_")
-    }
-}
-
-/// Converts the value as a specification would.
-fn typed(value: &str) -> Value {
-    if let Ok(whole) = value.parse() {
-        return Value::Integer(whole);
-    }
-    if let Ok(number) = value.parse() {
-        return Value::Float(number);
-    }
-    match value {
-        "true" => Value::Boolean(true),
-        "false" => Value::Boolean(false),
-        text => Value::String(text.to_owned()),
     }
 }
 
@@ -183,22 +168,43 @@ mod tests {
 
     #[test]
     fn schemes_and_cohorts_are_read_with_their_parameters() {
-        let arm = Arm::parse("autorec+alpha_ms=50+when_idle=true").expect("a scheme");
-        assert_eq!((arm.scheme(), &arm.set["alpha_ms"]), ("autorec", &Value::Integer(50)));
-        assert_eq!(arm.set["when_idle"], Value::Boolean(true));
-        assert_eq!(arm.folder(), "autorec_alpha_ms_50_when_idle_true");
+        let arm = Arm::parse("autorec+latency=50ms+when_idle=true").expect("a scheme");
+        assert_eq!(arm.scheme(), "autorec");
+        let set = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(arm.keys[1..], [set("recovery.latency", "50ms"), set("lab.when_idle", "true")]);
+        let mut setup = Setup::default();
+        arm.apply(&mut setup).expect("valid");
+        assert_eq!(setup.text_of("recovery.latency"), "50ms");
+        assert_eq!(arm.folder(), "autorec_latency_50ms_when_idle_true");
         let cohort = Arm::parse_cohort("more=spare+copies=2:30").expect("a cohort");
         assert_eq!((&*cohort.name, cohort.scheme(), cohort.weight), ("more", "spare", 30));
         assert!(Arm::parse(CLAIRVOYANT).expect("known").is_oracle());
+        assert!(!Arm::parse("arq+oracle=none").expect("known").is_oracle());
     }
 
     #[test]
-    fn unknown_schemes_and_path_keys_are_rejected() {
+    fn a_scheme_has_one_name_and_presets_have_others() {
+        for (name, spec) in PRESETS {
+            assert!(name.parse::<Choice>().is_err(), "{name}");
+            assert!(Arm::parse(spec).is_ok(), "{spec}");
+        }
+        let guard = |name: &str| {
+            let mut setup = Setup::default();
+            Arm::parse(name).expect("known").apply(&mut setup).expect("valid");
+            setup.server.recovery.max_redundancy
+        };
+        assert_eq!((guard("autorec"), guard(FLEET_AUTOREC)), (0.2, 0.5));
+    }
+
+    #[test]
+    fn unknown_schemes_and_keys_of_the_session_are_rejected() {
         let refused = |text: &str| Arm::parse(text).expect_err(text);
         assert!(refused("fec+copies=1").starts_with("unknown scheme `fec`; known schemes: arq, "));
         assert!(refused("fec").contains("presets: autorec-fleet, "));
-        assert!(refused("arq+rate_mbps=100").contains("unknown key `rate_mbps`"));
-        assert!(refused("arq+oracle=from-start").contains("unknown key `oracle`"));
+        assert!(refused("arq+path.rate=100mbps").contains("`path.rate` is the session's"));
+        assert!(refused("arq+rtt=1ms").contains("no key `rtt`"));
+        assert!(refused("spare+copis=1").contains("did you mean `copies`"));
+        assert!(refused("spare+copies=99").contains("0 to 10"));
         assert!(refused("spare+copies").contains("KEY=VALUE"));
         for text in ["a", "a=arq", "a=arq:0", "=arq:1", "a b=arq:1", "a=fec:1"] {
             assert!(Arm::parse_cohort(text).is_err(), "{text}");

@@ -8,6 +8,8 @@
 //! | `normal:mean=3,sd=1` | `{ kind = "normal", mean = 3, sd = 1 }` |
 //! | `choice:0.6=30,1=70` | `{ kind = "choice", values = [0.6, 1], weights = [30, 70] }` |
 //!
+//! Values of keys with a unit have it: `uniform:low=0ms,high=2s`.
+//!
 //! Lognormal and normal also take `low` and `high`, by default the limits of the key. Values
 //! outside are redrawn.
 
@@ -17,6 +19,7 @@ use recovery::Random;
 use toml::Value;
 
 use super::draws::normal;
+use super::unit::Unit;
 
 /// Redraws before a value is clamped.
 const MAX_REDRAWS: u32 = 1_000;
@@ -42,6 +45,7 @@ pub(super) enum Distribution {
 /// Names and numbers of a table, or of the text after a colon.
 struct Fields<'a> {
     key: &'a str,
+    unit: Unit,
     fields: Vec<(String, f64)>,
 }
 
@@ -49,7 +53,8 @@ impl Fields<'_> {
     /// Takes a field with a value from `low` to `high`.
     fn take(&mut self, name: &str, low: f64, high: f64) -> Result<f64, String> {
         let found = self.take_if(name, low, high)?;
-        found.ok_or_else(|| format!("`{}` has no `{name}`; it may be {low} to {high}", self.key))
+        let range = range_text(&(low..=high), self.unit_of(name));
+        found.ok_or_else(|| format!("`{}` has no `{name}`; it may be {range}", self.key))
     }
 
     fn take_if(&mut self, name: &str, low: f64, high: f64) -> Result<Option<f64>, String> {
@@ -57,7 +62,12 @@ impl Fields<'_> {
             return Ok(None);
         };
         let (_, value) = self.fields.remove(place);
-        within(&format!("{}.{name}", self.key), value, &(low..=high)).map(Some)
+        let key = format!("{}.{name}", self.key);
+        within(&key, value, &(low..=high), self.unit_of(name)).map(Some)
+    }
+
+    fn unit_of(&self, name: &str) -> Unit {
+        if name == SIGMA { Unit::One } else { self.unit }
     }
 
     fn finish(&self) -> Result<(), String> {
@@ -68,21 +78,37 @@ impl Fields<'_> {
     }
 }
 
+/// Field without the unit of its key.
+const SIGMA: &str = "sigma";
+
 /// Returns the value if it is allowed.
-pub(super) fn within(key: &str, value: f64, allowed: &RangeInclusive<f64>) -> Result<f64, String> {
+pub(super) fn within(
+    key: &str,
+    value: f64,
+    allowed: &RangeInclusive<f64>,
+    unit: Unit,
+) -> Result<f64, String> {
     match allowed.contains(&value) {
         true => Ok(value),
         false => {
-            Err(format!("`{key}` is {value}; it may be {} to {}", allowed.start(), allowed.end()))
+            let (suffix, range) = (unit.suffix(), range_text(allowed, unit));
+            Err(format!("`{key}` is {value}{suffix}; it may be {range}"))
         }
     }
 }
 
-/// Returns the value as a number.
-pub(super) fn number(value: &Value) -> Option<f64> {
+/// Returns a range as text.
+pub(super) fn range_text(range: &RangeInclusive<f64>, unit: Unit) -> String {
+    let suffix = unit.suffix();
+    format!("{}{suffix} to {}{suffix}", range.start(), range.end())
+}
+
+/// Returns the value as a number in this unit.
+pub(super) fn number(value: &Value, unit: Unit) -> Option<f64> {
     match value {
-        Value::Integer(n) => Some(*n as f64),
-        Value::Float(x) => Some(*x),
+        Value::Integer(n) if unit == Unit::One => Some(*n as f64),
+        Value::Float(x) if unit == Unit::One => Some(*x),
+        Value::String(text) if unit != Unit::One => unit.parse(text),
         _ => None,
     }
 }
@@ -96,21 +122,25 @@ impl Distribution {
         key: &str,
         value: &Value,
         allowed: &RangeInclusive<f64>,
+        unit: Unit,
     ) -> Result<Self, String> {
-        let bad = || format!("`{key}` is {value}; it may be {EXPECTED}");
-        if let Some(constant) = number(value) {
-            return within(key, constant, allowed).map(Self::Constant);
+        let bad = || {
+            let with = if unit == Unit::One { "" } else { ", each value with its unit, as in 1" };
+            format!("`{key}` is {value}; it may be {EXPECTED}{with}{}", unit.suffix())
+        };
+        if let Some(constant) = number(value, unit) {
+            return within(key, constant, allowed, unit).map(Self::Constant);
         }
         let (kind, fields) = match value {
-            Value::String(text) => of_text(text).ok_or_else(bad)?,
-            Value::Table(table) => of_table(table).ok_or_else(bad)?,
+            Value::String(text) => of_text(text, unit).ok_or_else(bad)?,
+            Value::Table(table) => of_table(table, unit).ok_or_else(bad)?,
             _ => return Err(bad()),
         };
         if kind == "choice" {
-            return Self::choice(key, &fields, allowed).ok_or_else(bad)?;
+            return Self::choice(key, &fields, allowed, unit).ok_or_else(bad)?;
         }
         let (low, high) = (*allowed.start(), *allowed.end());
-        let mut fields = Fields { key, fields };
+        let mut fields = Fields { key, unit, fields };
         let read = match kind.as_str() {
             "constant" => Self::Constant(fields.take("value", low, high)?),
             "uniform" => {
@@ -127,12 +157,7 @@ impl Distribution {
                     }
                     _ => {
                         let median = fields.take("median", low.max(1e-9), high)?;
-                        Self::Lognormal {
-                            median,
-                            sigma: fields.take("sigma", 0.0, 5.0)?,
-                            low,
-                            high,
-                        }
+                        Self::Lognormal { median, sigma: fields.take(SIGMA, 0.0, 5.0)?, low, high }
                     }
                 }
             }
@@ -146,12 +171,14 @@ impl Distribution {
         key: &str,
         fields: &[(String, f64)],
         allowed: &RangeInclusive<f64>,
+        unit: Unit,
     ) -> Option<Result<Self, String>> {
         let mut all = Vec::new();
         for (value, weight) in fields {
-            let value: f64 = value.parse().ok()?;
-            let checked = within(key, value, allowed).and_then(|value| {
-                Ok((value, within(&format!("{key}: weight of {value}"), *weight, &(0.0..=1e9))?))
+            let value = unit.parse(value)?;
+            let checked = within(key, value, allowed, unit).and_then(|value| {
+                let key = format!("{key}: weight of {value}");
+                Ok((value, within(&key, *weight, &(0.0..=1e9), Unit::One)?))
             });
             match checked {
                 Ok(one) => all.push(one),
@@ -202,31 +229,37 @@ pub(super) fn pick(random: &mut Random, weights: impl Iterator<Item = f64> + Clo
     last
 }
 
-fn of_text(text: &str) -> Option<(String, Vec<(String, f64)>)> {
+fn of_text(text: &str, unit: Unit) -> Option<(String, Vec<(String, f64)>)> {
     let text = text.trim();
     let Some((kind, rest)) = text.split_once(':') else {
-        let value = text.parse().ok()?;
+        let value = unit.parse(text)?;
         return Some(("constant".to_owned(), vec![("value".to_owned(), value)]));
     };
     let field = |item: &str| {
         let (name, value) = item.split_once('=')?;
-        Some((name.trim().to_owned(), value.trim().parse().ok()?))
+        let is_plain = kind.trim() == "choice" || name.trim() == SIGMA;
+        let unit = if is_plain { Unit::One } else { unit };
+        Some((name.trim().to_owned(), unit.parse(value)?))
     };
     Some((kind.trim().to_owned(), rest.split(',').map(field).collect::<Option<_>>()?))
 }
 
-fn of_table(table: &toml::Table) -> Option<(String, Vec<(String, f64)>)> {
+fn of_table(table: &toml::Table, unit: Unit) -> Option<(String, Vec<(String, f64)>)> {
     let kind = table.get("kind")?.as_str()?.to_owned();
     if kind != "choice" {
         let rest = table.iter().filter(|(name, _)| *name != "kind");
-        let fields = rest.map(|(name, value)| Some((name.clone(), number(value)?)));
+        let unit = |name: &str| if name == SIGMA { Unit::One } else { unit };
+        let fields = rest.map(|(name, value)| Some((name.clone(), number(value, unit(name))?)));
         return Some((kind, fields.collect::<Option<_>>()?));
     }
-    let list = |name: &str| -> Option<Vec<f64>> {
-        table.get(name)?.as_array()?.iter().map(number).collect()
+    let (values, weights) = (table.get("values")?.as_array()?, table.get("weights")?.as_array()?);
+    let text = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
     };
-    let (values, weights) = (list("values")?, list("weights")?);
-    let pairs = values.iter().map(f64::to_string).zip(weights.iter().copied()).collect();
+    let weight = |weight: &Value| number(weight, Unit::One);
+    let weights: Vec<f64> = weights.iter().map(weight).collect::<Option<_>>()?;
+    let pairs = values.iter().map(text).zip(weights.iter().copied()).collect();
     (values.len() == weights.len() && table.len() == 3).then_some((kind, pairs))
 }
 
@@ -237,7 +270,7 @@ mod tests {
 
     fn read(text: &str, low: f64, high: f64) -> Result<Distribution, String> {
         let table: toml::Table = text.parse().expect("TOML");
-        Distribution::read("key", &table["key"], &(low..=high))
+        Distribution::read("key", &table["key"], &(low..=high), Unit::One)
     }
 
     /// Mean and standard deviation of 100,000 draws.

@@ -6,6 +6,7 @@ use recovery::Random;
 use super::distribution::Distribution;
 use super::section::Section;
 use super::session::{ACCESS, Acks, Bunches, EcnFault, Links, Policer};
+use super::unit::Unit;
 
 /// Maximum round-trip-time steps of a session.
 const MAX_STEPS: usize = 1_000;
@@ -65,15 +66,15 @@ struct Policing {
 }
 
 fn share(section: &mut Section) -> Result<f64, String> {
-    section.number("share", 0.0..=1.0)
+    section.number("share", Unit::One, 0.0..=1.0)
 }
 
 impl Bunching {
     fn read(mut section: Section) -> Result<Self, String> {
         let bunching = Self {
             share: share(&mut section)?,
-            every_ms: section.distribution("every_ms", 1.0..=5_000.0)?,
-            awake_ms: section.distribution("awake_ms", 0.0..=5_000.0)?,
+            every_ms: section.distribution("every", Unit::Milliseconds, 1.0..=5_000.0)?,
+            awake_ms: section.distribution("awake", Unit::Milliseconds, 0.0..=5_000.0)?,
         };
         section.finish()?;
         Ok(bunching)
@@ -91,8 +92,8 @@ impl Stepping {
     fn read(mut section: Section) -> Result<Self, String> {
         let stepping = Self {
             share: share(&mut section)?,
-            per_hour: section.distribution("per_hour", 0.1..=3_600.0)?,
-            factor: section.distribution("factor", 0.01..=100.0)?,
+            per_hour: section.distribution("per_hour", Unit::One, 0.1..=3_600.0)?,
+            factor: section.distribution("factor", Unit::One, 0.01..=100.0)?,
         };
         section.finish()?;
         Ok(stepping)
@@ -122,8 +123,8 @@ impl Policing {
     fn read(mut section: Section) -> Result<Self, String> {
         let policing = Self {
             share: share(&mut section)?,
-            times: section.distribution("times", 0.1..=100.0)?,
-            burst_kb: section.distribution("burst_kb", 1.5..=100_000.0)?,
+            times: section.distribution("times", Unit::One, 0.1..=100.0)?,
+            burst_kb: section.distribution("burst", Unit::Kilobytes, 1.5..=100_000.0)?,
         };
         section.finish()?;
         Ok(policing)
@@ -144,8 +145,8 @@ impl AccessLinks {
             bunches: Bunching::read(section.section("bunches")?)?,
             bunches_up: Bunching::read(section.section("bunches_up")?)?,
             steps: Stepping::read(section.section("rtt_steps")?)?,
-            bleach: ecn.number("bleach", 0.0..=1.0)?,
-            drop: ecn.number("drop", 0.0..=1.0)?,
+            bleach: ecn.number("bleach", Unit::One, 0.0..=1.0)?,
+            drop: ecn.number("drop", Unit::One, 0.0..=1.0)?,
             policer: Policing::read(section.section("policer")?)?,
         };
         for section in [ecn, section] {
@@ -169,10 +170,10 @@ impl LinkShares {
     pub(super) fn read(mut section: Section) -> Result<Self, String> {
         let mut acks = section.section("acks")?;
         let shares = Self {
-            browsers: acks.number("browsers", 0.0..=1.0)?,
-            rare: acks.number("rare", 0.0..=1.0)?,
-            each: acks.distribution("each", 2.0..=1_000.0)?,
-            within_ms: acks.distribution("within_ms", 1.0..=5_000.0)?,
+            browsers: acks.number("browsers", Unit::One, 0.0..=1.0)?,
+            rare: acks.number("rare", Unit::One, 0.0..=1.0)?,
+            each: acks.distribution("each", Unit::One, 2.0..=1_000.0)?,
+            within_ms: acks.distribution("within", Unit::Milliseconds, 1.0..=5_000.0)?,
             accesses: ACCESS
                 .iter()
                 .map(|name| AccessLinks::read(section.section(name)?))

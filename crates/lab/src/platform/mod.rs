@@ -28,6 +28,7 @@ mod section;
 mod session;
 mod specification;
 mod summary;
+mod unit;
 mod visits;
 mod watching;
 

@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn another_distribution_of_one_quantity_shifts_no_other() {
         let fixed = FLEET
-            .replace("stay_s = \"lognormal:median=50,sigma=1.29,low=5,high=900\"", "stay_s = 60");
+            .replace("stay = \"lognormal:median=50s,sigma=1.29,low=5s,high=900s\"", "stay = '60s'");
         assert_ne!(fixed, FLEET);
         let (own, other) = (sessions(FLEET, 3, 300), sessions(&fixed, 3, 300));
         for (own, other) in own.iter().zip(&other) {

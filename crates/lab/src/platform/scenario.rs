@@ -3,17 +3,17 @@
 
 use core::time::Duration;
 
-use units::Timestamp;
+use links::{LinkConfig, PathConfig};
+use startup::decision::Mode;
+use units::{Rate, Timestamp};
 
 use super::arm::Arm;
 use super::session::{Acks, Bunches, EcnFault, Loss, Session};
-use crate::experiments::settings::{Settings, Source};
 use crate::live::Live;
+use crate::setup::{Kind, Maybe, Player, Setup, Text, mbps, round_trip};
 use crate::simulation::{Outcome, Scenario};
 use crate::traffic::Traffic;
 
-/// The product's guard: replicas' share of the bytes of first transmissions, in per cent.
-const GUARD_PERCENT: f64 = 20.0;
 /// Range of the loss rates of the chain fitted to calls, in per cent.
 const MIN_CALLS_PERCENT: f64 = 1.0;
 const MAX_CALLS_PERCENT: f64 = 19.999;
@@ -35,7 +35,7 @@ pub(super) struct Frame {
     pub delay: Duration,
 }
 
-/// Loss model of the path for the testbed's settings; `None` without loss.
+/// Loss model of the path; `None` without loss.
 fn loss_model(session: &Session) -> Option<String> {
     let percent = session.loss * 100.0;
     if session.loss <= 0.0 {
@@ -77,8 +77,13 @@ fn bunches(bunches: Option<&Bunches>) -> String {
     })
 }
 
-/// Adds the session's link models to the settings. Absent models are empty strings.
-fn with_links(session: &Session, base: Settings) -> Settings {
+/// Parses a value of the testbed; absent if empty.
+fn parsed<T: Text>(key: &str, text: &str) -> Result<Maybe<T>, String> {
+    Maybe::parse(text).ok_or_else(|| format!("{key} `{text}`: expected {}", T::expected()))
+}
+
+/// Sets the session's link models.
+fn set_links(setup: &mut Setup, session: &Session) -> Result<(), String> {
     let links = &session.links;
     let step = |(at_s, factor): &(f64, f64)| {
         format!("{}:{}", micros(at_s * 1e3), micros(session.rtt_ms * factor))
@@ -91,62 +96,58 @@ fn with_links(session: &Session, base: Settings) -> Settings {
         EcnFault::Bleach => "bleach",
         EcnFault::Drop => "drop",
     });
-    Settings {
-        bunches: bunches(links.bunches.as_ref()),
-        bunches_up: bunches(links.bunches_up.as_ref()),
-        acks: match links.acks {
-            Acks::EachSecond => String::new(),
-            Acks::Chromium => "chromium".to_owned(),
-            Acks::Rare { each, within_ms } => format!("each={each},within={}", micros(within_ms)),
-        },
-        rtt_steps: links.rtt_steps.iter().map(step).collect::<Vec<_>>().join(","),
-        ecn: ecn.unwrap_or_default().to_owned(),
-        policer: policer.unwrap_or_default(),
-        ..base
-    }
+    let acks = match links.acks {
+        Acks::EachSecond => String::new(),
+        Acks::Chromium => "chromium".to_owned(),
+        Acks::Rare { each, within_ms } => format!("each={each},within={}", micros(within_ms)),
+    };
+    let steps = links.rtt_steps.iter().map(step).collect::<Vec<_>>().join(",");
+    let path = &mut setup.lab.path;
+    path.bunches = parsed("bunches", &bunches(links.bunches.as_ref()))?;
+    path.bunches_up = parsed("bunches_up", &bunches(links.bunches_up.as_ref()))?;
+    path.rtt_steps = parsed("rtt_steps", &steps)?;
+    path.ecn = parsed("ecn", ecn.unwrap_or_default())?;
+    path.policer = parsed("policer", &policer.unwrap_or_default())?;
+    setup.lab.player.acks = parsed("acks", &acks)?;
+    Ok(())
 }
 
-/// Settings of the run: the product's defaults where the session has no value.
-fn settings(session: &Session, arm: &Arm) -> Result<Settings, String> {
-    let loss = loss_model(session);
-    let queue = session.rate_mbps * 125.0 * session.buffer_ms;
-    let base = Settings {
-        source: Source::Live,
-        rate_mbps: session.rate_mbps,
-        rtt_ms: session.rtt_ms,
-        loss_percent: if loss.is_some() { 1.0 } else { 0.0 },
-        loss_model: loss.unwrap_or_else(|| "independent".to_owned()),
-        // At least four packets; below, the queue itself causes the loss.
-        queue_bytes: (queue as u64).max(6_000),
-        congestion: "bbr".to_owned(),
-        detection: "live".to_owned(),
-        guard_percent: GUARD_PERCENT,
-        stream_mbps: session.bitrate_mbps,
-        fps: session.fps,
-        group_seconds: session.encoder.group_s,
-        key_ratio: session.encoder.key_ratio,
-        size_variation: session.encoder.size_variation,
-        size_correlation: session.encoder.size_correlation,
-        b_frames: session.encoder.b_frames,
-        // Sound leaves room for pictures in the thinnest stream.
-        audio_kbps: session.encoder.audio_kbps.min(session.bitrate_mbps * 300.0),
-        cached_seconds: session.joined_s,
-        player: qoe::Policy::PRESETS[session.player].0.to_owned(),
-        seconds: session.stay_s,
-        ..Settings::default()
-    };
-    let base = with_links(session, base);
-    let mut table = toml::Table::try_from(&base).map_err(|e| e.to_string())?;
-    for (key, value) in &arm.set {
-        let is_float = table.get(key).is_some_and(toml::Value::is_float);
-        let value = match value {
-            toml::Value::Integer(n) if is_float => toml::Value::Float(*n as f64),
-            value => value.clone(),
-        };
-        table.insert(key.clone(), value);
+/// Returns the set-up of the run: a server's defaults where neither the session nor the arm has a
+/// value.
+fn setup(session: &Session, arm: &Arm) -> Result<Setup, String> {
+    let mut setup = Setup::default();
+    // Viewers are new to the server, and their first connections start as the papers' do.
+    setup.server.startup.mode = Mode::Iw10;
+    let path = &mut setup.lab.path;
+    path.rate = mbps(session.rate_mbps);
+    path.rtt = round_trip(session.rtt_ms);
+    match loss_model(session) {
+        Some(model) => path.loss_model = model,
+        None => path.loss = 0.0,
     }
-    let bad = |e: toml::de::Error| e.to_string().trim_end().replace('\n', " ");
-    table.try_into().map_err(bad)
+    // At least four packets; below, the queue itself causes the loss.
+    path.queue.0 = ((session.rate_mbps * 125.0 * session.buffer_ms) as u64).max(6_000);
+    if session.jitter_ms > 0.0 {
+        path.jitter = parsed("jitter", &micros(session.jitter_ms))?;
+    }
+    let (source, encoder) = (&mut setup.lab.source, &session.encoder);
+    source.kind = Kind::Live;
+    source.rate = mbps(session.bitrate_mbps);
+    source.fps = session.fps;
+    source.group = Duration::from_secs_f64(encoder.group_s);
+    source.key_ratio = encoder.key_ratio;
+    source.size_variation = encoder.size_variation;
+    source.size_correlation = encoder.size_correlation;
+    source.b_frames = encoder.b_frames;
+    // Sound leaves room for pictures in the thinnest stream.
+    source.audio =
+        Rate::from_kbps(encoder.audio_kbps.min(session.bitrate_mbps * 300.0).round() as u64);
+    source.cached = Duration::from_secs_f64(session.joined_s);
+    source.duration = Duration::from_secs_f64(session.stay_s);
+    setup.lab.player.model = Player(qoe::Policy::PRESETS[session.player].1);
+    set_links(&mut setup, session)?;
+    arm.apply(&mut setup)?;
+    Ok(setup)
 }
 
 /// Returns the run of this session under this scheme.
@@ -154,15 +155,13 @@ fn settings(session: &Session, arm: &Arm) -> Result<Settings, String> {
 /// # Errors
 /// One line that names the key with the invalid value.
 pub(super) fn scenario(session: &Session, arm: &Arm) -> Result<Scenario, String> {
-    let settings = settings(session, arm)?;
-    let at = |e: String| format!("scheme `{}`: {e}", arm.name);
-    let mut scenario = settings.scenario(session.seed).map_err(at)?;
-    if session.jitter_ms > 0.0 {
-        let text = format!("{}us", (session.jitter_ms * 1e3).round());
-        scenario.path.down.jitter = Some(text.parse().map_err(|e| format!("jitter: {e}"))?);
-    }
-    scenario.log_events = false;
-    Ok(scenario)
+    let setup = setup(session, arm)?;
+    let scenario = setup.scenario(session.seed);
+    let scenario = scenario.map_err(|e| format!("scheme `{}`: {e}", arm.name))?;
+    // The return path has no variation.
+    let up = LinkConfig { jitter: None, ..scenario.path.up.clone() };
+    let path = PathConfig { up, ..scenario.path.clone() };
+    Ok(Scenario { path, log_events: false, ..scenario })
 }
 
 /// Returns the same run, ending when the viewer leaves.
@@ -228,11 +227,11 @@ mod tests {
     }
 
     #[test]
-    fn without_shares_of_links_each_session_runs_with_the_same_settings() {
+    fn without_shares_of_links_each_session_runs_with_the_same_set_up() {
         let arm = Arm::parse("deadline").expect("known");
         let text = |text: &str| {
             let population = Population::new(Specification::parse(text).expect("valid"), None);
-            let of = |session: &Session| format!("{:?}", settings(session, &arm).expect("valid"));
+            let of = |session: &Session| format!("{:?}", setup(session, &arm).expect("valid"));
             population.sessions(3, 300).iter().map(of).collect::<Vec<_>>()
         };
         let [plain, zero] = without_links();
@@ -293,10 +292,8 @@ mod tests {
             // Slow enough for packets to cover many slots of the model.
             let session = Session { loss, kind, ..base.clone() };
             let model = loss_model(&session).expect("lossy");
-            let config = links::LinkConfig {
-                loss: Some(model.parse().expect(&model)),
-                ..links::LinkConfig::default()
-            };
+            let config =
+                LinkConfig { loss: Some(model.parse().expect(&model)), ..LinkConfig::default() };
             let mut link = links::Link::new(&config, 1, "down");
             let n = 400_000u64;
             for packet in 0..n {

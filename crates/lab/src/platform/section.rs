@@ -5,7 +5,8 @@ use core::ops::RangeInclusive;
 
 use toml::{Table, Value};
 
-use super::distribution::{Distribution, number, within};
+use super::distribution::{Distribution, number, range_text, within};
+use super::unit::Unit;
 
 /// A table with keys to be consumed one by one.
 pub(super) struct Section {
@@ -50,38 +51,42 @@ impl Section {
         }
     }
 
+    /// Takes a number, with this unit.
     pub(super) fn number(
         &mut self,
         key: &str,
+        unit: Unit,
         allowed: RangeInclusive<f64>,
     ) -> Result<f64, String> {
-        let (low, high) = (*allowed.start(), *allowed.end());
         let (name, value) = (self.key(key), self.take(key)?);
-        let value = number(&value).ok_or_else(|| {
-            format!("`{name}` is {value}; it may be a number from {low} to {high}")
+        let value = number(&value, unit).ok_or_else(|| {
+            let range = range_text(&allowed, unit);
+            format!("`{name}` is {value}; it may be a number from {range}")
         })?;
-        within(&name, value, &allowed)
+        within(&name, value, &allowed, unit)
     }
 
+    /// Takes a distribution, whose values have this unit.
     pub(super) fn distribution(
         &mut self,
         key: &str,
+        unit: Unit,
         allowed: RangeInclusive<f64>,
     ) -> Result<Distribution, String> {
         let value = self.take(key)?;
-        Distribution::read(&self.key(key), &value, &allowed)
+        Distribution::read(&self.key(key), &value, &allowed, unit)
     }
 
     /// Takes a list of 24 numbers, one per hour of the day, not all of them 0.
     pub(super) fn hours(&mut self, key: &str) -> Result<[f64; 24], String> {
         let (name, value) = (self.key(key), self.take(key)?);
         let list: Option<Vec<f64>> =
-            value.as_array().and_then(|list| list.iter().map(number).collect());
+            value.as_array().and_then(|list| list.iter().map(|n| number(n, Unit::One)).collect());
         let hours: [f64; 24] = list
             .and_then(|list| list.try_into().ok())
             .ok_or_else(|| format!("`{name}` is {value}; it may be a list of 24 numbers"))?;
         for (hour, value) in hours.iter().enumerate() {
-            within(&format!("{name}[{hour}]"), *value, &(0.0..=1_000.0))?;
+            within(&format!("{name}[{hour}]"), *value, &(0.0..=1_000.0), Unit::One)?;
         }
         match hours.iter().sum::<f64>() > 0.0 {
             true => Ok(hours),
@@ -95,7 +100,7 @@ impl Section {
         let mut weights = Vec::new();
         for name in names {
             weights.push(match section.table.contains_key(*name) {
-                true => section.number(name, 0.0..=1e9)?,
+                true => section.number(name, Unit::One, 0.0..=1e9)?,
                 false => 0.0,
             });
         }

@@ -11,6 +11,7 @@ use super::draws::normal;
 use super::links::LinkShares;
 use super::section::Section;
 use super::session::{ACCESS, LOSSES};
+use super::unit::Unit;
 
 /// The papers' fleet, with assumptions for the unstated numbers.
 pub(super) const FLEET: &str = include_str!("../../../../experiments/populations/fleet.toml");
@@ -95,9 +96,9 @@ pub(super) struct Specification {
 
 impl Groups {
     fn read(mut section: Section) -> Result<Self, String> {
-        let count = section.number("count", 1.0..=1e6)?;
-        let exponent = section.number("exponent", 0.0..=5.0)?;
-        let shift = section.number("shift", 0.0..=1e6)?;
+        let count = section.number("count", Unit::One, 1.0..=1e6)?;
+        let exponent = section.number("exponent", Unit::One, 0.0..=5.0)?;
+        let shift = section.number("shift", Unit::One, 0.0..=1e6)?;
         section.finish()?;
         let mut sum = 0.0;
         let mut next = |place: u32| {
@@ -129,14 +130,14 @@ pub(super) struct Streams {
 }
 
 impl Levels {
-    fn read(mut section: Section, low: f64, high: f64) -> Result<Self, String> {
+    fn read(mut section: Section, unit: Unit, low: f64, high: f64) -> Result<Self, String> {
         let levels = Self {
-            median: section.number("median", low..=high)?,
-            group: section.number("group", 0.0..=3.0)?,
-            pair: section.distribution("pair", 0.0..=3.0)?,
-            session: section.distribution("session", 0.0..=3.0)?,
-            low: section.number("low", low..=high)?,
-            high: section.number("high", low..=high)?,
+            median: section.number("median", unit, low..=high)?,
+            group: section.number("group", Unit::One, 0.0..=3.0)?,
+            pair: section.distribution("pair", Unit::One, 0.0..=3.0)?,
+            session: section.distribution("session", Unit::One, 0.0..=3.0)?,
+            low: section.number("low", unit, low..=high)?,
+            high: section.number("high", unit, low..=high)?,
         };
         section.finish()?;
         Ok(levels)
@@ -159,9 +160,9 @@ impl Levels {
 impl Access {
     fn read(mut section: Section) -> Result<Self, String> {
         let access = Self {
-            rate: section.number("rate", 0.01..=100.0)?,
-            rtt: section.number("rtt", 0.01..=100.0)?,
-            jitter_ms: section.distribution("jitter_ms", 0.0..=1_000.0)?,
+            rate: section.number("rate", Unit::One, 0.01..=100.0)?,
+            rtt: section.number("rtt", Unit::One, 0.01..=100.0)?,
+            jitter_ms: section.distribution("jitter", Unit::Milliseconds, 0.0..=1_000.0)?,
             losses: section.weights("loss", &LOSSES)?,
         };
         section.finish()?;
@@ -196,44 +197,44 @@ impl Specification {
         let mut all = Section::new("", table);
         let mut viewers = all.section("viewers")?;
         let mut path = all.section("path")?;
-        let mut stream = all.section("stream")?;
+        let mut source = all.section("source")?;
         let players: Vec<&str> = qoe::Policy::PRESETS.iter().map(|(name, _)| *name).collect();
         let specification = Self {
             title: all.text("title")?,
             groups: Groups::read(all.section("groups")?)?,
-            visits: viewers.distribution("visits", 1.0..=10_000.0)?,
-            age_minutes: viewers.distribution("age_minutes", 0.0..=1e6)?,
+            visits: viewers.distribution("visits", Unit::One, 1.0..=10_000.0)?,
+            age_minutes: viewers.distribution("age", Unit::Minutes, 0.0..=1e6)?,
             hours: viewers.hours("hours")?,
-            stay_s: viewers.distribution("stay_s", 1.0..=86_400.0)?,
-            patience_s: viewers.distribution("patience_s", 0.1..=86_400.0)?,
+            stay_s: viewers.distribution("stay", Unit::Seconds, 1.0..=86_400.0)?,
+            patience_s: viewers.distribution("patience", Unit::Seconds, 0.1..=86_400.0)?,
             players: viewers.weights("player", &players)?,
             access: viewers.weights("access", &ACCESS)?,
             hours_loss: path.hours("loss_by_hour")?,
-            rtt_ms: Levels::read(path.section("rtt_ms")?, 0.1, 5_000.0)?,
-            rate_mbps: Levels::read(path.section("rate_mbps")?, 0.05, 10_000.0)?,
-            loss: Levels::read(path.section("loss")?, 0.0, 0.9)?,
-            lossless: path.number("lossless", 0.0..=1.0)?,
-            buffer_ms: path.distribution("buffer_ms", 1.0..=10_000.0)?,
-            gilbert_bad_ms: path.distribution("gilbert_bad_ms", 1.0..=60_000.0)?,
-            gilbert_share: path.distribution("gilbert_share", 0.01..=1.0)?,
-            outage_ms: path.distribution("outage_ms", 2.0..=60_000.0)?,
+            rtt_ms: Levels::read(path.section("rtt")?, Unit::Milliseconds, 0.1, 5_000.0)?,
+            rate_mbps: Levels::read(path.section("rate")?, Unit::Mbps, 0.05, 10_000.0)?,
+            loss: Levels::read(path.section("loss")?, Unit::One, 0.0, 0.9)?,
+            lossless: path.number("lossless", Unit::One, 0.0..=1.0)?,
+            buffer_ms: path.distribution("buffer", Unit::Milliseconds, 1.0..=10_000.0)?,
+            gilbert_bad_ms: path.distribution("gilbert_bad", Unit::Milliseconds, 1.0..=60_000.0)?,
+            gilbert_share: path.distribution("gilbert_share", Unit::One, 0.01..=1.0)?,
+            outage_ms: path.distribution("outage", Unit::Milliseconds, 2.0..=60_000.0)?,
             accesses: ACCESS
                 .iter()
                 .map(|name| Access::read(path.section(name)?))
                 .collect::<Result<_, _>>()?,
             links: all.section_if("links")?.map(LinkShares::read).transpose()?,
-            bitrate_mbps: stream.distribution("bitrate_mbps", 0.02..=1_000.0)?,
-            fits: stream.number("fits", 0.01..=10.0)?,
-            fps: stream.distribution("fps", 1.0..=240.0)?,
-            group_s: stream.distribution("group_s", 0.1..=60.0)?,
-            key_ratio: stream.distribution("key_ratio", 0.1..=100.0)?,
-            size_variation: stream.distribution("size_variation", 0.0..=2.0)?,
-            size_correlation: stream.number("size_correlation", 0.0..=0.999)?,
-            b_frames: stream.distribution("b_frames", 0.0..=16.0)?,
-            audio_kbps: stream.distribution("audio_kbps", 0.0..=1_000.0)?,
-            joined_s: stream.distribution("joined_s", 0.0..=60.0)?,
+            bitrate_mbps: source.distribution("rate", Unit::Mbps, 0.02..=1_000.0)?,
+            fits: source.number("fits", Unit::One, 0.01..=10.0)?,
+            fps: source.distribution("fps", Unit::One, 1.0..=240.0)?,
+            group_s: source.distribution("group", Unit::Seconds, 0.1..=60.0)?,
+            key_ratio: source.distribution("key_ratio", Unit::One, 0.1..=100.0)?,
+            size_variation: source.distribution("size_variation", Unit::One, 0.0..=2.0)?,
+            size_correlation: source.number("size_correlation", Unit::One, 0.0..=0.999)?,
+            b_frames: source.distribution("b_frames", Unit::One, 0.0..=16.0)?,
+            audio_kbps: source.distribution("audio", Unit::Kbps, 0.0..=1_000.0)?,
+            joined_s: source.distribution("cached", Unit::Seconds, 0.0..=60.0)?,
         };
-        for section in [viewers, path, stream, all] {
+        for section in [viewers, path, source, all] {
             section.finish()?;
         }
         Ok(specification)
@@ -297,8 +298,8 @@ mod tests {
     #[test]
     fn a_specification_overrides_the_fleet() {
         let fleet = Specification::parse(FLEET).expect("valid");
-        let text = "like = 'fleet'\ntitle = 'mine'\n[path.rtt_ms]\nmedian = 30\n[path.wifi]\nloss = { slots = 1 }\n\
-                    [viewers]\nplayer = { cautious = 1 }\n[stream]\nbitrate_mbps = 2\n";
+        let text = "like = 'fleet'\ntitle = 'mine'\n[path.rtt]\nmedian = '30ms'\n[path.wifi]\nloss = { slots = 1 }\n\
+                    [viewers]\nplayer = { cautious = 1 }\n[source]\nrate = '2mbps'\n";
         let mine = Specification::parse(text).expect("valid");
         let rtt_ms = Levels { median: 30.0, ..fleet.rtt_ms.clone() };
         let title = "mine".to_owned();
@@ -310,7 +311,7 @@ mod tests {
         assert_eq!(mine, Specification { title, rtt_ms, bitrate_mbps, accesses, players, ..fleet });
         for (text, part) in [
             ("like = 'flet'", "`like` is \"flet\"; it may be \"fleet\""),
-            ("like = 'fleet'\n[path]\nrtt = 3", "unknown key `path.rtt`"),
+            ("like = 'fleet'\n[path]\nrtts = 3", "unknown key `path.rtts`"),
         ] {
             let line = Specification::parse(text).expect_err(text);
             assert!(line.contains(part), "{text}: {line}");
@@ -334,7 +335,7 @@ mod tests {
             ("lossless = 0.1", "lossless = 1.5", "`path.lossless` is 1.5; it may be 0 to 1"),
             ("lossless = 0.1", "", "`path.lossless` is missing"),
             ("lossless = 0.1", "lossless = 0.1\nlossles = 0", "unknown key `path.lossles`"),
-            ("fits = 0.9", "fits = 'x'", "`stream.fits` is \"x\"; it may be a number from 0.01"),
+            ("fits = 0.9", "fits = 'x'", "`source.fits` is \"x\"; it may be a number from 0.01"),
             ("mobile = 40", "telly = 40", "`viewers.player` has no `telly`; it may be low-latency"),
             ("title = ", "title = 3 #", "`title` is 3; it may be text"),
             ("[viewers]", "[viewers", "line"),

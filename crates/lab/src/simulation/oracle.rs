@@ -8,35 +8,31 @@ use links::Passage;
 use quic::observer::{Event, Purpose};
 use quic::wire::{Frame, Frames};
 
-/// Knowledge of packet fates.
-///
-/// For the idealisation see [`Passage::Insistent`]. The client's packets and drops by a full queue
-/// are not affected, and congestion control reacts to the server's observations. A copy that waits
-/// until it passes arrives out of order, so the server can declare it lost and send another one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Oracle {
-    /// No knowledge.
-    #[default]
-    None,
-    /// Copies of lost data (retransmissions, replicas, probes) are lost only in blackholes. Bound
-    /// for senders that react to losses, if they could also choose the moment of the loss.
-    CopiesArrive,
-    /// On detecting a loss, sends the first copy that will arrive.
-    AfterDetection,
-    /// The same from the first transmission on, for each packet of stream data. Bound for proactive
-    /// copies.
-    FromStart,
+config::words! {
+    /// Knowledge of packet fates.
+    ///
+    /// For the idealisation see [`Passage::Insistent`]. The client's packets and drops by a full
+    /// queue are not affected, and congestion control reacts to the server's observations. A copy
+    /// that waits until it passes arrives out of order, so the server can declare it lost and send
+    /// another one.
+    #[derive(Default)]
+    Oracle {
+        /// No knowledge.
+        #[default]
+        None = "none",
+        /// Copies of lost data (retransmissions, replicas, probes) are lost only in blackholes.
+        /// Bound for senders that react to losses, if they could also choose the moment of the
+        /// loss.
+        CopiesArrive = "copies-arrive",
+        /// On detecting a loss, sends the first copy that will arrive.
+        AfterDetection = "after-detection",
+        /// The same from the first transmission on, for each packet of stream data. Bound for
+        /// proactive copies.
+        FromStart = "from-start",
+    }
 }
 
 impl Oracle {
-    /// All variants by their names in settings.
-    pub(crate) const NAMES: [(&str, Self); 4] = [
-        ("", Self::None),
-        ("copies-arrive", Self::CopiesArrive),
-        ("after-detection", Self::AfterDetection),
-        ("from-start", Self::FromStart),
-    ];
-
     /// Returns the effect of losses on a packet with this purpose and these frames.
     fn passage(self, purpose: Purpose, payload: &[u8]) -> Passage {
         let is_copy =

@@ -8,8 +8,8 @@ use delivery::Capping;
 use groups::Parameters;
 use links::{LinkConfig, PathConfig, RareAcks};
 use qoe::Policy;
-use quic::ControllerFactory;
 use quic::detection::Detection;
+use quic::{ControllerFactory, TransportConfig};
 use recovery::{Arq, Guard, Scheme};
 
 use super::oracle::Oracle;
@@ -38,6 +38,8 @@ pub struct Scenario {
     /// Congestion controller of the server. Controllers from [`delivery::controller`] support
     /// startup modes.
     pub congestion: ControllerFactory,
+    /// Settings of the server's transport that the other fields do not set.
+    pub transport: TransportConfig,
     /// Startup of the server's connection, with its initial knowledge.
     pub start_options: StartOptions,
     /// Cap of the server's connection during a live stream.
@@ -117,6 +119,7 @@ impl Default for Scenario {
             client: ClientKind::Quinn,
             cipher: Cipher::Real,
             congestion: delivery::controller(Algorithm::Cubic),
+            transport: TransportConfig::default(),
             start_options: StartOptions::default(),
             capping: None,
             detection: Detection::default(),

@@ -18,24 +18,30 @@ runs = 2
 baseline = "ARQ"
 metrics = ["recovery_latency_ms", "redundancy_cost", "goodput_reduction"]
 
-[base]
-seconds = 4
-stream_mbps = 12
+[recovery]
+max_redundancy = "1000%"
+
+[source]
+duration = "4s"
+rate = "12mbps"
+
+[lab]
+detection = "lsquic"
 
 [[schemes]]
 label = "fixed"
-set = { scheme = "autorec-fixed" }
+set = { recovery.scheme = "autorec-fixed" }
 
 [[schemes]]
 label = "ARQ"
-set = { scheme = "arq" }
+set = { recovery.scheme = "arq" }
 
 [[sweeps]]
 title = "Level"
-axes = [{ key = "level", values = [1, 3] }, { key = "congestion", values = ["bbr"] }]
+axes = [{ key = "lab.level", values = [1, 3] }, { key = "quic.congestion", values = ["bbr"] }]
 
 [[paper]]
-on = { scheme = "fixed", at = { level = 3 } }
+on = { scheme = "fixed", at = { lab.level = 3 } }
 metric = "redundancy_cost"
 value = [0.1, 0.2]
 stated = "page 1"
@@ -48,7 +54,7 @@ is = { falls = {} }
 
 [[claims]]
 text = "At level 3 they cost as much as on page 1."
-on = { scheme = "fixed", at = { level = 3 } }
+on = { scheme = "fixed", at = { lab.level = 3 } }
 metric = "redundancy_cost"
 is = { near = { bound = 0.15, margin = 0.05 } }
 
@@ -103,7 +109,7 @@ fn a_tiny_specification_writes_all_files_and_a_failed_claim() {
         .find(|line| {
             line["scheme"] == "fixed"
                 && line["metric"] == "redundancy_cost"
-                && line["point"]["level"] == 3
+                && line["point"]["lab.level"] == 3
         })
         .expect("a line");
     assert_eq!(line["paper"], serde_json::json!([0.1, 0.2]));
@@ -117,7 +123,7 @@ fn a_tiny_specification_writes_all_files_and_a_failed_claim() {
     let results = markdown(&[&folder.0]).expect("results");
     assert!(results.summary.contains("](../experiments/tiny.toml) | "), "{}", results.summary);
     let text = results.page;
-    assert!(text.contains("(fixed, level=1;congestion=bbr: "), "{text}");
+    assert!(text.contains("(fixed, lab.level=1;quic.congestion=bbr: "), "{text}");
     assert!(text.contains("against 0.100 to 0.200"), "{text}");
     assert!(text.contains("against at most 0.00100"), "{text}");
     assert!(text.contains("- page 1\n"), "{text}");
@@ -127,14 +133,19 @@ fn a_tiny_specification_writes_all_files_and_a_failed_claim() {
 #[test]
 fn a_failed_run_is_reported_and_others_continue() {
     let folder = Folder::new("failing");
-    let text = TINY
-        .replace("seconds = 4", "source = \"download\"")
-        .replace("level\", values = [1, 3]", "seconds\", values = [0.1, 60]");
+    let text = TINY.replace("duration = \"4s\"", "kind = \"download\"").replace(
+        "lab.level\", values = [1, 3]",
+        "source.duration\", values = [\"100ms\", \"60000ms\"]",
+    );
     let holds = run(&text, &options(1), &folder.0).expect("it runs");
     assert!(!holds);
     let rows = folder.read("results.csv");
     assert_eq!(rows.matches("not completed in time").count(), 2, "{rows}");
-    assert!(folder.read("report.html").contains("seconds=0.1;congestion=bbr with seed 1"));
+    assert!(
+        folder
+            .read("report.html")
+            .contains("source.duration=100ms;quic.congestion=bbr with seed 1")
+    );
 }
 
 #[test]
@@ -143,11 +154,16 @@ fn invalid_keys_and_values_are_rejected_by_name() {
         Spec::parse(&TINY.replace(from, to)).err().unwrap_or_else(|| panic!("{to} is taken"))
     };
     assert!(
-        refused("stream_mbps = 12", "stream_mps = 12").contains("tiny:11: no setting `stream_mps`")
+        refused("rate = \"12mbps\"", "raet = \"12mbps\"")
+            .contains("tiny:14: [source] raet: unknown key, did you mean rate?")
     );
-    assert!(refused("key = \"level\"", "key = \"lvl\"").contains("no setting `lvl`"));
-    assert!(refused("values = [1, 3]", "values = [1, 11]").contains("`level`"));
-    assert!(refused("runs = 2", "runs = 2\nrun = 3").contains("run"));
+    let line = refused("\"lab.level\", values", "\"lab.levl\", values");
+    assert!(line.contains("tiny:") && line.contains("`lab.levl`: unknown key"), "{line}");
+    let line = refused("values = [1, 3]", "values = [1, 11]");
+    assert!(line.contains("`lab.level`: expected 0 to 10"), "{line}");
+    assert!(refused("runs = 2", "runs = 2\nrun = 3").contains("no `run` in experiments"));
+    let line = refused("[lab]", "[server]\ncores = 1\n[lab]");
+    assert!(line.contains("no `server` in experiments; sections: [recovery], "), "{line}");
     assert!(refused("baseline = \"ARQ\"", "baseline = \"FEC\"").contains("`FEC`"));
     assert!(refused("metric = \"redundancy_cost\"", "metric = \"cost\"").contains("`cost`"));
     assert!(refused("label = \"fixed\"", "label = \"fixed, 3\"").contains("commas"));
@@ -155,8 +171,9 @@ fn invalid_keys_and_values_are_rejected_by_name() {
     let mut spec = Spec::parse(TINY).expect("it is one");
     let set = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     assert!(spec.set(&[set("secs", "1")]).expect_err("refused").contains("`secs`"));
-    assert!(spec.set(&[set("detection", "none")]).expect_err("refused").contains("`detection`"));
-    spec.set(&[set("detection", "rfc9002"), set("seconds", "1.5")]).expect("taken");
+    let line = spec.set(&[set("detection", "none")]).expect_err("refused");
+    assert!(line.contains("`lab.detection`"), "{line}");
+    spec.set(&[set("detection", "rfc9002"), set("source.duration", "1.5s")]).expect("taken");
 }
 
 #[test]
@@ -166,7 +183,7 @@ fn tables_end_with_the_clairvoyant_sender_and_show_the_closed_share() {
         .replace("baseline = \"ARQ\"", "baseline = \"ARQ\"\nclairvoyant = \"all-knowing\"")
         .replace(
             "[[schemes]]\nlabel = \"fixed\"",
-            "[[schemes]]\nlabel = \"all-knowing\"\nset = { scheme = \"arq\", oracle = \"after-detection\" }\n\n\
+            "[[schemes]]\nlabel = \"all-knowing\"\nset = { recovery.scheme = \"arq\", lab.oracle = \"after-detection\" }\n\n\
              [[schemes]]\nlabel = \"fixed\"",
         )
         .replace("\"goodput_reduction\"", "\"closed:rdr\"");
@@ -177,7 +194,7 @@ fn tables_end_with_the_clairvoyant_sender_and_show_the_closed_share() {
         let line = summary.iter().find(|line| {
             line["scheme"] == scheme
                 && line["metric"] == "closed:rdr"
-                && line["point"]["level"] == 3
+                && line["point"]["lab.level"] == 3
         });
         line.and_then(|line| line["mean"].as_f64()).expect("a share")
     };
@@ -200,15 +217,16 @@ fn tables_end_with_the_clairvoyant_sender_and_show_the_closed_share() {
 #[test]
 fn merged_axes_are_one_line_and_a_run_made_twice_gives_the_same_event_log() {
     let folder = Folder::new("merged");
-    let axes = "{ key = \"rtt_ms\", values = [20, 40] }, { key = \"client\", values = \
+    let axes = "{ key = \"path.rtt\", values = [\"20ms\", \"40ms\"] }, { key = \"player.client\", values = \
                 [\"quinn\", \"noq\"], merged = true }";
     let text = TINY
-        .replace("seconds = 4", "source = \"download\"\ntwice = true\ncipher = \"real\"")
+        .replace("duration = \"4s\"", "kind = \"download\"")
+        .replace("[lab]", "[lab]\ntwice = true\ncipher = \"real\"")
         .replace(
-            "{ key = \"level\", values = [1, 3] }, { key = \"congestion\", values = [\"bbr\"] }",
+            "{ key = \"lab.level\", values = [1, 3] }, { key = \"quic.congestion\", values = [\"bbr\"] }",
             axes,
         )
-        .replace(", at = { level = 3 }", "")
+        .replace(", at = { lab.level = 3 }", "")
         .replace("\"goodput_reduction\"", "\"same_log\"");
     run(&text, &options(1), &folder.0).expect("it runs");
     let spec = Spec::parse(&text).expect("it is one");
@@ -219,7 +237,7 @@ fn merged_axes_are_one_line_and_a_run_made_twice_gives_the_same_event_log() {
     // Another client gives another event log, but the table merges the clients.
     assert_ne!(rows[0].values[of("event_log")], rows[2].values[of("event_log")]);
     let html = folder.read("report.html");
-    assert_eq!(html.matches("<td>rtt_ms 20</td><td>ARQ</td>").count(), 1, "{html}");
+    assert_eq!(html.matches("<td>rtt 20ms</td><td>ARQ</td>").count(), 1, "{html}");
 }
 
 /// Sends packets over a link at the given times and returns which are lost.
@@ -272,13 +290,20 @@ fn two_schemes_meet_the_same_path_and_the_same_seed_gives_the_same_row() {
 }
 
 /// Returns freezes per 100 s, milliseconds frozen and the share of late frames of a 1.5 Mbps stream
-/// over a lossless path with the additional settings `set`.
-fn watched(set: &str) -> [f64; 3] {
+/// over a lossless path of this rate, with this player.
+fn watched(rate: &str, player: &str) -> [f64; 3] {
     let start = TINY.find("[[paper]]").expect("it has one");
     let text = TINY[..start]
-        .replace("stream_mbps = 12", &format!("source = \"live\"\nloss_percent = 0\n{set}"))
-        .replace("seconds = 4", "seconds = 40\nstream_mbps = 1.5\ncached_seconds = 3")
-        .replace("key = \"level\", values = [1, 3]", "key = \"level\", values = [1]");
+        .replace("rate = \"12mbps\"", "rate = \"1.5mbps\"\nkind = \"live\"\ncached = \"3s\"")
+        .replace("duration = \"4s\"", "duration = \"40s\"")
+        .replace(
+            "[lab]",
+            &format!(
+                "[path]\nloss = 0\nrate = \"{rate}\"\n[player]\nmodel = \"{player}\"\n\
+                 [startup]\nmode = \"iw10\"\n[lab]"
+            ),
+        )
+        .replace("key = \"lab.level\", values = [1, 3]", "key = \"lab.level\", values = [1]");
     let spec = Spec::parse(&text).expect("it is one");
     let rows = engine::run(&spec, &options(1), None).expect("it runs").rows;
     assert!(rows.iter().all(|row| row.error.is_empty()), "{rows:?}");
@@ -288,25 +313,29 @@ fn watched(set: &str) -> [f64; 3] {
 
 #[test]
 fn a_player_freezes_on_a_path_narrower_than_the_stream() {
-    assert_eq!(watched("rate_mbps = 20"), [0.0; 3]);
-    let [freezes, frozen, late] = watched("rate_mbps = 1");
+    assert_eq!(watched("20mbps", "low-latency"), [0.0; 3]);
+    let [freezes, frozen, late] = watched("1mbps", "low-latency");
     assert!(freezes > 1.0 && frozen > 1_000.0, "{freezes} {frozen}");
     // At most two thirds of the stream can arrive.
     assert!((0.33..=1.0).contains(&late), "{late}");
-    let [cautious, ..] = watched("rate_mbps = 1\nplayer = \"cautious\"");
+    let [cautious, ..] = watched("1mbps", "cautious");
     assert!(cautious < freezes, "three seconds to resume: {cautious} {freezes}");
-    let bad = TINY.replace("stream_mbps = 12", "source = \"live\"\nplayer = \"vlc\"");
-    assert!(Spec::parse(&bad).expect_err("refused").contains("unknown player `vlc`"));
+    let bad = TINY.replace("[lab]", "[player]\nmodel = \"vlc\"\n[lab]");
+    let line = Spec::parse(&bad).expect_err("refused");
+    assert!(line.contains("[player] model: expected \"low-latency\""), "{line}");
 }
 
 #[test]
 fn knowledge_is_kept_between_downloads() {
     let spec = |scheme: &str, downloads: u32| {
-        let (base, sweep) = (TINY.find("[base]"), TINY.find("[[paper]]"));
+        let (base, sweep) = (TINY.find("[recovery]"), TINY.find("[[paper]]"));
         let [base, sweep] = [base, sweep].map(|place| place.expect("it has one"));
         let set = TINY[base..sweep]
-            .replace("seconds = 4", "seconds = 600\nsource = \"download\"\nbytes = 1000000")
-            .replace("set = { scheme = \"autorec-fixed\" }", &format!("set = {{ {scheme} }}"))
+            .replace(
+                "duration = \"4s\"",
+                "duration = \"600s\"\nkind = \"download\"\nbytes = \"1MB\"",
+            )
+            .replace("autorec-fixed", scheme)
             .replace("level\", values = [1, 3]", &format!("warm_up\", values = [0, {downloads}]"));
         Spec::parse(&format!("{}{set}", &TINY[..base])).expect("it is one")
     };
@@ -318,12 +347,12 @@ fn knowledge_is_kept_between_downloads() {
         of.map(|row| row.values[place].expect("a cost")).collect::<Vec<_>>()
     };
     // An untrained bandit tries R up to 10. After some downloads it keeps to the best value.
-    let ucb = spec("scheme = \"art-ucb\"", 10);
+    let ucb = spec("art-ucb", 10);
     let [new, taught] = costs(&ucb)[..] else { panic!("two points") };
     assert!(taught < 0.75 * new, "{taught} {new}");
     assert_eq!(costs(&ucb), [new, taught], "the same seed");
     // A network trains across downloads but not during the measured one.
-    let dqn = spec("scheme = \"art-dqn\"", 1);
+    let dqn = spec("art-dqn", 1);
     assert_eq!(costs(&dqn), costs(&dqn));
 }
 

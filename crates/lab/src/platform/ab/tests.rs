@@ -7,10 +7,10 @@ use std::path::PathBuf;
 /// The built-in population, but every viewer stays for 8 s on a lossy path.
 fn short(folder: &Path) -> PathBuf {
     let text = FLEET
-        .replace("stay_s = \"lognormal:median=50,sigma=1.29,low=5,high=900\"", "stay_s = 8")
+        .replace("stay = \"lognormal:median=50s,sigma=1.29,low=5s,high=900s\"", "stay = '8s'")
         .replace("lossless = 0.1", "lossless = 0")
         .replace("median = 0.0105\n", "median = 0.05\n");
-    assert!(text.contains("stay_s = 8") && text.contains("median = 0.05"));
+    assert!(text.contains("stay = '8s'") && text.contains("median = 0.05"));
     let path = folder.join("short.toml");
     std::fs::write(&path, text).expect("written");
     path

@@ -35,7 +35,7 @@ fn links_change_nothing_else_of_a_session() {
 #[test]
 fn another_share_of_one_model_shifts_no_other() {
     let text = "like = 'fleet'\n[links.wifi]\npolicer = { share = 1 }\n\
-                [links.cellular]\nbunches = { every_ms = 77 }\n";
+                [links.cellular]\nbunches = { every = '77ms' }\n";
     for (own, other) in sessions(FLEET, 3, 300).into_iter().zip(sessions(text, 3, 300)) {
         let mut links = own.links.clone();
         match own.access {
@@ -72,7 +72,7 @@ fn shares_and_rates_come_out() {
     ] {
         assert!((got - stated).abs() < error, "{what}: {got} instead of {stated}");
     }
-    let always = "like = 'fleet'\n[viewers]\nstay_s = 600\naccess = { cable = 1 }\n\
+    let always = "like = 'fleet'\n[viewers]\nstay = '600s'\naccess = { cable = 1 }\n\
                   [links.cable]\nrtt_steps = { share = 1, per_hour = 60 }\n";
     let always = sessions(always, 1, 2_000);
     let steps = always.iter().map(|session| session.links.rtt_steps.len()).sum::<usize>();
@@ -86,9 +86,9 @@ fn shares_and_rates_come_out() {
 
 #[test]
 fn a_session_has_a_bounded_number_of_steps_and_wakes_up_within_its_period() {
-    let text = "like = 'fleet'\n[viewers]\nstay_s = 86400\naccess = { cable = 1 }\n[links.cable]\n\
+    let text = "like = 'fleet'\n[viewers]\nstay = '86400s'\naccess = { cable = 1 }\n[links.cable]\n\
                 rtt_steps = { share = 1, per_hour = 3600 }\n\
-                bunches = { share = 1, every_ms = 10, awake_ms = 40 }\n";
+                bunches = { share = 1, every = '10ms', awake = '40ms' }\n";
     for session in sessions(text, 1, 5) {
         assert_eq!(session.links.rtt_steps.len(), MAX_STEPS);
         assert_eq!(session.links.bunches, Some(Bunches { every_ms: 10.0, awake_ms: 9.0 }));
@@ -101,19 +101,19 @@ fn links_with_impossible_values_are_refused_by_key() {
         ("[links]\nfiber = 1", "unknown key `links.fiber`"),
         ("[links.acks]\nbrowsers = 2", "`links.acks.browsers` is 2; it may be 0 to 1"),
         ("[links.acks]\neach = 1", "`links.acks.each` is 1; it may be 2 to 1000"),
-        ("[links.acks]\nwithin_ms = 0", "`links.acks.within_ms` is 0; it may be 1 to 5000"),
+        ("[links.acks]\nwithin = '0ms'", "`links.acks.within` is 0ms; it may be 1ms to 5000ms"),
         ("[links.wifi]\nbunches = 3", "`links.wifi.bunches` is 3; it may be a table"),
         (
             "[links.wifi]\nbunches = { share = -1 }",
             "`links.wifi.bunches.share` is -1; it may be 0 to 1",
         ),
         (
-            "[links.wifi]\nbunches_up = { every_ms = 0 }",
-            "`links.wifi.bunches_up.every_ms` is 0; it may be 1 to 5000",
+            "[links.wifi]\nbunches_up = { every = '0ms' }",
+            "`links.wifi.bunches_up.every` is 0ms; it may be 1ms to 5000ms",
         ),
         (
-            "[links.cable]\nbunches = { awake_ms = -1 }",
-            "`links.cable.bunches.awake_ms` is -1; it may be 0 to 5000",
+            "[links.cable]\nbunches = { awake = '6s' }",
+            "`links.cable.bunches.awake` is 6000ms; it may be 0ms to 5000ms",
         ),
         (
             "[links.cellular]\nrtt_steps = { per_hour = 0 }",
@@ -129,15 +129,15 @@ fn links_with_impossible_values_are_refused_by_key() {
             "`links.cable.policer.times` is 0; it may be 0.1 to 100",
         ),
         (
-            "[links.cable]\npolicer = { burst_kb = 1 }",
-            "`links.cable.policer.burst_kb` is 1; it may be 1.5 to 100000",
+            "[links.cable]\npolicer = { burst = '1kB' }",
+            "`links.cable.policer.burst` is 1kB; it may be 1.5kB to 100000kB",
         ),
         ("[links.cable]\npolicer = { rate = 1 }", "unknown key `links.cable.policer.rate`"),
     ] {
         let line = Specification::parse(&format!("like = 'fleet'\n{text}\n")).expect_err(text);
         assert!(line.contains(part) && !line.contains('\n'), "{text}: {line}");
     }
-    let half = FLEET.replace("burst_kb", "burst");
+    let half = FLEET.replace("burst =", "burts =");
     let line = Specification::parse(&half).expect_err("a missing key");
-    assert_eq!(line, "`links.wifi.policer.burst_kb` is missing");
+    assert_eq!(line, "`links.wifi.policer.burst` is missing");
 }

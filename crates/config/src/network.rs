@@ -73,7 +73,7 @@ impl Network {
     }
 
     /// Parses `ADDRESS` or `ADDRESS/BITS`.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),

@@ -1,6 +1,5 @@
 //! Every key of the configuration file: documentation, type, default, range.
 
-use core::fmt::Write as _;
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::path::PathBuf;
@@ -8,14 +7,14 @@ use std::path::PathBuf;
 use congestion::Algorithm;
 use groups::Mode as PlexMode;
 use recovery::catalog::Choice;
+use recovery::deadline::{MAX_PRICE, PATIENT_ABOVE_RANGE};
+use recovery::spare::MAX_COPIES;
 use startup::decision::Mode;
-use toml::de::DeValue;
 
-use super::secret::Secret;
-use super::url::{Header, HttpUrl, Upstream, Variant};
-use super::value::{Size, Value};
-use super::words::{Cipher, Container, Level, OnFailure, Retry, Start, TakeOver};
-use super::{Changes, Cors, Effect, Network, Problem, Section, assign, describe_key};
+use crate::{
+    Cipher, Container, Cors, Header, HttpUrl, Level, Network, OnFailure, Retry, Secret, Size,
+    Start, TakeOver, Upstream, Variant, sections,
+};
 
 /// Default recovery scheme.
 fn deadline() -> Choice {
@@ -29,6 +28,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(86_400);
 
 sections! {
+    /// Configuration of a server, with one field per section of the file.
+    Config;
     /// Addresses, identity and content.
     [server] Server {
         /// Addresses for viewers: UDP for HTTP/3, TCP for HTTP/1.1 and HTTP/2. `[::]` also accepts
@@ -271,26 +272,26 @@ sections! {
         scheme: Choice = deadline();
         /// Deadline: mean lateness that a copy must save, where a missed deadline counts as 150 ms.
         /// Higher: fewer copies. 0s: every copy that helps, within `max_redundancy`.
-        price: Duration = MILLISECOND * 2, in Duration::ZERO..=recovery::deadline::MAX_PRICE;
+        price: Duration = MILLISECOND * 2, in Duration::ZERO..=MAX_PRICE, for Deadline;
         /// Deadline: assumed time from a first transmission until a player without reports needs
         /// the data (docs/operate/player-reports.md), ±200 ms. 350ms suits buffers of 250 to 500
         /// ms. Players with larger buffers get needless copies, others too few.
-        patience: Duration = MILLISECOND * 350, in MILLISECOND * 10..=MINUTE;
+        patience: Duration = MILLISECOND * 350, in MILLISECOND * 10..=MINUTE, for Deadline;
         /// Deadline: loss rate above which each further 0.01 adds 50 ms to `patience`, and copies
         /// that only less patient players need cost more than `price`: most players have larger
         /// buffers. 1.0 disables this, if all players buffer 250 to 500 ms.
-        patient_above: f64 = 0.05, in recovery::deadline::PATIENT_ABOVE_RANGE;
+        patient_above: f64 = 0.05, in PATIENT_ABOVE_RANGE, for Deadline;
         /// Spare: copies per lost round.
-        copies: u32 = 1, in 0..=recovery::spare::MAX_COPIES;
+        copies: u32 = 1, in 0..=MAX_COPIES, for Copies;
         /// AutoRec: target of the mean recovery latency of data lost more than once. Lower: more
         /// copies, up to `cost` and `goodput`.
-        latency: Duration = MILLISECOND * 30, in Duration::ZERO..=SECOND * 10;
+        latency: Duration = MILLISECOND * 30, in Duration::ZERO..=SECOND * 10, for Tolerances;
         /// AutoRec: maximum copies per packet that is not a copy. `max_redundancy` applies too.
-        cost: f64 = 0.3, in 0.0..=10.0;
+        cost: f64 = 0.3, in 0.0..=10.0, for Tolerances;
         /// AutoRec: maximum fraction of goodput that copies take while new data waits.
-        goodput: f64 = 0.2, in 0.0..=1.0;
+        goodput: f64 = 0.2, in 0.0..=1.0, for Tolerances;
         /// Network weights of "art-dqn" (`mendcast lab train`; experiments/weights/art-dqn.mdqn).
-        dqn: Option<PathBuf> = None, example "\"/etc/mendcast/art-dqn.mdqn\"";
+        dqn: Option<PathBuf> = None, example "\"/etc/mendcast/art-dqn.mdqn\"", for Network;
         /// Maximum bytes of copies per byte of first transmissions, for each connection and any
         /// scheme, plus a burst of a second's allowance, at least 32 packets: the copies of an
         /// outage are due together. "autorec" and "art-paper" as published need 0.5.
@@ -425,7 +426,6 @@ sections! {
         publishers: Duration = SECOND * 5, in Duration::ZERO..=DAY, effect AtOnce;
     }
 
-    // Lists of tables.
     ;
 
     /// A cohort of viewers. Without any, all viewers share one. Unset keys inherit from [recovery]
@@ -438,22 +438,22 @@ sections! {
         /// Recovery scheme.
         scheme: Option<Choice> = None, example "\"arq\"";
         /// Deadline: mean lateness that a copy must save.
-        price: Option<Duration> = None,
-            in Some(Duration::ZERO)..=Some(recovery::deadline::MAX_PRICE), example "\"2ms\"";
+        price: Option<Duration> = None, in Some(Duration::ZERO)..=Some(MAX_PRICE),
+            example "\"2ms\"", for Deadline;
         /// Deadline: assumed time until a player without reports needs the data.
         patience: Option<Duration> = None, in Some(MILLISECOND * 10)..=Some(MINUTE),
-            example "\"350ms\"";
+            example "\"350ms\"", for Deadline;
         /// Deadline: loss rate above which `patience` increases.
-        patient_above: Option<f64> = None, in Some(0.01)..=Some(1.0), example "0.05";
+        patient_above: Option<f64> = None, in Some(0.01)..=Some(1.0), example "0.05", for Deadline;
         /// Spare: copies per lost round.
-        copies: Option<u32> = None, in Some(0)..=Some(recovery::spare::MAX_COPIES), example "1";
+        copies: Option<u32> = None, in Some(0)..=Some(MAX_COPIES), example "1", for Copies;
         /// AutoRec: target of the mean recovery latency.
         latency: Option<Duration> = None, in Some(Duration::ZERO)..=Some(SECOND * 10),
-            example "\"30ms\"";
+            example "\"30ms\"", for Tolerances;
         /// AutoRec: maximum copies per packet that is not a copy.
-        cost: Option<f64> = None, in Some(0.0)..=Some(10.0), example "0.3";
+        cost: Option<f64> = None, in Some(0.0)..=Some(10.0), example "0.3", for Tolerances;
         /// AutoRec: maximum fraction of goodput that copies take.
-        goodput: Option<f64> = None, in Some(0.0)..=Some(1.0), example "0.2";
+        goodput: Option<f64> = None, in Some(0.0)..=Some(1.0), example "0.2", for Tolerances;
         /// Startup mode.
         start: Option<Mode> = None, example "\"wira\"";
     }

@@ -169,7 +169,8 @@ fn errors_name_line_key_and_expectation() {
         ),
         (
             "[log]\nlevle = \"info\"",
-            "edge.toml:2: [log] levle: unknown key, expected one of level, connections",
+            "edge.toml:2: [log] levle: unknown key, did you mean level? Expected one of level, \
+             connections",
         ),
         ("\n[qiuc]\na = 1", "edge.toml:2: [qiuc]: unknown section, expected [server], "),
         ("congestion = \"bbr\"", "edge.toml:1: congestion: expected a section, one of [server], "),
@@ -314,7 +315,7 @@ fn the_manual_lists_keys_with_immediate_effect() {
             keys.insert(format!("{section} {key}"));
         }
     }
-    let manual = include_str!("../../../../docs/operate/upgrade-and-drain.md");
+    let manual = include_str!("../../../docs/operate/upgrade-and-drain.md");
     let row = manual.lines().find_map(|line| line.strip_prefix("| `at once` |")).expect("a row");
     let (_, cell) = row.split_once('|').expect("the keys are in its last cell");
     let mut section = "";

@@ -7,15 +7,34 @@ use std::path::{Path, PathBuf};
 
 use recovery::catalog::{self, Choice};
 use toml::de::DeValue;
+use units::Rate;
+
+/// Value of a key.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Shown {
+    /// As TOML; `None` for a key that is left out.
+    pub toml: Option<String>,
+    /// As a number: milliseconds, bytes, Mbps, or the number itself. `None` for other types.
+    pub number: Option<f64>,
+}
 
 /// Type of a key.
-pub(super) trait Value: Sized {
+pub trait Value: Sized {
     /// Describes valid values, to follow the word "expected".
     fn expected() -> String;
     /// Parses a value. Returns `None` if it is invalid.
     fn read(value: &DeValue<'_>) -> Option<Self>;
     /// Returns the value as TOML, or `None` if the key should be left out.
     fn toml(&self) -> Option<String>;
+    /// Returns the value as a number: milliseconds, bytes, Mbps, or the number itself. Other types
+    /// have none.
+    fn number(&self) -> Option<f64> {
+        None
+    }
+    /// Returns the value as TOML and as a number.
+    fn shown(&self) -> Shown {
+        Shown { toml: self.toml(), number: self.number() }
+    }
     /// Whether errors, which are logged, may quote a wrong value.
     fn may_be_quoted() -> bool {
         true
@@ -55,9 +74,10 @@ const SIZE_UNITS: [(&str, u64); 7] = [
     ("B", 1),
 ];
 
-const DURATION_UNITS: [(&str, u64); 6] = [
+const DURATION_UNITS: [(&str, u64); 7] = [
     ("ms", 1_000_000),
     ("us", 1_000),
+    ("ns", 1),
     ("d", 86_400_000_000_000),
     ("h", 3_600_000_000_000),
     ("m", 60_000_000_000),
@@ -75,8 +95,9 @@ fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     }
     let (whole, fraction) = number.split_once('.')?;
     let digits = u32::try_from(fraction.len()).ok().filter(|&n| n > 0)?;
-    let fraction = fraction.parse::<u64>().ok()?.checked_mul(unit)?;
-    whole.parse::<u64>().ok()?.checked_mul(unit)?.checked_add(fraction / 10u64.checked_pow(digits)?)
+    let fraction = fraction.parse::<u128>().ok()?.checked_mul(unit.into())?;
+    let fraction = u64::try_from(fraction / 10u128.checked_pow(digits)?).ok()?;
+    whole.parse::<u64>().ok()?.checked_mul(unit)?.checked_add(fraction)
 }
 
 /// Formats `amount` in the largest unit that divides it.
@@ -93,7 +114,8 @@ impl fmt::Display for Size {
     }
 }
 
-pub(super) fn quoted(text: &str) -> Option<String> {
+/// Returns a text as TOML.
+pub fn quoted(text: &str) -> Option<String> {
     Some(toml::Value::String(text.to_owned()).to_string())
 }
 
@@ -106,6 +128,9 @@ impl Value for Size {
     }
     fn toml(&self) -> Option<String> {
         quoted(&self.to_string())
+    }
+    fn number(&self) -> Option<f64> {
+        Some(self.0 as f64)
     }
 }
 
@@ -120,6 +145,9 @@ impl Value for Duration {
         let nanos = u64::try_from(self.as_nanos()).ok()?;
         let text = if nanos == 0 { "0s".into() } else { in_largest_unit(nanos, &DURATION_UNITS)? };
         quoted(&text)
+    }
+    fn number(&self) -> Option<f64> {
+        Some(self.as_nanos() as f64 / 1e6)
     }
 }
 
@@ -148,6 +176,9 @@ macro_rules! integers {
             fn toml(&self) -> Option<String> {
                 Some(self.to_string())
             }
+            fn number(&self) -> Option<f64> {
+                Some(*self as f64)
+            }
         }
     )+ };
 }
@@ -156,14 +187,35 @@ integers!(u16, u32, u64);
 
 impl Value for f64 {
     fn expected() -> String {
-        "a number".into()
+        "a number, or a percentage such as \"20%\"".into()
     }
     fn read(value: &DeValue<'_>) -> Option<Self> {
+        if let Some(text) = value.as_str() {
+            return Some(text.strip_suffix('%')?.trim().parse::<Self>().ok()? / 100.0);
+        }
         let text = value.as_float().map(|f| f.as_str().to_owned());
         text.or_else(|| Some(value.as_integer()?.as_str().to_owned()))?.parse().ok()
     }
     fn toml(&self) -> Option<String> {
         Some(format!("{self:?}"))
+    }
+    fn number(&self) -> Option<f64> {
+        Some(*self)
+    }
+}
+
+impl Value for Rate {
+    fn expected() -> String {
+        r#"a rate such as "12mbps" or "800kbps""#.into()
+    }
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        value.as_str()?.parse().ok()
+    }
+    fn toml(&self) -> Option<String> {
+        quoted(&self.to_string())
+    }
+    fn number(&self) -> Option<f64> {
+        Some(self.as_mbps_f64())
     }
 }
 
@@ -245,10 +297,13 @@ impl<T: Value> Value for Option<T> {
             value.resolve(base);
         }
     }
+    fn number(&self) -> Option<f64> {
+        self.as_ref()?.number()
+    }
 }
 
 /// Formats quoted words as alternatives.
-pub(super) fn one_of(words: &[&str]) -> String {
+pub fn one_of(words: &[&str]) -> String {
     let words: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
     match words.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
@@ -280,7 +335,8 @@ named! {
     groups::Mode: Self::ALL.map(Self::name),
 }
 
-/// Defines an enumeration with a word per variant.
+/// Defines an enumeration with a word of the configuration per variant.
+#[macro_export]
 macro_rules! words {
     ($(#[$outer:meta])* $name:ident { $($(#[$inner:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$outer])*
@@ -294,11 +350,11 @@ macro_rules! words {
             }
         }
 
-        impl $crate::config::value::Value for $name {
+        impl $crate::Value for $name {
             fn expected() -> String {
-                $crate::config::value::one_of(&[$($word),+])
+                $crate::one_of(&[$($word),+])
             }
-            fn read(value: &toml::de::DeValue<'_>) -> Option<Self> {
+            fn read(value: &$crate::DeValue<'_>) -> Option<Self> {
                 match value.as_str()? {
                     $($word => Some(Self::$variant),)+
                     _ => None,
@@ -310,7 +366,6 @@ macro_rules! words {
         }
     };
 }
-pub(super) use words;
 
 #[cfg(test)]
 mod tests {

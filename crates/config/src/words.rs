@@ -1,6 +1,6 @@
 //! Enumerated values of configuration keys.
 
-use super::value::words;
+use crate::words;
 
 words! {
     /// When a client must prove its address by a Retry (RFC 9000, section 8.1.2).

@@ -8,7 +8,7 @@ const TOKEN_FILE: &str = "[admin] token_file";
 
 /// When a new value of a key takes effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Effect {
+pub enum Effect {
     /// For connections, streams and pulls that begin after the reload.
     ForNew,
     /// Immediately.
@@ -30,7 +30,7 @@ pub struct Changes {
 
 impl Changes {
     /// Compares the values of a key. If a new value needs a restart, the running one is kept.
-    pub(super) fn compare<T: Clone + PartialEq>(
+    pub fn compare<T: Clone + PartialEq>(
         &mut self,
         key: fmt::Arguments<'_>,
         effect: Effect,
@@ -58,7 +58,7 @@ impl Changes {
 
 impl Changes {
     /// Compares the contents of the configured files, by key.
-    pub(crate) fn compare_files<T: PartialEq>(
+    pub fn compare_files<T: PartialEq>(
         &mut self,
         new: &BTreeMap<&'static str, T>,
         running: &BTreeMap<&'static str, T>,

@@ -6,7 +6,7 @@ use url::Url;
 
 /// Displays a URL without user name, password, query and fragment, which may be secret.
 #[derive(Clone, Copy)]
-pub(crate) struct Redacted<'a>(pub(crate) &'a Url);
+pub struct Redacted<'a>(pub &'a Url);
 
 impl fmt::Display for Redacted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

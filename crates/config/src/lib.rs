@@ -1,0 +1,134 @@
+//! Configuration: strict TOML, with a default for every key.
+//!
+//! The table in `keys.rs` defines all keys of a server. Structs, documentation, defaults, ranges,
+//! errors and the text of `--print-defaults` derive from it, and so cannot disagree. A file is read
+//! as a table with positions, not through serde: errors name line, key, expected and actual value.
+//!
+//! Server and testbed set up a session by the same keys. The testbed reads the sections that it can
+//! simulate from an experiment and adds sections of its own for path, player and source, made by
+//! the same macro ([`sections!`]): `lab` depends on this crate, and this crate knows no more of the
+//! testbed than the names of its sections.
+//!
+//! [`Recovery::scheme`] with [`Recovery::parameters`] is the recovery scheme of a configuration.
+//! Keys name the scheme parameter that they set (`for Deadline`), so [`Config::unused`] can list
+//! those that no scheme of the configuration uses.
+
+#![forbid(unsafe_code)]
+
+mod changes;
+mod cors;
+mod keys;
+mod network;
+mod read;
+pub mod redacted;
+mod scheme;
+mod secret;
+mod sections;
+mod url;
+mod value;
+mod words;
+
+use std::path::Path;
+
+pub use records::Error;
+pub use recovery::catalog::Takes;
+pub use toml::de::DeValue;
+
+pub use changes::{Changes, Effect};
+pub use cors::Cors;
+pub use keys::*;
+pub use network::{Network, any_contains};
+pub use read::{File, nearest};
+pub use scheme::{takes, unused};
+pub use secret::Secret;
+pub use sections::{Key, Problem, Section, Sections, Whole, assign, describe_key};
+pub use url::{Header, HttpUrl, Upstream, Variant};
+pub use value::{Shown, Size, Value, one_of, quoted};
+pub use words::{Cipher, Container, Level, OnFailure, Retry, Start, TakeOver};
+
+impl Config {
+    /// Reads and checks the file at `path`. Relative paths in it start at its directory.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is not TOML, or a key is unknown or has a wrong value. One
+    /// line.
+    pub fn load(path: &Path) -> Result<Self, Error> {
+        let name = path.display();
+        let text = std::fs::read_to_string(path).map_err(|e| Error::new(format!("{name}: {e}")))?;
+        let mut config = Self::parse(&name.to_string(), &text)?;
+        config.resolve(path.parent().unwrap_or(Path::new("")));
+        Ok(config)
+    }
+
+    /// Parses and checks `text`. Errors call the file `name`.
+    ///
+    /// # Errors
+    /// One line `name:LINE: [section] key: expected …, got …`.
+    pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
+        let file = File::parse(name, text)?;
+        let mut config = Self::default();
+        file.read_into(&mut config, |_| false)?;
+        match config.contradiction() {
+            Some((section, key, what)) => {
+                let span = file.position(section, key);
+                Err(file.error(span, &format!("[{section}] {key}: {what}")))
+            }
+            None => Ok(config),
+        }
+    }
+
+    /// Returns a key that contradicts another one: section, key and expectation.
+    fn contradiction(&self) -> Option<(&'static str, &'static str, String)> {
+        let Self { server, quic, .. } = self;
+        if server.certificate.is_some() != server.key.is_some() {
+            let given = if server.key.is_some() { "key" } else { "certificate" };
+            return Some(("server", given, "expected certificate and key, or neither".into()));
+        }
+        if quic.initial_mtu > quic.max_mtu {
+            let what = format!("expected at least initial_mtu = {}", quic.initial_mtu);
+            return Some(("quic", "max_mtu", format!("{what}, got {}", quic.max_mtu)));
+        }
+        if quic.stream_window > quic.connection_window {
+            let what = format!("expected at least stream_window = {}", quic.stream_window);
+            let got = quic.connection_window;
+            return Some(("quic", "connection_window", format!("{what}, got {got}")));
+        }
+        let shares = self.autoplex.explorers + self.autoplex.holdout;
+        if shares > 1.0 + 1e-9 {
+            let what = format!("expected explorers plus holdout to be at most 1, got {shares}");
+            return Some(("autoplex", "holdout", what));
+        }
+        let names: Vec<_> = self.cohort.iter().map(|cohort| &cohort.name).collect();
+        let duplicate = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name));
+        if let Some((_, name)) = duplicate {
+            let what = format!("expected unique names, got {name:?} twice");
+            return Some(("cohort", "name", what));
+        }
+        None
+    }
+
+    /// Replaces `running`. Keys that need a restart keep their running values. Returns the keys
+    /// with new values.
+    pub fn replace(&mut self, running: &Self) -> Changes {
+        let mut changes = Changes::default();
+        self.compare(running, &mut changes);
+        changes
+    }
+
+    /// Returns a file with the documentation and default of every key. Keys without a default are
+    /// comments.
+    pub fn documented() -> String {
+        let mut out = String::from(
+            "# Every key of mendcast edge, with its default value.\n\
+             # Durations: us, ms, s, m, h, d. Sizes: B, kB, MB, GB, KiB, MiB, GiB.\n\
+             # Relative paths start at the directory of this file.\n\
+             # After a reload (SIGHUP), new values apply to new connections and streams, unless a\n\
+             # key says otherwise.\n",
+        );
+        Self::default().describe(&mut out);
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,29 @@
+//! Relay settings of a configuration.
+
+use core::time::Duration;
+
+use media::Limits;
+use relay::{Lags, Settings, Start};
+
+/// Returns the settings of a stream.
+pub fn relay_settings(live: &config::Live) -> Settings {
+    Settings {
+        cache: Limits { groups: live.groups.into(), bytes: live.cache.as_usize() },
+        lags: Lags { thin: millis(live.thin_lag), skip: millis(live.max_lag) },
+        merge_ms: millis(live.merge),
+        max_viewers: live.max_viewers.into(),
+    }
+}
+
+/// Returns the start policy of new viewers.
+pub fn start_policy(live: &config::Live) -> Start {
+    match live.start {
+        config::Start::KeyFrame => Start::KeyFrame,
+        config::Start::LatestGop => Start::LatestGop,
+        config::Start::LowDelay => Start::LowDelay,
+    }
+}
+
+fn millis(duration: Duration) -> u32 {
+    u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
+}

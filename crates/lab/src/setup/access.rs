@@ -1,0 +1,247 @@
+//! Keys of a run by name.
+
+use core::time::Duration;
+
+use config::{Config, DeValue, Key, Section, Sections, Shown, Takes, takes};
+use toml::Value;
+use units::Rate;
+
+use super::keys::Laboratory;
+
+/// Sections of a server's configuration that the testbed simulates.
+pub(crate) const SIMULATED: [&str; 4] = ["recovery", "quic", "startup", "live"];
+
+/// Keys of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Setup {
+    /// Of these, the testbed reads the sections in [`SIMULATED`].
+    pub server: Config,
+    /// Sections of the testbed.
+    pub lab: Laboratory,
+}
+
+/// Returns a round-trip time with an even number of nanoseconds: each direction gets half of it.
+pub(crate) fn round_trip(ms: f64) -> Duration {
+    Duration::from_secs_f64(ms / 2e3) * 2
+}
+
+/// Returns a rate in whole kbps.
+pub(crate) fn mbps(mbps: f64) -> Rate {
+    Rate::from_kbps((mbps * 1e3).round() as u64)
+}
+
+impl Sections for Setup {
+    fn section(&mut self, name: &str) -> Option<&mut dyn Section> {
+        match SIMULATED.contains(&name) {
+            true => self.server.section(name),
+            false => self.lab.section(name),
+        }
+    }
+
+    fn view(&self, name: &str) -> Option<&dyn Section> {
+        match SIMULATED.contains(&name) {
+            true => self.server.view(name),
+            false => self.lab.view(name),
+        }
+    }
+
+    fn names(&self) -> Vec<&'static str> {
+        SIMULATED.into_iter().chain(self.lab.names()).collect()
+    }
+
+    fn lists(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+}
+
+/// Splits `section.key`.
+fn parts(key: &str) -> (&str, &str) {
+    key.split_once('.').unwrap_or(("", key))
+}
+
+impl Setup {
+    /// Returns all keys, with the scheme parameter that each sets.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = (&'static str, Key)> {
+        self.names().into_iter().flat_map(|section| {
+            let keys = self.view(section).map_or(&[][..], Section::keys);
+            keys.iter().map(move |key| (section, *key))
+        })
+    }
+
+    /// Returns the full name, `section.key`, of a key that is written in full, or alone if only one
+    /// of the sections `among` has it.
+    ///
+    /// # Errors
+    /// One line: no or several sections have the key.
+    pub(crate) fn full_name(&self, key: &str, among: &[&str]) -> Result<String, String> {
+        let is_it = |section: &str, name: &str| match key.split_once('.') {
+            Some(parts) => parts == (section, name),
+            None => name == key && among.contains(&section),
+        };
+        let found: Vec<String> = self
+            .keys()
+            .filter(|(section, (name, _))| is_it(section, name))
+            .map(|(section, (name, _))| format!("{section}.{name}"))
+            .collect();
+        match &found[..] {
+            [one] => Ok(one.clone()),
+            [] => Err(self.unknown(key, among)),
+            several => Err(format!("`{key}` may be {}", several.join(" or "))),
+        }
+    }
+
+    fn unknown(&self, key: &str, among: &[&str]) -> String {
+        let all: Vec<String> = self
+            .keys()
+            .filter(|(section, _)| among.contains(section))
+            .flat_map(|(section, (name, _))| [format!("{section}.{name}"), name.to_owned()])
+            .collect();
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        match config::nearest(key, &all) {
+            Some(near) => format!("no key `{key}`; did you mean `{near}`?"),
+            None => {
+                let sections: Vec<String> = among.iter().map(|name| format!("[{name}]")).collect();
+                format!("no key `{key}` in {}", sections.join(", "))
+            }
+        }
+    }
+
+    /// Sets `section.key` to a value of a specification.
+    ///
+    /// # Errors
+    /// One line: the key is unknown or the value invalid.
+    pub(crate) fn set(&mut self, key: &str, value: &Value) -> Result<(), String> {
+        let text = value.to_string();
+        let value = DeValue::parse(&text).map_err(|e| format!("`{key}`: {}", e.message()))?;
+        self.assign(key, &text, value.get_ref())
+    }
+
+    /// Sets `section.key` to a value in TOML, or to plain text.
+    ///
+    /// # Errors
+    /// One line: the key is unknown or the value invalid.
+    pub(crate) fn set_text(&mut self, key: &str, text: &str) -> Result<(), String> {
+        match DeValue::parse(text) {
+            Ok(value) => self.assign(key, text, value.get_ref()),
+            Err(_) => self.assign(key, text, &DeValue::String(text.into())),
+        }
+    }
+
+    fn assign(&mut self, key: &str, text: &str, value: &DeValue<'_>) -> Result<(), String> {
+        let (section, name) = parts(key);
+        let names = self.names();
+        match self.section(section) {
+            Some(known) => known
+                .set(name, value)
+                .map_err(|problem| format!("`{key}`: {}", problem.told(name, Some(text)))),
+            None => Err(self.unknown(key, &names)),
+        }
+    }
+
+    fn shown(&self, key: &str) -> Option<Shown> {
+        let (section, name) = parts(key);
+        self.view(section)?.get(name)
+    }
+
+    /// Returns the value of `section.key` as text without quotes; empty if unset or unknown.
+    pub(crate) fn text_of(&self, key: &str) -> String {
+        let toml = self.shown(key).and_then(|shown| shown.toml).unwrap_or_default();
+        toml.trim_matches('"').to_owned()
+    }
+
+    /// Returns the value of `section.key` as a number: milliseconds, bytes, Mbps, or itself.
+    pub(crate) fn number_of(&self, key: &str) -> Option<f64> {
+        self.shown(key)?.number
+    }
+
+    /// Returns whether the scheme of the first sender or of its rival uses a parameter.
+    fn uses(&self, parameter: Takes) -> bool {
+        let schemes = [Some(self.server.recovery.scheme), self.lab.rival.scheme.get()];
+        schemes.into_iter().flatten().any(|scheme| takes(scheme, parameter))
+    }
+
+    /// Returns the keys that affect the run, with their values. Two runs with the same text and
+    /// seed are the same.
+    pub(crate) fn text(&self) -> String {
+        let used = self
+            .keys()
+            .filter(|(_, (_, parameter))| parameter.is_none_or(|parameter| self.uses(parameter)));
+        let lines = used.map(|(section, (name, _))| {
+            let shown = self.view(section).and_then(|known| known.get(name));
+            let value = shown.and_then(|shown| shown.toml).unwrap_or_default();
+            format!("{section}.{name} = {value}\n")
+        });
+        lines.collect()
+    }
+
+    /// Returns whether the run's schemes use a key.
+    pub(crate) fn is_used(&self, key: &str) -> bool {
+        let (section, name) = parts(key);
+        let keys = self.view(section).map_or(&[][..], Section::keys);
+        let found = keys.iter().find(|(known, _)| *known == name);
+        found.is_none_or(|(_, takes)| takes.is_none_or(|parameter| self.uses(parameter)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_no_scheme_uses_do_not_change_a_run() {
+        let with = |keys: &[(&str, &str)]| {
+            let mut setup = Setup::default();
+            for (key, text) in keys {
+                setup.set_text(key, text).expect(key);
+            }
+            setup.text()
+        };
+        let arq = ("recovery.scheme", "arq");
+        let other = [arq, ("recovery.latency", "7ms"), ("lab.level", "3")];
+        assert_eq!(with(&other), with(&[arq]));
+        let autorec = with(&[("recovery.scheme", "autorec"), other[1], other[2]]);
+        assert!(autorec.contains("recovery.latency = \"7ms\"") && !autorec.contains("lab.level"));
+        assert!(
+            with(&[arq, ("rival.scheme", "autorec-fixed"), other[2]]).contains("lab.level = 3")
+        );
+    }
+
+    #[test]
+    fn short_names_stand_for_one_key_and_errors_name_similar_ones() {
+        let setup = Setup::default();
+        let all = setup.names();
+        let full = |key: &str| setup.full_name(key, &all);
+        assert_eq!(full("price").as_deref(), Ok("recovery.price"));
+        assert_eq!(full("path.rate").as_deref(), Ok("path.rate"));
+        assert_eq!(full("rate").unwrap_err(), "`rate` may be path.rate or source.rate");
+        assert_eq!(full("pryce").unwrap_err(), "no key `pryce`; did you mean `price`?");
+        assert!(setup.full_name("rtt", &["recovery"]).unwrap_err().contains("in [recovery]"));
+    }
+
+    #[test]
+    fn wrong_values_are_rejected_with_the_expectation() {
+        let mut setup = Setup::default();
+        for (key, text, part) in [
+            ("source.fps", "0", "`source.fps`: expected 0.1 to 10000.0, got 0"),
+            ("lab.level", "11", "0 to 10"),
+            ("recovery.scheme", "x", "\"autorec\""),
+            ("player.model", "buffer:20ms", "buffer:300ms"),
+            ("quic.congestion", "x", "\"bbr\""),
+            ("lab.oracle", "x", "\"from-start\""),
+            ("path.bunches", "200", "300ms,awake=30ms"),
+            ("path.rtt_steps", "8s", "8s:200ms,20s:20ms"),
+            ("path.ecn_up", "x", "mark:5%"),
+            ("path.policer", "2mbps", "burst=20kB"),
+            ("player.acks", "each=1", "each=32,within=250ms"),
+            ("path.rate_up", "2", "12mbps"),
+            ("path.mtu", "70000", "0 to 65535"),
+            ("path.flap", "-1ms", "0s"),
+            ("path.loss_up", "x:1%", "calls:rate=5%"),
+            ("paht.loss", "1%", "did you mean `path.loss`"),
+        ] {
+            let line = setup.set_text(key, text).expect_err(key);
+            assert!(line.contains(part), "{line}");
+        }
+        assert_eq!(setup, Setup::default());
+    }
+}

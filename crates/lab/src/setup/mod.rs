@@ -1,0 +1,14 @@
+//! Set-up of a run: the sections of a server's configuration that the testbed simulates, and the
+//! testbed's own ([`Laboratory`](keys::Laboratory)). Defaults are those of a server.
+
+mod access;
+mod keys;
+mod maybe;
+mod scenario;
+mod schemes;
+mod words;
+
+pub(crate) use access::{SIMULATED, Setup, mbps, round_trip};
+pub(crate) use maybe::{Maybe, Player, Text};
+pub(crate) use schemes::Learnt;
+pub(crate) use words::{DetectionRules, Kind, Readings};

@@ -1,0 +1,83 @@
+//! Words of the testbed's keys.
+
+config::words! {
+    /// Data source at the server.
+    Kind {
+        /// Frames of equal size.
+        Frames = "frames",
+        /// Endless data.
+        Unbounded = "unbounded",
+        /// A file.
+        Download = "download",
+        /// A stream with key frames through the product's relay.
+        Live = "live",
+    }
+}
+
+config::words! {
+    /// Rules of loss detection.
+    DetectionRules {
+        /// The edge's: RFC 9002 with tail PINGs and a limited probe interval.
+        Live = "live",
+        /// RFC 9002.
+        Rfc9002 = "rfc9002",
+        /// LSQUIC, AutoRec's base.
+        Lsquic = "lsquic",
+    }
+}
+
+config::words! {
+    /// Place of losses on a link.
+    Place {
+        /// After the bottleneck queue.
+        AfterQueue = "after-queue",
+        /// Before the bottleneck queue.
+        BeforeQueue = "before-queue",
+    }
+}
+
+config::words! {
+    /// Source of the loss correlation of "deadline".
+    Correlation {
+        /// Measurements, starting from the prior.
+        Measured = "measured",
+        /// The prior alone.
+        Expected = "expected",
+        /// Independent losses.
+        Nothing = "nothing",
+    }
+}
+
+config::words! {
+    /// Meaning of R.
+    Readings {
+        /// As the scheme's name says.
+        Own = "own",
+        /// Copies including the retransmission.
+        Copies = "copies",
+    }
+}
+
+config::words! {
+    /// Times of copies.
+    Spreads {
+        /// The scheme's own.
+        Own = "own",
+        /// At once.
+        AtOnce = "at-once",
+        /// At random within the escape space.
+        EscapeSpace = "escape-space",
+        /// At random within the smallest round-trip time.
+        RoundTrip = "round-trip",
+    }
+}
+
+config::words! {
+    /// Penalty of a lost round for learning schemes.
+    PenaltyForm {
+        /// Quotient of rounds and R (paper).
+        Quotient = "quotient",
+        /// Product (authors' code).
+        Product = "product",
+    }
+}
