@@ -74,7 +74,7 @@ mod tests {
         config.rtmp.listen = Some(vec![([127, 0, 0, 1], 1935).into()]);
         config.rtmp.max_connections = 700;
         assert_eq!(needed(&config, 1), least + 700);
-        config.pull.push(Pull::default());
+        config.pull.push(config::Pull::default());
         config.live.max_streams = 10;
         assert_eq!(needed(&config, 1), least + 720);
         assert!(needed(&config, 64) > needed(&config, 1));

@@ -61,7 +61,7 @@ fn a_loop_that_hangs_is_an_ailment_and_one_that_turns_is_none() {
 }
 
 /// What a reload says of the change from `before` to `after`.
-fn changes(before: &str, after: &str) -> (Shared, Changes) {
+fn changes(before: &str, after: &str) -> (Shared, config::Changes) {
     let config = |text: &str| Config::parse("edge.toml", text).expect("valid");
     let state = State::new(config(before), None).expect("a state");
     let shared = Shared::new(state, Vec::new(), 1, None);
@@ -112,7 +112,7 @@ fn a_key_that_waits_is_told_at_each_reload_until_it_is_as_at_the_start() {
     let again = Config::parse("edge.toml", "live.max_streams = 7").expect("valid");
     assert_eq!(shared.reload(again).expect("reloaded").at_start, ["[live] max_streams"]);
     let back = shared.reload(Config::default()).expect("reloaded");
-    assert_eq!(back, Changes::default());
+    assert_eq!(back, config::Changes::default());
     assert_eq!(back.to_string(), "no new values take effect");
 }
 

@@ -50,7 +50,7 @@ fn start(adapt: impl FnOnce(&mut Config)) -> Server {
     std::fs::write(root.path().join("large.bin"), content()).expect("written");
     let mut config = config(root.path());
     // Large files are read from disk, small ones from memory.
-    config.files.memory = Size(10_000);
+    config.files.memory = config::Size(10_000);
     adapt(&mut config);
     let edge = Edge::open(config).expect("opened");
     let (address, shared) = (edge.listeners()[0].address, edge.shared().clone());
