@@ -69,7 +69,8 @@ impl Series {
 }
 
 impl Chart {
-    /// Renders the chart as an SVG file, or an element of a page. Colours follow the order of the series.
+    /// Renders the chart as an SVG file, or an element of a page. Colours follow the order of the
+    /// series.
     pub fn svg(&self, all: &[Series]) -> String {
         let values = || all.iter().flat_map(|series| &series.points);
         let (_, right) = ends(values().map(|point| point.0));
