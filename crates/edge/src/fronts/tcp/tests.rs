@@ -10,6 +10,7 @@ use hyper::{Response as Reply, StatusCode};
 use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpSocket;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream as ClientStream;

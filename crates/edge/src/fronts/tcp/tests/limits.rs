@@ -2,7 +2,6 @@
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
-use tokio::task::JoinSet;
 
 use super::*;
 
