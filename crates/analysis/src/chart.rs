@@ -69,7 +69,8 @@ impl Series {
 }
 
 impl Chart {
-    /// Renders the chart as an SVG file, or an element of a page. Colours follow the order of the series.
+    /// Renders the chart as an SVG file, or an element of a page. Colours follow the order of the
+    /// series.
     pub fn svg(&self, all: &[Series]) -> String {
         let values = || all.iter().flat_map(|series| &series.points);
         let (_, right) = ends(values().map(|point| point.0));
@@ -205,9 +206,14 @@ fn draw_series(out: &mut String, axes: &Axes, colour: usize, series: &Series) {
         let lower = series.band.iter().map(|span| (span.x, span.low));
         let upper = series.band.iter().rev().map(|span| (span.x, span.high));
         let outline = path(lower.chain(upper).map(|point| axes.at(point)));
-        let fill = hue(colour);
-        let _ =
-            writeln!(out, "<polygon fill=\"{fill}\" fill-opacity=\"0.15\" points=\"{outline}\"/>");
+        let (fill, width, height) = (hue(colour), RIGHT - LEFT, BOTTOM - TOP);
+        // The inner element clips intervals that exceed the axes.
+        let _ = writeln!(
+            out,
+            "<svg x=\"{LEFT}\" y=\"{TOP}\" width=\"{width}\" height=\"{height}\" \
+             viewBox=\"{LEFT} {TOP} {width} {height}\"><polygon fill=\"{fill}\" \
+             fill-opacity=\"0.15\" points=\"{outline}\"/></svg>"
+        );
     }
     let points = || series.points.iter().map(|&point| axes.at(point));
     if series.joined {
@@ -339,6 +345,7 @@ mod tests {
         }
         let count = |part: &str| svg.matches(part).count();
         assert_eq!((count("<polygon"), count("<polyline"), count("<circle")), (2, 4, 6));
+        assert_eq!(count("viewBox=\"66 34 624 256\"><polygon"), 2, "bands are clipped: {svg}");
         // The value and the legend; below 0 is inside the axes.
         assert_eq!(count("<path"), 2);
         let lowest =
