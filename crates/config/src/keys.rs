@@ -125,8 +125,8 @@ sections! {
         /// Maximum number of connections; further ones are closed. At most a quarter have neither
         /// published nor played yet, and at most half are players. The rest is for publishers.
         max_connections: u32 = 1_000, in 1..=1_000_000;
-        /// Maximum number of connections per address (per /56 of IPv6); further ones are closed. At
-        /// most half of the connections before `publish` or `play` are of one address.
+        /// Maximum number of connections per address (per /56 of IPv6); further ones are closed. An
+        /// address can hold half of the places for newcomers (before `publish` or `play`).
         max_connections_per_address: u32 = 256, in 1..=1_000_000;
         /// Maximum silence of a publisher, and maximum time for a player to take data or answer a
         /// ping; then the connection ends.
@@ -146,7 +146,7 @@ sections! {
         /// Maximum number of connections. A further one evicts a connection of the largest network
         /// or the longest idle one, or is closed itself (docs/operate/limits.md).
         max_connections: u32 = 16_384, in 1..=1_000_000;
-        /// Maximum number of connections per address (per /56 of IPv6). NATs share addresses.
+        /// Maximum number of connections per address (per /56 of IPv6), shared by a NAT.
         max_connections_per_address: u32 = 1_024, in 1..=1_000_000;
         /// Maximum number of concurrent TLS handshakes, with the same rule for further ones.
         max_handshakes: u32 = 4_096, in 1..=1_000_000;

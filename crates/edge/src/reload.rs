@@ -23,10 +23,10 @@ pub(crate) fn reload(shared: &Shared) -> Result<Changes, Error> {
     let result = read(shared);
     match &result {
         Ok((name, changes)) => {
-            tracing::info!("{name} and its files reloaded; {changes}");
+            tracing::info!("{name} reloaded with its files; {changes}");
             if !changes.at_start.is_empty() {
                 let keys = changes.at_start.join(", ");
-                tracing::warn!("{name}: other values wait for the next start: {keys}");
+                tracing::warn!("{name}: new values require a restart: {keys}");
             }
         }
         Err(e) => tracing::error!("not reloaded: {e}"),

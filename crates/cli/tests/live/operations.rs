@@ -62,13 +62,13 @@ fn a_reload_warns_of_changes_that_need_a_restart() {
     let keys = "new connections and streams: [recovery] scheme; at once: [hooks] secret, [log] level, \
                 [drain] timeout";
     assert!(line.ends_with(keys), "{line}");
-    let line = edge.says("wait for the next start");
-    let keys = "WARN edge.toml: other values wait for the next start: [live] max_streams, \
+    let line = edge.says("require a restart");
+    let keys = "WARN edge.toml: new values require a restart: [live] max_streams, \
                 [records] directory, [log] connections";
     assert!(line.ends_with(keys), "{line}");
     assert!(!edge.directory().join("records").exists(), "nobody writes there yet");
     edge.reload("");
-    assert_eq!(edge.said("wait for the next start").len(), 1, "all is as at the start");
+    assert_eq!(edge.said("require a restart").len(), 1, "all is as at the start");
     assert!(edge.said("-secret").is_empty(), "{:?}", edge.log());
 }
 
