@@ -11,7 +11,6 @@
 mod admin;
 mod autoplex;
 mod bans;
-mod beginnings;
 mod check;
 mod client;
 mod clock;
@@ -43,6 +42,7 @@ mod play;
 mod redacted;
 mod reload;
 mod routes;
+mod saved_paths;
 mod server;
 mod service;
 pub mod sessions;

@@ -12,7 +12,6 @@ use tokio::sync::watch;
 use crate::Error;
 use crate::autoplex::AutoPlex;
 use crate::bans::Bans;
-use crate::beginnings::Beginnings;
 use crate::check;
 use crate::client::Clients;
 use crate::cohorts::Cohorts;
@@ -30,6 +29,7 @@ use crate::loops::report::Report;
 use crate::loops::supervisor;
 use crate::passes::Passes;
 use crate::plan::{Contents, Plan, Running};
+use crate::saved_paths::SavedPaths;
 use crate::sessions::Sessions;
 use crate::sync::lock;
 
@@ -51,7 +51,7 @@ pub struct State {
     /// Whom the operator keeps out.
     pub bans: Arc<Bans>,
     /// What is known of paths and of who jumped.
-    pub(crate) beginnings: Arc<Beginnings>,
+    pub(crate) saved_paths: Arc<SavedPaths>,
     /// User groups and what their sessions may send.
     pub(crate) autoplex: Arc<AutoPlex>,
     /// What may be held of the server.
@@ -98,9 +98,9 @@ impl State {
         quic.log(&config.quic)?;
         // These outlive every configuration.
         let limits = previous.map_or_else(Arc::default, |state| state.limits.clone());
-        let beginnings = previous.map_or_else(
-            || Arc::new(Beginnings::new(config.startup.networks as usize)),
-            |state| state.beginnings.clone(),
+        let saved_paths = previous.map_or_else(
+            || Arc::new(SavedPaths::new(config.startup.networks as usize)),
+            |state| state.saved_paths.clone(),
         );
         let autoplex = previous.map_or_else(Arc::default, |state| state.autoplex.clone());
         let (live, sessions, bans, hooks, runtime) = match previous {
@@ -125,7 +125,7 @@ impl State {
             live,
             sessions,
             bans,
-            beginnings,
+            saved_paths,
             autoplex,
             limits,
             hooks,

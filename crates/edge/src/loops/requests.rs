@@ -17,9 +17,9 @@ use super::connection_start::{self, ConnectionStart, Issued};
 use super::h3::H3;
 use super::http09::Http09;
 use super::watch::Watch;
-use crate::autoplex::Hold;
+use crate::autoplex::ConnectionCap;
 use crate::clock::unix_now;
-use crate::cohorts::{Chosen, Facts};
+use crate::cohorts::{Assignment, ClientFacts};
 use crate::entropy::random;
 use crate::http::{self, Answer, Body, Responder};
 use crate::limits::Fault;
@@ -67,11 +67,11 @@ pub(super) struct Requests {
     wants_acks: bool,
     /// Transport statistics for the sessions of this connection.
     watches: Vec<Watch>,
-    viewer: Option<Chosen>,
+    viewer: Option<Assignment>,
     /// Whether a request was answered.
     has_answered: bool,
     /// The AutoPlex cap of the connection, from its first session on.
-    hold: Option<Hold>,
+    cap: Option<ConnectionCap>,
     /// Time of the next bitrate update.
     rates_due: Timestamp,
     /// The start of the connection and the cookies for the next one; `None` before protocol
@@ -93,7 +93,7 @@ impl Requests {
             watches: Vec::new(),
             viewer: None,
             has_answered: false,
-            hold: None,
+            cap: None,
             rates_due: Timestamp::ZERO,
             start: None,
             alpn: Vec::new(),
@@ -106,7 +106,7 @@ impl Requests {
         let cookies = connection_start::handshake_cookies(&info);
         self.alpn = info.alpn;
         let cookie = cookies.iter().find_map(|(_, cookie)| cookie.as_ref().ok().copied());
-        let chosen = self.state.cohorts.choose(&Facts {
+        let chosen = self.state.cohorts.choose(&ClientFacts {
             unit: cookie.map(|cookie| Unit(cookie.unit)),
             remote: connection.addresses().remote.ip(),
         });
@@ -255,10 +255,10 @@ impl Requests {
                 if !is_known && self.watches.len() < MAX_WATCHES {
                     self.watches.push(Watch::new(session, now, connection));
                 }
-                if let (None, Some(viewer)) = (&self.hold, &self.viewer) {
+                if let (None, Some(viewer)) = (&self.cap, &self.viewer) {
                     let (all, config) = (&self.state.autoplex, &self.state.config.autoplex);
                     let address = connection.addresses().remote.ip();
-                    self.hold = Hold::begin(all, config, address, viewer.unit, session);
+                    self.cap = ConnectionCap::begin(all, config, address, viewer.unit, session);
                 }
             }
             self.responses.push(Delivery::new(id, body));
@@ -275,7 +275,7 @@ impl Requests {
             Some(live) => live.first_frame_ahead(),
             None => start.perceive(body.pieces()),
         };
-        let (all, config) = (&state.beginnings, &state.config.startup);
+        let (all, config) = (&state.saved_paths, &state.config.startup);
         if let Some(session) = body.session() {
             if let Some(started) = start.on_live(connection, first_frame, all, config) {
                 session.on_started(started);
@@ -288,8 +288,8 @@ impl Requests {
     /// Applies the cap of the user group, and updates the streams' bitrates in sessions.
     fn follow_streams(&mut self, now: Timestamp, connection: &mut Connection) {
         let are_rates_due = now >= self.rates_due;
-        let is_hold_due = self.hold.as_ref().is_some_and(|hold| hold.is_due(now));
-        if !are_rates_due && !is_hold_due {
+        let is_cap_due = self.cap.as_ref().is_some_and(|cap| cap.is_due(now));
+        if !are_rates_due && !is_cap_due {
             return;
         }
         let media = |response: &Delivery<Responder>| {
@@ -304,10 +304,10 @@ impl Requests {
         let Some((session, playing)) = self.responses.iter().find_map(media) else { return };
         if let Some(rate) = playing.bitrate.filter(|_| are_rates_due) {
             self.rates_due = now + BITRATE_PERIOD;
-            session.on_held(|held| held.bitrate = Some(rate));
+            session.on_autoplex(|columns| columns.bitrate = Some(rate));
         }
-        if let Some(hold) = self.hold.as_mut().filter(|_| is_hold_due) {
-            hold.look(now, connection, &self.state.autoplex, playing);
+        if let Some(cap) = self.cap.as_mut().filter(|_| is_cap_due) {
+            cap.update(now, connection, &self.state.autoplex, playing);
         }
     }
 
@@ -399,7 +399,7 @@ impl Requests {
 
     /// Returns the ticket or token to send now.
     pub(super) fn issue(&mut self, now: Timestamp, connection: &Connection) -> Option<Issued> {
-        self.start.as_mut()?.issue(now, connection, &self.state.beginnings)
+        self.start.as_mut()?.issue(now, connection, &self.state.saved_paths)
     }
 
     /// Returns the startup decision, if made.
@@ -411,7 +411,7 @@ impl Requests {
     pub(super) fn on_closed(&mut self, now: Timestamp, connection: &Connection) {
         self.on_last_chance(now, connection);
         let jump = delivery::guided(connection).map(Guided::verdict).unwrap_or_default();
-        self.state.beginnings.on_verdict(jump);
+        self.state.saved_paths.on_verdict(jump);
     }
 
     /// Whether no response is in progress.
