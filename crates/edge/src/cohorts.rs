@@ -219,7 +219,7 @@ mod tests {
     fn another_salt_assigns_viewers_independently() {
         let (one, two) = (cohorts(TWO), cohorts(&format!("experiment.salt = \"2\"\n{TWO}")));
         let same = (0..1_000).filter(|&n| one.of(Unit(n)).name == two.of(Unit(n)).name).count();
-        // By chance: 0.75² + 0.25² = 0.625.
+        // Expected by chance: 0.75² + 0.25² = 0.625.
         assert!((560..690).contains(&same), "{same}");
     }
 
@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(scheme.name, "art-dqn");
     }
 
-    /// One byte, lost or not.
+    /// Content of one byte.
     struct Data {
         is_acked: bool,
     }

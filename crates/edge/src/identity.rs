@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_certificate_or_key_is_one_line_that_names_the_file() {
+    fn errors_of_certificates_and_keys_name_the_file_in_one_line() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let key = rcgen::KeyPair::generate().expect("generated");
         let params = rcgen::CertificateParams::new(["a.test".to_owned()]).expect("valid");

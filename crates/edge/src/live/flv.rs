@@ -37,12 +37,12 @@ impl FlvBody {
         Poll::Ready(piece)
     }
 
-    /// The stream.
+    /// Returns the stream.
     pub fn stream(&self) -> &FlvStream {
         &self.stream
     }
 
-    /// The viewer's session.
+    /// Returns the viewer's session.
     pub fn session(&self) -> &Arc<Session> {
         &self.session
     }

@@ -68,7 +68,7 @@ impl Packager {
     }
 }
 
-/// A stream as HLS.
+/// The HLS packager of a stream, and its viewers.
 #[derive(Debug)]
 pub struct Outlet {
     stream: Arc<Stream>,
@@ -331,7 +331,7 @@ mod tests {
             frame[..2].copy_from_slice(&[0xaf, 1]);
             for number in 0..2_400 {
                 publisher.push(tag(number * 25, &frame));
-                // The packager keeps up.
+                // Let the packager keep up.
                 tokio::task::yield_now().await;
             }
             (publisher, outlet)
@@ -367,8 +367,7 @@ mod tests {
     }
 
     fn set_idle(outlet: &Outlet, time: Duration) {
-        *lock(&outlet.last_request) =
-            Instant::now().checked_sub(time).expect("a clock that has run");
+        *lock(&outlet.last_request) = Instant::now().checked_sub(time).expect("enough uptime");
     }
 
     #[tokio::test]
@@ -414,7 +413,7 @@ mod tests {
         for outlet in [&watched, &unwatched] {
             let viewer = ViewerId::random();
             outlet.enter(viewer, || Some(sessions.open(opening(viewer)))).expect("room");
-            let long_ago = Instant::now().checked_sub(VIEWER_IDLE).expect("a clock that has run");
+            let long_ago = Instant::now().checked_sub(VIEWER_IDLE).expect("enough uptime");
             lock(&outlet.viewers).get_mut(&viewer).expect("entered").1 = long_ago;
         }
         set_idle(&unwatched, VIEWER_IDLE);

@@ -17,7 +17,7 @@ impl Sessions {
 
     /// Starts a session `ago` in the past.
     fn open_since(self: &Arc<Self>, ago: Duration, opening: Opening) -> Arc<Session> {
-        let at = Instant::now().checked_sub(ago).expect("the machine has run for longer");
+        let at = Instant::now().checked_sub(ago).expect("enough uptime");
         self.begin_at(at, opening, Vec::new())
     }
 }
@@ -44,7 +44,7 @@ fn beacon(freezes: u64) -> Beacon {
         r#"{{"viewer":"","stream":"live/demo","first_frame_ms":200.5,"played_s":2,
             "freezes":{freezes},"freeze_s":{frozen},"next_hop":"h3"}}"#
     );
-    Beacon::parse(text.as_bytes()).expect("sound")
+    Beacon::parse(text.as_bytes()).expect("valid")
 }
 
 #[test]

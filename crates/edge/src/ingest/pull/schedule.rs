@@ -34,7 +34,7 @@ const MAX_LEADING_AUDIO_TAGS: usize = 100;
 /// Time for the first viewer to arrive after the pull began.
 const VIEWER_GRACE: Duration = Duration::from_secs(2);
 
-/// The pull of one stream.
+/// The task that pulls one stream.
 pub(super) struct Puller {
     state: Arc<State>,
     rule: config::Pull,
@@ -253,7 +253,7 @@ impl Puller {
         if publisher.push(tag, &live.repairs) { Ok(()) } else { Err(AttemptEnd::Replaced) }
     }
 
-    /// Waits until the first upstream gives a key frame.
+    /// Probes the first upstream until it gives a key frame.
     async fn probe_first(&self) -> OpenUpstream {
         let mut wait = FAIL_BACK[0];
         loop {
