@@ -83,7 +83,7 @@ impl Missing {
             Self::Unknown => "no such stream",
             Self::Full => "too many pending streams",
             Self::RateLimited => "too many requests for unknown streams",
-            Self::NoMemory => "no memory for another stream",
+            Self::NoMemory => "no memory is left for another stream",
         }
     }
 }
