@@ -55,7 +55,7 @@ fn what_keeps_the_server_from_starting_is_one_line_and_exit_code_1() {
         ),
         (
             "[server]\ncertificate = \"text\"\nkey = \"text\"".to_owned(),
-            "mendcast: certificate text: not PEM, or of something else".to_owned(),
+            "mendcast: certificate text: not PEM, or of another kind".to_owned(),
         ),
         (
             "[server]\nroot = \"none\"".to_owned(),

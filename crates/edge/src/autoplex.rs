@@ -1,5 +1,5 @@
-//! User groups and what their sessions may send: the table in force, which outlives every configuration, and how one
-//! viewer's connection follows it. `mendcast autoplex` makes tables; docs/autoplex.md says when to use them.
+//! Caps on user groups: the active table, which reloads keep, and its application to connections.
+//! `mendcast autoplex` computes tables; see docs/autoplex.md.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -23,52 +23,51 @@ use crate::sessions::Session;
 use crate::sync::lock;
 use crate::viewer::Unit;
 
-/// What all event loops share.
+/// AutoPlex state shared by all event loops.
 #[derive(Debug, Default)]
 pub struct AutoPlex {
     table: ArcSwapOption<Table>,
-    /// By [`Arm`].
+    /// Sessions by [`Arm`].
     sessions: [AtomicU64; Arm::ALL.len()],
-    /// By [`Absent`]: sessions that should have had parameters when they began.
+    /// Treated sessions without parameters, by [`Absent`].
     absent: [AtomicU64; Absent::ALL.len()],
-    /// Sessions that had no parameters because there is no table at all.
-    without: AtomicU64,
+    /// Treated sessions without a table.
+    without_table: AtomicU64,
     loads: AtomicU64,
     faults: AtomicU64,
-    seen: Mutex<Seen>,
+    last_read: Mutex<LastRead>,
 }
 
-/// What was found where the table should be.
+/// Result of the last look at the table's file.
 #[derive(Debug, Default, PartialEq, Eq)]
-enum Seen {
-    /// Nothing yet, or no file.
+enum LastRead {
+    /// No file.
     #[default]
     Nothing,
-    /// A file with this content, whatever it means.
-    File(Stamp, Content),
-    /// It cannot be read, for this reason.
+    /// A file with this content, valid or not.
+    File(FileStamp, FileHash),
+    /// An unreadable file, with the reason.
     Unreadable(String),
 }
 
 /// SHA-256 of a file.
-type Content = [u8; 32];
+type FileHash = [u8; 32];
 
-/// The state of a file by its directory entry. A write, or a changed time of modification, changes
-/// `changed`.
+/// Metadata of a file. Any write or change of the modification time changes `changed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     inode: u64,
     length: u64,
     modified: (i64, i64),
     changed: (i64, i64),
-    /// Whether the file changed so recently that a further change could have the same time.
+    /// Whether a further change could have the same time.
     is_young: bool,
 }
 
-/// File systems tell times that are further apart.
+/// Upper bound of the time resolution of file systems, in seconds.
 const RESOLUTION: i64 = 3;
 
-impl Stamp {
+impl FileStamp {
     fn of(file: &Metadata) -> Self {
         Self {
             inode: file.ino(),
@@ -81,74 +80,74 @@ impl Stamp {
 }
 
 impl AutoPlex {
-    /// The table in force.
+    /// Returns the active table.
     pub fn table(&self) -> Option<Arc<Table>> {
         self.table.load_full()
     }
 
-    /// What the sessions of this address may send at most.
+    /// Returns the parameters for the address; the outer `None` without a table.
     fn parameters(&self, address: IpAddr) -> Option<Result<Parameters, Absent>> {
         let table = self.table.load();
         let found = table.as_ref()?.parameters(address, unix_now());
         Some(found.map(|(_, parameters)| *parameters))
     }
 
-    /// Sessions by part.
+    /// Returns the number of sessions by arm.
     pub(crate) fn sessions(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let counts = self.sessions.iter().map(|count| count.load(Ordering::Relaxed));
         Arm::ALL.into_iter().map(Arm::name).zip(counts)
     }
 
-    /// Sessions that were to be held and were not, by the reason.
+    /// Returns the number of treated sessions without a cap, by reason.
     pub(crate) fn absent(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let counts = self.absent.iter().map(|count| count.load(Ordering::Relaxed));
-        let none = ("no table", self.without.load(Ordering::Relaxed));
+        let none = ("no table", self.without_table.load(Ordering::Relaxed));
         Absent::ALL.into_iter().map(Absent::name).zip(counts).chain([none])
     }
 
-    /// Tables that were put in force, and files that were none.
+    /// Returns the number of activated tables, and of invalid files.
     pub(crate) fn tables(&self) -> [(&'static str, u64); 2] {
         [("loaded", &self.loads), ("refused", &self.faults)]
             .map(|(name, count)| (name, count.load(Ordering::Relaxed)))
     }
 
-    /// Looks whether the file is another one, and puts it in force then. One that is damaged changes nothing; without a
-    /// file there is no table.
-    pub(crate) fn look(&self, path: &Path) {
-        let mut last = lock(&self.seen);
-        let found = fs::metadata(path).map(|file| Stamp::of(&file));
-        if let (Ok(stamp), Seen::File(known, _)) = (&found, &*last)
+    /// Activates the table if its file has changed. An invalid file changes nothing; a missing file
+    /// deactivates the table.
+    pub(crate) fn poll_file(&self, path: &Path) {
+        let mut last = lock(&self.last_read);
+        let found = fs::metadata(path).map(|file| FileStamp::of(&file));
+        if let (Ok(stamp), LastRead::File(known, _)) = (&found, &*last)
             && stamp == known
             && !stamp.is_young
         {
             return;
         }
         let read = found.and_then(|stamp| Ok((stamp, small::read(path, MAX_FILE)?)));
-        let seen = match &read {
+        let current = match &read {
             Ok((stamp, bytes)) => {
-                let mut content = Content::default();
+                let mut content = FileHash::default();
                 content.copy_from_slice(digest(&SHA256, bytes).as_ref());
-                Seen::File(*stamp, content)
+                LastRead::File(*stamp, content)
             }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Seen::Nothing,
-            Err(e) => Seen::Unreadable(e.to_string()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => LastRead::Nothing,
+            Err(e) => LastRead::Unreadable(e.to_string()),
         };
-        let is_known = match (&seen, &*last) {
-            (Seen::File(_, content), Seen::File(_, known)) => content == known,
-            (seen, last) => seen == last,
+        let is_known = match (&current, &*last) {
+            (LastRead::File(_, content), LastRead::File(_, known)) => content == known,
+            (current, last) => current == last,
         };
         if !is_known {
-            match (&seen, read) {
-                (Seen::Nothing, _) => {
+            match (&current, read) {
+                (LastRead::Nothing, _) => {
                     self.table.store(None);
-                    tracing::warn!("{}: gone; no user group has parameters", path.display());
+                    tracing::warn!("{}: removed; no user group has parameters", path.display());
                 }
-                (Seen::Unreadable(why), _) => self.refuse(path, why),
-                (Seen::File(..), Ok((_, bytes))) => self.replace(path, &bytes),
-                (Seen::File(..), Err(_)) => {}
+                (LastRead::Unreadable(why), _) => self.refuse(path, why),
+                (LastRead::File(..), Ok((_, bytes))) => self.replace(path, &bytes),
+                (LastRead::File(..), Err(_)) => {}
             }
         }
-        *last = seen;
+        *last = current;
     }
 
     fn replace(&self, path: &Path, bytes: &[u8]) {
@@ -165,28 +164,29 @@ impl AutoPlex {
 
     fn refuse(&self, path: &Path, why: &str) {
         self.faults.fetch_add(1, Ordering::Relaxed);
-        tracing::warn!("{}: {why}; the table in force stays", path.display());
+        tracing::warn!("{}: {why}; the active table stays", path.display());
     }
 
-    /// There is no table to follow.
+    /// Deactivates the table, if none is configured.
     pub(crate) fn drop_table(&self) {
-        let mut last = lock(&self.seen);
-        if *last != Seen::Nothing {
-            (*last, _) = (Seen::Nothing, self.table.store(None));
+        let mut last = lock(&self.last_read);
+        if *last != LastRead::Nothing {
+            (*last, _) = (LastRead::Nothing, self.table.store(None));
         }
     }
 }
 
-/// How AutoPlex holds one connection, from its first session on.
+/// The cap on one connection, from its first session on.
 #[derive(Debug)]
-pub(crate) struct Hold {
+pub(crate) struct ConnectionCap {
     arm: Arm,
     capping: Capping,
     session: Weak<Session>,
 }
 
-impl Hold {
-    /// The first session of a connection begins; `None` where AutoPlex is off. The address is validated.
+impl ConnectionCap {
+    /// Assigns the first session of a connection with a validated address to an arm; `None` if
+    /// AutoPlex is off.
     pub(crate) fn begin(
         all: &AutoPlex,
         config: &config::AutoPlex,
@@ -210,11 +210,11 @@ impl Hold {
         let period = unix_now() / config.period.as_secs().max(1);
         let arm = shares.arm(&config.salt, unit.0, group.unwrap_or_default(), period);
         all.sessions[arm as usize].fetch_add(1, Ordering::Relaxed);
-        session.on_held(|held| held.arm = Some(arm));
+        session.on_autoplex(|columns| columns.arm = Some(arm));
         let found = all.parameters(address);
         if arm == Arm::Treated && config.mode != Mode::Demand {
             match &found {
-                None => _ = all.without.fetch_add(1, Ordering::Relaxed),
+                None => _ = all.without_table.fetch_add(1, Ordering::Relaxed),
                 Some(Err(why)) => {
                     _ = all.absent[*why as usize].fetch_add(1, Ordering::Relaxed);
                 }
@@ -227,13 +227,13 @@ impl Hold {
         Some(Self { arm, capping, session: Arc::downgrade(session) })
     }
 
-    /// Whether [`Hold::look`] would do something now.
+    /// Returns true if [`ConnectionCap::update`] is due.
     pub(crate) fn is_due(&self, now: Timestamp) -> bool {
         self.arm == Arm::Treated && self.capping.is_due(now)
     }
 
-    /// Follows the table, the viewer's address, and what the stream needs.
-    pub(crate) fn look(
+    /// Updates the cap from the table, the client's address, and the stream's demand.
+    pub(crate) fn update(
         &mut self,
         now: Timestamp,
         connection: &mut Connection,
@@ -244,7 +244,7 @@ impl Hold {
         let found = all.parameters(address).and_then(Result::ok);
         self.capping.update(now, connection, found, playing);
         if let (Some(session), Some(rate)) = (self.session.upgrade(), self.capping.min_rate()) {
-            session.on_held(|held| held.cap = Some(rate));
+            session.on_autoplex(|columns| columns.cap = Some(rate));
         }
     }
 }
@@ -278,20 +278,20 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_in_force_until_another_one_or_its_time_or_its_files_end() {
+    fn a_table_is_active_until_replaced_expired_or_removed() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("table.groups");
         let all = AutoPlex::default();
         let put = |bytes: &[u8]| {
             fs::write(&path, bytes).expect("written");
-            all.look(&path);
+            all.poll_file(&path);
         };
-        all.look(&path);
+        all.poll_file(&path);
         assert_eq!(rate(&all, 2), None);
         put(&table(unix_now(), 3).encode());
         assert_eq!(rate(&all, 2), Some(Ok(Rate::from_mbps(3))));
         assert_eq!(rate(&all, 3), Some(Err(Absent::Unknown)));
-        // Cut off, no table, empty, of the future: none of them is taken for one.
+        // Truncated, header only, empty, and a few bytes: all are rejected.
         let good = table(unix_now(), 4).encode();
         for bad in [&good[..good.len() - 1], b"MCGROUPS", b"", &good[..5]] {
             put(bad);
@@ -305,12 +305,12 @@ mod tests {
         put(&table(unix_now() - 7_300, 5).encode());
         assert_eq!(rate(&all, 2), Some(Err(Absent::Expired)));
         fs::remove_file(&path).expect("there");
-        all.look(&path);
+        all.poll_file(&path);
         assert_eq!(rate(&all, 2), None);
     }
 
     #[test]
-    fn another_table_of_the_same_length_and_time_is_found() {
+    fn a_new_table_of_equal_length_and_time_is_detected() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("table.groups");
         let all = AutoPlex::default();
@@ -319,28 +319,28 @@ mod tests {
             fs::write(&path, table(issued, mbps).encode()).expect("written");
             let file = fs::File::options().write(true).open(&path).expect("opened");
             file.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("set");
-            all.look(&path);
+            all.poll_file(&path);
             assert_eq!(rate(&all, 2), Some(Ok(Rate::from_mbps(mbps))));
-            all.look(&path);
+            all.poll_file(&path);
         }
-        assert_eq!(all.tables(), [("loaded", 3), ("refused", 0)], "each once");
+        assert_eq!(all.tables(), [("loaded", 3), ("refused", 0)], "each loaded once");
     }
 
     #[test]
-    fn what_is_no_file_holds_nobody_up() {
+    fn pipes_and_directories_do_not_block() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("table.groups");
         let all = AutoPlex::default();
         fs::write(&path, table(unix_now(), 3).encode()).expect("written");
-        all.look(&path);
+        all.poll_file(&path);
         fs::remove_file(&path).expect("removed");
         let made = std::process::Command::new("mkfifo").arg(&path).status().expect("run");
         assert!(made.success());
-        all.look(&path);
-        all.look(&path);
-        all.look(dir.path());
-        assert_eq!(rate(&all, 2), Some(Ok(Rate::from_mbps(3))), "the table in force stays");
-        // Both are refused for the same reason, which is told once.
+        all.poll_file(&path);
+        all.poll_file(&path);
+        all.poll_file(dir.path());
+        assert_eq!(rate(&all, 2), Some(Ok(Rate::from_mbps(3))), "the active table stays");
+        // Both have the same reason, which is reported once.
         assert_eq!(all.tables(), [("loaded", 1), ("refused", 1)]);
     }
 }

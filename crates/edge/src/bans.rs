@@ -1,12 +1,12 @@
-//! Whom the operator keeps out for a while: networks and viewers, who may not play, and streams, which
-//! nobody may publish. And who was sent away: a pass that was given out before that, or in the same second, holds no
-//! more.
+//! Temporary bans of networks and viewers, who may not play, and of streams, which may not be
+//! published. Also dismissals of viewers, which invalidate passes issued until that second.
 //!
-//! All of it is bounded in number and time, and this process's alone. Each ban is looked up by what it names, so
-//! that a connection costs one look for each length of prefix that is banned, however many bans there are.
+//! Both are bounded in number and time, and local to this process. Checking an address costs one
+//! look-up per banned prefix length, independent of the number of bans.
 //!
-//! Who enters something looks here once more afterwards ([`crate::play::begin`], [`crate::ingest::publish`]), and a
-//! ban is here before what it names is ended: so one of the two sees the other.
+//! No race lets a banned target through: sessions and publications check the bans again after
+//! their start ([`crate::play::begin`], [`crate::ingest::publish`]), and a ban is added before its
+//! targets are ended.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
@@ -20,26 +20,27 @@ use crate::passes::{LIFETIME, ViewerId};
 use crate::sessions::Opening;
 use crate::sync::lock;
 
-/// Bans at the same time.
+/// Maximum number of bans.
 pub(crate) const MAX_BANS: usize = 10_000;
-/// Viewers whose old passes hold no more, for as long as those would have held; for a further one the oldest is forgotten.
+/// Maximum number of dismissed viewers. A dismissal is kept until the passes before it expire; a
+/// further one evicts the oldest.
 const MAX_DISMISSED: usize = 10_000;
 
-/// What is kept out.
+/// The target of a ban.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Target {
-    /// Those of a network, in its one form ([`Network::around`]).
+    /// A network, in canonical form ([`Network::around`]).
     Network(Network),
     /// A viewer, by its number.
     Viewer(ViewerId),
-    /// Publishers and upstreams of the stream of this name.
+    /// Publishers and upstreams of a stream.
     Stream(String),
 }
 
-/// What a ban refused.
+/// Kind of a rejection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refused {
-    /// A connection of HTTP/1.1 or HTTP/2.
+    /// An HTTP/1.1 or HTTP/2 connection.
     Tcp,
     /// An RTMP connection.
     Rtmp,
@@ -65,49 +66,48 @@ impl Refused {
     }
 }
 
-/// A ban, as it is shown.
+/// A ban, for display.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Ban {
-    /// Its number, never given twice.
+    /// Its number, never reused.
     pub id: u64,
-    /// What it keeps out.
+    /// Its target.
     pub target: Target,
-    /// How long it still holds.
+    /// Time until it expires.
     pub left: Duration,
 }
 
-/// There is no room for another ban.
+/// The error at [`MAX_BANS`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Full;
 
-/// All bans of the process; they outlive every configuration.
+/// All bans of the process. Reloads keep them.
 #[derive(Debug, Default)]
 pub struct Bans {
-    table: Mutex<Table>,
-    /// Entries of the table: most of the time there are none, and nobody waits for the lock.
+    table: Mutex<BanTable>,
+    /// Number of entries. Usually 0, which avoids the lock.
     len: AtomicUsize,
     refused: [AtomicU64; Refused::ALL.len()],
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct BanTable {
     last: u64,
     by_id: BTreeMap<u64, (Target, Instant)>,
     ids: HashMap<Target, u64>,
     ends: BTreeSet<(Instant, u64)>,
-    /// How many networks there are of each kind and length.
+    /// Number of banned networks by family (true for IPv4) and prefix length.
     lengths: BTreeMap<(bool, u8), usize>,
-    /// When each viewer was last sent away, in seconds since 1970, and the viewers in that order.
+    /// Last dismissal of each viewer in seconds since 1970, and the viewers in that order.
     dismissed: HashMap<ViewerId, u64>,
     order: VecDeque<(u64, ViewerId)>,
 }
 
 impl Bans {
-    /// Keeps the target out from `now` on for this long, instead of as long as it was kept out before. Returns the
-    /// ban's number.
+    /// Bans the target for `span`, or replaces the span of its ban. Returns the ban's number.
     ///
     /// # Errors
-    /// There are too many bans.
+    /// There are [`MAX_BANS`] bans.
     pub(crate) fn add(&self, target: Target, span: Duration, now: Instant) -> Result<u64, Full> {
         let mut table = lock(&self.table);
         table.expire(now);
@@ -119,20 +119,20 @@ impl Bans {
         table.remove(id);
         table.last = table.last.max(id);
         table.insert(id, target, now + span);
-        self.note(&table);
+        self.update_len(&table);
         Ok(id)
     }
 
-    /// Lifts a ban. Returns whom it kept out; `None` if there is no such ban.
+    /// Lifts a ban. Returns its target; `None` if there is no such ban.
     pub(crate) fn remove(&self, id: u64, now: Instant) -> Option<Target> {
         let mut table = lock(&self.table);
         table.expire(now);
         let removed = table.remove(id);
-        self.note(&table);
+        self.update_len(&table);
         removed
     }
 
-    /// The bans with numbers above `after`, at most `limit`, and how many others follow.
+    /// Returns up to `limit` bans with numbers above `after`, and the number of further ones.
     pub(crate) fn page(&self, after: u64, limit: usize, now: Instant) -> (Vec<Ban>, usize) {
         let mut table = lock(&self.table);
         table.expire(now);
@@ -145,7 +145,7 @@ impl Bans {
         (rest.by_ref().take(limit).map(shown).collect(), rest.count())
     }
 
-    /// The viewer's passes that were given out until `now` hold no more.
+    /// Invalidates the viewer's passes issued until `now`.
     pub(crate) fn dismiss(&self, viewer: ViewerId, now: SystemTime) {
         let mut table = lock(&self.table);
         let now = unix(now);
@@ -153,21 +153,21 @@ impl Bans {
             table.order.push_back((now, viewer));
         }
         table.forget_dismissed(now);
-        self.note(&table);
+        self.update_len(&table);
     }
 
-    /// Whether the viewer was sent away after it was let in, or in the same second: what a pass of then says is no
-    /// more exact.
+    /// Returns true if the viewer was dismissed after its admission, or in the same second, which
+    /// is the resolution of passes.
     pub(crate) fn is_dismissed(&self, opening: &Opening) -> bool {
         self.look(|table| table.is_dismissed(opening))
     }
 
-    /// Whether somebody at this address is kept out; counted as `what`.
+    /// Returns true if the address is banned, and counts the rejection as `what`.
     pub(crate) fn refuse(&self, what: Refused, address: IpAddr) -> bool {
         self.count_if(what, |table| table.has_address(address))
     }
 
-    /// Whether a viewer is kept out, or its pass holds no more; counted.
+    /// Returns true if a viewer is banned or dismissed, and counts the rejection.
     pub(crate) fn refuse_player(&self, opening: &Opening) -> bool {
         self.count_if(Refused::Play, |table| {
             table.is_dismissed(opening)
@@ -176,65 +176,65 @@ impl Bans {
         })
     }
 
-    /// Whether the stream is kept out; counted.
+    /// Returns true if the stream is banned, and counts the rejection.
     pub(crate) fn refuse_stream(&self, name: &str) -> bool {
         self.count_if(Refused::Publish, |table| table.has_stream(name))
     }
 
-    /// Whether the stream is kept out.
+    /// Returns true if the stream is banned.
     pub(crate) fn has_stream(&self, name: &str) -> bool {
         self.look(|table| table.has_stream(name))
     }
 
-    /// Bans now.
+    /// Returns the number of bans.
     pub(crate) fn count(&self, now: Instant) -> usize {
         let mut table = lock(&self.table);
         table.expire(now);
         table.by_id.len()
     }
 
-    /// What was refused so far.
+    /// Returns the rejections by kind.
     pub(crate) fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let counts = Refused::ALL.into_iter().zip(&self.refused);
         counts.map(|(what, count)| (what.name(), count.load(Ordering::Relaxed)))
     }
 
-    fn count_if(&self, what: Refused, is_refused: impl FnOnce(&Table) -> bool) -> bool {
+    fn count_if(&self, what: Refused, is_refused: impl FnOnce(&BanTable) -> bool) -> bool {
         let refused = self.look(is_refused);
         self.refused[what as usize].fetch_add(u64::from(refused), Ordering::Relaxed);
         refused
     }
 
-    fn look(&self, look: impl FnOnce(&Table) -> bool) -> bool {
+    fn look(&self, look: impl FnOnce(&BanTable) -> bool) -> bool {
         if self.len.load(Ordering::Acquire) == 0 {
             return false;
         }
         let mut table = lock(&self.table);
         table.expire(Instant::now());
         table.forget_dismissed(unix_now());
-        self.note(&table);
+        self.update_len(&table);
         look(&table)
     }
 
-    fn note(&self, table: &Table) {
+    fn update_len(&self, table: &BanTable) {
         self.len.store(table.by_id.len() + table.dismissed.len(), Ordering::Release);
     }
 }
 
-impl Table {
+impl BanTable {
     fn is_dismissed(&self, opening: &Opening) -> bool {
         let dismissed = self.dismissed.get(&opening.viewer);
         dismissed.is_some_and(|at| unix(opening.granted) <= *at)
     }
 
-    /// Forgets those whose passes have ended by themselves, and the oldest of too many.
+    /// Removes dismissals older than any valid pass, and the oldest beyond the maximum.
     fn forget_dismissed(&mut self, now: u64) {
         let is_over = |at: u64| at + LIFETIME.as_secs() < now;
         while let Some(&(at, viewer)) = self.order.front()
             && (is_over(at) || self.order.len() > MAX_DISMISSED)
         {
             self.order.pop_front();
-            // Not if it was sent away again since.
+            // A later dismissal of the same viewer stays.
             if self.dismissed.get(&viewer) == Some(&at) {
                 self.dismissed.remove(&viewer);
             }
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_is_kept_out_for_its_time_and_nobody_else_is() {
+    fn a_ban_rejects_its_network_until_it_expires() {
         let (bans, now) = (Bans::default(), Instant::now());
         let is_out = |address: &str| bans.refuse(Refused::Tcp, address.parse().expect(address));
         assert!(!is_out("192.0.2.7"));
@@ -337,23 +337,23 @@ mod tests {
     }
 
     #[test]
-    fn a_ban_of_the_same_takes_the_place_of_the_first() {
+    fn a_ban_of_the_same_target_replaces_the_first() {
         let (bans, now) = (Bans::default(), Instant::now());
         let first = bans.add(network("192.0.2.7", 32), MINUTE * 10, now);
         assert_eq!(bans.add(network("192.0.2.7", 32), MINUTE, now), first);
         let other = bans.add(network("192.0.2.7", 31), MINUTE, now).expect("room");
         assert_eq!(bans.count(now), 2);
-        let (page, left_out) = bans.page(0, 1, now);
-        assert_eq!((page[0].left, left_out), (MINUTE, 1));
+        let (page, further) = bans.page(0, 1, now);
+        assert_eq!((page[0].left, further), (MINUTE, 1));
         assert_eq!(bans.page(page[0].id, 10, now).0[0].id, other);
         assert_eq!(bans.page(u64::MAX, 10, now), (vec![], 0));
         assert_eq!(bans.count(now + MINUTE), 0);
         let next = bans.add(network("192.0.2.7", 32), MINUTE, now + MINUTE).expect("room");
-        assert!(next > other, "no number comes again");
+        assert!(next > other, "numbers are not reused");
     }
 
     #[test]
-    fn a_pass_from_before_a_dismissal_holds_no_more_and_a_new_one_does() {
+    fn a_dismissal_invalidates_earlier_passes_only() {
         let (bans, viewer) = (Bans::default(), ViewerId::random());
         let now = unix_now();
         let at = |seconds: i64| {
@@ -363,17 +363,17 @@ mod tests {
         bans.dismiss(viewer, at(0) + half);
         assert!(bans.refuse_player(&opening(viewer, "192.0.2.7", at(0))));
         let same_second = opening(viewer, "192.0.2.7", at(0) + half + half / 2);
-        assert!(bans.is_dismissed(&same_second), "its pass would say what an older one says");
+        assert!(bans.is_dismissed(&same_second), "passes have a resolution of 1 s");
         assert!(!bans.is_dismissed(&opening(viewer, "192.0.2.7", at(1))));
         assert!(!bans.refuse_player(&opening(viewer, "192.0.2.7", at(1))));
         assert!(!bans.refuse_player(&opening(ViewerId::random(), "192.0.2.7", at(-99))));
         bans.add(Target::Viewer(viewer), MINUTE, Instant::now()).expect("room");
-        assert!(bans.refuse_player(&opening(viewer, "192.0.2.7", at(1))), "a ban is for all");
+        assert!(bans.refuse_player(&opening(viewer, "192.0.2.7", at(1))), "bans reject new passes");
         assert_eq!(bans.refused().find(|(what, _)| *what == "play"), Some(("play", 2)));
     }
 
     #[test]
-    fn a_dismissal_is_forgotten_when_the_passes_from_before_it_have_ended() {
+    fn a_dismissal_is_removed_once_earlier_passes_have_expired() {
         let (bans, [old, new]) = (Bans::default(), [(); 2].map(|()| ViewerId::random()));
         let ago = |span| SystemTime::now() - span;
         bans.dismiss(old, ago(LIFETIME + MINUTE));
@@ -384,23 +384,23 @@ mod tests {
         let bans = Bans::default();
         bans.dismiss(old, ago(LIFETIME + MINUTE));
         assert!(!bans.refuse(Refused::Tcp, [192, 0, 2, 7].into()));
-        assert_eq!(bans.len.load(Ordering::Acquire), 0, "nobody waits for the lock any more");
+        assert_eq!(bans.len.load(Ordering::Acquire), 0, "checks avoid the lock again");
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
+    fn bans_and_dismissals_are_bounded() {
         let (bans, now) = (Bans::default(), Instant::now());
         for n in 0..MAX_BANS as u32 {
             let target = Target::Network(Network::around(IpAddr::V4(n.into()), 32));
             bans.add(target, MINUTE, now).expect("room");
         }
         assert_eq!(bans.add(network("2001:db8::", 64), MINUTE, now), Err(Full));
-        assert!(bans.add(network("0.0.0.0", 32), MINUTE, now).is_ok(), "it is known");
-        assert!(bans.add(network("2001:db8::", 64), MINUTE, now + MINUTE).is_ok(), "they ended");
+        assert!(bans.add(network("0.0.0.0", 32), MINUTE, now).is_ok(), "already banned");
+        assert!(bans.add(network("2001:db8::", 64), MINUTE, now + MINUTE).is_ok(), "expired");
         for _ in 0..2 * MAX_DISMISSED {
             bans.dismiss(ViewerId::random(), SystemTime::now());
         }
-        // The same one again and again.
+        // Repeated dismissals of one viewer.
         let viewer = ViewerId::random();
         for _ in 0..2 * MAX_DISMISSED {
             bans.dismiss(viewer, SystemTime::now());

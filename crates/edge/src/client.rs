@@ -1,7 +1,7 @@
-//! The HTTP client of the server itself, for hooks and for pulling from upstreams.
+//! The server's HTTP client, for hooks and pulls.
 //!
-//! HTTP/1.1 on connections that are kept. Not HTTP/2: streams that are pulled from one upstream
-//! would share one connection, so that a loss in one would hold all up.
+//! HTTP/1.1 on persistent connections. Over HTTP/2, streams pulled from one upstream would share a
+//! connection, and a loss in one would block all.
 
 use std::collections::HashMap;
 use std::error::Error as StdError;
@@ -40,16 +40,16 @@ use crate::redacted::Redacted;
 
 const AGENT: HeaderValue =
     HeaderValue::from_static(concat!("mendcast/", env!("CARGO_PKG_VERSION")));
-/// How long a connection without a request is kept.
-const KEPT: Duration = Duration::from_secs(30);
-/// Connections without a request that are kept to one server.
-const MAX_KEPT: usize = 32;
-/// Longest wait for TCP connections to all addresses of one family, together.
-const CONNECT: Duration = Duration::from_secs(5);
-/// Longest wait for the rest of an answer whose content does not matter.
-const READING: Duration = Duration::from_millis(500);
+/// Time after which an idle connection is closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum idle connections per server.
+const MAX_IDLE_PER_HOST: usize = 32;
+/// Timeout of TCP connection attempts to all addresses of one family.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout for an ignored response body.
+const BODY_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Why a request failed: one line.
+/// Reason why a request failed, in one line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure(pub String);
 
@@ -59,37 +59,37 @@ impl fmt::Display for Failure {
     }
 }
 
-/// An error with its causes: what stands outermost says only that something failed.
+/// Formats the causes of an error. The outermost error only says that something failed.
 fn failed(error: &dyn StdError) -> Failure {
     let mut cause = error.source().unwrap_or(error);
     let mut text = cause.to_string();
     while let Some(next) = cause.source() {
-        let words = next.to_string();
-        if !text.ends_with(&words) {
-            text = format!("{text}: {words}");
+        let reason = next.to_string();
+        if !text.ends_with(&reason) {
+            text = format!("{text}: {reason}");
         }
         cause = next;
     }
     Failure(text)
 }
 
-/// How far into the networks around this machine a request may lead; each includes those before it.
+/// Networks that a request may reach. Each includes the previous ones.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Reach {
-    /// Addresses of the internet.
+    /// Public addresses.
     Public,
-    /// Private and shared ones (RFC 1918, RFC 4193, RFC 6598).
+    /// Private and shared addresses (RFC 1918, RFC 4193, RFC 6598).
     Private,
     /// This machine.
     Loopback,
-    /// All others: link-local ones, where clouds keep their secrets, and groups.
+    /// Link-local addresses, which include cloud metadata services, and multicast.
     Anywhere,
 }
 
 impl Reach {
     const ALL: [Self; 4] = [Self::Public, Self::Private, Self::Loopback, Self::Anywhere];
 
-    /// What it takes to lead to this address.
+    /// Returns the reach that this address requires.
     pub fn to(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(v4) => {
@@ -105,7 +105,7 @@ impl Reach {
                 }
             }
             IpAddr::V6(v6) => match v6.segments() {
-                // Translated (RFC 6052), and compatible with IPv4 (RFC 4291, section 2.5.5.1).
+                // IPv4-translated (RFC 6052), and IPv4-compatible (RFC 4291, section 2.5.5.1).
                 [0x64, 0xff9b, 0, 0, 0, 0, high, low]
                 | [0, 0, 0, 0, 0, 0, high @ 1..=0xffff, low] => {
                     let [[a, b], [c, d]] = [high.to_be_bytes(), low.to_be_bytes()];
@@ -120,7 +120,7 @@ impl Reach {
     }
 }
 
-/// Resolves names, and leaves out addresses that are out of reach.
+/// Resolves names, and drops addresses beyond the reach.
 #[derive(Clone, Copy, Debug)]
 struct Resolver(Reach);
 
@@ -150,25 +150,24 @@ impl Service<Name> for Resolver {
 }
 
 fn out_of_reach(address: IpAddr) -> String {
-    format!("leads to {address}, where an upstream from outside may not lead")
+    format!("leads to {address}: an upstream in a wider network may not lead there")
 }
 
 type Connector = HttpsConnector<HttpConnector<Resolver>>;
 type Pool = legacy::Client<Connector, Full<Bytes>>;
-/// A TCP connection, with TLS or without.
+/// A TCP or TLS connection.
 pub type Connection = TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>;
 
-/// Requests to servers that one set of certificate authorities vouches for. Clones share their
-/// connections.
+/// A client with one set of certificate authorities. Clones share connections.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// One for each reach: a connection that one request may use is not for all.
+    /// A pool for each reach, because a request must not reuse a connection beyond its reach.
     pools: Arc<[Pool; 4]>,
     connector: Connector,
 }
 
 impl Client {
-    /// Trusts whom the system trusts.
+    /// Returns the client that trusts the system's certificate authorities.
     pub fn system() -> &'static Self {
         static SYSTEM: OnceLock<Client> = OnceLock::new();
         SYSTEM.get_or_init(|| {
@@ -181,21 +180,17 @@ impl Client {
         })
     }
 
-    /// Trusts the certificates of this PEM text, and nobody else.
+    /// Creates a client that trusts only the certificates of this PEM text.
     ///
     /// # Errors
-    /// One line: there is none, or one that cannot be read.
+    /// One line: no certificate, or an invalid one.
     pub fn of_pem(pem: &[u8]) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
             let added = certificate.map(|certificate| roots.add(certificate));
             added.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
         }
-        if roots.is_empty() {
-            Err("no certificate in it".into())
-        } else {
-            Ok(Self::trusting(roots))
-        }
+        if roots.is_empty() { Err("no certificate".into()) } else { Ok(Self::trusting(roots)) }
     }
 
     fn trusting(roots: RootCertStore) -> Self {
@@ -209,26 +204,26 @@ impl Client {
             let mut tcp = HttpConnector::new_with_resolver(Resolver(reach));
             tcp.enforce_http(false);
             tcp.set_nodelay(true);
-            tcp.set_connect_timeout(Some(CONNECT));
+            tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
             let https = HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http();
             https.enable_http1().wrap_connector(tcp)
         };
         let pool = |reach| {
             legacy::Client::builder(TokioExecutor::new())
                 .pool_timer(TokioTimer::new())
-                .pool_idle_timeout(KEPT)
-                .pool_max_idle_per_host(MAX_KEPT)
+                .pool_idle_timeout(IDLE_TIMEOUT)
+                .pool_max_idle_per_host(MAX_IDLE_PER_HOST)
                 .build(connector(reach))
         };
         let pools = Arc::new(Reach::ALL.map(pool));
         Self { pools, connector: connector(Reach::Anywhere) }
     }
 
-    /// Sends a request no further than `reach`, and waits for the response's head. User name and
-    /// password of the URL are left out.
+    /// Sends a request within `reach`, and waits for the response's head. User name and password of
+    /// the URL are not sent.
     ///
     /// # Errors
-    /// One line: no connection, no TLS, no HTTP, or out of reach.
+    /// One line: connection, TLS or HTTP failed, or the address is beyond the reach.
     pub async fn send(
         &self,
         reach: Reach,
@@ -237,7 +232,7 @@ impl Client {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Response<Incoming>, Failure> {
-        // Addresses do not get to see the resolver.
+        // Literal addresses bypass the resolver.
         let literal = match url.host() {
             Some(Host::Ipv4(address)) => Some(IpAddr::from(address)),
             Some(Host::Ipv6(address)) => Some(IpAddr::from(address)),
@@ -253,21 +248,21 @@ impl Client {
         request.headers_mut().insert(USER_AGENT, AGENT);
         let pool = &self.pools[reach as usize];
         match pool.request(request.clone()).await {
-            // The server closed a connection that was kept while the request was on its way.
+            // The server closed an idle connection while the request was in flight.
             Err(e) if is_incomplete(&e) => pool.request(request).await,
             sent => sent,
         }
         .map_err(|e| failed(&e))
     }
 
-    /// Sends a POST of JSON and returns the status, if its head comes within `limit`. A server that
-    /// closes its connection instead of answering is asked once more.
+    /// Sends a POST of JSON and returns the status, if the head arrives within `limit`. If the
+    /// server closes the connection instead of answering, sends it once more.
     ///
-    /// The body is not looked at: it is read in [`READING`] up to `max` bytes, so that the connection can be
-    /// kept, and whatever is wrong with it changes nothing.
+    /// The body is ignored. Up to `max` bytes are read within [`BODY_TIMEOUT`], so that the
+    /// connection can be reused.
     ///
     /// # Errors
-    /// One line, as [`Client::send`].
+    /// As [`Client::send`].
     pub async fn post_json(
         &self,
         url: &Url,
@@ -283,14 +278,14 @@ impl Client {
         let response =
             answered.map_err(|Failure(why)| Failure(format!("{}: {why}", Redacted(url))))?;
         let status = response.status().as_u16();
-        let _ = timeout(READING, Limited::new(response.into_body(), max).collect()).await;
+        let _ = timeout(BODY_TIMEOUT, Limited::new(response.into_body(), max).collect()).await;
         Ok(status)
     }
 
-    /// A connection to this server, for another protocol.
+    /// Opens a connection for another protocol.
     ///
     /// # Errors
-    /// One line: no connection or no TLS.
+    /// One line: connection or TLS failed.
     pub async fn connect(&self, tls: bool, host: &str, port: u16) -> Result<Connection, Failure> {
         let scheme = if tls { "https" } else { "http" };
         let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
@@ -305,22 +300,22 @@ impl Client {
     }
 }
 
-/// The most bytes of a file of certificate authorities.
-const MAX_AUTHORITIES: usize = 4 << 20;
+/// Maximum bytes of a file of certificate authorities.
+const MAX_CA_FILE: usize = 4 << 20;
 
-/// The clients that a configuration asks for, by what they trust.
+/// The clients of a configuration, by `ca_file`.
 #[derive(Debug)]
 pub struct Clients(HashMap<PathBuf, Client>);
 
 impl Clients {
-    /// Reads the certificate authorities that pulls name.
+    /// Reads the certificate authorities of the pull rules.
     ///
     /// # Errors
-    /// One line: a file that cannot be read or has none.
+    /// One line: a file is unreadable or has no certificate.
     pub fn new(config: &Config) -> Result<Self, Error> {
         let mut clients = HashMap::new();
         for file in config.pull.iter().filter_map(|rule| rule.ca_file.as_ref()) {
-            let client = small::read(file, MAX_AUTHORITIES).map_err(|e| e.to_string());
+            let client = small::read(file, MAX_CA_FILE).map_err(|e| e.to_string());
             let client = client
                 .and_then(|pem| Client::of_pem(&pem))
                 .map_err(|e| Error::new(format!("[pull] ca_file {}: {e}", file.display())));
@@ -329,24 +324,24 @@ impl Clients {
         Ok(Self(clients))
     }
 
-    /// The one that trusts this file's authorities, else those of the system.
+    /// Returns the client for this file, or the system's client.
     pub fn of(&self, ca_file: Option<&Path>) -> &Client {
         ca_file.and_then(|file| self.0.get(file)).unwrap_or_else(|| Client::system())
     }
 }
 
-/// `limit` is over.
+/// Returns the failure of a request that timed out.
 pub fn no_answer(limit: Duration) -> Failure {
     Failure(format!("no answer within {limit:?}"))
 }
 
-/// What it took to reach the server that answered.
+/// Returns the reach of the server that answered.
 pub fn reached(response: &Response<Incoming>) -> Reach {
     let info = response.extensions().get::<HttpInfo>();
     info.map_or(Reach::Public, |info| Reach::to(info.remote_addr().ip()))
 }
 
-/// User name and password of a URL as Basic authorization (RFC 7617).
+/// Returns user name and password of a URL as Basic authorization (RFC 7617).
 pub fn authorization(url: &Url) -> HeaderMap {
     use base64::prelude::{BASE64_STANDARD, Engine as _};
     use percent_encoding::percent_decode_str;
@@ -371,14 +366,14 @@ fn is_incomplete(error: &legacy::Error) -> bool {
     cause.is_some_and(hyper::Error::is_incomplete_message)
 }
 
-/// A URL as requests have it: without user name, password and fragment.
+/// Returns the request URI: the URL without user name, password and fragment.
 fn uri(url: &Url) -> Result<Uri, Failure> {
     let mut url = url.clone();
     url.set_fragment(None);
-    // They fail for URLs without a host, which have neither.
+    // These fail only for URLs without a host, which have neither.
     let _ = url.set_username("");
     let _ = url.set_password(None);
-    url.as_str().parse().map_err(|e| Failure(format!("no URL for a request: {e}")))
+    url.as_str().parse().map_err(|e| Failure(format!("invalid URL: {e}")))
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! Cohorts: viewers are divided by chance into weighted groups, each with its own recovery scheme, so
-//! that schemes can be compared in production.
+//! Cohorts: random assignment of viewers to weighted groups, each with its own recovery scheme, to
+//! compare schemes in production.
 //!
-//! The unit is the viewer, not the connection: a random number that the client carries back to us
-//! inside our address token, or, before it has one, a hash of its network. A keyed hash of the unit
-//! picks the cohort, so a viewer stays in it, and another experiment (another salt) divides
-//! viewers anew. The number that a new viewer is given is one of the cohort that it is in already.
+//! The unit of assignment is the viewer, not the connection: a random number that the client
+//! returns inside the address token, or, without one, a hash of its network. A salted hash of the
+//! unit selects the cohort. So a viewer stays in its cohort, and another salt assigns viewers
+//! independently. The number issued to a new viewer belongs to the cohort of its network.
 
 use core::fmt;
 use std::net::IpAddr;
@@ -20,26 +20,26 @@ use crate::config::{self, Config};
 use crate::disk::small;
 use crate::viewer::Unit;
 
-/// The most bytes of a file of weights.
+/// Maximum bytes of a file of network weights.
 const MAX_WEIGHTS: usize = 64 << 20;
-/// Draws of a unit in the cohort of a network.
-const MAX_TRIES: u64 = 500;
+/// Maximum draws to find a unit in a cohort.
+const MAX_DRAWS: u64 = 500;
 
-/// One cohort.
+/// A cohort.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cohort {
     /// Its name in metrics and records.
     pub name: String,
-    /// Its share of the viewers, against the other weights.
+    /// Its share of viewers, relative to the other weights.
     pub weight: u32,
-    /// How its viewers' lost data is repaired.
+    /// The recovery scheme.
     pub scheme: SchemeSpec,
-    /// How its viewers' connections start.
+    /// The startup mode of connections.
     pub start: Mode,
 }
 
-/// The scheme of one cohort; what that does not say is as for all. What bandits learn, all connections
-/// of the cohort learn, from the start or the last reload on.
+/// Returns the scheme of a cohort. Unset keys inherit from `[recovery]`. All connections of the
+/// cohort share the state of a bandit, since the start or the last reload.
 fn scheme_of(
     all: &config::Recovery,
     own: &config::Cohort,
@@ -50,14 +50,14 @@ fn scheme_of(
     let parameters = Parameters { network: network.cloned(), ..recovery.parameters() };
     SchemeSpec::new(choice, parameters).map_err(|e| match e.key {
         "network" => Error::new(format!(
-            "the scheme {:?} needs [recovery] dqn, a file of weights",
+            "scheme {:?} needs [recovery] dqn, a file of network weights",
             choice.name()
         )),
-        _ => Error::new(format!("the scheme {:?}: {e}", choice.name())),
+        _ => Error::new(format!("scheme {:?}: {e}", choice.name())),
     })
 }
 
-/// The network in a file of weights.
+/// Loads a network from a file of weights.
 fn load(path: &Path) -> Result<Arc<Network>, Error> {
     let bad =
         |why: &dyn fmt::Display| Error::new(format!("[recovery] dqn: {}: {why}", path.display()));
@@ -65,23 +65,23 @@ fn load(path: &Path) -> Result<Arc<Network>, Error> {
     Network::from_bytes(&bytes).map(Arc::new).map_err(|e| bad(&e))
 }
 
-/// What is known of a viewer when its connection begins.
+/// Properties of a client at the start of its connection.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts {
-    /// What our token or ticket says it is, if the client brought one.
+pub struct ClientFacts {
+    /// The unit in the client's token or ticket, if it has one.
     pub unit: Option<Unit>,
     /// The client's address.
     pub remote: IpAddr,
 }
 
-/// How a viewer is served.
+/// The assignment of a viewer to a cohort.
 #[derive(Clone, Debug)]
-pub struct Chosen {
-    /// What divided the viewer into its cohort.
+pub struct Assignment {
+    /// The unit that selected the cohort.
     pub unit: Unit,
-    /// Whether the viewer brought its own unit; else it has that of its network.
+    /// Whether the client sent its own unit, rather than being assigned by its network.
     pub is_known: bool,
-    /// The cohort, whose scheme repairs what the viewer loses.
+    /// The cohort.
     pub cohort: Cohort,
 }
 
@@ -93,10 +93,10 @@ pub struct Cohorts {
 }
 
 impl Cohorts {
-    /// Without cohorts in the configuration there is one, of everybody.
+    /// Creates the cohorts of a configuration. Without any, one cohort `all` has all viewers.
     ///
     /// # Errors
-    /// One line: a scheme wants a network and there is none, or its file cannot be read.
+    /// One line: a scheme requires a network and there is none, or its file is unreadable.
     pub fn new(config: &Config) -> Result<Self, Error> {
         let all = &config.recovery;
         let network = all.dqn.as_deref().map(load).transpose()?;
@@ -112,7 +112,7 @@ impl Cohorts {
             cohorts.push(cohort(&everybody)?);
         }
         if config.experiment.aa {
-            // The same for everybody, so that the difference between cohorts is chance alone.
+            // Equal cohorts, so that differences between them are due to chance.
             let (scheme, start) = (cohorts[0].scheme.clone(), cohorts[0].start);
             for cohort in &mut cohorts {
                 (cohort.scheme, cohort.start) = (scheme.clone(), start);
@@ -121,41 +121,39 @@ impl Cohorts {
         Ok(Self { salt: config.experiment.salt.clone(), cohorts })
     }
 
-    /// How a viewer is served, from what is known of it when its connection begins. This is the one
-    /// place that decides about a new connection's parameters.
-    pub fn choose(&self, facts: &Facts) -> Chosen {
+    /// Assigns a client to a cohort at the start of its connection.
+    pub fn choose(&self, facts: &ClientFacts) -> Assignment {
         let known = facts.unit;
         let unit = known.unwrap_or_else(|| Unit::of_network(facts.remote));
-        Chosen { unit, is_known: known.is_some(), cohort: self.of(unit).clone() }
+        Assignment { unit, is_known: known.is_some(), cohort: self.of(unit).clone() }
     }
 
-    /// The unit that the viewer has from its next connection on. `random` makes that of one who is new unique.
-    pub fn next_unit(&self, viewer: &Chosen, random: u64) -> Unit {
+    /// Returns the viewer's unit for its next connection. `random` makes a new unit unique.
+    pub fn next_unit(&self, viewer: &Assignment, random: u64) -> Unit {
         match viewer.is_known {
             true => viewer.unit,
             false => self.own_unit(viewer.unit, random),
         }
     }
 
-    /// The cohort of a viewer.
+    /// Returns the cohort of a unit.
     pub fn of(&self, unit: Unit) -> &Cohort {
         let weights = self.cohorts.iter().map(|cohort| cohort.weight);
         &self.cohorts[unit.cohort(&self.salt, weights)]
     }
 
-    /// A unit of its own for a viewer who was known by its network, in the same cohort; `random`
-    /// makes it unique.
+    /// Returns an own unit for a viewer assigned by its network, in the same cohort. `random` makes
+    /// it unique.
     pub fn own_unit(&self, network: Unit, random: u64) -> Unit {
         let cohort = &self.of(network).name;
-        // A cohort with a small weight takes some tries. One with hardly any may not be found, and
-        // then the network goes on standing for the viewer.
-        (0..MAX_TRIES)
+        // With a tiny weight no draw may succeed. Then the viewer keeps the unit of its network.
+        (0..MAX_DRAWS)
             .map(|n| Unit::numbered(random, n))
             .find(|&unit| &self.of(unit).name == cohort)
             .unwrap_or(network)
     }
 
-    /// All cohorts.
+    /// Returns all cohorts.
     pub fn all(&self) -> &[Cohort] {
         &self.cohorts
     }
@@ -185,7 +183,7 @@ mod tests {
     "#;
 
     #[test]
-    fn viewers_are_divided_by_weight_and_stay() {
+    fn viewers_are_assigned_by_weight_and_stay() {
         let cohorts = cohorts(TWO);
         let units = (0..10_000).map(|n| Unit(n * 0x9e37_79b9));
         let treated = units.clone().filter(|&unit| cohorts.of(unit).name == "treatment").count();
@@ -194,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_of_ones_own_is_in_the_cohort_of_the_network() {
+    fn an_own_unit_is_in_the_cohort_of_the_network() {
         let cohorts = cohorts(TWO);
         for n in 0..200 {
             let own = cohorts.own_unit(Unit(n), n);
@@ -204,15 +202,15 @@ mod tests {
     }
 
     #[test]
-    fn another_salt_divides_viewers_anew() {
+    fn another_salt_assigns_viewers_independently() {
         let (one, two) = (cohorts(TWO), cohorts(&format!("experiment.salt = \"2\"\n{TWO}")));
         let same = (0..1_000).filter(|&n| one.of(Unit(n)).name == two.of(Unit(n)).name).count();
-        // By chance: 0.75² + 0.25² = 0.625.
+        // Expected by chance: 0.75² + 0.25² = 0.625.
         assert!((560..690).contains(&same), "{same}");
     }
 
     #[test]
-    fn what_a_cohort_does_not_say_is_as_for_all() {
+    fn unset_keys_of_a_cohort_inherit_from_recovery() {
         let cohorts = cohorts(&format!(
             "recovery.latency = \"50ms\"\nrecovery.scheme = \"arq\"\n{TWO}cost = 0.1"
         ));
@@ -223,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_word_in_the_file_everybody_gets_what_the_deadline_asks_for() {
+    fn the_default_scheme_is_deadline_and_its_options_inherit() {
         let scheme = |text: &str| cohorts(text).all()[0].scheme.clone();
         assert_eq!((scheme("").name(), scheme("").build(1).name), ("deadline", "deadline"));
         let options = |text: &str| scheme(text).parameters().deadline;
@@ -253,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn every_scheme_of_the_configuration_is_made() {
+    fn every_configurable_scheme_can_be_built() {
         for entry in recovery::catalog::ALL.iter().filter(|entry| entry.name != "art-dqn") {
             let cohorts = cohorts(&format!("recovery.scheme = \"{}\"", entry.name));
             assert_eq!(cohorts.all()[0].scheme.build(1).name, entry.name);
@@ -263,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trained_network_comes_from_a_file_that_has_to_be_right() {
+    fn a_trained_network_is_loaded_and_validated() {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         let refused = |text: &str| {
             let config = Config::parse("edge.toml", text).expect("valid");
@@ -287,7 +285,7 @@ mod tests {
         assert_eq!(scheme.name, "art-dqn");
     }
 
-    /// One byte, lost or not.
+    /// Content of one byte.
     struct Data {
         is_acked: bool,
     }
@@ -310,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bandits_of_a_cohort_learn_together() {
+    fn connections_of_a_cohort_share_bandit_state() {
         let cohorts = cohorts("recovery.scheme = \"art-ucb\"");
         let now = Timestamp::from_millis(1);
         let connection =
@@ -318,25 +316,25 @@ mod tests {
         let (mut one, other) = (connection(1), connection(2));
         let (mut data, kind) = (Data { is_acked: false }, CopyKind::Retransmission);
         let lost = Packet { number: 1, sent: now, bytes: 1_200, copy: None, unit: None };
-        let unit = one.lost(now, &lost, [()], &mut data).opened.expect("it is missing");
+        let unit = one.lost(now, &lost, [()], &mut data).opened.expect("a lost unit");
         one.copy(now, unit, kind, &data, |()| Fit::Whole);
         data.is_acked = true;
         let copy = Packet { copy: Some(kind), unit: Some(unit), ..lost };
         one.acked(now, &copy, Acked::InTime, &data);
-        let mut told = None;
-        other.explain(&mut |name, value| told = told.or((name == "mean_1").then_some(value)));
-        assert_eq!(told, Some(1.0));
+        let mut mean = None;
+        other.explain(&mut |name, value| mean = mean.or((name == "mean_1").then_some(value)));
+        assert_eq!(mean, Some(1.0));
     }
 
     #[test]
-    fn a_cohort_starts_as_it_says_or_as_all_do() {
+    fn the_startup_mode_of_a_cohort_defaults_to_the_global_one() {
         let cohorts = cohorts(&format!("startup.mode = \"careful\"\n{TWO}start = \"wira\""));
         let starts: Vec<_> = cohorts.all().iter().map(|cohort| cohort.start).collect();
         assert_eq!(starts, [Mode::Careful, Mode::Wira]);
     }
 
     #[test]
-    fn in_an_a_a_experiment_cohorts_differ_in_name_only() {
+    fn cohorts_of_an_a_a_experiment_differ_only_in_name() {
         let cohorts = cohorts(&format!("experiment.aa = true\n{TWO}start = \"wira\""));
         assert_eq!(cohorts.all()[1].scheme, cohorts.all()[0].scheme);
         assert_eq!(cohorts.all()[1].start, cohorts.all()[0].start);
@@ -344,12 +342,12 @@ mod tests {
     }
 
     #[test]
-    fn a_viewer_who_brings_its_unit_keeps_it_and_another_is_its_network() {
+    fn viewers_keep_their_unit_and_new_ones_are_assigned_by_network() {
         let (cohorts, own) = (cohorts(TWO), Unit(0x0123_4567_89ab_cdef));
         let remote = [192, 0, 2, 1].into();
-        let known = cohorts.choose(&Facts { unit: Some(own), remote });
+        let known = cohorts.choose(&ClientFacts { unit: Some(own), remote });
         assert_eq!((known.unit, cohorts.next_unit(&known, 1)), (own, own));
-        let new = cohorts.choose(&Facts { unit: None, remote });
+        let new = cohorts.choose(&ClientFacts { unit: None, remote });
         assert_eq!(new.unit, Unit::of_network(remote));
         assert_ne!(cohorts.next_unit(&new, 1), cohorts.next_unit(&new, 2));
         let (a, b) = ([192, 0, 2, 1].into(), [192, 0, 2, 200].into());

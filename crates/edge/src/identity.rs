@@ -1,5 +1,4 @@
-//! Who the server is to its viewers: certificate chain and private key, from PEM files or made
-//! on the spot for development.
+//! Certificate chain and private key of the server, from PEM files or generated for development.
 
 mod expiry;
 
@@ -25,11 +24,11 @@ use crate::disk::small;
 use crate::entropy::generator;
 use expiry::Validity;
 
-/// The name that a development certificate is for, beside `localhost` and the loopback addresses
-/// (`.test` never resolves: RFC 6761, section 6.2).
+/// Name in development certificates, besides `localhost` and the loopback addresses (`.test` never
+/// resolves: RFC 6761, section 6.2).
 pub const DEVELOPMENT_NAME: &str = "mendcast.test";
 
-/// How long a development certificate is valid: as long as browsers take one by its hash.
+/// Validity of a development certificate: the maximum that browsers accept by hash.
 const DEVELOPMENT_VALIDITY: Duration = Duration::from_secs(14 * 86_400);
 
 /// A certificate chain with the key of its first certificate.
@@ -39,20 +38,20 @@ pub struct Identity {
     pub chain: Vec<CertificateDer<'static>>,
     /// The private key in DER.
     pub key: PrivateKeyDer<'static>,
-    /// The SHA-256 hash of the public key (SubjectPublicKeyInfo), Base64; only of a development
-    /// certificate, for browsers that are to take it.
+    /// SHA-256 of the public key (SubjectPublicKeyInfo) in Base64, for browsers that should accept
+    /// it; `None` unless this is a development certificate.
     pub development: Option<String>,
 }
 
 impl Identity {
-    /// Reads a chain and its key from PEM files.
+    /// Loads a chain and its key from PEM files.
     ///
     /// # Errors
-    /// One line: a file cannot be read or is no PEM, or the key is not the certificate's.
+    /// One line: a file is unreadable or not PEM, or the key does not match the certificate.
     pub fn load(chain: &Path, key: &Path) -> Result<Self, Error> {
         let failed = |what, path: &Path, e: pem::Error| {
             let why = match e {
-                pem::Error::NoItemsFound => "not PEM, or of something else".into(),
+                pem::Error::NoItemsFound => "not PEM, or of another kind".into(),
                 other => format!("broken PEM: {other}"),
             };
             Error::new(format!("{what} {}: {why}", path.display()))
@@ -76,18 +75,18 @@ impl Identity {
         Ok(identity)
     }
 
-    /// Makes a self-signed certificate (ECDSA P-256, 14 days) for [`DEVELOPMENT_NAME`],
+    /// Generates a self-signed certificate (ECDSA P-256, 14 days) for [`DEVELOPMENT_NAME`],
     /// `localhost`, 127.0.0.1 and ::1.
     ///
     /// # Errors
-    /// The cryptographic library refuses.
+    /// The cryptographic library fails.
     pub fn development() -> Result<Self, Error> {
         let failed = |e| Error::new(format!("development certificate: {e}"));
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).map_err(failed)?;
         let names = [DEVELOPMENT_NAME, "localhost", "127.0.0.1", "::1"].map(str::to_owned);
         let mut params = rcgen::CertificateParams::new(names).map_err(failed)?;
         params.distinguished_name.push(rcgen::DnType::CommonName, "Mendcast development");
-        // A little earlier than now: the viewer's clock may be slow.
+        // Valid from an hour ago, for viewers with a slow clock.
         let from = SystemTime::now() - Duration::from_secs(3600);
         params.not_before = from.into();
         params.not_after = (from + DEVELOPMENT_VALIDITY).into();
@@ -101,19 +100,19 @@ impl Identity {
         })
     }
 
-    /// The command with which Chromium opens this server over HTTP/3 and takes its development
-    /// certificate; `None` with a real one.
+    /// Returns the command that opens this server in Chromium over HTTP/3 and accepts its
+    /// development certificate; `None` with any other certificate.
     pub fn chromium_command(&self, port: u16) -> Option<String> {
         let origin = format!("{DEVELOPMENT_NAME}:{port}");
         Some(format!("{} https://{origin}/", self.chromium(core::slice::from_ref(&origin))?))
     }
 
-    /// The command that starts a Chromium which speaks HTTP/3 with these origins, each a host with its port, and
-    /// takes the development certificate; a URL is to follow. `None` with a real certificate.
+    /// Returns the command that starts Chromium with HTTP/3 for these origins (`HOST:PORT`),
+    /// without a URL, and accepts the development certificate; `None` with any other certificate.
     pub fn chromium(&self, origins: &[String]) -> Option<String> {
         let hash = self.development.as_ref()?;
         let origins = origins.join(",");
-        // `localhost` may be ::1 or 127.0.0.1 and is special to browsers; a mapped name is not.
+        // Not `localhost`, which may be ::1 or 127.0.0.1 and is special to browsers.
         Some(format!(
             "chromium --user-data-dir=\"$(mktemp -d)\" \
              --origin-to-force-quic-on={origins} \
@@ -122,27 +121,28 @@ impl Identity {
         ))
     }
 
-    /// When the server's own certificate ends, in seconds since 1970, if that can be read.
+    /// Returns the expiry of the server's own certificate in seconds since 1970, if readable.
     pub fn expires(&self) -> Option<u64> {
         expiry::validity(self.chain.first()?).map(|validity| validity.end)
     }
 
-    /// Why clients refuse the chain at `now`, in seconds since 1970: a certificate of it is not
-    /// valid yet, or no longer. `None` if all are.
+    /// Returns why clients reject the chain at `now` (seconds since 1970): a certificate is expired
+    /// or not yet valid. `None` if all are valid.
     pub(crate) fn fault(&self, now: u64) -> Option<String> {
         self.validities().find_map(|(name, validity)| {
             if now > validity.end {
-                Some(format!("{name} expired on {}; clients refuse it", date(validity.end)))
+                Some(format!("{name} expired on {}; clients reject it", date(validity.end)))
             } else if now < validity.start {
                 let start = date(validity.start);
-                Some(format!("{name} is not valid before {start}; clients refuse it"))
+                Some(format!("{name} is not valid before {start}; clients reject it"))
             } else {
                 None
             }
         })
     }
 
-    /// Which certificate of the chain expires first, and when, in seconds since 1970.
+    /// Returns the certificate of the chain that expires first, and its expiry in seconds since
+    /// 1970.
     pub(crate) fn first_to_expire(&self) -> Option<(String, u64)> {
         let ends = self.validities().map(|(name, validity)| (name, validity.end));
         ends.min_by_key(|(_, end)| *end)
@@ -163,10 +163,11 @@ impl Identity {
         CertifiedKey::from_der(self.chain.clone(), self.key.clone_key(), provider)
     }
 
-    /// TLS 1.2 and 1.3 for HTTP/2 and HTTP/1.1 over TCP, with session tickets of these `keys`.
+    /// Returns the TLS 1.2 and 1.3 configuration for HTTP/1.1 and HTTP/2, with session tickets
+    /// sealed by `keys`.
     ///
     /// # Errors
-    /// The certificate or key is of a kind that TLS cannot use.
+    /// TLS does not support the kind of certificate or key.
     pub fn tcp(&self, keys: Arc<KeyRing>) -> Result<Arc<rustls::ServerConfig>, Error> {
         let failed = |e: rustls::Error| Error::new(format!("TLS: {e}"));
         let provider = Arc::new(provider::default_provider());
@@ -182,20 +183,20 @@ impl Identity {
     }
 }
 
-/// A time in seconds since 1970, as HTTP writes it.
+/// Formats seconds since 1970 as an HTTP date.
 pub(crate) fn date(seconds: u64) -> String {
-    // A year of five digits has no such form.
+    // HTTP dates have years of four digits.
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.min(253_402_300_799));
     httpdate::fmt_http_date(time)
 }
 
-/// How long a session can be resumed, in seconds, over TCP and over QUIC.
+/// Lifetime of session tickets over TCP and QUIC, in seconds.
 pub(crate) const TICKET_LIFETIME: u32 = 86_400;
-/// What tickets of TCP are bound to: those of QUIC are sealed by the same keys and hold something else.
-const OF_TCP: &[u8] = b"tcp";
+/// Context of TCP tickets, which separates them from QUIC tickets sealed by the same keys.
+const TCP_TICKET_CONTEXT: &[u8] = b"tcp";
 
-/// Seals sessions into the tickets that clients resume them with (RFC 8446, section 4.6.1; RFC 5077), so that
-/// a ticket holds wherever the keys do: after a reload, after a restart, at another node.
+/// Session tickets (RFC 8446, section 4.6.1; RFC 5077) sealed by the key file, so that they are
+/// valid after a reload or restart, and at other nodes with the same keys.
 struct Tickets(Arc<KeyRing>);
 
 impl fmt::Debug for Tickets {
@@ -207,11 +208,11 @@ impl fmt::Debug for Tickets {
 impl Tickets {
     fn seal(&self, session: &[u8], now: u64) -> Vec<u8> {
         let content = [&now.to_be_bytes(), session].concat();
-        self.0.seal(Purpose::Ticket, now, &content, OF_TCP, &mut generator())
+        self.0.seal(Purpose::Ticket, now, &content, TCP_TICKET_CONTEXT, &mut generator())
     }
 
     fn open(&self, ticket: &[u8], now: u64) -> Option<Vec<u8>> {
-        let content = self.0.open(Purpose::Ticket, ticket, OF_TCP)?.plaintext;
+        let content = self.0.open(Purpose::Ticket, ticket, TCP_TICKET_CONTEXT)?.plaintext;
         let (issued, session) = content.split_first_chunk()?;
         let age = now.saturating_sub(u64::from_be_bytes(*issued));
         (age <= TICKET_LIFETIME.into()).then(|| session.to_vec())
@@ -249,19 +250,19 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_holds_for_a_day_wherever_its_key_is_known() {
+    fn a_ticket_is_valid_for_a_day_wherever_its_key_is_known() {
         let (old, both) = (Tickets(ring(&[(0, 1)])), Tickets(ring(&[(0, 1), (500, 2)])));
         let ticket = old.seal(b"session", 100);
         let day = u64::from(TICKET_LIFETIME);
-        for (now, holds) in [(100, true), (100 + day, true), (101 + day, false)] {
-            assert_eq!(both.open(&ticket, now).is_some(), holds, "at {now}");
+        for (now, is_valid) in [(100, true), (100 + day, true), (101 + day, false)] {
+            assert_eq!(both.open(&ticket, now).is_some(), is_valid, "at {now}");
         }
         assert_eq!(both.open(&ticket, 100).as_deref(), Some(&b"session"[..]));
         let ticket = both.seal(b"session", 500);
-        assert_eq!(old.open(&ticket, 500), None, "a key that it does not have");
+        assert_eq!(old.open(&ticket, 500), None, "unknown key");
         assert_eq!(both.open(&ticket[..ticket.len() - 1], 500), None);
         assert_ne!(ticket, both.seal(b"session", 500));
-        // One of QUIC is none of TCP, under the same key.
+        // A QUIC ticket under the same key is invalid over TCP.
         let mut rng = ChaCha12Rng::from_seed([7; 32]);
         let foreign = both.0.seal(Purpose::Ticket, 500, &[0; 100], &[], &mut rng);
         assert_eq!(both.open(&foreign, 500), None);
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_resumed_at_another_server_with_the_same_keys_and_nowhere_else() {
+    fn sessions_resume_only_at_servers_with_the_same_keys() {
         let identity = Identity::development().expect("made");
         for version in [&rustls::version::TLS13, &rustls::version::TLS12] {
             let client = || {
@@ -327,36 +328,36 @@ mod tests {
         }
     }
 
-    fn written(dir: &Path, name: &str, content: &str) -> std::path::PathBuf {
+    fn write_file(dir: &Path, name: &str, content: &str) -> std::path::PathBuf {
         let path = dir.join(name);
-        std::fs::write(&path, content).expect("written");
+        std::fs::write(&path, content).expect("write_file");
         path
     }
 
     #[test]
-    fn a_bad_certificate_or_key_is_one_line_that_names_the_file() {
+    fn errors_of_certificates_and_keys_name_the_file_in_one_line() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let key = rcgen::KeyPair::generate().expect("generated");
         let params = rcgen::CertificateParams::new(["a.test".to_owned()]).expect("valid");
         let pem = params.self_signed(&key).expect("signed").pem();
         let other = rcgen::KeyPair::generate().expect("generated");
-        let chain = written(dir.path(), "chain.pem", &pem);
-        let good = written(dir.path(), "key.pem", &key.serialize_pem());
-        let wrong = written(dir.path(), "wrong.pem", &other.serialize_pem());
-        let text = written(dir.path(), "text", "hello");
-        let cut = written(dir.path(), "cut.pem", &pem[..pem.len() / 2]);
+        let chain = write_file(dir.path(), "chain.pem", &pem);
+        let good = write_file(dir.path(), "key.pem", &key.serialize_pem());
+        let wrong = write_file(dir.path(), "wrong.pem", &other.serialize_pem());
+        let text = write_file(dir.path(), "text", "hello");
+        let cut = write_file(dir.path(), "cut.pem", &pem[..pem.len() / 2]);
         let missing = dir.path().join("missing");
 
-        let identity = Identity::load(&chain, &good).expect("they belong together");
+        let identity = Identity::load(&chain, &good).expect("a matching key");
         assert_eq!((identity.chain.len(), identity.development.is_none()), (1, true));
         assert!(identity.chromium_command(1).is_none());
         let cases = [
             (&missing, &good, "certificate", "missing: No such file"),
             (&text, &good, "certificate", "text: not PEM"),
             (&cut, &good, "certificate", "cut.pem: broken PEM"),
-            (&good, &good, "certificate", "key.pem: not PEM, or of something else"),
+            (&good, &good, "certificate", "key.pem: not PEM, or of another kind"),
             (&chain, &missing, "private key", "missing: No such file"),
-            (&chain, &chain, "private key", "chain.pem: not PEM, or of something else"),
+            (&chain, &chain, "private key", "chain.pem: not PEM, or of another kind"),
             (&chain, &wrong, "certificate", "wrong.pem: keys may not be consistent: KeyMismatch"),
         ];
         for (chain, key, start, part) in cases {
@@ -367,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn the_development_certificate_is_usable_and_its_hash_is_in_the_command() {
+    fn the_chromium_command_has_the_hash_of_the_development_certificate() {
         let identity = Identity::development().expect("made");
         identity.tcp(ring(&[(0, 1)])).expect("usable");
         let hash = identity.development.clone().expect("a hash");

@@ -9,7 +9,6 @@
 mod admin;
 mod autoplex;
 mod bans;
-mod beginnings;
 mod check;
 mod client;
 mod clock;
@@ -39,6 +38,7 @@ mod plan;
 mod play;
 mod reload;
 mod routes;
+mod saved_paths;
 mod server;
 mod service;
 pub mod sessions;

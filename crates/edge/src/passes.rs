@@ -1,12 +1,12 @@
-//! Passes: how viewers show who they are. A pass is a viewer's number and the time until which it holds,
-//! sealed with the server's keys, so that nobody can make one, and every node with the same key file
-//! knows those of the others without having kept anything.
+//! Passes identify viewers. A pass is a viewer's number and an expiry time, sealed with the
+//! server's keys. Clients cannot forge it, and every node with the same key file accepts it without
+//! shared state.
 //!
-//! Two kinds exist. A *page pass* names a viewer and no stream; the player page brings it along in
-//! `viewer=`, and in its reports. A *stream pass* lets its viewer have the media of one stream; it
-//! stands in the path of the HLS media playlist, and so in that of each file whose name is relative
-//! to it. It says under which rule it was given out ([`Grant`]), and holds no longer than that
-//! rule. What the client calls itself, and its address, identify nobody.
+//! A *page pass* names a viewer and no stream. The player page sends it in `viewer=` and in
+//! reports. A *stream pass* permits its viewer the media of one stream. It is part of the path of
+//! the HLS media playlist, and so of the files relative to it. It contains the rule that granted it
+//! ([`Grant`]), and is valid no longer than that rule. Addresses and client names identify no
+//! viewer.
 
 use core::fmt;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use rand_chacha::rand_core::Rng as _;
 use crate::clock::unix;
 use crate::entropy::generator;
 
-/// How long a pass holds where nothing else ends it: longer than anybody watches without a pause.
+/// Maximum lifetime of a pass, longer than any visit.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(30 * 86_400);
-/// The longest text that is looked at: a pass has 71 characters.
+/// Maximum length of a parsed pass. A valid one has 71 characters.
 const MAX_LEN: usize = 80;
 
-/// A viewer: a random number that we gave out.
+/// A viewer's random number, chosen by the server.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ViewerId(u64);
 
@@ -36,36 +36,36 @@ impl fmt::Display for ViewerId {
 }
 
 impl ViewerId {
-    /// Reads what [`fmt::Display`] writes: 16 hexadecimal digits.
+    /// Parses the 16 hexadecimal digits of [`fmt::Display`].
     pub fn parse(text: &str) -> Option<Self> {
         let id = u64::from_str_radix(text, 16).ok().map(Self)?;
         (id.to_string() == text).then_some(id)
     }
 
-    /// A viewer who is new here.
+    /// Returns a number for a new viewer.
     pub fn random() -> Self {
         Self(generator().next_u64())
     }
 }
 
-/// Under which rule of the configuration somebody was let in. It changes with the rule's streams
-/// and with its key, and tells neither.
+/// Identifier of the configuration rule that admitted a viewer. It changes with the rule's pattern
+/// and key, and reveals neither.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant(pub u64);
 
 impl Grant {
-    /// There was no rule: the stream was free for all.
+    /// No rule: everybody may play the stream.
     pub const FREE: Self = Self(0);
 }
 
-/// What a stream pass says.
+/// The content of a stream pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamPass {
-    /// Whose it is.
+    /// The viewer.
     pub viewer: ViewerId,
-    /// When it was given out, to the second.
+    /// Time of issue, to the second.
     pub issued: SystemTime,
-    /// Under which rule.
+    /// The rule that admitted the viewer.
     pub grant: Grant,
 }
 
@@ -74,18 +74,18 @@ pub struct StreamPass {
 pub struct Passes(Arc<KeyRing>);
 
 impl Passes {
-    /// Passes that these keys seal.
+    /// Creates an issuer with these keys.
     pub fn new(keys: Arc<KeyRing>) -> Self {
         Self(keys)
     }
 
-    /// A page pass.
+    /// Issues a page pass.
     pub fn page(&self, viewer: ViewerId, now: SystemTime) -> String {
         self.stream(viewer, "", Grant::FREE, now, None)
     }
 
-    /// A pass for `stream`, given out under the rule of `grant`, which holds until `end` at the
-    /// latest.
+    /// Issues a pass for `stream` under the rule `grant`. It expires at `end`, or after
+    /// [`LIFETIME`].
     pub fn stream(
         &self,
         viewer: ViewerId,
@@ -104,12 +104,12 @@ impl Passes {
         URL_SAFE_NO_PAD.encode(sealed)
     }
 
-    /// Whose page pass this is, if it is one and holds.
+    /// Returns the viewer of a valid page pass.
     pub fn of_page(&self, pass: &str, now: SystemTime) -> Option<ViewerId> {
         self.open(pass, "", now).map(|pass| pass.viewer)
     }
 
-    /// What this pass for `stream` says, if it is one and holds.
+    /// Returns the content of a valid pass for `stream`.
     pub fn of_stream(&self, pass: &str, stream: &str, now: SystemTime) -> Option<StreamPass> {
         self.open(pass, stream, now).filter(|_| !stream.is_empty())
     }
@@ -139,13 +139,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_pass_holds_for_its_viewer_its_stream_and_its_time() {
+    fn a_pass_is_valid_for_its_viewer_stream_and_time() {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let (passes, viewer) = (passes(1), ViewerId(7));
         let pass = passes.stream(viewer, "live/a", Grant(9), at(100), Some(at(200)));
-        let said = Some(StreamPass { viewer, issued: at(100), grant: Grant(9) });
-        assert_eq!(passes.of_stream(&pass, "live/a", at(200)), said);
-        assert_eq!(passes.of_stream(&pass, "live/a", at(201)), None, "over");
+        let content = Some(StreamPass { viewer, issued: at(100), grant: Grant(9) });
+        assert_eq!(passes.of_stream(&pass, "live/a", at(200)), content);
+        assert_eq!(passes.of_stream(&pass, "live/a", at(201)), None, "expired");
         assert_eq!(passes.of_stream(&pass, "live/b", at(100)), None, "another stream");
         assert_eq!(passes.of_page(&pass, at(100)), None, "no page pass");
         let page = passes.page(viewer, at(100));
@@ -155,11 +155,11 @@ pub(crate) mod tests {
         let forever =
             passes.stream(viewer, "live/a", Grant::FREE, at(100), Some(at(u64::from(u32::MAX))));
         let late = at(100) + LIFETIME + Duration::from_secs(1);
-        assert_eq!(passes.of_stream(&forever, "live/a", late), None, "no longer than a month");
+        assert_eq!(passes.of_stream(&forever, "live/a", late), None, "at most LIFETIME");
     }
 
     #[test]
-    fn the_number_of_a_viewer_is_16_digits() {
+    fn viewer_numbers_have_16_digits() {
         let viewer = ViewerId(0x2a);
         assert_eq!(viewer.to_string(), "000000000000002a");
         assert_eq!(ViewerId::parse("000000000000002a"), Some(viewer));
@@ -169,7 +169,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn another_node_with_the_same_keys_knows_a_pass_and_nobody_else_can_make_one() {
+    fn passes_are_valid_at_nodes_with_the_same_keys_and_unforgeable() {
         let now = SystemTime::UNIX_EPOCH;
         let pass = passes(1).page(ViewerId(7), now);
         assert_eq!(passes(1).of_page(&pass, now), Some(ViewerId(7)));
@@ -186,8 +186,8 @@ pub(crate) mod tests {
         for at in 0..pass.len() {
             assert_eq!(passes(1).of_page(&flipped(at), now), None, "{at}");
         }
-        for made_up in ["", "me", "7", &"A".repeat(71), &"A".repeat(100_000), &pass[1..]] {
-            assert_eq!(passes(1).of_page(made_up, now), None, "{made_up:.60}");
+        for forged in ["", "me", "7", &"A".repeat(71), &"A".repeat(100_000), &pass[1..]] {
+            assert_eq!(passes(1).of_page(forged, now), None, "{forged:.60}");
         }
     }
 }

@@ -1,5 +1,4 @@
-//! Who gets to watch a stream, whatever the protocol: whether there is one, where it comes from, whether the
-//! operator's server grants it, and where the viewer starts.
+//! Admission of viewers in all protocols: look-up of the stream, pull, hook, and session.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,27 +11,27 @@ use crate::config::{Config, any_contains};
 use crate::hooks::{self, Asker, Hook};
 use crate::ingest::pull::{self, Via};
 use crate::limits::{Full, Origin, Permit, Place};
-use crate::live::{AskedName, Missing, start};
+use crate::live::{Missing, NameLookup, start};
 use crate::names::matches;
 use crate::sessions::{Opening, Session};
 use crate::state::State;
 
-/// Whether there is a stream of this name, or an upstream that may have it.
+/// Returns true if the stream exists, or a pull rule matches its name.
 pub(crate) fn is_known(state: &State, name: &str) -> bool {
     state.live.streams.get(name).is_some() || pull::may_start(state, name)
 }
 
-/// Whether everybody may play a stream of this name.
+/// Returns true if playing the stream needs neither a signature nor a hook.
 pub(crate) fn is_open(state: &State, name: &str) -> bool {
     let rules = &mut state.config.play.iter();
     state.config.hooks.on_play.is_none() && !rules.any(|rule| matches(&rule.stream, name))
 }
 
-/// The stream of this name for a client that may play it. A stream that is not here is pulled for a
-/// request that has passed the servers `via`.
+/// Returns the stream for an authorized client, pulled if necessary. `via` lists the servers that
+/// the request passed.
 ///
 /// # Errors
-/// It is not to be had, or not now.
+/// The stream is unavailable.
 pub(crate) fn find(
     state: &Arc<State>,
     name: &str,
@@ -45,27 +44,26 @@ pub(crate) fn find(
     if !pull::may_start(state, name) {
         return Err(Missing::Unknown);
     }
-    let _asked = look_for(state, name, remote)?;
+    let _lookup = look_up(state, name, remote)?;
     pull::start(state, name, via)
 }
 
-/// Has a name looked for at the hook or an upstream, at the cost of the client's network; `None` for
-/// a name that is known here or being pulled.
-fn look_for(state: &State, name: &str, remote: IpAddr) -> Result<Option<AskedName>, Missing> {
+/// Begins a rate-limited look-up at the hook or an upstream; `None` for a stream that exists here.
+fn look_up(state: &State, name: &str, remote: IpAddr) -> Result<Option<NameLookup>, Missing> {
     let live = &state.live;
-    let is_here = live.streams.get(name).is_some() || live.pulls.is_running(name);
-    if is_here || live.outlets.ended(name).is_some() {
+    let exists = live.streams.get(name).is_some() || live.pulls.is_running(name);
+    if exists || live.outlets.ended(name).is_some() {
         return Ok(None);
     }
     let client = (!is_trusted(&state.config, remote)).then(|| Origin::of(remote));
-    live.asked.enter(name, client).map(Some)
+    live.lookups.enter(name, client).map(Some)
 }
 
 fn is_trusted(config: &Config, remote: IpAddr) -> bool {
     any_contains(config.limits.trusted.as_ref(), remote)
 }
 
-/// The client at this address, as one that has the hook asked.
+/// Returns the hook's queue identity of the client at this address.
 pub(crate) fn asker(config: &Config, remote: IpAddr) -> Asker {
     Asker::new(remote, is_trusted(config, remote))
 }
@@ -73,73 +71,74 @@ pub(crate) fn asker(config: &Config, remote: IpAddr) -> Asker {
 /// The reason why a viewer is not admitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Denied {
-    /// The hook refuses the viewer, or fails.
+    /// The hook rejects, or fails.
     Refused,
-    /// Too many questions wait for the hook.
+    /// Too many queries are queued for the hook.
     Busy,
-    /// The stream is not looked for.
+    /// The stream is unavailable.
     Missing(Missing),
 }
 
 impl Denied {
-    /// The reason, in words for a player.
-    pub(crate) const fn words(self) -> &'static str {
+    /// Returns the reason as text for a player.
+    pub(crate) const fn reason(self) -> &'static str {
         match self {
             Self::Refused => "refused",
             Self::Busy => "too many viewers wait for the on_play hook",
-            Self::Missing(why) => why.words(),
+            Self::Missing(why) => why.reason(),
         }
     }
 }
 
-/// A new viewer of the stream, who starts where the configuration of the moment says; `None` if
-/// there are too many.
+/// Adds a viewer to the stream, at the configured start position; `None` if the stream is full.
 pub(crate) fn watch(state: &State, stream: Arc<Stream>) -> Option<Viewer> {
     Viewer::new(stream, start(&state.config.live))
 }
 
-/// The places of one viewer's session. A request holds them while it waits for the hook and the
-/// stream; the session holds them afterwards. Dropping them frees the places.
+/// The permits of one viewer's session. A pending request holds them first, then the session.
 #[derive(Debug)]
-pub(crate) struct Places(Vec<Permit>);
+pub(crate) struct SessionPermits(Vec<Permit>);
 
-/// Reserves the places that the session of this viewer takes.
+/// Reserves the permits of the viewer's session.
 ///
 /// # Errors
-/// The address has as many sessions and waiting requests as it may have.
-pub(crate) fn reserve(state: &State, opening: &Opening) -> Result<Places, Full> {
+/// The address has too many sessions and pending requests.
+pub(crate) fn reserve(state: &State, opening: &Opening) -> Result<SessionPermits, Full> {
     let enter = |place| state.limits.enter(place, &state.config, Some(opening.remote));
-    let mut places = vec![enter(Place::Session)?];
+    let mut permits = vec![enter(Place::Session)?];
     if opening.format == "hls" {
-        places.push(enter(Place::HlsSession)?);
+        permits.push(enter(Place::HlsSession)?);
     }
-    Ok(Places(places))
+    Ok(SessionPermits(permits))
 }
 
-/// Opens the session of an admitted viewer in its reserved places; `None` if the operator has
-/// dismissed the viewer since the request.
-pub(crate) fn begin(state: &State, opening: Opening, Places(held): Places) -> Option<Arc<Session>> {
-    let session = state.sessions.begin(opening, held);
-    // Only now: who is sent away either finds the session or is found here.
-    let is_sent_away = state.bans.refuse_player(session.opening());
-    (!is_sent_away).then_some(session)
+/// Opens the session of an admitted viewer; `None` if the operator has dismissed the viewer since
+/// the request.
+pub(crate) fn begin(
+    state: &State,
+    opening: Opening,
+    SessionPermits(permits): SessionPermits,
+) -> Option<Arc<Session>> {
+    let session = state.sessions.begin(opening, permits);
+    // Checked after the start: a concurrent dismissal either finds the session or is found here.
+    let is_dismissed = state.bans.refuse_player(session.opening());
+    (!is_dismissed).then_some(session)
 }
 
-/// Asks the hook whether a viewer may play. Runs on the runtime of the hooks, also for an event loop.
-/// If the caller stops waiting, the question is cancelled. Returns the name's place among those that are
-/// looked for, to be held until the stream is found.
+/// Asks the hook whether a viewer may play, on the runtime of the hooks. Dropping the future
+/// cancels the query. Returns the pending look-up, to be held until the stream is found.
 ///
 /// # Errors
-/// The viewer may not play, or not now.
+/// The viewer is not admitted.
 pub(crate) async fn ask_hook(
     state: Arc<State>,
     opening: Opening,
     query: String,
-) -> Result<Option<AskedName>, Denied> {
+) -> Result<Option<NameLookup>, Denied> {
     if state.config.hooks.on_play.is_none() {
         return Ok(None);
     }
-    let name = look_for(&state, &opening.stream, opening.remote).map_err(Denied::Missing)?;
+    let lookup = look_up(&state, &opening.stream, opening.remote).map_err(Denied::Missing)?;
     let Some(runtime) = state.runtime.get().cloned() else { return Err(Denied::Refused) };
     let what = json!({
         "stream": opening.stream,
@@ -149,12 +148,12 @@ pub(crate) async fn ask_hook(
         "viewer": opening.viewer.to_string(),
         "query": query,
     });
-    let mut asked = JoinSet::new();
-    let question = async move {
+    let mut query_task = JoinSet::new();
+    let ask = async move {
         let asker = asker(&state.config, opening.remote);
         let granted = state.hooks.ask(&state.config.hooks, Hook::Play, asker, what).await;
         granted.map_err(|why| match why {
-            // It is counted.
+            // Counted, not logged.
             hooks::Denied::Busy(_) => Denied::Busy,
             why @ hooks::Denied::Refused(_) => {
                 tracing::info!("{}: viewer refused: {why}", opening.stream);
@@ -162,9 +161,9 @@ pub(crate) async fn ask_hook(
             }
         })
     };
-    asked.spawn_on(question, &runtime);
-    match asked.join_next().await {
-        Some(Ok(answer)) => answer.map(|_| name),
+    query_task.spawn_on(ask, &runtime);
+    match query_task.join_next().await {
+        Some(Ok(answer)) => answer.map(|_| lookup),
         _ => Err(Denied::Refused),
     }
 }
@@ -215,40 +214,41 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_hook_is_asked_no_longer_than_somebody_waits() {
+    async fn dropping_the_request_cancels_the_hook_query() {
         let hook = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let address = hook.local_addr().expect("bound");
         let state = state(&format!("[hooks]\non_play = \"http://{address}/\"\ntimeout = \"60s\""));
         let asked = tokio::spawn(ask_hook(state, opening("flv", [192, 0, 2, 1]), String::new()));
-        let (mut question, _) = timeout(LIMIT, hook.accept()).await.expect("asked").expect("one");
+        let (mut query, _) = timeout(LIMIT, hook.accept()).await.expect("asked").expect("one");
         let mut text = vec![0; 10_000];
-        assert!(question.read(&mut text).await.expect("readable") > 0);
+        assert!(query.read(&mut text).await.expect("readable") > 0);
         asked.abort();
-        let end = async { while question.read(&mut text).await.is_ok_and(|length| length > 0) {} };
-        timeout(LIMIT, end).await.expect("the question is taken back");
+        let end = async { while query.read(&mut text).await.is_ok_and(|length| length > 0) {} };
+        timeout(LIMIT, end).await.expect("the connection closes");
     }
 
     #[tokio::test]
-    async fn an_address_has_so_many_sessions_and_fewer_of_hls() {
+    async fn sessions_of_an_address_are_limited_in_total_and_for_hls() {
         let state = state(
             "[limits]\nmax_sessions_per_address = 3\nmax_hls_sessions_per_address = 2\n\
              trusted = \"10.0.0.0/8\"",
         );
         let begin = |format, remote| {
             let opening = opening(format, remote);
-            reserve(&state, &opening).map(|places| begin(&state, opening, places).expect("let in"))
+            let permits = reserve(&state, &opening);
+            permits.map(|permits| begin(&state, opening, permits).expect("admitted"))
         };
         let mut held = vec![];
         for format in ["hls", "hls"] {
             held.push(begin(format, [192, 0, 2, 1]).expect("room"));
         }
-        assert!(begin("hls", [192, 0, 2, 1]).is_err(), "of HLS");
-        held.push(begin("flv", [192, 0, 2, 1]).expect("room for another kind"));
-        assert!(begin("flv", [192, 0, 2, 1]).is_err(), "of all");
+        assert!(begin("hls", [192, 0, 2, 1]).is_err(), "limit of HLS");
+        held.push(begin("flv", [192, 0, 2, 1]).expect("room for FLV"));
+        assert!(begin("flv", [192, 0, 2, 1]).is_err(), "total limit");
         assert!(begin("hls", [192, 0, 2, 2]).is_ok(), "another address");
         (0..10).for_each(|_| held.push(begin("hls", [10, 0, 0, 1]).expect("trusted")));
         held.clear();
-        assert!(begin("hls", [192, 0, 2, 1]).is_ok(), "they are gone");
+        assert!(begin("hls", [192, 0, 2, 1]).is_ok(), "permits are released");
         let losses = state.limits.losses();
         for reason in ["session_address", "hls_session_address"] {
             assert!(losses.contains(&(reason, 1)), "{losses:?}");
@@ -268,7 +268,7 @@ mod tests {
         }
     }
 
-    /// Starts a request and lets it wait.
+    /// Starts a request. Returns its status, or the pending task.
     async fn request(state: &Arc<State>, head: RequestHead<'_>) -> Result<u16, JoinHandle<u16>> {
         let answer = respond(state, &head, SystemTime::now());
         let answer = match answer {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_that_wait_for_the_hook_or_the_stream_hold_the_places_of_sessions() {
+    async fn pending_requests_hold_the_permits_of_their_sessions() {
         let silent = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let address = silent.local_addr().expect("bound");
         let hook = format!("[hooks]\non_play = \"http://{address}/\"\ntimeout = \"60s\"\n");
@@ -302,7 +302,7 @@ mod tests {
             assert_eq!(from("/live/c.flv", "GET", one).await.ok(), Some(503), "{more}");
             waiting.push(from("/live/a.flv", "GET", other).await.expect_err("waits"));
             assert_eq!(state.limits.counts(Place::Session).used, 4);
-            // A client that cancels its requests has its places back.
+            // Cancelled requests release their permits.
             waiting.iter().for_each(JoinHandle::abort);
             for request in waiting {
                 assert!(request.await.is_err());
@@ -312,7 +312,7 @@ mod tests {
         }
     }
 
-    /// Counts connections and answers none.
+    /// Starts a server that counts connections and never answers.
     async fn silent() -> (String, Arc<AtomicUsize>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let address = listener.local_addr().expect("bound").to_string();
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn unknown_names_reach_the_hook_and_upstreams_at_a_bounded_rate() {
+    async fn look_ups_of_unknown_names_are_rate_limited() {
         let (address, connections) = silent().await;
         let hook = format!("[hooks]\non_play = \"http://{address}/\"\ntimeout = \"60s\"\n");
         for more in [hook.as_str(), ""] {
@@ -340,7 +340,7 @@ mod tests {
             let mut statuses = vec![];
             let mut waiting = vec![];
             for n in 0..300_u16 {
-                // Neighbours share a network, and media of shared HLS needs no pass.
+                // All clients share a network. Alternates FLV and HLS.
                 let target = match n % 2 {
                     0 => format!("/live/{n}.flv"),
                     _ => format!("/live/{n}/index.m3u8"),
@@ -352,7 +352,7 @@ mod tests {
             }
             assert!((40..50).contains(&waiting.len()), "{} wait", waiting.len());
             assert!(statuses.iter().all(|&status| status == 429), "{statuses:?}");
-            // A popular name costs one token, however many viewers ask for it behind one NAT.
+            // A popular name costs one token for all its viewers behind one NAT.
             let popular = || request(&state, head("/live/popular.flv", "GET", [198, 51, 100, 1]));
             for _ in 0..500 {
                 waiting.push(popular().await.expect_err("waits"));
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_hook_is_asked_by_so_many_at_once_and_publishers_have_turns_of_their_own() {
+    async fn concurrent_hook_queries_are_limited_separately_for_publishers() {
         let (address, asked) = silent().await;
         let state = state(&format!(
             "[hooks]\non_play = \"http://{address}/\"\non_publish = \"http://{address}/\"\n\
@@ -388,27 +388,27 @@ mod tests {
             let answer = request(&state, head("/live/a.flv", "GET", address)).await;
             waiting.extend(answer.err());
         }
-        assert_eq!(waiting.len(), 1_024 + 8, "the others are refused at once");
+        assert_eq!(waiting.len(), 1_024 + 8, "the others are rejected at once");
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(asked.load(Ordering::Relaxed), 8);
         let what = json!({});
         let asker = asker(&state.config, [192, 0, 1, 1].into());
         let published = state.hooks.ask(&state.config.hooks, Hook::Publish, asker, what);
-        assert!(timeout(Duration::from_millis(200), published).await.is_err(), "it is asked");
+        assert!(timeout(Duration::from_millis(200), published).await.is_err(), "pending");
         assert_eq!(asked.load(Ordering::Relaxed), 9);
         let mut statuses = [0, 0];
         for answer in waiting {
             let status = timeout(LIMIT, answer).await.expect("in time").expect("answered");
             statuses[usize::from(status == 403)] += 1;
         }
-        assert_eq!(statuses, [1_024, 8], "503 without a turn, 403 without an answer");
+        assert_eq!(statuses, [1_024, 8], "503 in the queue, 403 after the timeout");
         let limited = state.hooks.limited();
         assert_eq!(limited[1], ("on_play_late", 1_024));
         assert!(limited[0].1 >= 3_000 - 1_024 - 8, "{limited:?}");
     }
 
     #[tokio::test]
-    async fn without_memory_nothing_new_is_published_or_pulled() {
+    async fn new_streams_are_rejected_without_memory() {
         let state = state(
             "[live]\nmax_memory = \"100kB\"\n[[pull]]\nstream = \"pulled/*\"\n\
              upstream = [\"rtmp://127.0.0.1:1/live/a\"]",
@@ -422,7 +422,7 @@ mod tests {
         let refusal = offer("live/b").expect_err("no room");
         assert_eq!(refusal, "no memory is left for another stream");
         let find = |name| find(&state, name, [192, 0, 2, 1].into(), Via::default()).map(|_| ());
-        assert!(is_known(&state, "pulled/a"), "so that the answer is no 404");
+        assert!(is_known(&state, "pulled/a"), "503 instead of 404");
         assert_eq!(find("pulled/a"), Err(Missing::NoMemory));
         assert_eq!(find("unknown"), Err(Missing::Unknown));
         assert_eq!(find("live/a"), Ok(()));

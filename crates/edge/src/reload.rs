@@ -19,7 +19,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// # Errors
 /// If there is no file, or it is invalid. One line, which is logged, too. Nothing has changed then.
 pub(crate) fn reload(shared: &Shared) -> Result<Changes, Error> {
-    service::tell(Notice::Reloading);
+    service::notify(Notice::Reloading);
     let result = read(shared);
     match &result {
         Ok((name, changes)) => {
@@ -31,7 +31,7 @@ pub(crate) fn reload(shared: &Shared) -> Result<Changes, Error> {
         }
         Err(e) => tracing::error!("not reloaded: {e}"),
     }
-    service::tell(Notice::Ready);
+    service::notify(Notice::Ready);
     result.map(|(_, changes)| changes)
 }
 
@@ -51,7 +51,7 @@ pub(crate) async fn follow_table(shared: Arc<Shared>) {
             Some(path) => {
                 let path = path.clone();
                 // Fails only on a panic; the old table then remains.
-                let _ = tokio::task::spawn_blocking(move || all.look(&path)).await;
+                let _ = tokio::task::spawn_blocking(move || all.poll_file(&path)).await;
             }
             None => all.drop_table(),
         }

@@ -32,16 +32,16 @@ use crate::reload::{follow_table, reload};
 use crate::service;
 use crate::state::{Shared, State};
 
-/// Where operators look if the configuration says nothing.
-const ADMIN: ([u8; 4], u16) = ([127, 0, 0, 1], 9433);
+/// Default address of the admin listener.
+const DEFAULT_ADMIN: ([u8; 4], u16) = ([127, 0, 0, 1], 9433);
 
-/// How often at most the log is told of connections that limits refused or ended.
-const TELL: Duration = Duration::from_secs(10);
+/// Minimum interval of log lines about connections rejected or closed by limits.
+const LOSS_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How long the hooks of the process's end may take.
-const LAST_HOOKS: Duration = Duration::from_secs(5);
-/// How often the main runtime shows that it lives.
-const BEAT: Duration = Duration::from_secs(1);
+/// Timeout of pending hook notifications at exit.
+const FINAL_HOOKS_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval of the main runtime's heartbeat.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A server with its sockets bound.
 #[derive(Debug)]
@@ -53,10 +53,10 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// Reads what `config` names and binds its addresses; from here on the kernel queues viewers.
+    /// Loads the files of `config` and binds its addresses. From then on the kernel queues clients.
     ///
     /// # Errors
-    /// One line: as [`State::new`], or an address that cannot be bound.
+    /// One line: as [`State::new`], or an address cannot be bound.
     pub fn open(config: Config) -> Result<Self, Error> {
         let cores = match config.server.cores {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -72,8 +72,8 @@ impl Edge {
         let rtmp = rtmp.collect::<Result<_, _>>()?;
         let admin = match state.config.admin.listen {
             Some(address) => Some(io::listen_tcp(address)?),
-            // Nobody asked for it: another server may have the place.
-            None => match io::listen_tcp(ADMIN.into()) {
+            // Another server may use the default address.
+            None => match io::listen_tcp(DEFAULT_ADMIN.into()) {
                 Ok(listener) => Some(listener),
                 Err(e) => {
                     tracing::warn!("no admin listener: {e}");
@@ -90,40 +90,41 @@ impl Edge {
         Ok(Self { shared, listeners, rtmp, admin })
     }
 
-    /// What the threads share: for reloads, and to start the drain.
+    /// Returns the shared state, for reloads and to start the drain.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// What listens where.
+    /// Returns the HTTP listeners.
     pub fn listeners(&self) -> &[Listener] {
         &self.listeners
     }
 
-    /// Where RTMP is spoken.
+    /// Returns the RTMP addresses.
     pub fn rtmp(&self) -> Vec<SocketAddr> {
         self.rtmp.iter().filter_map(|listener| listener.local_addr().ok()).collect()
     }
 
-    /// Where operators look, if anywhere.
+    /// Returns the admin address, if there is a listener.
     pub fn admin(&self) -> Option<SocketAddr> {
         self.admin.as_ref().and_then(|listener| listener.local_addr().ok())
     }
 
-    /// Serves until the drain is over, on a current-thread runtime.
+    /// Serves until the end of the drain, on a current-thread runtime.
     ///
     /// # Errors
-    /// One line: the runtime refuses a socket.
+    /// One line: the runtime rejects a socket.
     pub async fn serve(self) -> Result<(), Error> {
         let Self { shared, listeners, rtmp, admin } = self;
-        // Requests on other threads start tasks here.
+        // Requests on other threads spawn tasks here.
         let _ = shared.state().runtime.set(tokio::runtime::Handle::current());
         let end: End = Arc::new(supervisor::exit);
         let mut loops = start_tcp(&shared, &listeners, &end)?;
         loops.extend(start_quic(&shared, listeners, &end)?);
         supervisor::watch(shared.pulses().to_vec(), end)?;
         let [_, _, main] = shared.pulses_by_kind();
-        let beats: Vec<_> = main.iter().map(|pulse| tokio::spawn(beat(pulse.clone()))).collect();
+        let heartbeats: Vec<_> =
+            main.iter().map(|pulse| tokio::spawn(heartbeat(pulse.clone()))).collect();
         let mut fronts = JoinSet::new();
         for listener in rtmp {
             let listener = tokio::net::TcpListener::from_std(listener)
@@ -141,62 +142,61 @@ impl Edge {
             }
             None => None,
         };
-        let attended = tokio::spawn(service::attend(shared.clone()));
+        let notifier = tokio::spawn(service::run(shared.clone()));
         while fronts.join_next().await.is_some() {}
         keeper.abort();
         follower.abort();
         for running in loops {
-            // One that panicked has ended the process.
+            // A panic in a loop has already ended the process.
             let _ = tokio::task::spawn_blocking(move || running.join()).await;
         }
         if let Some(log) = shared.log() {
             log.flush();
         }
         shared.finish();
-        // What was to be told is told.
-        let _ = attended.await;
+        // Both return soon after the end of the drain.
+        let _ = notifier.await;
         if let Some(admin) = admin {
-            // What it still had to say is said or not.
             let _ = admin.await;
         }
         let state = shared.state();
         state.live.outlets.close();
-        tell_ends(&state, true);
-        state.hooks.finish_notifications(LAST_HOOKS).await;
-        beats.iter().for_each(tokio::task::JoinHandle::abort);
+        flush_sessions(&state, true);
+        state.hooks.finish_notifications(FINAL_HOOKS_TIMEOUT).await;
+        heartbeats.iter().for_each(tokio::task::JoinHandle::abort);
         Ok(())
     }
 }
 
-/// Writes the records of sessions that ended, and tells the hook.
-fn tell_ends(state: &State, all: bool) {
+/// Writes the records of ended sessions, and notifies the hook.
+fn flush_sessions(state: &State, all: bool) {
     for record in state.sessions.flush(all) {
         state.hooks.notify(&state.config.hooks, Hook::Close, record.object().into());
     }
 }
 
-/// Shows that the main runtime lives, each second. Turns are as long as it was late.
-async fn beat(pulse: Arc<Pulse>) {
-    /// A runtime that is dropped does not hang.
-    struct Beating(Arc<Pulse>);
-    impl Drop for Beating {
+/// Beats the main runtime's pulse each second. The turn time is the timer's lateness.
+async fn heartbeat(pulse: Arc<Pulse>) {
+    /// Marks the pulse as finished, so that a dropped runtime does not count as stuck.
+    struct FinishOnDrop(Arc<Pulse>);
+    impl Drop for FinishOnDrop {
         fn drop(&mut self) {
             self.0.finish();
         }
     }
-    let beating = Beating(pulse);
+    let guard = FinishOnDrop(pulse);
     loop {
-        let due = beating.0.now() + BEAT;
-        tokio::time::sleep(BEAT).await;
-        let now = beating.0.now();
-        beating.0.begin(now);
-        beating.0.end(due.min(now), now);
+        let due = guard.0.now() + HEARTBEAT_INTERVAL;
+        tokio::time::sleep(HEARTBEAT_INTERVAL).await;
+        let now = guard.0.now();
+        guard.0.begin(now);
+        guard.0.end(due.min(now), now);
     }
 }
 
-/// What has to be done now and then, until the drain starts.
+/// Runs periodic tasks each second, until the drain starts.
 async fn housekeeping(shared: Arc<Shared>) {
-    let (mut told, mut tell_at) = (LossReport::default(), Instant::now());
+    let (mut losses, mut log_at) = (LossReport::default(), Instant::now());
     let mut drained = core::pin::pin!(shared.drained());
     loop {
         tokio::select! {
@@ -204,13 +204,13 @@ async fn housekeeping(shared: Arc<Shared>) {
             () = tokio::time::sleep(Duration::from_secs(1)) => {
                 let state = shared.state();
                 state.live.outlets.tidy();
-                if tell_at <= Instant::now()
-                    && let Some(line) = told.line(shared.limits())
+                if log_at <= Instant::now()
+                    && let Some(line) = losses.line(shared.limits())
                 {
                     tracing::warn!("{line}");
-                    tell_at = Instant::now() + TELL;
+                    log_at = Instant::now() + LOSS_LOG_INTERVAL;
                 }
-                tell_ends(&state, false);
+                flush_sessions(&state, false);
                 logging::report();
             }
         }
@@ -228,7 +228,7 @@ fn start_tcp(
     pulses.iter().map(|pulse| threads::start(&listeners, shared, pulse, end)).collect()
 }
 
-/// Starts a thread with an event loop for each core's sockets.
+/// Starts an event loop thread for each core's sockets.
 fn start_quic(
     shared: &Arc<Shared>,
     listeners: Vec<Listener>,
@@ -275,11 +275,11 @@ fn start_quic(
     Ok(loops)
 }
 
-/// Runs the server of the configuration file `path` until a signal ends it: SIGTERM and SIGINT
-/// drain (twice: at once), SIGHUP reads the file again.
+/// Runs the server of the configuration file `path`. SIGTERM and SIGINT drain it, a second one ends
+/// it at once, and SIGHUP reloads the file.
 ///
 /// # Errors
-/// One line, for anything that keeps it from starting.
+/// One line: the server cannot start.
 pub fn run(path: &Path, config: Config) -> Result<(), Error> {
     let edge = Edge::open(config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -303,12 +303,12 @@ pub fn run(path: &Path, config: Config) -> Result<(), Error> {
         }
         let shared = edge.shared().clone();
         shared.set_file(path);
-        let held = shared.state().live.streams.memory().limit() >> 20;
-        tracing::info!("streams may keep {held} MiB in memory ([live] max_memory)");
+        let limit = shared.state().live.streams.memory().limit() >> 20;
+        tracing::info!("memory limit of streams: {limit} MiB ([live] max_memory)");
         if let Some(listener) = edge.listeners().first()
             && let Some(command) = shared.state().identity.chromium_command(listener.address.port())
         {
-            tracing::info!("self-signed certificate for development; to open it: {command}");
+            tracing::info!("self-signed development certificate; open with: {command}");
         }
 
         let mut serving = core::pin::pin!(edge.serve());
@@ -317,7 +317,7 @@ pub fn run(path: &Path, config: Config) -> Result<(), Error> {
             tokio::select! {
                 result = &mut serving => return result,
                 _ = hangup.recv() => {
-                    // The log says how it went.
+                    // The reload logs its result.
                     let _ = reload(&shared);
                     continue;
                 }
@@ -332,7 +332,7 @@ pub fn run(path: &Path, config: Config) -> Result<(), Error> {
             shared.drain();
         }
     });
-    // After a second signal nothing is waited for, threads that still drain included.
+    // After a second signal, do not wait for draining threads.
     runtime.shutdown_background();
     logging::flush();
     result

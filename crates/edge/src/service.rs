@@ -1,10 +1,9 @@
-//! What the process tells its service manager: that it serves, reloads, lives and ends. The protocol is
-//! systemd's (sd_notify(3)): datagrams of lines `NAME=VALUE` to the socket that `NOTIFY_SOCKET` names.
-//! Without that variable nothing is told.
+//! Notifications to the service manager: ready, reloading, stopping, watchdog. The protocol is
+//! systemd's (sd_notify(3)): datagrams with lines `NAME=VALUE` to the socket in `NOTIFY_SOCKET`.
+//! Without that variable, nothing is sent.
 //!
-//! The sign of life (`WATCHDOG=1`, as often as `WATCHDOG_USEC` asks for it) comes from the thread of RTMP,
-//! pulls and hooks, and only while every thread that serves viewers has its turns. So all threads stand
-//! behind it, that of the supervisor's own excepted.
+//! The main thread sends `WATCHDOG=1` as often as `WATCHDOG_USEC` requires, while no serving thread
+//! is stuck. So the watchdog covers all threads except the supervisor.
 
 use core::pin::pin;
 use std::ffi::OsStr;
@@ -20,19 +19,19 @@ use crate::loops::pulse::Pulse;
 use crate::loops::supervisor::UNHEALTHY_AFTER;
 use crate::state::Shared;
 
-/// How long a manager that reads nothing may hold its caller up.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// Timeout for a manager that does not read its socket.
+const SEND_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// What a service manager may be told.
+/// A notification to the service manager.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Notice {
-    /// It serves; also after a reload.
+    /// Serving, after the start or a reload.
     Ready,
-    /// It reads its configuration again.
+    /// Reloading the configuration.
     Reloading,
-    /// It drains.
+    /// Draining.
     Stopping,
-    /// It lives.
+    /// Watchdog ping.
     Alive,
 }
 
@@ -47,9 +46,8 @@ impl Notice {
     }
 }
 
-/// Tells the service manager, if there is one. If it cannot be told, the log says so, and the server
-/// goes on.
-pub(crate) fn tell(notice: Notice) {
+/// Notifies the service manager, if there is one. Logs failures.
+pub(crate) fn notify(notice: Notice) {
     if let Some(name) = std::env::var_os("NOTIFY_SOCKET")
         && let Err(e) = send(&name, notice)
     {
@@ -57,10 +55,10 @@ pub(crate) fn tell(notice: Notice) {
     }
 }
 
-/// Tells the service manager of the process's life from here to the end of its drain. To be started
-/// when everything serves.
-pub(crate) async fn attend(shared: Arc<Shared>) {
-    tell(Notice::Ready);
+/// Notifies the service manager from readiness to the end of the drain. Start it once all fronts
+/// serve.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    notify(Notice::Ready);
     let variable = |name| std::env::var(name).ok();
     let period = watchdog(
         variable("WATCHDOG_USEC").as_deref(),
@@ -71,14 +69,14 @@ pub(crate) async fn attend(shared: Arc<Shared>) {
         let Some(period) = period else { return core::future::pending::<()>().await };
         loop {
             if is_alive(shared.pulses(), UNHEALTHY_AFTER) {
-                tell(Notice::Alive);
+                notify(Notice::Alive);
             }
             sleep(period).await;
         }
     };
     let end = async {
         shared.drained().await;
-        tell(Notice::Stopping);
+        notify(Notice::Stopping);
         shared.finished().await;
     };
     let (mut live, mut end) = (pin!(live), pin!(end));
@@ -88,27 +86,26 @@ pub(crate) async fn attend(shared: Arc<Shared>) {
     }
 }
 
-/// How often the manager of the process `id` is to be told that it lives; `None` if it does not ask
-/// for it, or asks another process. A third of its patience, so that one look that finds a slow turn
-/// is not the end.
+/// Returns the interval of watchdog pings for process `id`; `None` if disabled, or meant for
+/// another process. A third of the manager's timeout, so that one missed ping is not fatal.
 fn watchdog(microseconds: Option<&str>, of: Option<&str>, id: u32) -> Option<Duration> {
-    let patience = Duration::from_micros(microseconds?.parse().ok().filter(|&us| us > 0)?);
+    let timeout = Duration::from_micros(microseconds?.parse().ok().filter(|&us| us > 0)?);
     let is_ours = of.is_none_or(|of| of.parse() == Ok(id));
-    is_ours.then_some((patience / 3).max(Duration::from_millis(1)))
+    is_ours.then_some((timeout / 3).max(Duration::from_millis(1)))
 }
 
-/// Whether each loop began a turn within this time, or is over.
+/// Returns true if no running loop has been stuck for `limit`.
 fn is_alive(pulses: &[Arc<Pulse>], limit: Duration) -> bool {
     pulses.iter().all(|pulse| pulse.silence() < limit)
 }
 
 fn send(name: &OsStr, notice: Notice) -> io::Result<()> {
     let socket = UnixDatagram::unbound()?;
-    socket.set_write_timeout(Some(PATIENCE))?;
+    socket.set_write_timeout(Some(SEND_TIMEOUT))?;
     socket.send_to_addr(notice.text().as_bytes(), &address(name)?).map(drop)
 }
 
-/// The address of a manager's socket: a path, or `@` and an abstract name (unix(7)).
+/// Parses the address of the manager's socket: a path, or `@` and an abstract name (unix(7)).
 fn address(name: &OsStr) -> io::Result<SocketAddr> {
     match name.as_bytes() {
         #[cfg(target_os = "linux")]
@@ -128,12 +125,12 @@ mod tests {
     fn receive(socket: &UnixDatagram) -> String {
         socket.set_read_timeout(Some(Duration::from_secs(10))).expect("set");
         let mut buffer = [0; 256];
-        let length = socket.recv(&mut buffer).expect("told");
+        let length = socket.recv(&mut buffer).expect("a notification");
         String::from_utf8(buffer[..length].to_vec()).expect("text")
     }
 
     #[test]
-    fn a_manager_is_told_at_a_path_and_at_an_abstract_name() {
+    fn sockets_have_a_path_or_an_abstract_name() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("notify");
         let socket = UnixDatagram::bind(&path).expect("bound");
@@ -148,21 +145,21 @@ mod tests {
     }
 
     #[test]
-    fn a_manager_that_reads_nothing_or_is_gone_holds_nobody_up() {
+    fn an_unresponsive_or_missing_manager_does_not_block() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("notify");
         let socket = UnixDatagram::bind(&path).expect("bound");
-        // The kernel keeps a bounded number of datagrams (net.unix.max_dgram_qlen).
+        // The kernel queues a bounded number of datagrams (net.unix.max_dgram_qlen).
         let full = (0..100_000).find_map(|_| send(path.as_os_str(), Notice::Alive).err());
-        let kind = full.expect("full at some time").kind();
+        let kind = full.expect("a full queue").kind();
         assert!(matches!(kind, io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut), "{kind}");
         drop(socket);
-        assert!(send(path.as_os_str(), Notice::Alive).is_err(), "gone");
+        assert!(send(path.as_os_str(), Notice::Alive).is_err(), "closed");
         assert!(send(OsStr::new(""), Notice::Alive).is_err(), "no name");
     }
 
     #[test]
-    fn the_watchdog_is_told_three_times_as_often_as_it_asks() {
+    fn the_ping_interval_is_a_third_of_the_watchdog_timeout() {
         let period = |us, of| watchdog(us, of, 77);
         let third = Some(Duration::from_secs(10));
         assert_eq!(period(Some("30000000"), None), third);
@@ -175,15 +172,15 @@ mod tests {
     }
 
     #[test]
-    fn one_silent_loop_is_enough_to_seem_dead() {
+    fn one_stuck_loop_stops_the_watchdog_pings() {
         let pulses = ["quic-0", "tcp-0"].map(|name| Arc::new(Pulse::new(name.into())));
         let limit = Duration::from_millis(5);
         std::thread::sleep(limit);
         assert!(!is_alive(&pulses, limit));
         pulses[0].finish();
-        assert!(!is_alive(&pulses, limit), "the other one is silent");
+        assert!(!is_alive(&pulses, limit), "the other one is stuck");
         pulses[1].finish();
-        assert!(is_alive(&pulses, limit), "those that are over say nothing");
+        assert!(is_alive(&pulses, limit), "finished loops do not count");
         let turning = [Arc::new(Pulse::new("quic-1".into()))];
         turning[0].begin(turning[0].now());
         assert!(is_alive(&turning, UNHEALTHY_AFTER));

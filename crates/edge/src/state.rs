@@ -12,7 +12,6 @@ use tokio::sync::watch;
 use crate::Error;
 use crate::autoplex::AutoPlex;
 use crate::bans::Bans;
-use crate::beginnings::Beginnings;
 use crate::check;
 use crate::client::Clients;
 use crate::cohorts::Cohorts;
@@ -30,6 +29,7 @@ use crate::loops::report::Report;
 use crate::loops::supervisor;
 use crate::passes::Passes;
 use crate::plan::{Contents, Plan, Running};
+use crate::saved_paths::SavedPaths;
 use crate::sessions::Sessions;
 use crate::sync::lock;
 
@@ -51,7 +51,7 @@ pub struct State {
     /// Bans set by the operator.
     pub bans: Arc<Bans>,
     /// Saved path state, and claims of jumps.
-    pub(crate) beginnings: Arc<Beginnings>,
+    pub(crate) saved_paths: Arc<SavedPaths>,
     /// User groups and their caps.
     pub(crate) autoplex: Arc<AutoPlex>,
     /// Limits per address and in total.
@@ -96,9 +96,9 @@ impl State {
         quic.log(&config.quic)?;
         // These survive reloads.
         let limits = previous.map_or_else(Arc::default, |state| state.limits.clone());
-        let beginnings = previous.map_or_else(
-            || Arc::new(Beginnings::new(config.startup.networks as usize)),
-            |state| state.beginnings.clone(),
+        let saved_paths = previous.map_or_else(
+            || Arc::new(SavedPaths::new(config.startup.networks as usize)),
+            |state| state.saved_paths.clone(),
         );
         let autoplex = previous.map_or_else(Arc::default, |state| state.autoplex.clone());
         let (live, sessions, bans, hooks, runtime) = match previous {
@@ -123,7 +123,7 @@ impl State {
             live,
             sessions,
             bans,
-            beginnings,
+            saved_paths,
             autoplex,
             limits,
             hooks,

@@ -1,5 +1,4 @@
-//! Who watches, as far as the server knows: the protocol, the network, and the number that divides viewers
-//! into cohorts.
+//! Properties of viewers: protocol, network prefix, and the unit that assigns them to cohorts.
 
 pub use records::{Unit, prefix};
 
@@ -19,7 +18,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// As it stands in records and metrics.
+    /// Returns the name in records and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Http09 => "h09",

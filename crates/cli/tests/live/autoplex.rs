@@ -51,7 +51,7 @@ fn a_table_caps_sessions_to_their_streams_until_it_is_deleted() {
     // Long enough to be young no more.
     watch(&edge, 450);
     std::fs::write(&path, b"MCGROUPS, but cut off").expect("written");
-    edge.says("the table in force stays");
+    edge.says("the active table stays");
     assert_eq!(edge.metric("mendcast_autoplex_groups"), 1.0);
     std::fs::remove_file(&path).expect("there");
     edge.says("no user group has parameters");

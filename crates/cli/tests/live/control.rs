@@ -266,7 +266,7 @@ fn an_ended_stream_has_no_publisher_and_no_viewer_and_may_be_kept_out() {
     let silent = Publishing::open(edge.rtmp, "live/silent").expect("granted");
     let path = "/api/streams/live/silent/end";
     assert_eq!(call(edge.admin(), "POST", path, "").0, 200);
-    assert_eq!(silent.closed().as_deref(), Some("the operator has ended this stream"));
+    assert_eq!(silent.closed().as_deref(), Some("the operator ended this stream"));
     assert_eq!(call(edge.admin(), "POST", path, "").0, 404);
 
     let path = "/api/streams/live/demo/end";
@@ -275,7 +275,7 @@ fn an_ended_stream_has_no_publisher_and_no_viewer_and_may_be_kept_out() {
     watching.iter().for_each(|viewer| assert_eq!(viewer.end(), End::Clean));
     drop(publisher);
     let again = Publishing::open(edge.rtmp, "live/demo").map(drop);
-    assert_eq!(again, Err("the operator has ended this stream".into()));
+    assert_eq!(again, Err("the operator ended this stream".into()));
     assert_eq!(http::get(edge.address, "/live/demo.flv").status, 404);
     let (_, list) = call(edge.admin(), "GET", "/api/bans", "");
     assert_eq!(list["bans"][0]["stream"], "live/demo", "{list}");

@@ -159,9 +159,9 @@ fn publishers_are_refused_with_the_reason() {
     let open = |stream: &str| Publishing::open(edge.rtmp, stream).map(drop);
     let refusals = [
         ("live/a?key=another-word", "wrong key"),
-        ("live/a", "a key is missing: STREAM?key=KEY"),
-        ("other/a?key=secret", "nobody may publish this stream"),
-        ("live/.a?key=secret", "this is no name for a stream"),
+        ("live/a", "missing key: STREAM?key=KEY"),
+        ("other/a?key=secret", "no [[publish]] rule for this stream"),
+        ("live/.a?key=secret", "invalid stream name"),
     ];
     for (count, (stream, why)) in refusals.into_iter().enumerate() {
         assert_eq!(open(stream), Err(why.to_owned()), "{stream}");

@@ -66,7 +66,7 @@ fn a_stream_without_its_publisher_ends_cleanly() {
         let last = viewer.frames().pop().map(|tag| tag.payload());
         assert_eq!(last, clip.last().map(media::Tag::payload), "everything was delivered");
     }
-    edge.says("live/demo: over");
+    edge.says("live/demo: stream ended");
     // HLS players learn of the end from the playlist.
     let playlist = hls(media);
     assert_eq!(playlist.status, 200);

@@ -47,7 +47,7 @@ fn one_upstream_connection_serves_all_viewers_and_ends_after_the_last() {
     assert_eq!(origin.open(), 1, "somebody still watches");
     drop(last);
     until("the pull ends", || origin.open() == 0);
-    edge.says("live/demo: nobody watches, pulled no more");
+    edge.says("live/demo: pull stopped: no viewers");
     assert_eq!(origin.requests().len(), 1);
     // The pull restarts for the next viewer.
     Viewer::h1(edge.address, "/live/demo.flv").wait_for_frames(10);
@@ -211,7 +211,7 @@ fn a_pulled_stream_that_no_upstream_has_any_more_ends_for_its_viewers() {
     until("the playlist ends", || {
         http::get(edge.address, &media).text().contains("#EXT-X-ENDLIST")
     });
-    edge.says("live/demo: over, no upstream has had it for 1s");
+    edge.says("live/demo: pull stopped: all upstreams failed for 1s");
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn a_broken_upstream_ends_in_one_line_and_status_502() {
         ("HLS resource over the limit", Origin::start(|_, socket| endless(socket))),
         ("no HLS playlist", Origin::of_text(200, "content-type: application/x-mpegurl", b"<html>")),
         (
-            "nothing came for 1s",
+            "no data for 1s",
             Origin::start(|_, socket| {
                 respond_endless(socket, "video/x-flv")?;
                 std::thread::sleep(PATIENCE / 4);
@@ -364,7 +364,7 @@ fn a_pull_moves_back_to_the_first_upstream_when_that_serves_again() {
     viewer.wait_for_frames(50);
     assert_eq!((first.requests().len(), second.open()), (1, 1));
     up.store(true, Ordering::Relaxed);
-    edge.says("live/demo: back at the first upstream");
+    edge.says("live/demo: pull returned to the first upstream");
     until("the second is left", || second.open() == 0);
     viewer.wait_for_more(100);
     assert_time_goes_on(&viewer.tags());

@@ -22,11 +22,11 @@ use super::process;
 use super::visitors::Limited;
 use crate::autoplex::AutoPlex;
 use crate::bans::Bans;
-use crate::beginnings::Beginnings;
 use crate::limits::Place;
 use crate::logging;
 use crate::loops::pulse::Pulse;
 use crate::loops::report::Report;
+use crate::saved_paths::SavedPaths;
 use crate::sessions::{Key, Totals};
 use crate::state::{Shared, State};
 
@@ -115,12 +115,12 @@ impl Collector for Edge {
         encode_pulses(&mut encoder, shared.pulses())?;
         encode_limits(&mut encoder, self)?;
         let help = "Requests rejected before the hook or an upstream was asked";
-        let names = state.live.asked.refused();
+        let names = state.live.lookups.rejected();
         let refused = state.hooks.limited().into_iter().chain(names);
         encode_family(&mut encoder, "requests_limited", help, "reason", refused)?;
         let help = "Log lines dropped";
         encode_family(&mut encoder, "log_lines_lost", help, "reason", logging::lost())?;
-        encode_beginnings(&mut encoder, &state.beginnings)?;
+        encode_saved_paths(&mut encoder, &state.saved_paths)?;
         encode_autoplex(&mut encoder, &state.autoplex)?;
         encode_control(&mut encoder, &state.bans, &self.calls)?;
         encode_memory(&mut encoder, state.live.streams.memory())?;
@@ -215,7 +215,7 @@ fn encode_process(
         encode_counter(encoder, name, help, value as f64)?;
     }
     let help = "Player reports clamped to what their session allows";
-    encode_family(encoder, "reports_clamped", help, "reason", sessions.beyond())
+    encode_family(encoder, "reports_clamped", help, "reason", sessions.clamped_reports())
 }
 
 /// Encodes counters with one label.
@@ -348,7 +348,7 @@ fn encode_control(
 }
 
 /// Encodes statistics of session starts.
-fn encode_beginnings(encoder: &mut DescriptorEncoder<'_>, all: &Beginnings) -> Result<(), Error> {
+fn encode_saved_paths(encoder: &mut DescriptorEncoder<'_>, all: &SavedPaths) -> Result<(), Error> {
     let help = "Transport cookies received, by carrier and outcome";
     encode_pairs(encoder, "transport_cookies", help, ["carrier", "outcome"], all.cookies())?;
     let help = "First live responses without a saved path state";

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::process::{self, Usage};
 use records::Record;
 
-use crate::beginnings::Beginnings;
+use crate::saved_paths::SavedPaths;
 use crate::sessions::{Session, Totals};
 use crate::state::{Shared, State};
 
@@ -107,7 +107,7 @@ impl Sampler {
             "udp_drops": process::udp_drops(shared.ports()),
             "streams": streams,
             "cohorts": cohorts,
-            "cookies": describe_cookies(&state.beginnings),
+            "cookies": describe_cookies(&state.saved_paths),
             "sessions": newest.map(describe_session).collect::<Vec<_>>(),
             "hooks": state.hooks.describe(),
         });
@@ -198,7 +198,7 @@ fn describe_totals(t: &Totals) -> Value {
 }
 
 /// Describes transport cookies and the outcomes of jumps.
-fn describe_cookies(all: &Beginnings) -> Value {
+fn describe_cookies(all: &SavedPaths) -> Value {
     let (mut accepted, mut refused) = (0, BTreeMap::new());
     for ([_, outcome], count) in all.cookies().filter(|(_, count)| *count > 0) {
         match outcome {

@@ -290,7 +290,7 @@ async fn user_groups_are_shown_with_any_report_file() {
     }
     std::fs::write(&report, r#"{"end":7,"shown":[]}"#).expect("written");
     std::fs::write(&table, "no table").expect("written");
-    edge.shared.state().autoplex.look(&table);
+    edge.shared.state().autoplex.poll_file(&table);
     let state = ask(&edge).await;
     assert_eq!((&state["report"]["end"], &state["report_fault"]), (&7.into(), &Value::Null));
     assert_eq!((&state["tables"]["loaded"], &state["tables"]["refused"]), (&0.into(), &1.into()));

@@ -1,4 +1,4 @@
-//! The client against small servers on this machine.
+//! The client against small local servers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -23,8 +23,8 @@ async fn get(client: &Client, reach: Reach, at: &Url) -> Result<String, Failure>
     Ok(String::from_utf8(body.to_vec()).expect("text"))
 }
 
-/// A server that answers with the head of the request, `each` times on each connection, and then
-/// closes it; counts connections.
+/// Starts a server that echoes request heads, `each` per connection. Returns its address and the
+/// number of connections.
 async fn echo(each: usize) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let (address, connections) = (listener.local_addr().expect("bound"), Arc::default());
@@ -53,7 +53,7 @@ async fn echo(each: usize) -> (SocketAddr, Arc<AtomicUsize>) {
                         format!("HTTP/1.1 200 X\r\ncontent-length: {}\r\n\r\n", head.len());
                     let _ = output.write_all((answer + &head).as_bytes()).await;
                 }
-                // Closed only when the next request has come.
+                // Close only after the next request has arrived.
                 let _ = input.read_u8().await;
             });
         }
@@ -62,7 +62,7 @@ async fn echo(each: usize) -> (SocketAddr, Arc<AtomicUsize>) {
 }
 
 #[tokio::test]
-async fn one_connection_serves_one_request_after_the_other() {
+async fn consecutive_requests_reuse_the_connection() {
     let (address, connections) = echo(usize::MAX).await;
     let client = Client::of_pem(certificate().as_bytes()).expect("trusted");
     for _ in 0..5 {
@@ -72,7 +72,7 @@ async fn one_connection_serves_one_request_after_the_other() {
 }
 
 #[tokio::test]
-async fn a_request_on_a_kept_connection_that_the_server_closes_is_sent_once_more() {
+async fn a_request_is_resent_if_the_server_closes_the_idle_connection() {
     let (address, connections) = echo(1).await;
     let client = Client::of_pem(certificate().as_bytes()).expect("trusted");
     for count in 1..=3 {
@@ -85,7 +85,7 @@ async fn a_request_on_a_kept_connection_that_the_server_closes_is_sent_once_more
 }
 
 #[tokio::test]
-async fn the_content_of_an_answer_to_a_hook_does_not_matter() {
+async fn the_body_of_a_hook_response_is_ignored() {
     let long = format!("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n{}", "x".repeat(100_000));
     let endless = format!("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{}", "x".repeat(5_000));
     let answers = [
@@ -104,7 +104,7 @@ async fn the_content_of_an_answer_to_a_hook_does_not_matter() {
             let (mut stream, _) = listener.accept().await.expect("a client");
             let mut head = [0; 1_024];
             let _ = stream.read(&mut head).await;
-            // The client may have read enough. The connection stays open, as if more were to come.
+            // The client may have closed. Otherwise the connection stays open and silent.
             let _ = stream.write_all(text.as_bytes()).await;
             tokio::time::sleep(Duration::from_secs(20)).await;
         });
@@ -117,7 +117,7 @@ async fn the_content_of_an_answer_to_a_hook_does_not_matter() {
 }
 
 #[tokio::test]
-async fn user_name_and_password_are_no_part_of_the_request_line_or_of_an_error() {
+async fn credentials_appear_neither_in_the_request_line_nor_in_errors() {
     let (address, _) = echo(usize::MAX).await;
     let at = url(&format!("http://us%40er:pass@{address}/a?k=1#x"));
     let client = Client::system();
@@ -132,13 +132,13 @@ async fn user_name_and_password_are_no_part_of_the_request_line_or_of_an_error()
     let dead = url("http://user:pass@127.0.0.1:1/hook?key=secret");
     let limit = Duration::from_secs(5);
     let error = client.post_json(&dead, HeaderMap::new(), String::new(), 9, limit).await;
-    let error = error.expect_err("nobody listens").to_string();
+    let error = error.expect_err("no listener").to_string();
     assert!(error.starts_with("http://127.0.0.1:1/hook?…: "), "{error}");
     assert!(error.contains("Connection refused"), "{error}");
 }
 
 #[tokio::test]
-async fn what_is_out_of_reach_is_not_connected_to_however_it_is_written() {
+async fn addresses_beyond_the_reach_are_rejected_in_every_notation() {
     let (address, connections) = echo(usize::MAX).await;
     let port = address.port();
     let client = Client::system();
@@ -148,18 +148,18 @@ async fn what_is_out_of_reach_is_not_connected_to_however_it_is_written() {
         let at = url(&format!("http://{host}:{port}/"));
         for reach in [Reach::Public, Reach::Private] {
             let error = get(client, reach, &at).await.expect_err(host).to_string();
-            assert!(error.contains("may not lead"), "{host}: {error}");
+            assert!(error.contains("may not lead there"), "{host}: {error}");
         }
     }
     assert_eq!(connections.load(Ordering::Relaxed), 0);
     for reach in [Reach::Loopback, Reach::Anywhere] {
         let at = url(&format!("http://localhost:{port}/"));
-        get(client, reach, &at).await.expect("in reach");
+        get(client, reach, &at).await.expect("within reach");
     }
 }
 
 #[test]
-fn addresses_have_the_reach_that_it_takes() {
+fn addresses_are_classified_by_reach() {
     let all: [(Reach, &[&str]); 4] = [
         (
             Reach::Public,
@@ -204,7 +204,7 @@ fn addresses_have_the_reach_that_it_takes() {
 #[test]
 fn certificate_authorities_are_read_from_pem() {
     assert!(Client::of_pem(certificate().as_bytes()).is_ok());
-    assert_eq!(Client::of_pem(b"nothing").map(drop), Err("no certificate in it".into()));
+    assert_eq!(Client::of_pem(b"nothing").map(drop), Err("no certificate".into()));
     let broken = certificate().replace("MII", "AAA");
     assert!(Client::of_pem(broken.as_bytes()).is_err());
 }

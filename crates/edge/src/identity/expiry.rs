@@ -1,13 +1,12 @@
-//! Within which times a certificate is valid: as much of X.509 (RFC 5280, section 4.1) as that
-//! needs.
+//! Parses the validity of X.509 certificates (RFC 5280, section 4.1).
 
 const SEQUENCE: u8 = 0x30;
-/// The version, which stands first if it is not 1.
+/// The version field, absent for version 1.
 const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-/// Within which a certificate is valid, in seconds since 1970, both ends included.
+/// The validity of a certificate in seconds since 1970, both ends included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Validity {
     /// 0 for any time before 1970.
@@ -15,12 +14,12 @@ pub(super) struct Validity {
     pub end: u64,
 }
 
-/// The validity of a certificate in DER; `None` if it is none.
+/// Parses the validity of a DER certificate; `None` if malformed.
 pub(super) fn validity(der: &[u8]) -> Option<Validity> {
     let (SEQUENCE, certificate, _) = element(der)? else { return None };
     let (SEQUENCE, mut rest, _) = element(certificate)? else { return None };
-    if let (VERSION, _, behind) = element(rest)? {
-        rest = behind;
+    if let (VERSION, _, after) = element(rest)? {
+        rest = after;
     }
     // Serial number, signature algorithm and issuer.
     for _ in 0..3 {
@@ -33,11 +32,11 @@ pub(super) fn validity(der: &[u8]) -> Option<Validity> {
     Some(Validity { start, end: time(kind, end)? })
 }
 
-/// A time in seconds since 1970, in either of its forms.
+/// Parses either form of time. Returns seconds since 1970.
 fn time(kind: u8, time: &[u8]) -> Option<u64> {
     let time = core::str::from_utf8(time).ok()?.strip_suffix('Z')?;
     match kind {
-        // Section 4.1.2.5.1: two digits of the year, from 1950 on.
+        // Section 4.1.2.5.1: two-digit years from 1950 to 2049.
         UTC_TIME => {
             let century = if time.get(..2)? < "50" { "20" } else { "19" };
             seconds(&format!("{century}{time}"))
@@ -47,7 +46,7 @@ fn time(kind: u8, time: &[u8]) -> Option<u64> {
     }
 }
 
-/// The first element: its type, its content, and what is behind it (X.690, section 8.1).
+/// Splits off the first element (X.690, section 8.1). Returns its tag, its content, and the rest.
 fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&[kind, first], rest) = der.split_first_chunk()?;
     let (length, rest) = match first {
@@ -62,7 +61,7 @@ fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((kind, content, rest))
 }
 
-/// Seconds since 1970 of `YYYYMMDDhhmmss`.
+/// Converts `YYYYMMDDhhmmss` to seconds since 1970.
 fn seconds(text: &str) -> Option<u64> {
     if text.len() != 14 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -73,10 +72,10 @@ fn seconds(text: &str) -> Option<u64> {
     if year < 1970 || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    // Years that begin in March have their leap day at the end.
+    // With years starting in March, the leap day is last.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1;
-    // From the first of March of the year 0 to 1970.
+    // Days from 1 March of year 0 to 1 January 1970.
     let days = days - 719_468;
     Some(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 }
@@ -88,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_counted_over_leap_years() {
+    fn leap_years_are_counted() {
         for (text, expected) in [
             ("19700101000000", Some(0)),
             ("20000229235959", Some(951_868_799)),
@@ -106,9 +105,9 @@ mod tests {
     }
 
     #[test]
-    fn the_validity_of_a_certificate_is_what_it_was_made_with() {
+    fn the_validity_of_generated_certificates_is_parsed() {
         let key = rcgen::KeyPair::generate().expect("generated");
-        // In either form of time.
+        // As UTCTime and GeneralizedTime.
         for end in [1_900_000_000u64, 4_000_000_000] {
             let mut params = rcgen::CertificateParams::new(["a.test".to_owned()]).expect("valid");
             params.not_before = (SystemTime::UNIX_EPOCH + Duration::from_secs(end / 2)).into();
@@ -116,7 +115,7 @@ mod tests {
             let certificate = params.self_signed(&key).expect("signed");
             let der = certificate.der();
             assert_eq!(validity(der), Some(Validity { start: end / 2, end }));
-            // Whatever is cut off or broken, it is read without harm.
+            // Truncated and corrupted certificates must not panic.
             for length in 0..der.len().min(300) {
                 assert_eq!(validity(&der[..length]), None, "{length}");
             }

@@ -1,6 +1,6 @@
-//! How streams come in: published to us over RTMP, or pulled from an upstream.
+//! Sources of streams: RTMP publishers, and pulls from upstreams.
 
-mod entry;
+mod input;
 pub(crate) mod pull;
 
 use std::net::SocketAddr;
@@ -13,19 +13,19 @@ use tokio::time::sleep;
 use crate::bans::Bans;
 use crate::config::{Config, TakeOver};
 use crate::hooks::Grant;
-use crate::live::{Held, Holder, Live, settings};
+use crate::live::{ActivePublisher, Live, Publication, settings};
 use crate::names::{is_name, matches};
 
-pub use entry::Entry;
+pub use input::PublisherInput;
 
-/// What a publisher is told whose stream the operator has ended.
-pub const ENDED: &str = "the operator has ended this stream";
+/// Message to a publisher after the operator ended its stream.
+pub const ENDED: &str = "the operator ended this stream";
 
-/// Whether `remote` may publish `name` with this key. Returns the key that let it in, if one was
-/// needed.
+/// Checks whether `remote` may publish `name` with this key. Returns the key if a rule requires
+/// one.
 ///
 /// # Errors
-/// Why not, in words for the publisher's user.
+/// The reason, as text for the publisher's user.
 pub fn authorize<'k>(
     config: &Config,
     name: &str,
@@ -33,31 +33,31 @@ pub fn authorize<'k>(
     remote: SocketAddr,
 ) -> Result<Option<&'k str>, &'static str> {
     if !is_name(name) {
-        return Err("this is no name for a stream");
+        return Err("invalid stream name");
     }
     if config.publish.is_empty() {
         let local = remote.ip().to_canonical().is_loopback();
-        return local.then_some(None).ok_or("no publisher from outside is allowed");
+        return local.then_some(None).ok_or("publishing from other hosts needs a [[publish]] rule");
     }
     let mut rules = config.publish.iter().filter(|rule| matches(&rule.stream, name)).peekable();
     if rules.peek().is_none() {
-        return Err("nobody may publish this stream");
+        return Err("no [[publish]] rule for this stream");
     }
-    let given = key.ok_or("a key is missing: STREAM?key=KEY")?;
+    let given = key.ok_or("missing key: STREAM?key=KEY")?;
     let same = |rule: &str| {
         let (rule, given) = (rule.as_bytes(), given.as_bytes());
         aws_lc_rs::constant_time::verify_slices_are_equal(rule, given).is_ok()
     };
-    // Every rule is looked at, so that the time tells nothing.
-    let right = rules.fold(false, |right, rule| same(&rule.key) | right);
-    right.then_some(Some(given)).ok_or("wrong key")
+    // Compare with every rule, so that the time reveals nothing.
+    let is_valid = rules.fold(false, |is_valid, rule| same(&rule.key) | is_valid);
+    is_valid.then_some(Some(given)).ok_or("wrong key")
 }
 
-/// Starts to publish: a stream that nobody publishes, or that `[live] take_over` allows somebody with
-/// this `key` and `grant` to take from the one who does.
+/// Starts to publish a stream. If it has a publisher, `[live] take_over` decides by `key` and
+/// `grant` whether the new one replaces it.
 ///
 /// # Errors
-/// Why it cannot be, in words for the publisher's user.
+/// The reason, as text for the publisher's user.
 pub fn publish(
     live: &Live,
     bans: &Bans,
@@ -65,42 +65,43 @@ pub fn publish(
     name: &str,
     key: Option<&str>,
     grant: Grant,
-) -> Result<Held, String> {
-    let may_replace = |holder: &&Holder| match config.live.take_over {
+) -> Result<Publication, String> {
+    let may_replace = |active: &&ActivePublisher| match config.live.take_over {
         TakeOver::Refuse => false,
-        TakeOver::SameKey => grant == Grant::Hook || holder.has_key(key),
+        TakeOver::SameKey => grant == Grant::Hook || active.has_key(key),
     };
-    let publish = |holder: Option<&Holder>| match live.streams.publish(name, settings(&config.live))
-    {
+    let settings = settings(&config.live);
+    let publish = |active: Option<&ActivePublisher>| match live.streams.publish(name, settings) {
         Err(Refusal::Busy) => {
-            let replaced = holder.filter(may_replace);
-            replaced.and_then(|holder| holder.replace(&live.streams)).ok_or(Refusal::Busy)
+            let replaced = active.filter(may_replace);
+            replaced.and_then(|active| active.replace(&live.streams)).ok_or(Refusal::Busy)
         }
         other => other,
     };
-    let held = live.holders.hold(name, key, publish).map_err(|refusal| refusal.to_string())?;
-    // A stream that begins later, here or after a restart of the server, has later times: numbers and
-    // names of HLS segments, which follow from them, do not come again.
+    let publication = live.publishers.publish_as(name, key, publish);
+    let publication = publication.map_err(|refusal| refusal.to_string())?;
+    // Wall-clock timestamps: a later stream of this name, even after a restart, never reuses the
+    // numbers and names of HLS segments, which derive from them.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    held.publisher.begin_at(now.as_millis() as u32);
-    // A ban that came meanwhile has not found the publisher.
+    publication.publisher.begin_at(now.as_millis() as u32);
+    // A ban added meanwhile did not find the publisher.
     if bans.refuse_stream(name) {
-        live.holders.end(name);
-        live.streams.end(held.publisher.stream());
+        live.publishers.end(name);
+        live.streams.end(publication.publisher.stream());
         return Err(ENDED.into());
     }
-    Ok(held)
+    Ok(publication)
 }
 
-/// Gives up a publisher: it may come back within `linger`, then the stream is over.
-pub fn lose(live: &Arc<Live>, publisher: Entry, linger: Duration) {
+/// Drops a publisher. The stream ends after `linger`, unless a publisher returns.
+pub fn lose(live: &Arc<Live>, publisher: PublisherInput, linger: Duration) {
     let (live, stream, number): (_, Arc<Stream>, _) =
         (live.clone(), publisher.stream().clone(), publisher.number());
     drop(publisher);
     tokio::spawn(async move {
         sleep(linger).await;
         if live.streams.end_after(&stream, number) {
-            tracing::info!("{}: over", stream.name());
+            tracing::info!("{}: stream ended", stream.name());
         }
     });
 }
@@ -125,19 +126,19 @@ mod tests {
         from: [u8; 4],
     ) -> Result<(), &'static str> {
         let config = Config::parse("edge.toml", config).expect("valid");
-        let key_that_counts = authorize(&config, name, key, (from, 1).into())?;
-        assert_eq!(key_that_counts, key.filter(|_| !config.publish.is_empty()));
+        let required_key = authorize(&config, name, key, (from, 1).into())?;
+        assert_eq!(required_key, key.filter(|_| !config.publish.is_empty()));
         Ok(())
     }
 
     #[test]
-    fn without_rules_only_this_machine_may_publish() {
+    fn without_rules_only_loopback_may_publish() {
         assert_eq!(allowed("", "live/a", None, [127, 0, 0, 1]), Ok(()));
         assert!(allowed("", "live/a", None, [192, 0, 2, 1]).is_err());
     }
 
     #[test]
-    fn a_rule_asks_for_its_key_wherever_the_publisher_is() {
+    fn a_rule_requires_its_key_from_every_address() {
         let local = [127, 0, 0, 1];
         assert_eq!(allowed(KEYS, "live/a", Some("one"), [192, 0, 2, 1]), Ok(()));
         assert_eq!(allowed(KEYS, "live/special", Some("one"), local), Ok(()));

@@ -1,4 +1,4 @@
-//! Counts of what happened to publishers and upstreams, by name: a few names that the code knows.
+//! Counters of publisher and upstream events, by name. The names are a small fixed set.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -12,17 +12,17 @@ use crate::sync::lock;
 pub struct Events(Mutex<BTreeMap<&'static str, u64>>);
 
 impl Events {
-    /// It happened once more.
+    /// Counts one event.
     pub fn count(&self, event: &'static str) {
         self.add(event, 1);
     }
 
-    /// It happened so many more times.
+    /// Counts `times` events.
     pub fn add(&self, event: &'static str, times: u64) {
         *self.lock().entry(event).or_default() += times;
     }
 
-    /// All that happened at least once.
+    /// Returns all nonzero counters.
     pub fn all(&self) -> Vec<(&'static str, u64)> {
         self.lock().iter().map(|(event, count)| (*event, *count)).collect()
     }
@@ -32,19 +32,19 @@ impl Events {
     }
 }
 
-/// Which breaches of rules were logged of one stream: each kind is logged once.
+/// Log of the tolerated deviations of one stream: one line per kind.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Told(u64);
+pub struct DeviationLog(u64);
 
-impl Told {
-    /// Counts what was met in the stream, and logs the kinds that are new.
-    pub fn tell(
+impl DeviationLog {
+    /// Counts the deviations, and logs kinds that are new.
+    pub fn record(
         &mut self,
         tolerated: &Events,
         stream: &str,
-        met: impl Iterator<Item = (Deviation, u32)>,
+        deviations: impl Iterator<Item = (Deviation, u32)>,
     ) {
-        for (deviation, times) in met {
+        for (deviation, times) in deviations {
             tolerated.add(deviation.name(), times.into());
             let bit = 1 << deviation as u32;
             if self.0 & bit == 0 {
@@ -60,14 +60,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_breach_is_counted_and_each_kind_is_told_once() {
-        let (tolerated, mut told) = (Events::default(), Told::default());
+    fn every_deviation_is_counted_and_each_kind_is_logged_once() {
+        let (tolerated, mut log) = (Events::default(), DeviationLog::default());
         for _ in 0..3 {
-            let met = [(Deviation::TsSync, 2), (Deviation::HttpRange, 1)];
-            told.tell(&tolerated, "live/a", met.into_iter());
+            let deviations = [(Deviation::TsSync, 2), (Deviation::HttpRange, 1)];
+            log.record(&tolerated, "live/a", deviations.into_iter());
         }
         assert_eq!(tolerated.all(), [("http_range", 3), ("ts_sync", 6)]);
-        assert_eq!(told.0.count_ones(), 2);
+        assert_eq!(log.0.count_ones(), 2);
         assert!(Deviation::ALL.len() <= 64);
     }
 }

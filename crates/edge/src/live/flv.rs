@@ -1,4 +1,4 @@
-//! A live stream as the body of an HTTP response, for as long as the viewer's session may go on.
+//! A live stream as an HTTP response body, until the viewer's session ends.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -8,7 +8,7 @@ use relay::Viewer;
 
 use crate::sessions::Session;
 
-/// What is left to send to one viewer.
+/// The FLV response body of one viewer.
 #[derive(Debug)]
 pub struct FlvBody {
     stream: FlvStream,
@@ -16,12 +16,12 @@ pub struct FlvBody {
 }
 
 impl FlvBody {
-    /// The whole body for this viewer, for as long as its session may go on.
+    /// Creates the body of this viewer.
     pub fn new(viewer: Viewer, session: Arc<Session>) -> Self {
         Self { stream: FlvStream::new(viewer), session }
     }
 
-    /// The file header, then tags; `None` when the stream is over.
+    /// Polls for the file header, then tags; `None` at the end of the stream or session.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Piece>> {
         if self.session.stay().poll_over(context).is_ready() {
             return Poll::Ready(None);
@@ -37,12 +37,12 @@ impl FlvBody {
         Poll::Ready(piece)
     }
 
-    /// The stream.
+    /// Returns the stream.
     pub fn stream(&self) -> &FlvStream {
         &self.stream
     }
 
-    /// The viewer's session.
+    /// Returns the viewer's session.
     pub fn session(&self) -> &Arc<Session> {
         &self.session
     }

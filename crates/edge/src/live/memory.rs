@@ -1,4 +1,4 @@
-//! Keeps what streams hold in memory within `[live] max_memory`.
+//! Keeps the memory of live streams within `[live] max_memory`.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use tokio::time::sleep;
 use super::Live;
 use crate::config;
 
-/// How often at most streams are looked at while too much is held: a look costs time for each of them.
-const BREATH: Duration = Duration::from_millis(100);
-/// How often they are looked at in any case, since room that is there again is to be used.
-const LOOK: Duration = Duration::from_secs(1);
+/// Minimum interval of checks above the limit. A check visits every stream.
+const MIN_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// Interval of checks without memory pressure, to notice freed memory.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What streams may hold in memory, in bytes, on a machine that has this much.
+/// Returns the limit in bytes on a machine with this much memory.
 pub(crate) fn limit(config: &config::Live, machine: u64) -> u64 {
     match config.max_memory.0 {
         0 => machine / 2,
@@ -22,20 +22,20 @@ pub(crate) fn limit(config: &config::Live, machine: u64) -> u64 {
     }
 }
 
-/// Has streams give up what is too much, for ever.
+/// Evicts data beyond the limit. Never returns.
 pub(crate) async fn keep_within(live: Arc<Live>) {
     let memory = live.streams.memory().clone();
     loop {
         tokio::select! {
             () = poll_fn(|context| memory.poll_pressed(context)) => {}
-            () = sleep(LOOK) => {}
+            () = sleep(CHECK_INTERVAL) => {}
         }
-        look(&live);
-        sleep(BREATH).await;
+        check(&live);
+        sleep(MIN_CHECK_INTERVAL).await;
     }
 }
 
-fn look(live: &Live) {
+fn check(live: &Live) {
     let memory = live.streams.memory();
     let was_full = memory.is_full();
     if memory.is_pressed() {
@@ -46,9 +46,9 @@ fn look(live: &Live) {
         let (held, limit) = (memory.held() >> 20, memory.limit() >> 20);
         match was_full {
             false => tracing::warn!(
-                "streams hold {held} of {limit} MiB ([live] max_memory): further ones are refused"
+                "streams use {held} of {limit} MiB ([live] max_memory): new streams rejected"
             ),
-            true => tracing::info!("streams hold {held} of {limit} MiB: further ones are let in"),
+            true => tracing::info!("streams use {held} of {limit} MiB: new streams accepted"),
         }
     }
 }

@@ -1,12 +1,11 @@
-//! The live streams of the process, and what is kept of each beside its media: who pulls it, and how it is
-//! packed as HLS.
+//! The live streams of the process, with their publishers, pulls and HLS packagers.
 
-mod asked;
 mod events;
 mod flv;
-mod holders;
+mod lookups;
 pub(crate) mod memory;
 mod outlet;
+mod publishers;
 mod pulls;
 
 use relay::Registry;
@@ -15,45 +14,45 @@ use crate::config::Config;
 
 pub use delivery::{relay_settings as settings, start_policy as start};
 
-pub use asked::{AskedName, AskedNames};
-pub use events::{Events, Told};
+pub use events::{DeviationLog, Events};
 pub use flv::FlvBody;
-pub use holders::{Dismissal, Held, Holder, Holders};
+pub use lookups::{NameLookup, NameLookups};
 pub use outlet::{Outlet, Outlets};
+pub use publishers::{ActivePublisher, ActivePublishers, Dismissal, Publication};
 pub use pulls::{Budget, Missing, Pull, Pulls};
 
-/// The live streams of the process; they outlive every configuration.
+/// The live streams of the process. Reloads keep them.
 #[derive(Debug)]
 pub struct Live {
-    /// The streams by name.
+    /// Streams by name.
     pub streams: Registry,
-    /// What happened to publishers and upstreams.
+    /// Counters of publisher and upstream events.
     pub events: Events,
-    /// Breaches of media formats' rules that were tolerated, by reason.
+    /// Tolerated deviations from media formats, by reason.
     pub tolerated: Events,
-    /// Corrections of what publishers and upstreams sent, by [`media::Repair::name`].
+    /// Corrections of incoming tags, by [`media::Repair::name`].
     pub repairs: Events,
-    /// Who publishes the streams that come over RTMP.
-    pub holders: Holders,
-    /// The streams that are pulled.
+    /// RTMP publishers.
+    pub publishers: ActivePublishers,
+    /// Running pulls.
     pub pulls: Pulls,
-    /// The names that clients have looked for at the hook and at upstreams.
-    pub asked: AskedNames,
-    /// The streams that somebody watches as HLS.
+    /// Look-ups of unknown names at the hook and at upstreams.
+    pub lookups: NameLookups,
+    /// HLS packagers.
     pub outlets: Outlets,
 }
 
 impl Live {
-    /// No streams yet.
+    /// Creates the registries without streams.
     pub fn new(config: &Config) -> Self {
         Self {
             streams: Registry::new(config.live.max_streams as usize),
             events: Events::default(),
             tolerated: Events::default(),
             repairs: Events::default(),
-            holders: Holders::default(),
+            publishers: ActivePublishers::default(),
             pulls: Pulls::default(),
-            asked: AskedNames::default(),
+            lookups: NameLookups::default(),
             outlets: Outlets::default(),
         }
     }

@@ -1,5 +1,5 @@
-//! A stream packed as HLS, once for all viewers and only while somebody asks for it, by a task that is a
-//! viewer of the stream itself.
+//! HLS packaging of a stream, once for all viewers and only while clients request it. The packaging
+//! task is a viewer of the stream.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -21,15 +21,15 @@ use crate::passes::ViewerId;
 use crate::sessions::Session;
 use crate::sync::lock;
 
-/// A stream is no longer packed when for this long nobody asked for it.
+/// Time without requests after which packaging stops.
 const IDLE: Duration = Duration::from_secs(60);
-/// A viewer who asks for nothing for this long is gone. Where memory is wanted, that is how long a stream
-/// is packed that nobody asks for.
-const SESSION_IDLE: Duration = Duration::from_secs(20);
-/// Longest wait for what comes next. A new stream needs a whole segment first.
+/// Time without requests after which a viewer's session ends. Packaging stops after the same time
+/// under memory pressure.
+const VIEWER_IDLE: Duration = Duration::from_secs(20);
+/// Maximum wait for the next playlist or segment. A new stream needs a whole segment first.
 const MAX_WAIT: Duration = Duration::from_secs(12);
 
-/// The settings of new outlets.
+/// Returns the segmenter settings of new outlets.
 fn segmenter_config(config: &config::Hls, shared: bool) -> segmenter::Config {
     segmenter::Config {
         container: match config.container {
@@ -44,16 +44,16 @@ fn segmenter_config(config: &config::Hls, shared: bool) -> segmenter::Config {
     }
 }
 
-/// The segments of a stream, and what they take.
+/// The segmenter of a stream, and its memory account.
 #[derive(Debug)]
-struct Packed {
+struct Packager {
     segmenter: Segmenter,
     account: Account,
 }
 
-impl Packed {
-    /// Counts what the segments take, and gives up what the stream has too much.
-    fn settle(&mut self) {
+impl Packager {
+    /// Updates the account and evicts beyond the stream's share.
+    fn update_account(&mut self) {
         let Some(surplus) = self.account.set(self.segmenter.bytes()) else { return };
         match surplus {
             Surplus::Excess(bytes) => self.segmenter.shed(bytes),
@@ -62,27 +62,27 @@ impl Packed {
         self.account.shrink(self.segmenter.bytes());
     }
 
-    fn give_up(&mut self) {
+    fn evict_all(&mut self) {
         self.segmenter.shrink_to(0);
         let _ = self.account.set(self.segmenter.bytes());
     }
 }
 
-/// A stream as HLS.
+/// The HLS packager of a stream, and its viewers.
 #[derive(Debug)]
 pub struct Outlet {
     stream: Arc<Stream>,
-    packed: Mutex<Packed>,
+    packed: Mutex<Packager>,
     wakers: Mutex<Vec<Waker>>,
-    asked: Mutex<Instant>,
+    last_request: Mutex<Instant>,
     over: AtomicBool,
     viewers: Mutex<HashMap<ViewerId, (Arc<Session>, Instant)>>,
-    /// The newest playlists, whole and delta update, with their compressed form.
+    /// The newest full playlist and delta update, each with its compressed form.
     gzipped: Mutex<[Option<(Bytes, Bytes)>; 2]>,
 }
 
 impl Outlet {
-    /// A playlist compressed, which is done once for all viewers. `skip`: it is a delta update.
+    /// Compresses a playlist once for all viewers. `skip` marks a delta update.
     pub(crate) fn gzip(&self, text: &Bytes, skip: bool) -> Bytes {
         let known = &mut lock(&self.gzipped)[usize::from(skip)];
         if let Some((_, packed)) = known.as_ref().filter(|(known, _)| known == text) {
@@ -93,9 +93,9 @@ impl Outlet {
         packed
     }
 
-    /// Packs the stream until it is over or nobody asks any more.
+    /// Packages the stream until it ends or the outlet is dropped.
     async fn pack(self: Arc<Self>, mut viewer: Viewer) {
-        let mut told = false;
+        let mut logged = false;
         while let Some(tag) = poll_fn(|context| {
             if self.over.load(Ordering::Relaxed) {
                 return Poll::Ready(None);
@@ -104,17 +104,17 @@ impl Outlet {
         })
         .await
         {
-            // What was there before packing began came earlier, by as much as it lies behind.
+            // A tag from before the start of packaging arrived earlier, by its lag.
             let lag = Duration::from_millis(viewer.lag_ms().into());
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             let mut packed = lock(&self.packed);
             let news = packed.segmenter.push(&tag, now.saturating_sub(lag).as_millis() as u64);
-            packed.settle();
-            let left_out = packed.segmenter.left_out().filter(|_| !told);
+            packed.update_account();
+            let dropped = packed.segmenter.left_out().filter(|_| !logged);
             drop(packed);
-            if let Some(codec) = left_out {
-                told = true;
-                tracing::warn!("{}: HLS cannot carry {codec}: left out", self.stream.name());
+            if let Some(codec) = dropped {
+                logged = true;
+                tracing::warn!("{}: HLS cannot carry {codec}: track dropped", self.stream.name());
             }
             if news {
                 self.wake();
@@ -129,7 +129,7 @@ impl Outlet {
         core::mem::take(&mut *lock(&self.wakers)).into_iter().for_each(Waker::wake);
     }
 
-    /// What `look` finds, as soon as it finds something; `None` when it is too late for that.
+    /// Waits until `look` returns a value; `None` after [`MAX_WAIT`] or the end of the stream.
     pub(crate) async fn wait<T>(&self, look: impl Fn(&Segmenter) -> Option<T>) -> Option<T> {
         let until = Instant::now() + MAX_WAIT;
         poll_fn(|context: &mut Context<'_>| {
@@ -138,40 +138,41 @@ impl Outlet {
             if found.is_some() || self.over.load(Ordering::Relaxed) || Instant::now() >= until {
                 return Poll::Ready(found);
             }
-            // Before the lock goes: nothing is missed. Housekeeping wakes those who wait too long.
+            // Registered under the lock, so that no wake-up is lost. `tidy` wakes late waiters.
             lock(&self.wakers).push(context.waker().clone());
             Poll::Pending
         })
         .await
     }
 
-    /// Lets go of viewers who have asked for nothing for a while, or may not go on.
+    /// Removes idle viewers and viewers with an ended session.
     fn forget_viewers(&self) {
-        // Their sessions end after the lock.
-        let mut gone = Vec::new();
-        lock(&self.viewers).retain(|_, (session, asked)| {
-            let stays = asked.elapsed() < SESSION_IDLE && !session.stay().is_over();
+        // Sessions end after the lock is released.
+        let mut removed = Vec::new();
+        lock(&self.viewers).retain(|_, (session, last_request)| {
+            let stays = last_request.elapsed() < VIEWER_IDLE && !session.stay().is_over();
             if !stays {
-                gone.push(session.clone());
+                removed.push(session.clone());
             }
             stays
         });
     }
 
-    /// The session of a viewer who asks, if it goes on.
+    /// Returns the viewer's session if it continues, and marks it active.
     pub(crate) fn session(&self, viewer: ViewerId) -> Option<Arc<Session>> {
         let session = {
             let mut viewers = lock(&self.viewers);
-            let (session, asked) = viewers.get_mut(&viewer).filter(|(s, _)| !s.stay().is_over())?;
-            *asked = Instant::now();
+            let (session, last_request) =
+                viewers.get_mut(&viewer).filter(|(s, _)| !s.stay().is_over())?;
+            *last_request = Instant::now();
             session.clone()
         };
         session.touch();
         Some(session)
     }
 
-    /// A session for a viewer who gets media for the first time, opened by `open`; `None` if that refuses, or the
-    /// stream has no room for another viewer.
+    /// Opens a session with `open` for the first media of a viewer; `None` if `open` rejects or the
+    /// stream is full.
     pub(crate) fn enter(
         &self,
         viewer: ViewerId,
@@ -181,12 +182,12 @@ impl Outlet {
             return None;
         }
         let session = open()?;
-        // One that was ended is dropped after the lock.
+        // A replaced session is dropped after the lock is released.
         let _ended = lock(&self.viewers).insert(viewer, (session.clone(), Instant::now()));
         Some(session)
     }
 
-    /// What the segmenter has now.
+    /// Calls `look` with the segmenter.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Segmenter) -> T) -> T {
         look(&lock(&self.packed).segmenter)
     }
@@ -197,19 +198,19 @@ impl Outlet {
 pub struct Outlets(Mutex<HashMap<String, Arc<Outlet>>>);
 
 impl Outlets {
-    /// The outlet of this name, unless it is an old one of a stream that began anew.
-    pub(crate) fn known(&self, streams: &Registry, name: &str) -> Option<Arc<Outlet>> {
+    /// Returns the outlet of this name, unless it belongs to an earlier stream of that name.
+    pub(crate) fn get(&self, streams: &Registry, name: &str) -> Option<Arc<Outlet>> {
         let outlet = lock(&self.0).get(name)?.clone();
         let now = streams.get(name);
         if now.is_some_and(|stream| !Arc::ptr_eq(&outlet.stream, &stream)) {
             return None;
         }
-        *lock(&outlet.asked) = Instant::now();
+        *lock(&outlet.last_request) = Instant::now();
         Some(outlet)
     }
 
-    /// The outlet of the stream, packed on `runtime` from now on, with `shared` URLs of media or not; `None` if the stream has no room for
-    /// another viewer.
+    /// Returns the outlet of the stream, started on `runtime` if necessary. With `shared`, media
+    /// URLs are the same for all viewers. `None` if the stream is full.
     pub(crate) fn of(
         &self,
         stream: &Arc<Stream>,
@@ -228,9 +229,9 @@ impl Outlets {
         let account = stream.memory().account();
         let outlet = Arc::new(Outlet {
             stream: stream.clone(),
-            packed: Mutex::new(Packed { segmenter, account }),
+            packed: Mutex::new(Packager { segmenter, account }),
             wakers: Mutex::default(),
-            asked: Mutex::new(Instant::now()),
+            last_request: Mutex::new(Instant::now()),
             over: AtomicBool::new(false),
             viewers: Mutex::default(),
             gzipped: Mutex::default(),
@@ -240,12 +241,12 @@ impl Outlets {
         Some(outlet)
     }
 
-    /// A stream that is over, as long as its players may still ask for its end.
+    /// Returns the stream of an outlet. It may be over, while players still request its end.
     pub(crate) fn ended(&self, name: &str) -> Option<Arc<Stream>> {
         Some(lock(&self.0).get(name)?.stream.clone())
     }
 
-    /// Forgets viewers who are gone, and streams that nobody asks for; to be called each second.
+    /// Removes idle viewers and outlets. Called once per second.
     pub(crate) fn tidy(&self) {
         let all: Vec<_> = lock(&self.0).values().cloned().collect();
         for outlet in all {
@@ -255,26 +256,26 @@ impl Outlets {
         self.drop_idle(IDLE, |_| ());
     }
 
-    /// Where memory is wanted: forgets streams that nobody has asked for lately.
+    /// Removes outlets without recent requests, under memory pressure.
     pub(crate) fn drop_unwatched(&self) {
         let memory = |outlet: &Outlet| outlet.stream.memory().memory().count(Event::Unpacked);
-        self.drop_idle(SESSION_IDLE, memory);
+        self.drop_idle(VIEWER_IDLE, memory);
     }
 
-    /// The process ends: forgets all streams, and the sessions of their viewers end.
+    /// Removes all outlets, and ends their sessions, at process exit.
     pub(crate) fn close(&self) {
         self.drop_idle(Duration::ZERO, |_| ());
     }
 
     fn drop_idle(&self, idle: Duration, note: impl Fn(&Outlet)) {
-        // What they held ends after the lock.
+        // Outlets and sessions end after the lock is released.
         let mut dropped = Vec::new();
         lock(&self.0).retain(|_, outlet| {
-            let is_idle = lock(&outlet.asked).elapsed() >= idle;
+            let is_idle = lock(&outlet.last_request).elapsed() >= idle;
             if is_idle {
                 outlet.over.store(true, Ordering::Relaxed);
-                // Its task sees that with the stream's next tag, which may take its time.
-                lock(&outlet.packed).give_up();
+                // The task notices only at the stream's next tag, so evict here.
+                lock(&outlet.packed).evict_all();
                 outlet.wake();
                 note(outlet);
                 dropped.push((outlet.clone(), core::mem::take(&mut *lock(&outlet.viewers))));
@@ -283,11 +284,11 @@ impl Outlets {
         });
     }
 
-    /// Has all of them give up what their streams have too much.
+    /// Evicts segments beyond each stream's share.
     pub(crate) fn trim(&self) {
         let all: Vec<_> = lock(&self.0).values().cloned().collect();
         for outlet in all {
-            lock(&outlet.packed).settle();
+            lock(&outlet.packed).update_account();
         }
     }
 }
@@ -318,7 +319,7 @@ mod tests {
             Self { streams, outlets: Outlets::default(), hls }
         }
 
-        /// A stream of 60 s of sound, 40 kB each second, packed as HLS.
+        /// Publishes 60 s of audio at 40 kB/s, packaged as HLS.
         async fn publish(&self, name: &str) -> (Publisher, Arc<Outlet>) {
             let publisher = self.streams.publish(name, Settings::default()).expect("room");
             let tag = |time, payload: &[u8]| Tag::new(Kind::Audio, time, payload).expect("short");
@@ -330,7 +331,7 @@ mod tests {
             frame[..2].copy_from_slice(&[0xaf, 1]);
             for number in 0..2_400 {
                 publisher.push(tag(number * 25, &frame));
-                // The packager keeps up.
+                // Let the packager keep up.
                 tokio::task::yield_now().await;
             }
             (publisher, outlet)
@@ -365,37 +366,37 @@ mod tests {
         outlet.look(Segmenter::bytes)
     }
 
-    fn not_asked_for(outlet: &Outlet, time: Duration) {
-        *lock(&outlet.asked) = Instant::now().checked_sub(time).expect("a clock that has run");
+    fn set_idle(outlet: &Outlet, time: Duration) {
+        *lock(&outlet.last_request) = Instant::now().checked_sub(time).expect("enough uptime");
     }
 
     #[tokio::test]
-    async fn segments_count_as_the_streams_memory_until_it_is_packed_no_more() {
+    async fn segments_count_as_stream_memory_until_packaging_stops() {
         let setup = Setup::new(1 << 30);
         let (publisher, outlet) = setup.publish("live/a").await;
         assert!(bytes(&outlet) > 2_000_000, "{}", bytes(&outlet));
         let cache = publisher.stream().with_cache(media::GopCache::held);
         assert_eq!(publisher.stream().memory().held(), (cache + bytes(&outlet)) as u64);
-        not_asked_for(&outlet, SESSION_IDLE);
+        set_idle(&outlet, VIEWER_IDLE);
         setup.look();
-        assert!(setup.outlets.known(&setup.streams, "live/a").is_some(), "there is room");
-        not_asked_for(&outlet, IDLE);
+        assert!(setup.outlets.get(&setup.streams, "live/a").is_some(), "no memory pressure");
+        set_idle(&outlet, IDLE);
         setup.look();
-        assert!(setup.outlets.known(&setup.streams, "live/a").is_none());
+        assert!(setup.outlets.get(&setup.streams, "live/a").is_none());
         assert_eq!(publisher.stream().memory().held(), cache as u64);
         assert_eq!(setup.streams.memory().count_of(Event::Unpacked), 0);
     }
 
     #[tokio::test]
-    async fn what_nobody_watches_goes_first_and_viewers_of_others_lose_nothing() {
+    async fn unwatched_outlets_are_evicted_before_watched_ones_shrink() {
         let setup = Setup::new(4_800_000);
         let (_watched, kept) = setup.publish("live/watched").await;
-        let (unwatched, given_up) = setup.publish("live/unwatched").await;
+        let (unwatched, evicted) = setup.publish("live/unwatched").await;
         let before = bytes(&kept);
-        not_asked_for(&given_up, SESSION_IDLE);
+        set_idle(&evicted, VIEWER_IDLE);
         assert!(setup.streams.memory().is_pressed());
         setup.look();
-        assert_eq!((bytes(&kept), bytes(&given_up)), (before, 0));
+        assert_eq!((bytes(&kept), bytes(&evicted)), (before, 0));
         assert!(unwatched.stream().with_cache(media::GopCache::held) > 0);
         let memory = setup.streams.memory();
         assert_eq!(memory.count_of(Event::Unpacked), 1);
@@ -404,7 +405,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn want_of_memory_looks_at_no_viewers_and_ends_those_of_what_it_drops() {
+    async fn memory_pressure_ends_only_the_sessions_of_dropped_outlets() {
         let setup = Setup::new(1 << 30);
         let sessions = Arc::new(Sessions::new(None));
         let (_a, watched) = setup.publish("live/watched").await;
@@ -412,19 +413,19 @@ mod tests {
         for outlet in [&watched, &unwatched] {
             let viewer = ViewerId::random();
             outlet.enter(viewer, || Some(sessions.open(opening(viewer)))).expect("room");
-            let long_ago = Instant::now().checked_sub(SESSION_IDLE).expect("a clock that has run");
+            let long_ago = Instant::now().checked_sub(VIEWER_IDLE).expect("enough uptime");
             lock(&outlet.viewers).get_mut(&viewer).expect("entered").1 = long_ago;
         }
-        not_asked_for(&unwatched, SESSION_IDLE);
+        set_idle(&unwatched, VIEWER_IDLE);
         setup.outlets.drop_unwatched();
         assert_eq!((sessions.all().len(), lock(&watched.viewers).len()), (1, 1));
         setup.outlets.tidy();
         assert!(sessions.all().is_empty());
-        assert!(setup.outlets.known(&setup.streams, "live/watched").is_some());
+        assert!(setup.outlets.get(&setup.streams, "live/watched").is_some());
     }
 
     #[tokio::test]
-    async fn where_all_is_watched_the_larger_ones_shrink_to_what_players_need_to_begin() {
+    async fn watched_outlets_shrink_to_the_segments_players_need_to_start() {
         let setup = Setup::new(4_800_000);
         let (_a, first) = setup.publish("live/a").await;
         let (_b, second) = setup.publish("live/b").await;

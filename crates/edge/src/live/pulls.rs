@@ -1,8 +1,8 @@
 //! The table of pulls, by stream.
 //!
-//! Anybody can ask for any name under a rule, and an upstream may take its time to have none. So
-//! pulls that gave no frame yet have a small budget for each rule, and a name that could not be had
-//! is refused for a while. What is remembered of names is bounded, and costs no scan.
+//! Clients can request any name under a rule, and an upstream may be slow to reject it. Therefore
+//! each rule has a small budget of pulls without a frame, and names of failed pulls are rejected
+//! for [`RETRY_AFTER`]. The memory of failed names is bounded and never scanned.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,95 +13,95 @@ use tokio::time::Instant;
 
 use crate::sync::lock;
 
-/// How long a stream that could not be had is not asked for again.
-const REFUSED_FOR: Duration = Duration::from_secs(3);
-/// Names that are remembered for that; the oldest is forgotten for a further one.
-const MAX_REFUSED: usize = 10_000;
-/// How long something that went wrong is shown when the pull goes on.
-const SHOWN_FOR: Duration = Duration::from_secs(60);
+/// Time until upstreams are asked again after a failed pull.
+const RETRY_AFTER: Duration = Duration::from_secs(3);
+/// Maximum number of remembered failed names. A further one evicts the oldest.
+const MAX_FAILED_NAMES: usize = 10_000;
+/// Time for which a warning is shown while the pull continues.
+const WARNING_SHOWN: Duration = Duration::from_secs(60);
 
-/// How a pull does.
+/// Status of a pull.
 #[derive(Clone, Debug, Default)]
 pub struct PullStatus {
-    /// The upstream that is tried or used, without secrets.
+    /// The current upstream, without secrets.
     pub upstream: String,
-    /// What went wrong last and matters still.
+    /// The last error, while it is relevant.
     pub error: Option<String>,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningPull {
     status: PullStatus,
-    /// Until when the error is shown; `None`: until there is another or none.
+    /// End of the error's display; `None` until it is replaced or cleared.
     shown_until: Option<Instant>,
-    /// The rule whose budget it is in, while it gave no frame.
+    /// The rule that counts it in its budget, before the first frame.
     pending: Option<Arc<str>>,
-    /// Tells the one who pulls that it is to end.
+    /// Asks the pull's task to stop.
     end: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    running: HashMap<String, Running>,
-    /// Pulls of each rule that gave no frame yet.
+struct PullTable {
+    running: HashMap<String, RunningPull>,
+    /// Pulls without a frame, by rule.
     pending: HashMap<Arc<str>, usize>,
-    /// When each name could not be had, and the names in that order.
-    refused: HashMap<Arc<str>, Instant>,
+    /// Time of each failure, and the names in that order.
+    failed: HashMap<Arc<str>, Instant>,
     order: VecDeque<Arc<str>>,
 }
 
 /// All pulls, by stream.
 #[derive(Debug, Default)]
-pub struct Pulls(Mutex<Table>);
+pub struct Pulls(Mutex<PullTable>);
 
-/// What a request for a stream finds.
+/// Result of [`Pulls::begin`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pull {
     /// The stream is being pulled.
     Running,
-    /// Nobody pulls it; the caller may.
+    /// The caller has to pull it.
     Free,
 }
 
-/// Why a stream is not there for somebody who may play it.
+/// Reason why a stream is unavailable to an authorized player.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Missing {
-    /// Nobody has it, or it could not be had a moment ago.
+    /// The stream does not exist, or its pull failed a moment ago.
     Unknown,
-    /// Too many others are waited for.
+    /// Too many look-ups or pulls are pending.
     Full,
-    /// The client's network asks for unknown names too often.
-    Often,
-    /// Its upstream is not asked, because there is no memory for another stream.
+    /// The client's network requests unknown names too often.
+    RateLimited,
+    /// No memory for another stream.
     NoMemory,
 }
 
 impl Missing {
-    /// The reason, in words for a player.
-    pub const fn words(self) -> &'static str {
+    /// Returns the reason as text for a player.
+    pub const fn reason(self) -> &'static str {
         match self {
             Self::Unknown => "no such stream",
-            Self::Full => "too many streams are waited for",
-            Self::Often => "too many requests for unknown streams",
+            Self::Full => "too many pending streams",
+            Self::RateLimited => "too many requests for unknown streams",
             Self::NoMemory => "no memory is left for another stream",
         }
     }
 }
 
-/// The rule that a pull belongs to: its pattern, and how many of its pulls may be without a frame.
+/// The rule of a pull, and its budget of pulls without a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget<'a> {
     /// The pattern.
     pub rule: &'a str,
-    /// Pulls at the same time.
+    /// Maximum concurrent pulls without a frame.
     pub max_pending: usize,
 }
 
 impl Pulls {
-    /// Enters a pull that nobody runs yet, and opens its stream.
+    /// Finds or registers the pull of a stream, and opens the stream.
     ///
     /// # Errors
-    /// It is refused.
+    /// The pull failed a moment ago, or the budget is exhausted.
     pub fn begin<T>(
         &self,
         name: &str,
@@ -116,29 +116,29 @@ impl Pulls {
             *table.pending.entry(rule.clone()).or_default() += 1;
             let status = PullStatus::default();
             let end = Arc::new(Notify::new());
-            let running = Running { status, shown_until: None, pending: Some(rule), end };
+            let running = RunningPull { status, shown_until: None, pending: Some(rule), end };
             table.running.insert(name.to_owned(), running);
         }
         Ok((opened, found))
     }
 
-    /// Whether [`Pulls::begin`] would enter or find a pull, if not now then as soon as there is room.
+    /// Returns true if [`Pulls::begin`] would succeed, now or once the budget allows.
     pub fn may_begin(&self, name: &str, budget: Budget<'_>) -> bool {
         self.lock().look(name, budget) != Err(Missing::Unknown)
     }
 
-    /// Whether the stream is being pulled.
+    /// Returns true if the stream is being pulled.
     pub fn is_running(&self, name: &str) -> bool {
         self.lock().running.contains_key(name)
     }
 
-    /// Pulls now.
+    /// Returns the number of pulls.
     #[cfg(test)]
     pub fn running(&self) -> usize {
         self.lock().running.len()
     }
 
-    /// Has the pull of this stream end, which ends the stream. Returns whether there is one.
+    /// Stops the pull of this stream, which ends the stream. Returns false if there is none.
     pub fn cancel(&self, name: &str) -> bool {
         let table = self.lock();
         let running = table.running.get(name);
@@ -146,26 +146,26 @@ impl Pulls {
         running.is_some()
     }
 
-    /// What tells the one who pulls this stream that it is to end, also if that was before.
+    /// Returns the notification of [`Pulls::cancel`]. An earlier cancellation is not lost.
     pub fn cancelled(&self, name: &str) -> Option<Arc<Notify>> {
         Some(self.lock().running.get(name)?.end.clone())
     }
 
-    /// The pull gave a frame.
+    /// Releases the budget of a pull at its first frame.
     pub fn gave_frames(&self, name: &str) {
-        self.lock().settle(name);
+        self.lock().leave_budget(name);
     }
 
-    /// The pull is over. One that never gave a frame is not tried again for a while.
+    /// Removes a pull. Without a frame, its name is rejected for a while.
     pub fn end(&self, name: &str) {
         let mut table = self.lock();
-        if table.settle(name) {
-            table.refuse(name.into());
+        if table.leave_budget(name) {
+            table.remember_failure(name.into());
         }
         table.running.remove(name);
     }
 
-    /// How the pull of this stream does, if there is one.
+    /// Returns the status of the stream's pull, if there is one.
     pub fn status(&self, name: &str) -> Option<PullStatus> {
         let table = self.lock();
         let running = table.running.get(name)?;
@@ -174,46 +174,46 @@ impl Pulls {
         Some(if over { PullStatus { error: None, ..status } } else { status })
     }
 
-    /// The pull turns to this upstream.
+    /// Sets the current upstream of the pull.
     pub fn turn_to(&self, name: &str, upstream: String) {
         if let Some(running) = self.lock().running.get_mut(name) {
             running.status.upstream = upstream;
         }
     }
 
-    /// What keeps the pull from going on, until it does: then `None`.
-    pub fn fail(&self, name: &str, error: Option<String>) {
+    /// Sets the error that blocks the pull; `None` when it continues.
+    pub fn set_error(&self, name: &str, error: Option<String>) {
         if let Some(running) = self.lock().running.get_mut(name) {
             (running.status.error, running.shown_until) = (error, None);
         }
     }
 
-    /// Something went wrong, and the pull goes on.
-    pub fn note(&self, name: &str, error: String) {
+    /// Sets a warning of a pull that continues.
+    pub fn set_warning(&self, name: &str, error: String) {
         if let Some(running) = self.lock().running.get_mut(name) {
             running.status.error = Some(error);
-            running.shown_until = Some(Instant::now() + SHOWN_FOR);
+            running.shown_until = Some(Instant::now() + WARNING_SHOWN);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, PullTable> {
         lock(&self.0)
     }
 }
 
-impl Table {
+impl PullTable {
     fn look(&mut self, name: &str, budget: Budget<'_>) -> Result<Pull, Missing> {
         while let Some(oldest) = self.order.front() {
-            let over = self.refused.get(oldest).is_none_or(|at| at.elapsed() >= REFUSED_FOR);
+            let over = self.failed.get(oldest).is_none_or(|at| at.elapsed() >= RETRY_AFTER);
             if !over {
                 break;
             }
-            self.forget();
+            self.forget_oldest();
         }
         let pending = self.pending.get(budget.rule).copied().unwrap_or(0);
         if self.running.contains_key(name) {
             Ok(Pull::Running)
-        } else if self.refused.contains_key(name) {
+        } else if self.failed.contains_key(name) {
             Err(Missing::Unknown)
         } else if pending >= budget.max_pending {
             Err(Missing::Full)
@@ -222,23 +222,23 @@ impl Table {
         }
     }
 
-    fn refuse(&mut self, name: Arc<str>) {
-        if self.order.len() >= MAX_REFUSED {
-            self.forget();
+    fn remember_failure(&mut self, name: Arc<str>) {
+        if self.order.len() >= MAX_FAILED_NAMES {
+            self.forget_oldest();
         }
-        if self.refused.insert(name.clone(), Instant::now()).is_none() {
+        if self.failed.insert(name.clone(), Instant::now()).is_none() {
             self.order.push_back(name);
         }
     }
 
-    fn forget(&mut self) {
+    fn forget_oldest(&mut self) {
         if let Some(oldest) = self.order.pop_front() {
-            self.refused.remove(&oldest);
+            self.failed.remove(&oldest);
         }
     }
 
-    /// Takes a pull out of its rule's budget. Returns whether it was there.
-    fn settle(&mut self, name: &str) -> bool {
+    /// Removes a pull from its rule's budget. Returns true if it was in it.
+    fn leave_budget(&mut self, name: &str) -> bool {
         let running = self.running.get_mut(name);
         let Some(rule) = running.and_then(|running| running.pending.take()) else { return false };
         if let Some(count) = self.pending.get_mut(&rule) {
@@ -262,12 +262,12 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_has_a_budget_of_pulls_without_a_frame() {
+    fn a_rule_limits_its_pulls_without_a_frame() {
         let pulls = Pulls::default();
         assert_eq!(begin(&pulls, "live/a", RULE), Ok(Pull::Free));
         assert_eq!(begin(&pulls, "live/b", RULE), Ok(Pull::Free));
         assert_eq!(begin(&pulls, "live/c", RULE), Err(Missing::Full));
-        assert!(pulls.may_begin("live/c", RULE), "as soon as there is room");
+        assert!(pulls.may_begin("live/c", RULE), "once the budget allows");
         assert_eq!(begin(&pulls, "live/a", RULE), Ok(Pull::Running), "for further viewers");
         let other = Budget { rule: "other/*", max_pending: 1 };
         assert_eq!(begin(&pulls, "other/a", other), Ok(Pull::Free));
@@ -283,22 +283,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_name_that_could_not_be_had_is_refused_for_a_while() {
+    async fn a_name_whose_pull_failed_is_rejected_for_a_while() {
         let pulls = Pulls::default();
         begin(&pulls, "live/a", RULE).expect("room");
         pulls.end("live/a");
         assert_eq!(begin(&pulls, "live/a", RULE), Err(Missing::Unknown));
         assert!(!pulls.may_begin("live/a", RULE));
         assert_eq!(begin(&pulls, "live/b", RULE), Ok(Pull::Free));
-        tokio::time::advance(REFUSED_FOR).await;
+        tokio::time::advance(RETRY_AFTER).await;
         assert_eq!(begin(&pulls, "live/a", RULE), Ok(Pull::Free));
         pulls.gave_frames("live/a");
         pulls.end("live/a");
-        assert_eq!(begin(&pulls, "live/a", RULE), Ok(Pull::Free), "it was there");
+        assert_eq!(begin(&pulls, "live/a", RULE), Ok(Pull::Free), "the pull had succeeded");
     }
 
     #[test]
-    fn a_hundred_thousand_names_are_not_all_remembered_and_shut_nobody_out() {
+    fn a_hundred_thousand_failed_names_are_bounded_and_block_no_other() {
         let pulls = Pulls::default();
         for name in 0..100_000 {
             let name = format!("live/{name}");
@@ -306,23 +306,23 @@ mod tests {
             pulls.end(&name);
         }
         let table = pulls.lock();
-        assert!(table.refused.len() <= MAX_REFUSED && table.order.len() <= MAX_REFUSED);
+        assert!(table.failed.len() <= MAX_FAILED_NAMES && table.order.len() <= MAX_FAILED_NAMES);
         assert!(table.running.is_empty() && table.pending.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_went_wrong_is_shown_for_a_while_or_until_it_is_over() {
+    async fn warnings_expire_and_errors_stay_until_cleared() {
         let pulls = Pulls::default();
         let error = || pulls.status("live/a").expect("it runs").error;
         begin(&pulls, "live/a", RULE).expect("room");
-        pulls.fail("live/a", Some("no answer".into()));
-        tokio::time::advance(SHOWN_FOR * 2).await;
+        pulls.set_error("live/a", Some("no answer".into()));
+        tokio::time::advance(WARNING_SHOWN * 2).await;
         assert_eq!(error().as_deref(), Some("no answer"));
-        pulls.fail("live/a", None);
+        pulls.set_error("live/a", None);
         assert_eq!(error(), None);
-        pulls.note("live/a", "status 404".into());
+        pulls.set_warning("live/a", "status 404".into());
         assert_eq!(error().as_deref(), Some("status 404"));
-        tokio::time::advance(SHOWN_FOR).await;
+        tokio::time::advance(WARNING_SHOWN).await;
         assert_eq!(error(), None);
     }
 }

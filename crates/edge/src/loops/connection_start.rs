@@ -20,9 +20,9 @@ use startup::perception::DEFAULT_LIMIT;
 use startup::{Carrier, Cookie, PathState, Perception, Refresh, Refusal};
 use units::Timestamp;
 
-use crate::beginnings::{Beginnings, Brought};
 use crate::clock::unix_now;
 use crate::config;
+use crate::saved_paths::{ReceivedCookie, SavedPaths};
 use crate::viewer::Unit;
 
 /// Maximum delay of a session ticket, so that short visits get one too.
@@ -62,7 +62,7 @@ struct Decision {
 #[derive(Debug)]
 pub(super) struct ConnectionStart {
     mode: Mode,
-    cookies: Vec<Brought>,
+    cookies: Vec<ReceivedCookie>,
     /// The resumed path state; the outer `None` before it was looked up.
     past: Option<Option<(Carrier, PathState)>>,
     decision: Option<Decision>,
@@ -81,7 +81,7 @@ pub(super) struct ConnectionStart {
 
 impl ConnectionStart {
     /// Creates the start of a connection. `unit` identifies the viewer's next connection.
-    pub(super) fn new(mode: Mode, cookies: Vec<Brought>, unit: Unit) -> Self {
+    pub(super) fn new(mode: Mode, cookies: Vec<ReceivedCookie>, unit: Unit) -> Self {
         Self {
             mode,
             cookies,
@@ -151,7 +151,7 @@ impl ConnectionStart {
         &mut self,
         connection: &mut Connection,
         first_frame: Option<u64>,
-        all: &Beginnings,
+        all: &SavedPaths,
         config: &config::Startup,
     ) -> Option<Started> {
         if core::mem::replace(&mut self.is_live, true) {
@@ -171,7 +171,7 @@ impl ConnectionStart {
         &mut self,
         connection: &mut Connection,
         length: u64,
-        all: &Beginnings,
+        all: &SavedPaths,
         config: &config::Startup,
     ) {
         if self.decision.is_none()
@@ -186,7 +186,7 @@ impl ConnectionStart {
     fn past(
         &mut self,
         connection: &Connection,
-        all: &Beginnings,
+        all: &SavedPaths,
         config: &config::Startup,
     ) -> Option<(Carrier, PathState)> {
         if let Some(past) = self.past {
@@ -195,7 +195,7 @@ impl ConnectionStart {
         let client = connection.addresses().remote.ip();
         let rules = rules(config);
         let buys = delivery::is_unmeasured(connection) && self.mode.needs_past();
-        let past = match all.past(&self.cookies, client, unix_now(), &rules, buys) {
+        let past = match all.look_up(&self.cookies, client, unix_now(), &rules, buys) {
             Ok(past) => past,
             Err(_) => {
                 self.mode = Mode::Iw10;
@@ -294,7 +294,7 @@ impl ConnectionStart {
         &mut self,
         now: Timestamp,
         connection: &Connection,
-        all: &Beginnings,
+        all: &SavedPaths,
     ) -> Option<Issued> {
         match self.next {
             Next::Ticket(due) if due <= now => {
@@ -342,7 +342,7 @@ pub(super) fn rules(config: &config::Startup) -> Rules {
 }
 
 /// Returns the cookies of the handshake. Tickets and tokens may carry no application data.
-pub(super) fn handshake_cookies(info: &HandshakeInfo) -> Vec<Brought> {
+pub(super) fn handshake_cookies(info: &HandshakeInfo) -> Vec<ReceivedCookie> {
     let carried = [
         (Carrier::Token, info.returned_token.as_deref()),
         (Carrier::Ticket, info.returned_ticket.as_deref()),

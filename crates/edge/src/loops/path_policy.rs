@@ -18,9 +18,9 @@ use units::Timestamp;
 
 use super::connection_start::{self, ConnectionStart, Issued};
 use super::watch::Watch;
-use crate::autoplex::Hold;
+use crate::autoplex::ConnectionCap;
 use crate::clock::unix_now;
-use crate::cohorts::{Chosen, Cohort, Facts};
+use crate::cohorts::{Assignment, ClientFacts, Cohort};
 use crate::entropy::random;
 use crate::http::{RequestHead, Responder, Response};
 use crate::path_cookie;
@@ -44,11 +44,11 @@ fn random_number() -> u64 {
 
 /// The path policy of one connection.
 pub(super) struct PathPolicy {
-    viewer: Chosen,
+    viewer: Assignment,
     /// The start of the connection and the cookies for the next one.
     start: ConnectionStart,
     /// The cap of the user group, from the first session on.
-    cap: Option<Hold>,
+    cap: Option<ConnectionCap>,
     /// Transport statistics for the sessions of this connection.
     watches: Vec<Watch>,
     /// Time of the next bitrate update.
@@ -68,7 +68,7 @@ impl PathPolicy {
         let client = connection.addresses().remote.ip();
         let viewer = state
             .cohorts
-            .choose(&Facts { unit: cookie.map(|cookie| Unit(cookie.unit)), remote: client });
+            .choose(&ClientFacts { unit: cookie.map(|cookie| Unit(cookie.unit)), remote: client });
         let unit = state.cohorts.next_unit(&viewer, random_number());
         let start = ConnectionStart::new(viewer.cohort.start, cookies, unit);
         let mut scheme = viewer.cohort.scheme.build(viewer.unit.0 ^ now.as_nanos());
@@ -140,7 +140,7 @@ impl PathPolicy {
             if self.cap.is_none() {
                 let (all, config) = (&state.autoplex, &state.config.autoplex);
                 let address = connection.addresses().remote.ip();
-                self.cap = Hold::begin(all, config, address, self.viewer.unit, session);
+                self.cap = ConnectionCap::begin(all, config, address, self.viewer.unit, session);
             }
         }
     }
@@ -152,7 +152,7 @@ impl PathPolicy {
             Some(live) => live.first_frame_ahead(),
             None => start.perceive(body.pieces()),
         };
-        let (all, config) = (&state.beginnings, &state.config.startup);
+        let (all, config) = (&state.saved_paths, &state.config.startup);
         if let Some(session) = body.session() {
             if let Some(started) = start.on_live(connection, first_frame, all, config) {
                 session.on_started(started);
@@ -200,10 +200,10 @@ impl PathPolicy {
         let Some((session, playing)) = responses.iter().find_map(media) else { return };
         if let Some(rate) = playing.bitrate.filter(|_| is_bitrate_due) {
             self.bitrate_due = now + BITRATE_PERIOD;
-            session.on_held(|held| held.bitrate = Some(rate));
+            session.on_autoplex(|columns| columns.bitrate = Some(rate));
         }
         if let Some(cap) = self.cap.as_mut().filter(|_| is_cap_due) {
-            cap.look(now, connection, &state.autoplex, playing);
+            cap.update(now, connection, &state.autoplex, playing);
         }
     }
 
@@ -243,7 +243,7 @@ impl PathPolicy {
     pub(super) fn on_closed(&mut self, now: Timestamp, connection: &Connection, state: &State) {
         self.on_last_chance(now, connection);
         let jump = delivery::guided(connection).map(Guided::verdict).unwrap_or_default();
-        state.beginnings.on_verdict(jump);
+        state.saved_paths.on_verdict(jump);
     }
 
     /// Returns when [`PathPolicy::issue`] has a cookie.
@@ -258,7 +258,7 @@ impl PathPolicy {
         connection: &Connection,
         state: &State,
     ) -> Option<Issued> {
-        self.start.issue(now, connection, &state.beginnings)
+        self.start.issue(now, connection, &state.saved_paths)
     }
 
     /// Returns the startup decision, if made.

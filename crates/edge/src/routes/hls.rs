@@ -1,9 +1,8 @@
-//! HLS and Low-Latency HLS of a live stream: `index.m3u8` (the master playlist), and below the viewer's
-//! pass `media.m3u8` and the files that it names.
+//! HLS and Low-Latency HLS: the master playlist `index.m3u8`, and below the viewer's pass
+//! `media.m3u8` and its files.
 //!
-//! A stream is packed only while somebody asks for it, once for all viewers, by a task that is a
-//! viewer of the stream itself. Requests for what comes next wait for it (draft-pantos-hls-
-//! rfc8216bis, section 6.2.5.2).
+//! A stream is packaged once for all viewers, while clients request it ([`Outlet`]). Requests for
+//! the next playlist or part block until it exists (draft-pantos-hls-rfc8216bis, section 6.2.5.2).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -25,10 +24,10 @@ use crate::sessions::{Opening, Session};
 use crate::signing;
 use crate::state::State;
 
-/// The content type of playlists (RFC 8216, section 10).
+/// Content type of playlists (RFC 8216, section 10).
 pub const PLAYLIST: &str = "application/vnd.apple.mpegurl";
 
-/// What a URL of a stream names.
+/// The resource that a URL of a stream names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resource {
     /// `index.m3u8`.
@@ -44,7 +43,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// Reads the last part of a path.
+    /// Parses the last segment of a path.
     pub fn parse(file: &str) -> Option<Self> {
         match file {
             "index.m3u8" => return Some(Self::Master),
@@ -66,22 +65,22 @@ impl Resource {
     }
 }
 
-/// What a URL below a stream's own names: a resource, and the pass in its path.
-pub(super) struct Target<'a> {
+/// A resource of a stream, and the pass in its path.
+pub(super) struct HlsTarget<'a> {
     pass: Option<&'a str>,
     resource: Resource,
 }
 
-impl<'a> Target<'a> {
-    /// Reads `NAME/index.m3u8`, `NAME/~PASS/media.m3u8` or `NAME/~PASS/FILE`: the stream's name, and
-    /// what is asked of it.
+impl<'a> HlsTarget<'a> {
+    /// Parses `NAME/index.m3u8`, `NAME/~PASS/media.m3u8` or `NAME/~PASS/FILE` into the stream's
+    /// name and the target.
     pub(super) fn parse(path: &'a str) -> Option<(&'a str, Self)> {
         let (folder, file) = path.rsplit_once('/')?;
         let resource = Resource::parse(file)?;
-        let passed = folder
+        let with_pass = folder
             .rsplit_once('/')
             .and_then(|(name, last)| Some((name, Some(last.strip_prefix('~')?))));
-        let (name, pass) = passed.unwrap_or((folder, None));
+        let (name, pass) = with_pass.unwrap_or((folder, None));
         Some((name, Self { pass, resource }))
     }
 }
@@ -90,14 +89,14 @@ pub(super) fn respond(
     state: &Arc<State>,
     head: &RequestHead<'_>,
     name: &str,
-    Target { pass, resource }: Target<'_>,
+    HlsTarget { pass, resource }: HlsTarget<'_>,
     via: Via,
     now: SystemTime,
 ) -> Answer {
     let request = Request::new(head, resource, now);
     let opening = match (pass, resource) {
         (None, Resource::Master) => return enter(state, head, name, via, request),
-        // Media is for those with a pass, which the master playlist gives, or for everybody.
+        // Media needs the pass that the master playlist issues, unless it is shared.
         (None, Resource::Playlist) => return Response::plain(403, now).into(),
         (None, _) if !is_shared(state, name) => return Response::plain(403, now).into(),
         (None, _) if state.bans.refuse(Refused::Play, head.remote.ip()) => {
@@ -106,14 +105,14 @@ pub(super) fn respond(
         (None, _) => None,
         (Some(pass), _) => {
             let pass = state.passes.of_stream(pass, name, now);
-            let holds = pass.filter(|pass| signing::holds(&state.config, name, pass.grant));
-            let opening = holds.map(|pass| Opening {
+            let valid = pass.filter(|pass| signing::holds(&state.config, name, pass.grant));
+            let opening = valid.map(|pass| Opening {
                 viewer: pass.viewer,
                 granted: pass.issued,
                 ..opening(state, head, name, "hls", now)
             });
-            let let_in = opening.filter(|opening| !state.bans.refuse_player(opening));
-            let Some(opening) = let_in else { return Response::plain(403, now).into() };
+            let admitted = opening.filter(|opening| !state.bans.refuse_player(opening));
+            let Some(opening) = admitted else { return Response::plain(403, now).into() };
             Some(opening)
         }
     };
@@ -121,17 +120,17 @@ pub(super) fn respond(
     Answer::Later(Box::pin(async move {
         match outlet(&state, &name, remote, via, now) {
             Ok(outlet) => request.answer(&state, &outlet, opening).await,
-            Err(refusal) => *refusal,
+            Err(response) => *response,
         }
     }))
 }
 
-/// Whether the media of the stream has the same URLs for all viewers.
+/// Returns true if the stream's media has the same URLs for all viewers.
 fn is_shared(state: &State, name: &str) -> bool {
     state.config.hls.shared && is_open(state, name)
 }
 
-/// A viewer begins: if it may play, the master playlist leads to media with a pass of its own.
+/// Answers a viewer's first request. The master playlist leads to media below a new pass.
 fn enter(
     state: &Arc<State>,
     head: &RequestHead<'_>,
@@ -144,24 +143,24 @@ fn enter(
         Ok(entered) => entered,
         Err(refusal) => return Answer::Now(*refusal),
     };
-    let Ok(places) = reserve(state, &opening) else { return full(now).into() };
+    let Ok(permits) = reserve(state, &opening) else { return full(now).into() };
     let (state, query) = (state.clone(), head.query().to_owned());
     Answer::Later(Box::pin(async move {
-        // Until the answer. The session begins with the first media.
-        let _places = places;
-        let asked = match ask_hook(state.clone(), opening.clone(), query).await {
-            Ok(asked) => asked,
+        // Held until the response. The session starts with the first media.
+        let _permits = permits;
+        let lookup = match ask_hook(state.clone(), opening.clone(), query).await {
+            Ok(lookup) => lookup,
             Err(why) => return denied(why, now),
         };
         let outlet = match outlet(&state, &opening.stream, opening.remote, via, now) {
             Ok(outlet) => outlet,
             Err(refusal) => return *refusal,
         };
-        drop(asked);
+        drop(lookup);
         let found = |s: &Segmenter| s.master().map(Ok).or(s.refuses().map(Err));
         let text = match outlet.wait(found).await {
             Some(Ok(text)) => text,
-            Some(Err(codec)) => return Response::text(415, &unpacked(codec), now),
+            Some(Err(codec)) => return Response::text(415, &unsupported(codec), now),
             None => return late(now),
         };
         let (viewer, stream) = (opening.viewer, &opening.stream);
@@ -175,15 +174,15 @@ fn enter(
     }))
 }
 
-/// Why a stream of this codec is not played, in words.
-fn unpacked(codec: Codec) -> String {
-    format!("HLS cannot carry {codec} here: play the stream as FLV or RTMP")
+/// Returns the error text for a stream of this codec.
+fn unsupported(codec: Codec) -> String {
+    format!("{codec} is not supported over HLS: play the stream as FLV or RTMP")
 }
 
-/// The stream as HLS, packed from now on if it is not already.
+/// Returns the stream's outlet, started if necessary.
 ///
 /// # Errors
-/// The refusal: there is no such stream, or no room in it.
+/// The error response, if the stream is unavailable or full.
 fn outlet(
     state: &Arc<State>,
     name: &str,
@@ -192,7 +191,7 @@ fn outlet(
     now: SystemTime,
 ) -> Result<Arc<Outlet>, Box<Response>> {
     let outlets = &state.live.outlets;
-    if let Some(outlet) = outlets.known(&state.live.streams, name) {
+    if let Some(outlet) = outlets.get(&state.live.streams, name) {
         return Ok(outlet);
     }
     let stream = find(state, name, remote, via).or_else(|why| outlets.ended(name).ok_or(why));
@@ -204,7 +203,7 @@ fn outlet(
     outlet.ok_or_else(|| Box::new(full(now)))
 }
 
-/// A request, as far as its answer depends on it.
+/// The parameters of a request.
 struct Request {
     resource: Resource,
     now: SystemTime,
@@ -212,17 +211,17 @@ struct Request {
     /// `_HLS_msn`, `_HLS_part` and `_HLS_skip`.
     after: Option<(u64, Option<usize>)>,
     skip: bool,
-    /// Whether the client takes compressed playlists.
+    /// Whether the client accepts gzip.
     gzips: bool,
-    is_sound: bool,
+    is_valid: bool,
 }
 
 impl Request {
     fn new(head: &RequestHead<'_>, resource: Resource, now: SystemTime) -> Self {
         let number = |name: &str| head.parameter(name).map(str::parse::<u64>);
         let (msn, part) = (number("_HLS_msn"), number("_HLS_part"));
-        // A part without a segment makes no sense, and neither do words for numbers.
-        let is_sound =
+        // A part requires a segment, and both must be numbers.
+        let is_valid =
             !matches!((&msn, &part), (None, Some(_)) | (Some(Err(_)), _) | (_, Some(Err(_))));
         let part = part.and_then(Result::ok).map(|part| part as usize);
         Self {
@@ -232,13 +231,13 @@ impl Request {
             after: msn.and_then(Result::ok).map(|msn| (msn, part)),
             gzips: gzip::is_accepted(head),
             skip: matches!(head.parameter("_HLS_skip"), Some("YES" | "v2")),
-            is_sound,
+            is_valid,
         }
     }
 
-    /// The answer to a viewer, who is known by its pass unless the media is shared.
+    /// Answers a viewer. `opening` is `None` for shared media without a pass.
     async fn answer(self, state: &State, outlet: &Outlet, opening: Option<Opening>) -> Response {
-        if !self.is_sound {
+        if !self.is_valid {
             return Response::plain(400, self.now);
         }
         match self.resource {
@@ -273,7 +272,8 @@ impl Request {
         }
     }
 
-    /// The viewer is there. Where media is shared, playlists are all that it is known by.
+    /// Adds a playlist to the viewer's session. With shared media, only playlists identify the
+    /// viewer.
     fn count_playlist(
         &self,
         answer: &Response,
@@ -313,7 +313,7 @@ impl Request {
         }
     }
 
-    /// A playlist, in its compressed form if there is one.
+    /// Returns the response with a playlist, compressed if `packed` is given.
     fn text(&self, text: Bytes, packed: Option<Bytes>) -> Response {
         let coded = packed.is_some();
         let text = packed.unwrap_or(text);
@@ -331,7 +331,7 @@ impl Request {
         Response { status: 200, headers, body }
     }
 
-    /// Media for a viewer, whose session begins with its first, or for anybody.
+    /// Returns the response with media. The viewer's session starts with its first media.
     fn media(
         &self,
         parts: Option<Vec<Bytes>>,
@@ -352,7 +352,7 @@ impl Request {
             ("date", httpdate::fmt_http_date(self.now)),
             ("content-type", kind.into()),
             ("content-length", length.to_string()),
-            // A name is never given to other bytes.
+            // Names are never reused for other bytes.
             ("cache-control", "public, max-age=31536000, immutable".into()),
         ];
         if self.head_only {
@@ -368,14 +368,14 @@ impl Request {
     }
 }
 
-/// The viewer's session, which begins if there is none; `None` if the stream or its address has no room for it,
-/// or the operator has sent it away since it asked.
+/// Returns the viewer's session, started if necessary; `None` if the stream or address is full, or
+/// the operator has dismissed the viewer since the request.
 fn session(state: &State, outlet: &Outlet, opening: Opening) -> Option<Arc<Session>> {
     let known = outlet.session(opening.viewer);
     known.or_else(|| {
         outlet.enter(opening.viewer, || {
-            let places = reserve(state, &opening).ok()?;
-            begin(state, opening, places)
+            let permits = reserve(state, &opening).ok()?;
+            begin(state, opening, permits)
         })
     })
 }
@@ -385,7 +385,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_files_are_read() {
+    fn file_names_are_parsed() {
         assert_eq!(Resource::parse("index.m3u8"), Some(Resource::Master));
         assert_eq!(Resource::parse("media.m3u8"), Some(Resource::Playlist));
         let name = Name { msn: 17, id: 0xab };
@@ -409,9 +409,9 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_stands_in_the_path() {
+    fn the_pass_is_parsed_from_the_path() {
         fn parts(path: &str) -> Option<(&str, Option<&str>, Resource)> {
-            Target::parse(path).map(|(name, target)| (name, target.pass, target.resource))
+            HlsTarget::parse(path).map(|(name, target)| (name, target.pass, target.resource))
         }
         assert_eq!(parts("live/a/index.m3u8"), Some(("live/a", None, Resource::Master)));
         assert_eq!(parts("a/~x/media.m3u8"), Some(("a", Some("x"), Resource::Playlist)));

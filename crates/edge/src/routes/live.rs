@@ -1,8 +1,8 @@
-//! Live streams over HTTP: which request is for which stream, and what the answer is.
+//! Requests for live streams.
 //!
-//! `/live/demo.flv` is the stream `live/demo` as FLV, in one response that goes on while the
-//! stream does; `/live/demo/index.m3u8` is the same as HLS, whose media is below `/live/demo/~PASS/`. A
-//! stream that nobody publishes here is pulled from an upstream if the configuration names one.
+//! `/live/demo.flv` is the stream `live/demo` as FLV, in one response that lasts as long as the
+//! stream. `/live/demo/index.m3u8` is its HLS master playlist, with media below
+//! `/live/demo/~PASS/`. An unpublished stream is pulled if a `[[pull]]` rule matches.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -19,22 +19,22 @@ use crate::live::FlvBody;
 use crate::play::{ask_hook, begin, find, is_known, reserve, watch};
 use crate::state::State;
 
-/// Answers a request for a live stream; `None` if it is for something else.
+/// Answers a request for a live stream; `None` for any other request.
 pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> Option<Answer> {
     let path = head.path().strip_prefix('/')?;
     let (name, file) = match path.strip_suffix(".flv") {
         Some(name) => (name, None),
         None => {
-            let (name, file) = hls::Target::parse(path)?;
+            let (name, file) = hls::HlsTarget::parse(path)?;
             (name, Some(file))
         }
     };
-    let had = || file.is_some() && state.live.outlets.ended(name).is_some();
+    let has_ended = || file.is_some() && state.live.outlets.ended(name).is_some();
     if head.method == "OPTIONS" {
         return (state.config.live.cors != Cors::SameOrigin)
             .then(|| with_cors(state, preflight(head, "GET, HEAD", "range", now)).into());
     }
-    if !is_known(state, name) && !had() {
+    if !is_known(state, name) && !has_ended() {
         return None;
     }
     // RFC 5842, section 7.2: 508 Loop Detected.
@@ -76,10 +76,10 @@ fn flv(
     if head.method == "HEAD" {
         return Response { status: 200, headers, body: Body::Empty }.into();
     }
-    let Ok(places) = reserve(state, &opening) else { return full(now).into() };
+    let Ok(permits) = reserve(state, &opening) else { return full(now).into() };
     let state = state.clone();
-    let respond = move |state: &State, viewer, opening, places| {
-        let Some(session) = begin(state, opening, places) else {
+    let respond = move |state: &State, viewer, opening, permits| {
+        let Some(session) = begin(state, opening, permits) else {
             return Response::plain(403, now);
         };
         let body = Body::Flv(Box::new(FlvBody::new(viewer, session)));
@@ -90,24 +90,24 @@ fn flv(
         && state.config.hooks.on_play.is_none()
     {
         let Some(viewer) = watch(&state, stream) else { return full(now).into() };
-        return respond(&state, viewer, opening, places).into();
+        return respond(&state, viewer, opening, permits).into();
     }
     let query = head.query().to_owned();
     Answer::Later(Box::pin(async move {
-        let asked = match ask_hook(state.clone(), opening.clone(), query).await {
-            Ok(asked) => asked,
+        let lookup = match ask_hook(state.clone(), opening.clone(), query).await {
+            Ok(lookup) => lookup,
             Err(why) => return denied(why, now),
         };
         let stream = match find(&state, &opening.stream, opening.remote, via) {
             Ok(stream) => stream,
             Err(why) => return missing(why, now),
         };
-        drop(asked);
+        drop(lookup);
         let Some(mut viewer) = watch(&state, stream) else { return full(now) };
-        // An upstream that has nothing to give is found out before anything is promised.
+        // Send status 200 only after the upstream has given media.
         if poll_fn(|context| viewer.poll_kinds(context)).await.is_none() {
             return Response::plain(502, now);
         }
-        respond(&state, viewer, opening, places)
+        respond(&state, viewer, opening, permits)
     }))
 }

@@ -1,5 +1,5 @@
-//! What a request is answered with, the same for HTTP/1.1, HTTP/2 and HTTP/3: live streams first, then the
-//! player's reports and passes, its page, and files.
+//! Routing of requests, the same for all HTTP versions: live streams first, then player reports and
+//! passes, pages, and files.
 
 pub mod hls;
 mod live;
@@ -17,7 +17,7 @@ use crate::passes::ViewerId;
 use crate::sessions::Beacon;
 use crate::state::State;
 
-/// Answers a request, whatever the HTTP version: live streams first, then the player, then files.
+/// Answers a request of any HTTP version.
 pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> Answer {
     if let Some(answer) = live::respond(state, head, now) {
         return answer;
@@ -40,11 +40,11 @@ pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> A
         Some(files) => files.answer(head, now),
         None => Response::plain(404, now).into(),
     };
-    // A page of another origin that asks for a stream that is not there is to read so.
+    // Pages of other origins must be able to read why a stream is unavailable.
     if is_media { with_cors_on_errors(state, answer) } else { answer }
 }
 
-/// Whether a path looks like that of a live stream.
+/// Returns true if the path has a file extension of live media.
 fn is_media(path: &str) -> bool {
     [".flv", ".m3u8", ".m4s", ".ts", ".mp4"].iter().any(|end| path.ends_with(end))
 }
@@ -63,11 +63,11 @@ fn with_cors_on_errors(state: &Arc<State>, answer: Answer) -> Answer {
     }
 }
 
-/// A player's report, or a browser's question whether a page of another origin may send one.
+/// Handles a player report, or the CORS preflight request for one.
 fn beacon(state: &State, head: &RequestHead<'_>, now: SystemTime) -> Response {
-    let is_for_others = state.config.live.cors != Cors::SameOrigin;
+    let is_cross_origin = state.config.live.cors != Cors::SameOrigin;
     let response = match head.method {
-        "OPTIONS" if is_for_others => preflight(head, "POST", "content-type", now),
+        "OPTIONS" if is_cross_origin => preflight(head, "POST", "content-type", now),
         "POST" => match Beacon::parse(head.body) {
             Some(beacon) => {
                 let viewer = state.passes.of_page(&beacon.viewer, now);
@@ -84,13 +84,13 @@ fn beacon(state: &State, head: &RequestHead<'_>, now: SystemTime) -> Response {
             }
             None => Response::plain(400, now),
         },
-        _ if is_for_others => Response::plain(405, now).with("allow", "OPTIONS, POST"),
+        _ if is_cross_origin => Response::plain(405, now).with("allow", "OPTIONS, POST"),
         _ => Response::plain(405, now).with("allow", "POST"),
     };
     with_cors(state, response)
 }
 
-/// A page pass, for players on pages that are not ours.
+/// Returns a page pass, for players on third-party pages.
 fn viewer(state: &State, head: &RequestHead<'_>, now: SystemTime) -> Response {
     let response = match head.method {
         "GET" => pages::text(state.passes.page(ViewerId::random(), now), now),

@@ -1,4 +1,5 @@
-//! The dashboard, the player page and players side by side, which are part of the binary (`web/`, `make web`).
+//! The web pages built into the binary: dashboard, player, and side-by-side players (`web/`,
+//! `make web`).
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -12,29 +13,29 @@ use crate::passes::ViewerId;
 use crate::play::is_open;
 use crate::state::State;
 
-/// Name below `web/dist`, entity tag, content.
+/// Name below `web/dist`, entity tag and content of each page.
 static PAGES: &[(&str, &str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/pages.rs"));
 
-/// Pages load nothing from elsewhere; media comes through Media Source Extensions (blob:).
+/// Pages load only from their own origin. Media uses Media Source Extensions (blob:).
 const POLICY: &str = "default-src 'self'; media-src 'self' blob:; frame-ancestors 'self'";
-/// The page whose players come through origins of their own.
+/// The page that plays from several origins.
 const SIDE_BY_SIDE: &str = "side-by-side.html";
-/// Its query names the origins, with any port, so all of https is allowed. Our own address is not: where the admin
-/// listener serves the page, which is plain HTTP, the page cannot call its API.
+/// The query names origins with any port, so all of https is allowed. The page's own origin is not:
+/// served by the plain-HTTP admin listener, the page cannot call its API.
 const SIDE_BY_SIDE_POLICY: &str =
     "default-src 'self'; media-src 'self' blob:; connect-src https:; frame-ancestors 'self'";
 
-/// The most streams that the first page lists.
+/// Maximum streams on the home page.
 const MAX_LISTED: usize = 200;
 
-/// The first page: the live streams that everybody may play, each with a link to the player.
+/// Returns the home page: open live streams, each with a link to the player.
 pub(super) fn home(state: &State, head: &RequestHead<'_>, now: SystemTime) -> Option<Response> {
-    // A binary without pages has no first page either.
+    // A binary without pages has no home page either.
     let response = respond("player/home.html", head, now).filter(|_| !PAGES.is_empty())?;
     Some(fresh(response, |page| page.replace("<!--streams-->", &streams(state))))
 }
 
-/// The list of streams as HTML. Names of streams are plain in HTML and in URLs.
+/// Returns the list of streams as HTML. Stream names need no escaping in HTML and URLs.
 fn streams(state: &State) -> String {
     let mut all = state.live.streams.all();
     all.retain(|stream| stream.status() == Status::Live && is_open(state, stream.name()));
@@ -50,7 +51,7 @@ fn streams(state: &State) -> String {
     all.iter().take(MAX_LISTED).map(line).collect()
 }
 
-/// The response with its page changed by `change` for this request alone.
+/// Rewrites the page of a response for this request only, which makes it uncacheable.
 fn fresh(mut response: Response, change: impl FnOnce(&str) -> String) -> Response {
     if response.status != 200 {
         return response;
@@ -65,10 +66,10 @@ fn fresh(mut response: Response, change: impl FnOnce(&str) -> String) -> Respons
     response.with("cache-control", "no-store")
 }
 
-/// What stands in the player page before the viewer's pass.
+/// Text in the player page before the viewer's pass.
 const PASS: &str = "<meta name=\"mendcast-viewer\" content=\"";
 
-/// A page or script of the player. The page itself carries a pass for its viewer.
+/// Returns a page or script of the player. `player.html` carries a pass for its viewer.
 pub(super) fn player(
     state: &State,
     name: &str,
@@ -83,7 +84,7 @@ pub(super) fn player(
     Some(fresh(response, |page| page.replace(PASS, &format!("{PASS}{}", pass()))))
 }
 
-/// A line of text that no cache keeps.
+/// Returns an uncacheable line of text.
 pub(super) fn text(text: String, now: SystemTime) -> Response {
     let headers = vec![
         ("date", httpdate::fmt_http_date(now)),
@@ -94,21 +95,22 @@ pub(super) fn text(text: String, now: SystemTime) -> Response {
     Response { status: 200, headers, body: Body::Bytes(text.into()) }
 }
 
-/// What a page may load.
+/// Returns the Content-Security-Policy of a page.
 fn policy(name: &str) -> &'static str {
     if name == SIDE_BY_SIDE { SIDE_BY_SIDE_POLICY } else { POLICY }
 }
 
-/// The page `name`, for example `player.html`; `None` if there is no such page. In a binary that
-/// was built without pages, those that would be there say so.
+/// Returns the page `name`, for example `player.html`; `None` if there is none. A binary built
+/// without pages answers with an explanation.
 pub fn respond(name: &str, head: &RequestHead<'_>, now: SystemTime) -> Option<Response> {
     let date = ("date", httpdate::fmt_http_date(now));
     let Some((_, etag, content)) = PAGES.iter().find(|(page, ..)| *page == name) else {
         let missing = PAGES.is_empty() && name.ends_with(".html");
         return missing.then(|| {
-            let text = "This server was built without its web pages: run `make web`, then build it again.\n";
+            let text = "This binary has no web pages: run `make web` and build it again.\n";
             let headers = vec![date, ("content-type", "text/plain; charset=utf-8".into())];
-            Response { status: 503, headers, body: Body::Bytes(Bytes::from_static(text.as_bytes())) }
+            let body = Body::Bytes(Bytes::from_static(text.as_bytes()));
+            Response { status: 503, headers, body }
         });
     };
     let headers = vec![

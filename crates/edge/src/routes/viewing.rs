@@ -1,5 +1,4 @@
-//! What requests for media have in common: who asks, whether the URL allows it, and which pages may read
-//! the answer.
+//! Parts common to all media requests: the viewer, its permission, error responses, and CORS.
 
 use std::time::SystemTime;
 
@@ -13,10 +12,11 @@ use crate::sessions::Opening;
 use crate::signing;
 use crate::state::State;
 
-/// The header that tells a player its page pass.
+/// Header field with the player's page pass.
 pub(super) const VIEWER: &str = "mendcast-viewer";
 
-/// What is known of a viewer who asks for the stream `name` from `now` on. A viewer without a page pass is new.
+/// Returns the opening of a viewer who requests the stream `name`. A viewer without a page pass is
+/// new.
 pub(super) fn opening(
     state: &State,
     head: &RequestHead<'_>,
@@ -40,10 +40,10 @@ pub(super) fn opening(
     }
 }
 
-/// A viewer who may play the stream, as far as its URL and the operator's bans say.
+/// Checks the signed URL and bans of a viewer.
 ///
 /// # Errors
-/// The refusal.
+/// The error response.
 pub(super) fn enter(
     state: &State,
     head: &RequestHead<'_>,
@@ -54,10 +54,10 @@ pub(super) fn enter(
     enter_by(state, head, name, format, now).map(|(opening, _)| opening)
 }
 
-/// The same, with the rule that lets the viewer in.
+/// As [`enter`], and returns the rule that grants the permission.
 ///
 /// # Errors
-/// The refusal.
+/// The error response.
 pub(super) fn enter_by(
     state: &State,
     head: &RequestHead<'_>,
@@ -68,30 +68,30 @@ pub(super) fn enter_by(
     let (expires, signature) = (head.parameter("expires"), head.parameter("sig"));
     let permission = signing::may_play(&state.config, name, expires, signature, now);
     let grant = permission.map_or(Grant::FREE, |permission| permission.grant);
-    let let_in = permission.map(|permission| Opening {
+    let admitted = permission.map(|permission| Opening {
         until: permission.until,
         ..opening(state, head, name, format, now)
     });
-    // A pass of the second in which the viewer was sent away would hold no more.
-    if let_in.as_ref().is_some_and(|opening| state.bans.is_dismissed(opening)) {
+    // A pass issued in the second of the viewer's dismissal would be invalid.
+    if admitted.as_ref().is_some_and(|opening| state.bans.is_dismissed(opening)) {
         return Err(Box::new(late(now)));
     }
-    let let_in = let_in.filter(|opening| !state.bans.refuse_player(opening));
-    let let_in = let_in.map(|opening| (opening, grant));
-    let_in.ok_or_else(|| Box::new(Response::plain(403, now)))
+    let admitted = admitted.filter(|opening| !state.bans.refuse_player(opening));
+    let admitted = admitted.map(|opening| (opening, grant));
+    admitted.ok_or_else(|| Box::new(Response::plain(403, now)))
 }
 
-/// The answer to a request for a stream that is not there.
+/// Returns the response for an unavailable stream.
 pub(super) fn missing(why: Missing, now: SystemTime) -> Response {
     match why {
         Missing::Unknown => Response::plain(404, now),
         Missing::Full | Missing::NoMemory => full(now),
         // RFC 6585, section 4.
-        Missing::Often => Response::plain(429, now).with("retry-after", "1"),
+        Missing::RateLimited => Response::plain(429, now).with("retry-after", "1"),
     }
 }
 
-/// The answer to a viewer who is not admitted.
+/// Returns the response to a rejected viewer.
 pub(super) fn denied(why: Denied, now: SystemTime) -> Response {
     match why {
         Denied::Refused => Response::plain(403, now),
@@ -100,28 +100,28 @@ pub(super) fn denied(why: Denied, now: SystemTime) -> Response {
     }
 }
 
-/// The answer to what will be granted in a moment.
+/// Returns the response to a request that is likely to succeed after 1 s.
 pub(super) fn late(now: SystemTime) -> Response {
     Response::plain(503, now).with("retry-after", "1")
 }
 
-/// The answer where there is no room: in a while there may be.
+/// Returns the response at a limit, to retry after 5 s.
 pub(super) fn full(now: SystemTime) -> Response {
     Response::plain(503, now).with("retry-after", "5")
 }
 
-/// How long browsers may remember the answer to a preflight request: a day. They cut it down to hours.
+/// Lifetime of preflight responses in browsers: a day, which browsers limit to hours.
 const PREFLIGHT_SECONDS: &str = "86400";
-/// Bytes of Access-Control-Request-Headers that are answered.
+/// Maximum bytes of Access-Control-Request-Headers.
 const MAX_REQUESTED: usize = 1_024;
 
-/// The answer to a CORS preflight request (Fetch standard, section 3.3.2): players send fields of their own,
-/// and reports are JSON, which pages may not send elsewhere unasked. The fields that are asked for are
-/// allowed by name, because `*` leaves Authorization out; `usual` where none can be read.
+/// Returns the response to a CORS preflight request (Fetch standard, section 3.3.2), which custom
+/// header fields and JSON reports require. The requested fields are allowed by name, because `*`
+/// excludes Authorization; without a valid list, `default` is.
 pub(super) fn preflight(
     head: &RequestHead<'_>,
     methods: &'static str,
-    usual: &'static str,
+    default: &'static str,
     now: SystemTime,
 ) -> Response {
     let is_field = |byte: u8| byte.is_ascii_alphanumeric() || b"-_, ".contains(&byte);
@@ -130,11 +130,11 @@ pub(super) fn preflight(
     let headers = vec![("date", httpdate::fmt_http_date(now))];
     Response { status: 204, headers, body: Body::Empty }
         .with("access-control-allow-methods", methods)
-        .with("access-control-allow-headers", asked.unwrap_or(usual))
+        .with("access-control-allow-headers", asked.unwrap_or(default))
         .with("access-control-max-age", PREFLIGHT_SECONDS)
 }
 
-/// The response, which depends on this field of the request too.
+/// Adds a field to Vary.
 fn vary(mut response: Response, field: &str) -> Response {
     match response.headers.iter_mut().find(|(name, _)| *name == "vary") {
         Some((_, fields)) => *fields = format!("{fields}, {field}"),
@@ -143,12 +143,12 @@ fn vary(mut response: Response, field: &str) -> Response {
     response
 }
 
-/// The response, for pages of other origins too if the configuration says so.
+/// Adds the CORS fields of the configuration.
 pub(super) fn with_cors(state: &State, response: Response) -> Response {
     let response = match &state.config.live.cors {
         Cors::SameOrigin => return response,
         Cors::Any => response.with("access-control-allow-origin", "*"),
-        // What a cache in between got for a page of one origin is not for pages of another.
+        // A shared cache must keep responses for different origins apart.
         Cors::Origin(origin) => {
             let response = response.with("access-control-allow-origin", origin);
             vary(response, "origin")

@@ -1,4 +1,4 @@
-//! Reload and state.
+//! Reload and health of the server.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn state(text: &str) -> Result<State, Error> {
 }
 
 #[test]
-fn what_cannot_be_read_is_named() {
+fn errors_name_the_unreadable_file() {
     let cases = [
         ("[server]\nroot = \"/nonexistent\"", "root /nonexistent: "),
         ("[server]\nkey_file = \"/nonexistent\"", "key file /nonexistent: "),
@@ -23,7 +23,7 @@ fn what_cannot_be_read_is_named() {
 }
 
 #[test]
-fn a_reload_reaches_new_connections_and_running_ones_keep_theirs() {
+fn a_reload_applies_to_new_connections_only() {
     let mut config = Config::default();
     config.server.listen = vec![([127, 0, 0, 1], 0).into()];
     let edge = Edge::open(config.clone()).expect("opened");
@@ -40,7 +40,7 @@ fn a_reload_reaches_new_connections_and_running_ones_keep_theirs() {
 }
 
 #[test]
-fn a_loop_that_hangs_is_an_ailment_and_one_that_turns_is_none() {
+fn a_stuck_loop_is_reported_as_an_ailment() {
     let mut config = Config::default();
     config.server.listen = vec![([127, 0, 0, 1], 0).into()];
     config.server.cores = 2;
@@ -60,7 +60,7 @@ fn a_loop_that_hangs_is_an_ailment_and_one_that_turns_is_none() {
     assert_eq!((shared.faults(), shared.unready_reasons()), (vec![], vec!["draining".to_owned()]));
 }
 
-/// What a reload says of the change from `before` to `after`.
+/// Reloads from `before` to `after`. Returns the reported changes.
 fn changes(before: &str, after: &str) -> (Shared, config::Changes) {
     let config = |text: &str| Config::parse("edge.toml", text).expect("valid");
     let state = State::new(config(before), None).expect("a state");
@@ -70,7 +70,7 @@ fn changes(before: &str, after: &str) -> (Shared, config::Changes) {
 }
 
 #[test]
-fn a_reload_says_which_keys_wait_for_the_next_start_and_leaves_them_as_they_are() {
+fn a_reload_reports_and_ignores_keys_that_need_a_restart() {
     let after = r#"
         server.listen = "127.0.0.1:5"
         server.cores = 3
@@ -106,7 +106,7 @@ fn a_reload_says_which_keys_wait_for_the_next_start_and_leaves_them_as_they_are(
 }
 
 #[test]
-fn a_key_that_waits_is_told_at_each_reload_until_it_is_as_at_the_start() {
+fn keys_that_need_a_restart_are_reported_at_each_reload_until_reverted() {
     let (shared, first) = changes("", "live.max_streams = 7");
     assert_eq!(first.at_start, ["[live] max_streams"]);
     let again = Config::parse("edge.toml", "live.max_streams = 7").expect("valid");
@@ -117,7 +117,7 @@ fn a_key_that_waits_is_told_at_each_reload_until_it_is_as_at_the_start() {
 }
 
 #[test]
-fn changed_rules_are_told_without_their_secrets() {
+fn changed_rules_are_reported_without_secrets() {
     let rule = |key: &str| format!("[[publish]]\nstream = \"a\"\nkey = \"{key}\"\n");
     let (_, changed) = changes(&rule("old-secret"), &rule("new-secret"));
     assert_eq!(changed.to_string(), "for new connections and streams: [[publish]] key");

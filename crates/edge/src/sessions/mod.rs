@@ -1,16 +1,15 @@
-//! Viewer sessions: who watches what, how well it goes, and what is kept of it afterwards.
+//! Viewer sessions and their records.
 //!
-//! A session is one viewer of one stream. The front that serves it tells how the transport does,
-//! about once a second; the player reports freezes through the beacon; both end in one
-//! [`Record`] when the viewer leaves. Everything here is bounded: live sessions by the limits on
-//! viewers, the records by a queue in front of the writer.
+//! A session is one viewer of one stream. Its front updates transport statistics about once per
+//! second, and its player reports freezes by beacon. Both form one [`Record`] when the session
+//! ends. All state is bounded: sessions by the limits on viewers, records by the writer's queue.
 
+mod autoplex;
 mod beacon;
-mod held;
+mod buffer_report;
 mod opening;
 mod player;
 mod record;
-mod reported;
 mod rows;
 mod stay;
 mod totals;
@@ -28,34 +27,34 @@ use crate::limits::Permit;
 use crate::passes::ViewerId;
 use crate::sync::lock;
 
-use player::{Beyond, Player};
-use reported::Reported;
+use buffer_report::BufferReport;
+use player::{ExcessCounts, Player};
 use rows::Rows;
 
+pub use autoplex::AutoPlexColumns;
 pub use beacon::{Beacon, MAX_BEACON};
 pub use delivery::Transport;
-pub use held::Held;
 pub use opening::Opening;
 pub use stay::Stay;
 pub use totals::{Key, Totals};
 
-/// How long a session that ended waits for what its player still has to say.
-const LAST_WORDS: Duration = Duration::from_secs(5);
-/// How long the records of the process's end may wait for the disk.
-const LAST_WRITES: Duration = Duration::from_secs(10);
-/// Sessions that may wait so at the same time.
+/// Time for which an ended session waits for a last report of its player.
+const LAST_REPORT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum wait for the disk at process exit.
+const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum number of ended sessions that wait for a last report.
 const MAX_ENDED: usize = 10_000;
 
 #[derive(Debug, Default)]
-struct State {
+struct SessionState {
     transport: Transport,
     first_frame: Option<Duration>,
     started: Option<Started>,
-    held: Held,
+    autoplex: AutoPlexColumns,
     player: Player,
 }
 
-/// A viewer who is here. The session ends, and its record is written, when it is dropped.
+/// An open session. Dropping it ends it and writes its record.
 #[derive(Debug)]
 pub struct Session {
     id: u64,
@@ -67,45 +66,45 @@ pub struct Session {
     thinned: AtomicU64,
     /// 0 before the first frame.
     first_frame_bytes: AtomicU64,
-    reported: Reported,
+    buffer: BufferReport,
     stay: Arc<Stay>,
-    state: Mutex<State>,
+    state: Mutex<SessionState>,
     sessions: Arc<Sessions>,
-    held: Vec<Permit>,
+    permits: Vec<Permit>,
 }
 
 impl Session {
-    /// Unique in the process.
+    /// Returns the number of the session, unique in the process.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// What was known when it began.
+    /// Returns the properties known at its start.
     pub fn opening(&self) -> &Opening {
         &self.opening
     }
 
-    /// The viewer asked for something just now: its places are not idle.
+    /// Marks the session's permits as active, after a request of the viewer.
     pub(crate) fn touch(&self) {
-        self.held.iter().for_each(Permit::touch);
+        self.permits.iter().for_each(Permit::touch);
     }
 
-    /// How long the viewer may stay.
+    /// Returns the permitted duration.
     pub fn stay(&self) -> &Stay {
         &self.stay
     }
 
-    /// Why its recovery scheme sends as many replicas as it does: names and values.
+    /// Returns the inputs of the recovery scheme's last decision, as names and values.
     pub fn reasons(&self) -> Vec<(&'static str, f64)> {
         self.state().transport.reasons.clone()
     }
 
-    /// How long it has lasted.
+    /// Returns the time since its start.
     pub fn age(&self) -> Duration {
         self.began.0.elapsed()
     }
 
-    /// Sets how much of the stream was handed to the transport, and what the viewer left out.
+    /// Sets the viewer's progress in the stream.
     pub fn on_media(&self, progress: &Progress) {
         self.bytes.store(progress.bytes, Ordering::Relaxed);
         self.skips.store(progress.skips, Ordering::Relaxed);
@@ -113,58 +112,58 @@ impl Session {
         self.thinned.store(progress.thinned, Ordering::Relaxed);
     }
 
-    /// Adds bytes of media that were handed to the transport.
+    /// Adds media bytes handed to the transport.
     pub fn add_media(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes of media that were handed to the transport.
+    /// Returns the media bytes handed to the transport.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// What the player said last that it has buffered: how late data may arrive without a freeze. `None` if it has not
-    /// reported that within 30 s. A player may claim anything; more than 60 s is not believed.
+    /// Returns the player's last reported buffer level, clamped to 60 s; `None` without a report in
+    /// the last 30 s.
     pub fn buffered(&self) -> Option<Buffered> {
-        self.reported.get(self.age())
+        self.buffer.get(self.age())
     }
 
-    /// Takes a report of the player. Returns what of it was beyond its bounds.
+    /// Adds a player report. Returns the exceeded bounds.
     fn on_report(&self, beacon: Beacon) -> Vec<Excess> {
         if let Some(ms) = beacon.buffer_ms {
-            self.reported.set(self.age(), Duration::from_secs_f64(ms * 1e-3));
+            self.buffer.set(self.age(), Duration::from_secs_f64(ms * 1e-3));
         }
         let age = self.age();
         self.state().player.on_report(beacon, age)
     }
 
-    /// The first frame was handed to the transport: `bytes` of the stream up to its end.
+    /// Sets the stream bytes up to the end of the first frame, once the transport has them.
     pub fn on_first_frame_bytes(&self, bytes: u64) {
         self.first_frame_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// The first frame was acknowledged.
+    /// Records the acknowledgement of the first frame.
     pub fn on_first_frame(&self) {
         let age = self.age();
         self.state().first_frame.get_or_insert(age);
     }
 
-    /// The connection starts with this session, in this way.
+    /// Records how the connection started, if this is its first session.
     pub fn on_started(&self, started: Started) {
         self.state().started = Some(started);
     }
 
-    /// Something else is known of how it is held.
-    pub fn on_held(&self, note: impl FnOnce(&mut Held)) {
-        note(&mut self.state().held);
+    /// Updates the AutoPlex columns.
+    pub fn on_autoplex(&self, update: impl FnOnce(&mut AutoPlexColumns)) {
+        update(&mut self.state().autoplex);
     }
 
-    /// How the transport does.
+    /// Updates the transport statistics.
     pub fn on_transport(&self, transport: Transport) {
         self.state().transport = transport;
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SessionState> {
         lock(&self.state)
     }
 }
@@ -179,35 +178,35 @@ impl Drop for Session {
 #[derive(Debug)]
 pub struct Sessions {
     next: AtomicU64,
-    places: Mutex<Places>,
-    /// Sums over all sessions that have ended.
+    table: Mutex<SessionTable>,
+    /// Totals of ended sessions.
     totals: Mutex<BTreeMap<Key, Totals>>,
     writer: Option<Arc<RecordWriter>>,
     beacons_unmatched: AtomicU64,
-    /// Sessions that never had media. They have no record.
+    /// Sessions without media, and therefore without a record.
     without_media: AtomicU64,
     rows: Rows,
-    beyond: Beyond,
+    excess: ExcessCounts,
 }
 
 #[derive(Debug, Default)]
-struct Places {
+struct SessionTable {
     open: HashMap<u64, Weak<Session>>,
-    /// The sessions of each viewer that are open or have ended a moment ago, oldest first.
+    /// Open and recently ended sessions of each viewer, oldest first.
     by_viewer: HashMap<ViewerId, Vec<u64>>,
-    /// Sessions that have ended: the player's last words may still come.
-    ended: HashMap<u64, Ended>,
-    /// Their numbers in the order of their ends.
+    /// Ended sessions that wait for a last report.
+    ended: HashMap<u64, EndedSession>,
+    /// Ended sessions, in order.
     order: VecDeque<u64>,
 }
 
-impl Places {
-    /// The newest session of the viewer for which `pick` finds something.
+impl SessionTable {
+    /// Returns the first result of `pick` over the viewer's sessions, newest first.
     fn newest<T>(&self, viewer: ViewerId, pick: impl Fn(&Self, u64) -> Option<T>) -> Option<T> {
         self.by_viewer.get(&viewer)?.iter().rev().find_map(|&id| pick(self, id))
     }
 
-    /// The session, to be kept until the lock is gone: its end takes the lock.
+    /// Returns an open session. Keep it until the lock is released: dropping it takes the lock.
     fn open(&self, id: u64) -> Option<Arc<Session>> {
         self.open.get(&id)?.upgrade()
     }
@@ -221,11 +220,11 @@ impl Places {
         }
     }
 
-    /// Hands the record of the session that ended first to `take`, if `is_due`, and forgets the session
-    /// if it is taken. Returns the record then.
+    /// Passes the record of the first ended session to `take`, if `is_due`. If `take` accepts it,
+    /// removes the session and returns its record.
     fn take_ended(
         &mut self,
-        is_due: impl FnOnce(&Ended) -> bool,
+        is_due: impl FnOnce(&EndedSession) -> bool,
         take: impl FnOnce(&Record) -> bool,
     ) -> Option<Record> {
         let id = *self.order.front()?;
@@ -241,9 +240,9 @@ impl Places {
 }
 
 #[derive(Debug)]
-struct Ended {
+struct EndedSession {
     at: Instant,
-    /// When the session began.
+    /// Start of the session.
     began: Instant,
     opening: Opening,
     record: Record,
@@ -251,30 +250,30 @@ struct Ended {
 }
 
 impl Sessions {
-    /// No sessions yet; their records go to `writer`, if there is one.
+    /// Creates an empty table. `writer` gets the records.
     pub fn new(writer: Option<Arc<RecordWriter>>) -> Self {
         Self {
             next: AtomicU64::new(1),
-            places: Mutex::default(),
+            table: Mutex::default(),
             totals: Mutex::default(),
             writer,
             beacons_unmatched: AtomicU64::new(0),
             without_media: AtomicU64::new(0),
             rows: Rows::default(),
-            beyond: Beyond::default(),
+            excess: ExcessCounts::default(),
         }
     }
 
-    /// A viewer came. Its session keeps these places.
-    pub(crate) fn begin(self: &Arc<Self>, opening: Opening, held: Vec<Permit>) -> Arc<Session> {
-        self.begin_at(Instant::now(), opening, held)
+    /// Starts a session, which keeps `permits` until it ends.
+    pub(crate) fn begin(self: &Arc<Self>, opening: Opening, permits: Vec<Permit>) -> Arc<Session> {
+        self.begin_at(Instant::now(), opening, permits)
     }
 
     fn begin_at(
         self: &Arc<Self>,
         at: Instant,
         opening: Opening,
-        held: Vec<Permit>,
+        permits: Vec<Permit>,
     ) -> Arc<Session> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let viewer = opening.viewer;
@@ -288,78 +287,82 @@ impl Sessions {
             skipped_ms: AtomicU64::new(0),
             thinned: AtomicU64::new(0),
             first_frame_bytes: AtomicU64::new(0),
-            reported: Reported::default(),
+            buffer: BufferReport::default(),
             stay: Arc::new(Stay::new(until)),
-            state: Mutex::new(State { player: Player::new(before), ..State::default() }),
+            state: Mutex::new(SessionState {
+                player: Player::new(before),
+                ..SessionState::default()
+            }),
             sessions: self.clone(),
-            held,
+            permits,
         });
-        for place in &session.held {
-            place.wake_on_eviction(session.stay.clone().into());
+        for permit in &session.permits {
+            permit.wake_on_eviction(session.stay.clone().into());
         }
-        let mut places = self.places();
-        places.open.insert(id, Arc::downgrade(&session));
-        places.by_viewer.entry(viewer).or_default().push(id);
+        let mut table = self.table();
+        table.open.insert(id, Arc::downgrade(&session));
+        table.by_viewer.entry(viewer).or_default().push(id);
         session
     }
 
-    /// The sessions that are open, oldest first.
+    /// Returns the open sessions, oldest first.
     pub fn all(&self) -> Vec<Arc<Session>> {
-        let mut all: Vec<_> = self.places().open.values().filter_map(Weak::upgrade).collect();
+        let mut all: Vec<_> = self.table().open.values().filter_map(Weak::upgrade).collect();
         all.sort_by_key(|session| session.id);
         all
     }
 
-    /// The sessions of this viewer that are open, oldest first.
+    /// Returns the viewer's open sessions, oldest first.
     pub fn of_viewer(&self, viewer: ViewerId) -> Vec<Arc<Session>> {
-        let places = self.places();
-        let ids = places.by_viewer.get(&viewer).into_iter().flatten();
-        ids.filter_map(|&id| places.open(id)).collect()
+        let table = self.table();
+        let ids = table.by_viewer.get(&viewer).into_iter().flatten();
+        ids.filter_map(|&id| table.open(id)).collect()
     }
 
-    /// The player of `viewer` reports. It is believed as far as its session has room for what it
-    /// says, and its counts never fall.
+    /// Adds a report of the viewer's player, clamped to the session's duration. Counts never
+    /// decrease.
     pub fn report(&self, viewer: ViewerId, beacon: Beacon) {
         let same = |opening: &Opening| opening.stream == beacon.stream;
-        // The lock is not held while they are looked at: one that ends here takes it.
+        // Not under the lock: a session that ends here takes it.
         let mut open = self.of_viewer(viewer).into_iter();
         if let Some(session) = open.rfind(|session| same(&session.opening)) {
-            return self.beyond.count(&session.on_report(beacon));
+            return self.excess.count(&session.on_report(beacon));
         }
-        let mut places = self.places();
-        let mine = |places: &Places, id| {
-            places.ended.get(&id).is_some_and(|ended| same(&ended.opening)).then_some(id)
+        let mut table = self.table();
+        let matching = |table: &SessionTable, id| {
+            table.ended.get(&id).is_some_and(|ended| same(&ended.opening)).then_some(id)
         };
-        let ended = places.newest(viewer, mine);
-        match ended.and_then(|id| places.ended.get_mut(&id)) {
+        let ended = table.newest(viewer, matching);
+        match ended.and_then(|id| table.ended.get_mut(&id)) {
             Some(ended) => {
                 let key = Key::from(&ended.opening);
                 let excess = ended.player.on_report(beacon, ended.began.elapsed());
-                if let Some(words) = ended.player.words() {
-                    lock(&self.totals).entry(key).or_default().on_last_words(&ended.record, words);
-                    words.write_to(&mut ended.record);
+                if let Some(player) = ended.player.totals() {
+                    let mut totals = lock(&self.totals);
+                    totals.entry(key).or_default().add_late_report(&ended.record, player);
+                    player.write_to(&mut ended.record);
                 }
-                self.beyond.count(&excess);
+                self.excess.count(&excess);
             }
             None => self.on_unmatched_report(),
         }
     }
 
-    /// A report came that belongs to no session.
+    /// Counts a report without a session.
     pub fn on_unmatched_report(&self) {
         self.beacons_unmatched.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Reports beyond their bounds, by what they were beyond.
-    pub fn beyond(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        self.beyond.all()
+    /// Returns the number of clamped reports by exceeded bound.
+    pub fn clamped_reports(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        self.excess.all()
     }
 
-    /// What this viewer's player last said.
+    /// Returns the last report of this viewer's player.
     fn last_report(&self, viewer: ViewerId) -> Option<Beacon> {
-        let newest = self.places().newest(viewer, |places, id| {
-            let ended = || places.ended.get(&id).map(|ended| Err(ended.player.last().cloned()));
-            places.open(id).map(Ok).or_else(ended)
+        let newest = self.table().newest(viewer, |table, id| {
+            let ended = || table.ended.get(&id).map(|ended| Err(ended.player.last().cloned()));
+            table.open(id).map(Ok).or_else(ended)
         });
         match newest? {
             Ok(session) => session.state().player.last().cloned(),
@@ -367,32 +370,33 @@ impl Sessions {
         }
     }
 
-    /// Writes the records of sessions that ended a while ago, or at the end of the process of all
-    /// that ended, and returns them. What the disk does not take yet waits for the next call.
+    /// Writes and returns the records of sessions that ended [`LAST_REPORT_TIMEOUT`] ago. With
+    /// `all`, at process exit, includes all ended sessions. Records that the disk cannot take yet
+    /// wait for the next call.
     pub fn flush(&self, all: bool) -> Vec<Record> {
         let mut records = Vec::new();
-        let until = Instant::now() + LAST_WRITES;
+        let until = Instant::now() + FINAL_WRITE_TIMEOUT;
         loop {
-            let due = |ended: &Ended| all || ended.at.elapsed() >= LAST_WORDS;
-            let mut places = self.places();
-            match places.take_ended(due, |record| self.write(record)) {
+            let due = |ended: &EndedSession| all || ended.at.elapsed() >= LAST_REPORT_TIMEOUT;
+            let mut table = self.table();
+            match table.take_ended(due, |record| self.write(record)) {
                 Some(record) => records.push(record),
-                // At the end the disk gets some time to take what waits.
-                None if all && !places.order.is_empty() && Instant::now() < until => {
-                    drop(places);
+                // At exit, give the disk time to drain the queue.
+                None if all && !table.order.is_empty() && Instant::now() < until => {
+                    drop(table);
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 None => break,
             }
         }
         if let Some(writer) = self.writer.as_ref().filter(|_| all) {
-            self.places().order.iter().for_each(|_| writer.count_dropped());
+            self.table().order.iter().for_each(|_| writer.count_dropped());
             writer.close();
         }
         records
     }
 
-    /// Hands a record to the writer. Returns whether it is taken.
+    /// Passes a record to the writer. Returns false if its queue is full.
     fn write(&self, record: &Record) -> bool {
         self.writer.as_ref().is_none_or(|writer| writer.write(record.clone()).is_ok())
     }
@@ -400,25 +404,25 @@ impl Sessions {
     fn ended(&self, session: &Session) {
         let record = session.record();
         lock(&self.totals).entry(Key::from(&session.opening)).or_default().add(session);
-        let mut places = self.places();
-        places.open.remove(&session.id);
-        // A client that opens sessions and takes no media leaves nothing behind.
+        let mut table = self.table();
+        table.open.remove(&session.id);
+        // Sessions without media leave no record.
         let has_media = session.bytes.load(Ordering::Relaxed) > 0;
         self.without_media.fetch_add(u64::from(!has_media), Ordering::Relaxed);
         let player = core::mem::take(&mut session.state().player);
-        let has_spoken = player.words().is_some();
-        let has_row = || has_spoken || self.rows.admit(session.opening.remote, session.age());
+        let has_reported = player.totals().is_some();
+        let has_row = || has_reported || self.rows.admit(session.opening.remote, session.age());
         if !has_media || !has_row() {
-            places.forget(session.id, session.opening.viewer);
+            table.forget(session.id, session.opening.viewer);
             return;
         }
         let (at, began, opening) = (Instant::now(), session.began.0, session.opening.clone());
-        places.ended.insert(session.id, Ended { at, began, opening, record, player });
-        places.order.push_back(session.id);
-        // With too many at once the first do without their players' last words. What the disk does not
-        // take even so is lost.
-        if places.order.len() > MAX_ENDED {
-            places.take_ended(
+        table.ended.insert(session.id, EndedSession { at, began, opening, record, player });
+        table.order.push_back(session.id);
+        // Beyond the maximum, the first ended session does not wait for a last report. If the
+        // writer's queue is full too, its record is lost.
+        if table.order.len() > MAX_ENDED {
+            table.take_ended(
                 |_| true,
                 |record| {
                     if !self.write(record) {
@@ -430,10 +434,9 @@ impl Sessions {
         }
     }
 
-    /// Sums over all sessions until now, by cohort, protocol and format; those that are open
-    /// are counted, in [`Totals::open`] too.
+    /// Returns the totals of all open and ended sessions by cohort, protocol and format.
     pub fn totals(&self) -> BTreeMap<Key, Totals> {
-        // In this order each is counted once: one that is held here cannot end meanwhile.
+        // This order counts each once: a session referenced here cannot end meanwhile.
         let open = self.all();
         let mut totals = lock(&self.totals).clone();
         for session in open {
@@ -444,28 +447,28 @@ impl Sessions {
         totals
     }
 
-    /// Records that could not be written.
+    /// Returns the number of lost records.
     pub fn records_dropped(&self) -> u64 {
         self.writer.as_ref().map_or(0, |writer| writer.dropped())
     }
 
-    /// Reports of players that belong to no session.
+    /// Returns the number of reports without a session.
     pub fn beacons_unmatched(&self) -> u64 {
         self.beacons_unmatched.load(Ordering::Relaxed)
     }
 
-    /// Fleeting sessions without a record: their network had too many.
+    /// Returns the number of fleeting sessions without a record: their network had too many.
     pub fn fleeting(&self) -> u64 {
         self.rows.withheld()
     }
 
-    /// Sessions that ended without media. They have no record.
+    /// Returns the number of sessions that ended without media, and have no record.
     pub fn without_media(&self) -> u64 {
         self.without_media.load(Ordering::Relaxed)
     }
 
-    fn places(&self) -> MutexGuard<'_, Places> {
-        lock(&self.places)
+    fn table(&self) -> MutexGuard<'_, SessionTable> {
+        lock(&self.table)
     }
 }
 

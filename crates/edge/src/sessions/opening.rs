@@ -1,4 +1,4 @@
-//! Who comes to watch what, and how.
+//! Properties of a session known at its start.
 
 use std::net::IpAddr;
 use std::time::SystemTime;
@@ -7,29 +7,29 @@ use crate::io::SincePath;
 use crate::passes::ViewerId;
 use crate::viewer::{Protocol, Unit};
 
-/// What is known of a session when it begins.
+/// Properties of a session known at its start.
 #[derive(Clone, Debug)]
 pub struct Opening {
     /// The stream's name.
     pub stream: String,
     /// HTTP version, or RTMP.
     pub protocol: Protocol,
-    /// How the stream is packed: "flv", "hls" or "rtmp".
+    /// The container: "flv", "hls" or "rtmp".
     pub format: &'static str,
-    /// Who watches.
+    /// The viewer's address.
     pub remote: IpAddr,
-    /// The viewer, for the player's reports.
+    /// The viewer, to match the player's reports.
     pub viewer: ViewerId,
-    /// When it was let in: for HLS when its pass was given out.
+    /// Time of admission; for HLS, the issue time of the pass.
     pub granted: SystemTime,
-    /// When the permission to play ends; `None` for as long as there is a stream.
+    /// Expiry of the permission to play; `None` if it lasts as long as the stream.
     pub until: Option<SystemTime>,
-    /// What divided this viewer into its cohort; absent where no scheme can act.
+    /// The unit that chose the cohort; `None` over TCP, where no scheme acts.
     pub unit: Option<Unit>,
-    /// The cohort's name and the scheme in force; empty where none can act.
+    /// The cohort's name; empty over TCP.
     pub cohort: String,
-    /// The recovery scheme in force.
+    /// The recovery scheme; empty over TCP.
     pub scheme: &'static str,
-    /// How the connection does from here on, if the kernel has it.
+    /// Kernel statistics of a TCP connection from here on, if available.
     pub tcp: Option<SincePath>,
 }

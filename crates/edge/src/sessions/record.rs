@@ -1,23 +1,23 @@
-//! The record of a session: what its opening, its transport and its player say, in one row.
+//! The record of a session, from its opening, its transport and its player.
 
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use records::Record;
 
-use super::{Session, State};
+use super::{Session, SessionState};
 use crate::viewer::prefix;
 
 impl Session {
-    /// What would be written if it ended now.
+    /// Returns the record as of now.
     pub fn record(&self) -> Record {
         let state = self.state();
-        let State { transport, first_frame, .. } = &*state;
+        let SessionState { transport, first_frame, .. } = &*state;
         let (age, bytes) = (self.age(), self.bytes.load(Ordering::Relaxed));
         let seconds = age.as_secs_f64();
         let first_bytes = self.first_frame_bytes.load(Ordering::Relaxed);
-        // A front without a transport of ours says nothing about it.
-        let known = transport.totals.settled() > 0;
+        // TCP fronts have no transport statistics.
+        let has_transport = transport.totals.settled() > 0;
         let began = self.began.1.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mut record = Record {
             session: Some(self.id as i64),
@@ -27,7 +27,7 @@ impl Session {
             format: Some(self.opening.format.into()),
             unit: self.opening.unit.map(|unit| unit.to_string()),
             cohort: Some(self.opening.cohort.clone()).filter(|cohort| !cohort.is_empty()),
-            scheme: Some(self.opening.scheme.into()).filter(|_| known),
+            scheme: Some(self.opening.scheme.into()).filter(|_| has_transport),
             prefix: Some(prefix(self.opening.remote)),
             started_ms: Some(began.as_millis() as i64),
             duration_s: Some(seconds),
@@ -43,13 +43,13 @@ impl Session {
         if let Some(started) = &state.started {
             started.write_to(&mut record);
         }
-        state.held.write_to(&mut record);
+        state.autoplex.write_to(&mut record);
         transport.write_to(age, &mut record);
         if let Some(tcp) = &self.opening.tcp {
             tcp.write_to(&mut record);
         }
-        if let Some(words) = state.player.words() {
-            words.write_to(&mut record);
+        if let Some(player) = state.player.totals() {
+            player.write_to(&mut record);
         }
         record
     }

@@ -1,5 +1,5 @@
-//! Limits the rows of fleeting sessions by network. A client that opens and cancels streams as fast
-//! as it can would otherwise fill the disk, and `[records] max_size` would remove the rows of
+//! Limits the records of fleeting sessions by network. Otherwise a client that opens and cancels
+//! streams in a loop would fill the disk, and `[records] max_size` would evict the records of
 //! honest viewers.
 
 use std::collections::HashMap;
@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 
 use crate::sync::lock;
 
-/// A session that ends sooner, without a word of its player, is fleeting.
+/// Duration below which a session without a player report is fleeting.
 pub(super) const FLEETING: Duration = Duration::from_secs(2);
-/// Rows of fleeting sessions that a network (/24 or /48) may have at once.
+/// Burst of records of fleeting sessions per network (/24 or /48).
 const BURST: f64 = 200.0;
-/// And per second from then on.
+/// Further records of fleeting sessions per second and network.
 const PER_SECOND: f64 = 20.0;
-/// Networks that are told apart; the others share.
+/// Maximum networks with an allowance of their own. All others share one.
 const MAX_NETWORKS: usize = 4_096;
 
-/// The allowances of all networks, and a count of withheld rows.
+/// The allowances of all networks, and the number of withheld records.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     allowances: Mutex<Allowances>,
@@ -27,21 +27,21 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Returns whether a session without a report has a row, by its address and age. Counts it if
-    /// not.
+    /// Returns true if a session without a report gets a record, by its address and age. Counts the
+    /// others.
     pub(super) fn admit(&self, address: IpAddr, age: Duration) -> bool {
         let is_admitted = age >= FLEETING || lock(&self.allowances).admit(address, Instant::now());
         self.withheld.fetch_add(u64::from(!is_admitted), Ordering::Relaxed);
         is_admitted
     }
 
-    /// Sessions that had none.
+    /// Returns the number of sessions without a record.
     pub(super) fn withheld(&self) -> u64 {
         self.withheld.load(Ordering::Relaxed)
     }
 }
 
-/// The allowances, by network.
+/// Allowances by network.
 #[derive(Debug, Default)]
 struct Allowances {
     networks: HashMap<[u8; 6], Allowance>,
@@ -73,11 +73,11 @@ impl Allowance {
 }
 
 impl Allowances {
-    /// Whether a fleeting session of this address has a row.
+    /// Returns true if a fleeting session of this address gets a record.
     fn admit(&mut self, address: IpAddr, now: Instant) -> bool {
         let network = network(address);
         if self.networks.len() >= MAX_NETWORKS && !self.networks.contains_key(&network) {
-            // Those that have their whole allowance again need not be known.
+            // A full allowance equals a new one, so it can be dropped.
             self.networks.retain(|_, allowance| allowance.now(now) < BURST);
             if self.networks.len() >= MAX_NETWORKS {
                 return self.others.get_or_insert_with(|| Allowance::new(now)).take(now);
@@ -87,7 +87,7 @@ impl Allowances {
     }
 }
 
-/// The first 24 or 48 bits; the two kinds differ in the last byte.
+/// Returns the /24 as `0:0:0:a:b:c`, or the /48.
 fn network(address: IpAddr) -> [u8; 6] {
     match address.to_canonical() {
         IpAddr::V4(v4) => {
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_has_its_allowance_and_the_next_one_its_own() {
+    fn each_network_has_its_own_allowance() {
         let (mut rows, now) = (Allowances::default(), Instant::now());
         let mut admitted = |address: [u8; 4], after: u64| {
             let now = now + Duration::from_secs(after);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn many_networks_take_bounded_memory_and_share() {
+    fn networks_beyond_the_maximum_share_one_allowance() {
         let (mut rows, now) = (Allowances::default(), Instant::now());
         let mut admit = |n: u32, after: u64| {
             let [_, a, b, c] = n.to_be_bytes();
@@ -128,7 +128,7 @@ mod tests {
         };
         let admitted = (0..20_000).filter(|n| admit(*n, 0)).count();
         assert_eq!(admitted, MAX_NETWORKS + BURST as usize);
-        assert!(admit(50_000, 60), "those that are whole again make room");
+        assert!(admit(50_000, 60), "full allowances are dropped");
         assert_eq!(rows.networks.len(), 1);
     }
 }

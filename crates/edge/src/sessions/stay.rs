@@ -1,5 +1,5 @@
-//! How long a viewer may stay: until its permission ends, or somebody ends its session. Whoever hands media out asks
-//! for this, whatever the protocol, and is woken when the session is ended.
+//! The permitted duration of a session: until its permission expires, or the session is ended. The
+//! sender of media checks it in every protocol, and is woken when the session is ended.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use crate::sync::lock;
 
-/// How long the viewer of a session may stay.
+/// The permitted duration of a session.
 #[derive(Debug)]
 pub struct Stay {
     until: Option<SystemTime>,
@@ -17,26 +17,26 @@ pub struct Stay {
 }
 
 impl Stay {
-    /// Until then, or as long as there is a stream.
+    /// Permits a session until a time; `None` permits it as long as the stream.
     pub(super) fn new(until: Option<SystemTime>) -> Self {
         Self { until, is_ended: AtomicBool::new(false), waker: Mutex::default() }
     }
 
-    /// Ends what the viewer plays: its responses end in good form.
+    /// Ends the session. Its responses end cleanly.
     pub fn end(&self) {
         self.is_ended.store(true, Ordering::Release);
         let waker = lock(&self.waker).take();
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether the viewer gets no more.
+    /// Returns true if the viewer gets no more media.
     pub fn is_over(&self) -> bool {
         let is_expired = |until| SystemTime::now() > until;
         self.is_ended.load(Ordering::Acquire) || self.until.is_some_and(is_expired)
     }
 
-    /// Ready when the viewer gets no more. The context of the last call is woken when the session is ended; that the
-    /// permission has expired is found at the next call.
+    /// Ready if the viewer gets no more media. [`Stay::end`] wakes the context of the last call. An
+    /// expired permission is noticed at the next call.
     pub fn poll_over(&self, context: &Context<'_>) -> Poll<()> {
         {
             let mut waker = lock(&self.waker);
@@ -44,12 +44,12 @@ impl Stay {
                 *waker = Some(context.waker().clone());
             }
         }
-        // After that, so that no end is missed in between.
+        // Checked after the registration, so that no end is missed.
         if self.is_over() { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
-/// An evicted place ends the stay.
+/// Eviction of the session's place ends the session.
 impl Wake for Stay {
     fn wake(self: Arc<Self>) {
         self.end();
@@ -63,23 +63,23 @@ mod tests {
     use std::time::Duration;
 
     #[derive(Default)]
-    struct Bell(AtomicUsize);
+    struct WakeCounter(AtomicUsize);
 
-    impl Wake for Bell {
+    impl Wake for WakeCounter {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     #[test]
-    fn who_waits_is_woken_by_the_end_and_told_by_the_clock() {
-        let bell: Arc<Bell> = Arc::default();
-        let waker = bell.clone().into();
+    fn ending_wakes_the_sender_and_expiry_is_noticed_at_the_next_poll() {
+        let wakes: Arc<WakeCounter> = Arc::default();
+        let waker = wakes.clone().into();
         let context = Context::from_waker(&waker);
         let stay = Stay::new(None);
         assert!(stay.poll_over(&context).is_pending() && stay.poll_over(&context).is_pending());
         stay.end();
-        assert_eq!(bell.0.load(Ordering::Relaxed), 1);
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
         assert!(stay.poll_over(&context).is_ready() && stay.is_over());
         let now = SystemTime::now();
         let minute = Duration::from_secs(60);

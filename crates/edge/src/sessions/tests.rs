@@ -1,4 +1,4 @@
-//! Sessions from the first request to the last word of the player.
+//! Sessions from the first request to the player's last report.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
@@ -10,14 +10,14 @@ use crate::viewer::{Protocol, Unit, prefix};
 use records::Retention;
 
 impl Sessions {
-    /// A viewer came, who is not counted for any address.
+    /// Starts a session without permits.
     pub(crate) fn open(self: &Arc<Self>, opening: Opening) -> Arc<Session> {
         self.begin(opening, Vec::new())
     }
 
-    /// The same, so long ago.
+    /// Starts a session `ago` in the past.
     fn open_since(self: &Arc<Self>, ago: Duration, opening: Opening) -> Arc<Session> {
-        let at = Instant::now().checked_sub(ago).expect("the machine has run for longer");
+        let at = Instant::now().checked_sub(ago).expect("enough uptime");
         self.begin_at(at, opening, Vec::new())
     }
 }
@@ -44,11 +44,11 @@ fn beacon(freezes: u64) -> Beacon {
         r#"{{"viewer":"","stream":"live/demo","first_frame_ms":200.5,"played_s":2,
             "freezes":{freezes},"freeze_s":{frozen},"next_hop":"h3"}}"#
     );
-    Beacon::parse(text.as_bytes()).expect("sound")
+    Beacon::parse(text.as_bytes()).expect("valid")
 }
 
 #[test]
-fn the_stay_ends_when_the_place_is_evicted_before_or_after_the_session_began() {
+fn a_session_ends_if_its_permit_is_evicted_before_or_after_its_start() {
     let text = "[quic]\nmax_connections = 20\n[tcp]\nmax_connections = 1\n[rtmp]\n\
                 max_connections = 2";
     let config = Config::parse("edge.toml", text).expect("valid");
@@ -59,7 +59,7 @@ fn the_stay_ends_when_the_place_is_evicted_before_or_after_the_session_began() {
     let sessions = Arc::new(Sessions::new(None));
     let begin = |place| sessions.begin(opening(ViewerId::random()), vec![place]);
     let mut held: Vec<_> = (0..22).map(|_| enter([192, 0, 2, 1])).collect();
-    // The newest of the largest network goes first.
+    // Eviction starts with the newest of the largest network.
     let (late, early) = (held.pop().expect("held"), held.pop().expect("held"));
     let early = begin(early);
     assert!(!early.stay().is_over());
@@ -116,7 +116,7 @@ fn a_record_joins_transport_media_and_player() {
 }
 
 #[test]
-fn what_a_player_has_buffered_comes_back_to_its_connection() {
+fn the_reported_buffer_level_is_clamped_and_kept() {
     let (sessions, x) = (Arc::new(Sessions::new(None)), ViewerId::random());
     let session = sessions.open(opening(x));
     let report = |buffer: &str| {
@@ -126,17 +126,17 @@ fn what_a_player_has_buffered_comes_back_to_its_connection() {
         Beacon::parse(text.as_bytes()).map(|beacon| sessions.report(x, beacon)).is_some()
     };
     let slack = || session.buffered().map(|buffered| buffered.media);
-    assert!(report("") && slack().is_none(), "not every player says it");
+    assert!(report("") && slack().is_none(), "optional");
     assert!(report(r#","buffer_ms":0"#) && slack() == Some(Duration::ZERO));
     assert!(report(r#","buffer_ms":1234.5"#));
     assert!(report("") && slack() == Some(Duration::from_millis(1_234)));
     assert!(report(r#","buffer_ms":1e9"#) && slack() == Some(Duration::from_secs(60)));
-    assert_eq!(session.buffered().map(|buffered| buffered.report), Some(3), "one said nothing");
+    assert_eq!(session.buffered().map(|buffered| buffered.report), Some(3), "one had no level");
     assert!(!report(r#","buffer_ms":-1"#) && !report(r#","buffer_ms":1e300"#));
 }
 
 #[test]
-fn the_last_word_comes_after_the_end() {
+fn a_report_after_the_end_enters_the_record() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let writer =
         RecordWriter::start(directory.path(), Duration::from_secs(60), Retention::default());
@@ -161,7 +161,7 @@ fn the_last_word_comes_after_the_end() {
 }
 
 #[test]
-fn a_page_that_connects_again_goes_on_counting_and_each_session_gets_its_own() {
+fn each_session_of_a_reconnecting_page_gets_its_own_counts() {
     let (sessions, x) = (Arc::new(Sessions::new(None)), ViewerId::random());
     let first = sessions.open(opening(x));
     sessions.report(x, beacon(3));
@@ -177,18 +177,18 @@ fn a_page_that_connects_again_goes_on_counting_and_each_session_gets_its_own() {
 }
 
 #[test]
-fn a_session_without_media_leaves_nothing_behind() {
+fn a_session_without_media_leaves_no_record_and_no_state() {
     let sessions = Arc::new(Sessions::new(None));
     for _ in 0..1_000 {
         drop(sessions.open(opening(ViewerId::random())));
     }
     assert_eq!((sessions.without_media(), sessions.flush(true).len()), (1_000, 0));
-    let places = sessions.places();
-    assert!(places.open.is_empty() && places.by_viewer.is_empty() && places.ended.is_empty());
+    let table = sessions.table();
+    assert!(table.open.is_empty() && table.by_viewer.is_empty() && table.ended.is_empty());
 }
 
 #[test]
-fn streams_that_are_opened_and_cancelled_leave_a_bounded_number_of_rows() {
+fn opening_and_cancelling_streams_leaves_a_bounded_number_of_records() {
     let sessions = Arc::new(Sessions::new(None));
     let open = |last| {
         let remote = [192, 0, 2, last].into();
@@ -212,7 +212,7 @@ fn streams_that_are_opened_and_cancelled_leave_a_bounded_number_of_rows() {
 }
 
 #[test]
-fn no_report_makes_a_total_absurd_or_fall() {
+fn no_report_makes_totals_decrease_or_exceed_the_session() {
     let (sessions, x) = (Arc::new(Sessions::new(None)), ViewerId::random());
     let session = sessions.open_since(Duration::from_secs(100), opening(x));
     session.add_media(1);
@@ -253,12 +253,12 @@ fn no_report_makes_a_total_absurd_or_fall() {
     let record = sessions.flush(true).remove(0);
     assert_eq!(record.report_clamped, Some(1));
     assert!(record.player_freeze_s.is_some_and(|s| s < 106.0), "{record:?}");
-    let excess: BTreeMap<_, _> = sessions.beyond().collect();
+    let excess: BTreeMap<_, _> = sessions.clamped_reports().collect();
     assert!(excess["time"] > 0 && excess["freezes"] > 0 && excess["first_frame"] > 0, "{excess:?}");
 }
 
 #[test]
-fn too_many_ends_at_once_cost_last_words_and_no_record() {
+fn too_many_ended_sessions_are_written_without_waiting_for_reports() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let writer =
         RecordWriter::start(directory.path(), Duration::from_secs(60), Retention::default());
@@ -267,14 +267,14 @@ fn too_many_ends_at_once_cost_last_words_and_no_record() {
     for _ in 0..MAX_ENDED + 10 {
         sessions.open_since(rows::FLEETING, opening(ViewerId::random())).add_media(1);
     }
-    assert_eq!(sessions.places().by_viewer.len(), MAX_ENDED);
-    assert_eq!(sessions.flush(true).len(), MAX_ENDED, "ten were written before");
-    assert!(sessions.places().by_viewer.is_empty());
+    assert_eq!(sessions.table().by_viewer.len(), MAX_ENDED);
+    assert_eq!(sessions.flush(true).len(), MAX_ENDED, "ten are already written");
+    assert!(sessions.table().by_viewer.is_empty());
     assert_eq!(sessions.records_dropped(), 0);
 }
 
 #[test]
-fn a_report_holds_nobody_up_while_the_viewers_other_sessions_end() {
+fn reports_do_not_deadlock_with_ending_sessions_of_the_viewer() {
     let (sessions, x) = (Arc::new(Sessions::new(None)), ViewerId::random());
     let done = Arc::new(AtomicBool::new(false));
     let (ended, has_ended) = mpsc::channel();
@@ -282,7 +282,7 @@ fn a_report_holds_nobody_up_while_the_viewers_other_sessions_end() {
         let (sessions, done, ended) = (sessions.clone(), done.clone(), ended.clone());
         std::thread::spawn(move || {
             for _ in 0..20_000 {
-                // None of them is of the stream that is reported.
+                // The reports are for another stream.
                 drop(sessions.open(Opening { stream: "live/other".into(), ..opening(x) }));
             }
             done.store(true, Ordering::Relaxed);
@@ -296,12 +296,12 @@ fn a_report_holds_nobody_up_while_the_viewers_other_sessions_end() {
         ended.send(()).expect("waited for");
     });
     for _ in 0..3 {
-        has_ended.recv_timeout(Duration::from_secs(60)).expect("nobody waits for ever");
+        has_ended.recv_timeout(Duration::from_secs(60)).expect("no deadlock");
     }
 }
 
 #[test]
-fn reports_that_cannot_be_are_refused() {
+fn impossible_reports_are_rejected() {
     let good = r#"{"viewer":"x","stream":"s","played_s":1,"freezes":0,"freeze_s":0}"#;
     assert!(Beacon::parse(good.as_bytes()).is_some());
     for bad in [
@@ -318,7 +318,7 @@ fn reports_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn networks_are_named_not_people() {
+fn prefixes_name_networks_not_addresses() {
     assert_eq!(prefix([192, 0, 2, 77].into()), "192.0.2.0/24");
     assert_eq!(prefix("::ffff:192.0.2.77".parse().expect("an address")), "192.0.2.0/24");
     assert_eq!(prefix("2001:db8:1:2::3".parse().expect("an address")), "2001:db8:1::/48");

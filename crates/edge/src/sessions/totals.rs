@@ -1,5 +1,5 @@
-//! Sums and distributions over many sessions by cohort, protocol and format, for metrics and
-//! the dashboard.
+//! Sums and distributions over sessions by cohort, protocol and format, for metrics and the
+//! dashboard.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use recovery::Latencies;
 
 use records::Record;
 
-use super::player::Words;
+use super::player::PlayerTotals;
 use super::{Opening, Session};
 use crate::viewer::Protocol;
 
-/// The key that sessions are summed under. Few values each, and no client can add one.
+/// Key of the sums. Each field has few values, and clients cannot add any.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Key {
-    /// The cohort; empty where none can act.
+    /// The cohort; empty over TCP.
     pub cohort: String,
     /// HTTP version, or RTMP.
     pub protocol: Protocol,
@@ -33,9 +33,9 @@ impl From<&Opening> for Key {
 /// Sums over sessions.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// Sessions that are open.
+    /// Open sessions.
     pub open: u64,
-    /// Sessions altogether.
+    /// All sessions, open or ended.
     pub sessions: u64,
     /// Sessions on a resumed connection.
     pub resumed: u64,
@@ -43,13 +43,13 @@ pub struct Totals {
     pub early_data: u64,
     /// Bytes of media handed to transports.
     pub bytes: u64,
-    /// Skips of viewers who were too slow.
+    /// Skips of slow viewers.
     pub skips: u64,
-    /// Pictures that no other needs and that viewers did not get who were behind.
+    /// Pictures without dependents dropped for viewers behind live.
     pub thinned: u64,
-    /// Media skipped.
+    /// Skipped media time.
     pub skipped: Duration,
-    /// From request to acknowledgement of the first frame.
+    /// Time from the request to the acknowledgement of the first frame.
     pub first_frames: Latencies,
     /// Loss recovery's counters.
     pub recovery: recovery::Totals,
@@ -57,13 +57,13 @@ pub struct Totals {
     pub latencies: Latencies,
     /// Players that reported.
     pub players: u64,
-    /// Seconds played, by the players.
+    /// Reported seconds played.
     pub played_s: f64,
-    /// Freezes, by the players.
+    /// Reported freezes.
     pub freezes: u64,
-    /// Seconds frozen, by the players.
+    /// Reported seconds frozen.
     pub freeze_s: f64,
-    /// The players' own first-frame times.
+    /// Reported first-frame times.
     pub player_first_frames: Latencies,
 }
 
@@ -82,10 +82,10 @@ impl Totals {
         self.recovery.add(&t.totals);
         self.latencies.merge(&t.latencies);
         state.first_frame.into_iter().for_each(|time| self.first_frames.add(time));
-        state.player.words().into_iter().for_each(|words| self.add_player(words));
+        state.player.totals().into_iter().for_each(|player| self.add_player(player));
     }
 
-    /// Adds the sums of others.
+    /// Adds other totals.
     pub fn merge(&mut self, other: &Self) {
         self.open += other.open;
         self.sessions += other.sessions;
@@ -105,19 +105,19 @@ impl Totals {
         self.player_first_frames.merge(&other.player_first_frames);
     }
 
-    /// A player speaks again after its session was added with `record`.
-    pub(super) fn on_last_words(&mut self, record: &Record, words: &Words) {
+    /// Adds a report that arrived after its session was added with `record`.
+    pub(super) fn add_late_report(&mut self, record: &Record, player: &PlayerTotals) {
         if record.player_played_s.is_none() {
-            return self.add_player(words);
+            return self.add_player(player);
         }
         let more = |now: f64, before: Option<f64>| (now - before.unwrap_or(0.0)).max(0.0);
         let freezes = record.player_freezes.and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
-        self.played_s += more(words.played_s, record.player_played_s);
-        self.freezes += words.freezes.saturating_sub(freezes);
-        self.freeze_s += more(words.freeze_s, record.player_freeze_s);
+        self.played_s += more(player.played_s, record.player_played_s);
+        self.freezes += player.freezes.saturating_sub(freezes);
+        self.freeze_s += more(player.freeze_s, record.player_freeze_s);
     }
 
-    fn add_player(&mut self, player: &Words) {
+    fn add_player(&mut self, player: &PlayerTotals) {
         self.players += 1;
         self.played_s += player.played_s;
         self.freezes += player.freezes;

@@ -221,7 +221,7 @@ pub(super) fn end(shared: &Shared, name: &str, mut fields: Fields) -> Done {
 /// whether it existed.
 fn end_stream(state: &State, name: &str) -> bool {
     let Some(stream) = state.live.streams.get(name) else { return false };
-    let is_published = state.live.holders.end(name);
+    let is_published = state.live.publishers.end(name);
     // A cancelled pull ends its stream itself.
     if !state.live.pulls.cancel(name) || is_published {
         state.live.streams.end(&stream);

@@ -38,7 +38,7 @@ use crate::http::parameter;
 use crate::ingest::pull::Via;
 use crate::ingest::{ENDED, authorize, lose, publish};
 use crate::limits::{Fault, Place};
-use crate::live::{Dismissal, Held, Missing, Told};
+use crate::live::{DeviationLog, Dismissal, Missing, Publication};
 use crate::names::printable;
 use crate::passes::ViewerId;
 use crate::play::{self, Denied};
@@ -97,7 +97,7 @@ pub(super) struct Connection {
     role: Role,
     output: VecDeque<Bytes>,
     /// Logged protocol violations of the peer.
-    told: Told,
+    deviations: DeviationLog,
     /// Bytes received.
     received: u64,
     times: Times,
@@ -125,7 +125,7 @@ impl Connection {
             places,
             role: Role::Nothing,
             output: VecDeque::new(),
-            told: Told::default(),
+            deviations: DeviationLog::default(),
             received: 0,
             times: Times {
                 idle: now,
@@ -140,7 +140,7 @@ impl Connection {
 
     pub(super) async fn run(mut self, mut stream: TcpStream) -> Result<(), End> {
         let result = self.drive(&mut stream).await;
-        if let Role::Publishes(Held { publisher, .. }) = self.become_idle() {
+        if let Role::Publishes(Publication { publisher, .. }) = self.become_idle() {
             tracing::info!("{}: publisher {} disconnected", publisher.stream().name(), self.remote);
             lose(&self.state.live, publisher, self.state.config.live.linger);
         }
@@ -243,7 +243,7 @@ impl Connection {
     /// the publisher reconnects to another server.
     fn on_drained(&mut self) {
         match self.become_idle() {
-            Role::Publishes(Held { publisher, .. }) => {
+            Role::Publishes(Publication { publisher, .. }) => {
                 let (stream, number) = (publisher.stream().clone(), publisher.number());
                 drop(publisher);
                 tracing::info!(
@@ -294,7 +294,7 @@ impl Connection {
                     }
                 }
                 Event::Unpublish => {
-                    if let Role::Publishes(Held { publisher, .. }) = self.become_idle() {
+                    if let Role::Publishes(Publication { publisher, .. }) = self.become_idle() {
                         let (stream, number) = (publisher.stream().clone(), publisher.number());
                         drop(publisher);
                         tracing::info!("{}: publishing stopped", stream.name());
@@ -324,7 +324,7 @@ impl Connection {
             Role::Publishes(held) => held.publisher.stream().name(),
             _ => "RTMP",
         };
-        self.told.tell(&self.state.live.tolerated, who, met);
+        self.deviations.record(&self.state.live.tolerated, who, met);
     }
 
     /// Ends the connection of a publisher that has lost its stream.
@@ -335,7 +335,7 @@ impl Connection {
             }
             Dismissal::Ended => ("ended_by_operator", "ended for", ENDED),
         };
-        if let Role::Publishes(Held { publisher, .. }) = self.become_idle() {
+        if let Role::Publishes(Publication { publisher, .. }) = self.become_idle() {
             self.state.live.events.count(event);
             let name = publisher.stream().name();
             tracing::info!("{name}: {how} publisher {}", self.remote);
@@ -449,14 +449,14 @@ impl Connection {
             let place = limits.enter(Place::RtmpPlayer, &self.state.config, Some(address));
             self.places.player = Some(place.map_err(|_| "too many players")?);
         }
-        let places = play::reserve(&self.state, &opening);
-        let places = places.map_err(|_| "too many viewers at this address")?;
+        let permits = play::reserve(&self.state, &opening);
+        let permits = permits.map_err(|_| "too many viewers at this address")?;
         let asked = play::ask_hook(self.state.clone(), opening.clone(), request.query.clone());
-        let _asked = asked.await.map_err(Denied::words)?;
+        let _asked = asked.await.map_err(Denied::reason)?;
         let stream = play::find(&self.state, name, opening.remote, Via::default());
-        let stream = stream.map_err(Missing::words)?;
+        let stream = stream.map_err(Missing::reason)?;
         let viewer = play::watch(&self.state, stream).ok_or("too many viewers")?;
-        Ok(Waiting { viewer, opening, places })
+        Ok(Waiting { viewer, opening, permits })
     }
 
     /// Passes a stream event to the player or publisher.
@@ -469,9 +469,9 @@ impl Connection {
                 self.refuse_player(&waiting.opening.stream, "the upstream has no such stream");
             }
             (Next::Kinds(Some(_)), Role::Waits(waiting)) => {
-                let Waiting { viewer, opening, places } = *waiting;
+                let Waiting { viewer, opening, permits } = *waiting;
                 let name = opening.stream.clone();
-                let Some(session) = play::begin(&self.state, opening, places) else {
+                let Some(session) = play::begin(&self.state, opening, permits) else {
                     return self.refuse_player(&name, "refused");
                 };
                 self.server.accept();

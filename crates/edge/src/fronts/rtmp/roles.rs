@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use relay::Viewer;
 
-use crate::live::{Dismissal, Held};
+use crate::live::{Dismissal, Publication};
 use crate::play;
 use crate::sessions::{Opening, Session};
 
 /// The role of a connection.
 pub(super) enum Role {
     Nothing,
-    Publishes(Held),
+    Publishes(Publication),
     /// A player that waits for the stream's kinds of media.
     Waits(Box<Waiting>),
     Plays(Box<Player>),
@@ -21,7 +21,7 @@ pub(super) enum Role {
 pub(super) struct Waiting {
     pub(super) viewer: Viewer,
     pub(super) opening: Opening,
-    pub(super) places: play::Places,
+    pub(super) permits: play::SessionPermits,
 }
 
 pub(super) struct Player {

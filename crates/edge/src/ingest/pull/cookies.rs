@@ -1,16 +1,17 @@
-//! The cookies of one pull (RFC 6265): what an origin hands out with its playlists it asks for with segments.
+//! The cookies of one pull (RFC 6265). Some origins set cookies with playlists and require them for
+//! segments.
 //!
-//! They live as long as the pull, and go to the host that set them or, if that says so, to hosts below its
-//! domain.
+//! Cookies live as long as the pull. They are sent to the host that set them and, with a Domain
+//! attribute, to the hosts of that domain.
 
 use std::net::IpAddr;
 
 use hyper::header::{HeaderMap, HeaderValue, SET_COOKIE};
 use url::Url;
 
-/// Cookies that are kept; the oldest goes first.
+/// Maximum number of cookies. A further one evicts the oldest.
 const MAX_COOKIES: usize = 20;
-/// Bytes of a Set-Cookie field (RFC 6265, section 6.1).
+/// Maximum bytes of a Set-Cookie field (RFC 6265, section 6.1).
 const MAX_FIELD: usize = 4_096;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,8 +19,8 @@ struct Cookie {
     name: String,
     value: String,
     host: String,
-    /// Whether hosts below `host` get it too.
-    below: bool,
+    /// Whether subdomains of `host` get it too.
+    subdomains: bool,
     path: String,
     secure: bool,
 }
@@ -33,7 +34,7 @@ impl Cookies {
     pub(super) fn take(&mut self, url: &Url, headers: &HeaderMap) {
         for field in headers.get_all(SET_COOKIE).iter().take(MAX_COOKIES) {
             let text = field.to_str().ok().filter(|text| text.len() <= MAX_FIELD);
-            let Some((cookie, is_over)) = text.and_then(|text| Cookie::read(url, text)) else {
+            let Some((cookie, is_expired)) = text.and_then(|text| Cookie::read(url, text)) else {
                 continue;
             };
             let key = |c: &Cookie| (c.name.clone(), c.host.clone(), c.path.clone());
@@ -41,22 +42,22 @@ impl Cookies {
             if self.0.len() >= MAX_COOKIES {
                 self.0.remove(0);
             }
-            if !is_over {
+            if !is_expired {
                 self.0.push(cookie);
             }
         }
     }
 
-    /// The Cookie field of a request to `url`; `None` without any.
+    /// Returns the Cookie field of a request to `url`; `None` without cookies.
     pub(super) fn field(&self, url: &Url) -> Option<HeaderValue> {
-        let fitting = self.0.iter().filter(|cookie| cookie.is_for(url));
-        let pairs: Vec<String> = fitting.map(|c| format!("{}={}", c.name, c.value)).collect();
+        let matching = self.0.iter().filter(|cookie| cookie.is_for(url));
+        let pairs: Vec<String> = matching.map(|c| format!("{}={}", c.name, c.value)).collect();
         (!pairs.is_empty()).then(|| HeaderValue::try_from(pairs.join("; ")).ok())?
     }
 }
 
 impl Cookie {
-    /// Reads a Set-Cookie field; whether it takes the cookie back.
+    /// Parses a Set-Cookie field. Returns the cookie, and true if it is expired.
     fn read(url: &Url, text: &str) -> Option<(Self, bool)> {
         let own = url.host_str()?;
         let mut parts = text.split(';').map(str::trim);
@@ -68,37 +69,38 @@ impl Cookie {
         let folder = url.path().rsplit_once('/').map_or("", |(folder, _)| folder);
         let path = if folder.is_empty() { "/" } else { folder }.to_owned();
         let host = own.to_owned();
-        let mut cookie = Self { name, value, host, below: false, path, secure: false };
-        let mut is_over = false;
+        let mut cookie = Self { name, value, host, subdomains: false, path, secure: false };
+        let mut is_expired = false;
         for part in parts {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             let value = value.trim();
             match key.trim().to_ascii_lowercase().as_str() {
                 "domain" if !value.is_empty() => {
                     let domain = value.trim_start_matches('.').to_ascii_lowercase();
-                    // A domain of one label, as a registry's, and others' are refused (section 5.3).
-                    if own != domain && (!domain.contains('.') || !is_below(own, &domain)) {
+                    // Single labels, such as top-level domains, and foreign domains are rejected
+                    // (section 5.3).
+                    if own != domain && (!domain.contains('.') || !is_subdomain(own, &domain)) {
                         return None;
                     }
-                    (cookie.host, cookie.below) = (domain, true);
+                    (cookie.host, cookie.subdomains) = (domain, true);
                 }
                 "path" if value.starts_with('/') => cookie.path = value.to_owned(),
                 "secure" => cookie.secure = true,
-                "max-age" => is_over = value.parse::<i64>().is_ok_and(|seconds| seconds <= 0),
+                "max-age" => is_expired = value.parse::<i64>().is_ok_and(|seconds| seconds <= 0),
                 "expires" => {
                     let time = httpdate::parse_http_date(value);
-                    is_over |= time.is_ok_and(|time| time <= std::time::SystemTime::now());
+                    is_expired |= time.is_ok_and(|time| time <= std::time::SystemTime::now());
                 }
                 _ => {}
             }
         }
-        Some((cookie, is_over))
+        Some((cookie, is_expired))
     }
 
     fn is_for(&self, url: &Url) -> bool {
         let host = url.host_str().unwrap_or_default();
-        let is_host = host == self.host || self.below && is_below(host, &self.host);
-        // Section 5.1.4: the path, or one below it.
+        let is_host = host == self.host || self.subdomains && is_subdomain(host, &self.host);
+        // Section 5.1.4: the path itself, or one below it.
         let rest = url.path().strip_prefix(&self.path);
         let is_path = rest.is_some_and(|rest| {
             rest.is_empty() || rest.starts_with('/') || self.path.ends_with('/')
@@ -107,10 +109,10 @@ impl Cookie {
     }
 }
 
-/// Whether a host is below a domain; an address is below nothing.
-fn is_below(host: &str, domain: &str) -> bool {
-    let above = host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
-    above && host.parse::<IpAddr>().is_err()
+/// Returns true if `host` is a subdomain of `domain`. Addresses never are.
+fn is_subdomain(host: &str, domain: &str) -> bool {
+    let ends_with = host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
+    ends_with && host.parse::<IpAddr>().is_err()
 }
 
 #[cfg(test)]
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies_go_where_they_are_meant_for() {
+    fn cookies_are_sent_by_host_path_and_scheme() {
         let list = "https://a.example.com/live/x.m3u8";
         for (set, to, got) in [
             (&["s=1; Path=/"][..], "https://a.example.com/seg/1.ts", Some("s=1")),

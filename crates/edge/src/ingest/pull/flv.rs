@@ -8,15 +8,15 @@ use hyper::body::Incoming;
 use media::{Tag, flv};
 use tokio::time::timeout;
 
-use super::trouble::{Notes, Reason, Trouble};
+use super::report::{PullError, Reason, Reporter};
 use crate::client::Failure;
 
 pub(super) struct FlvSource {
     response: Response<Incoming>,
     reader: flv::Reader,
-    /// Longest wait for a tag.
+    /// Maximum wait for a tag.
     limit: Duration,
-    notes: Notes,
+    reporter: Reporter,
 }
 
 impl FlvSource {
@@ -24,18 +24,18 @@ impl FlvSource {
         response: Response<Incoming>,
         max_tag: usize,
         limit: Duration,
-        notes: Notes,
+        reporter: Reporter,
     ) -> Self {
-        Self { response, reader: flv::Reader::new(max_tag), limit, notes }
+        Self { response, reader: flv::Reader::new(max_tag), limit, reporter }
     }
 
-    /// The next tag; `None` at the end. May be dropped while it waits.
-    pub(super) async fn next(&mut self) -> Result<Option<Tag>, Trouble> {
+    /// Returns the next tag; `None` at the end. Cancel safe.
+    pub(super) async fn next(&mut self) -> Result<Option<Tag>, PullError> {
         let limit = self.limit;
-        timeout(limit, self.read()).await.unwrap_or_else(|_| Err(Trouble::silence(limit)))
+        timeout(limit, self.read()).await.unwrap_or_else(|_| Err(PullError::silence(limit)))
     }
 
-    async fn read(&mut self) -> Result<Option<Tag>, Trouble> {
+    async fn read(&mut self) -> Result<Option<Tag>, PullError> {
         loop {
             if let Some(tag) = self.reader.next_tag() {
                 return Ok(Some(tag));
@@ -43,8 +43,8 @@ impl FlvSource {
             let Some(frame) = self.response.body_mut().frame().await else { return Ok(None) };
             if let Ok(data) = frame.map_err(|e| Failure(e.to_string()))?.into_data() {
                 let read = self.reader.read(&data);
-                self.notes.tolerate(self.reader.deviations());
-                read.map_err(|e| Trouble::new(Reason::Content, e))?;
+                self.reporter.tolerate(self.reader.deviations());
+                read.map_err(|e| PullError::new(Reason::Content, e))?;
             }
         }
     }

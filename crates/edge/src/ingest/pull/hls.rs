@@ -1,8 +1,7 @@
-//! An upstream that is an HLS origin. Fetching stands beside handing out: a task fetches, one
-//! resource ahead, and a [`Pacer`] hands out what has come.
+//! An upstream over HLS. A task fetches one resource ahead, and a [`Pacer`] releases the tags.
 //!
-//! One segment that is broken or missing is left out, and a playlist that fails is asked for again:
-//! the pull ends when there was nothing to hand out for too long.
+//! A broken or missing segment is skipped, and a failed playlist is requested again. The pull ends
+//! after too long without output.
 
 use std::time::Duration;
 
@@ -19,93 +18,100 @@ use url::Url;
 
 use super::http::{Upstream, body, check, is_whole};
 use super::pacer::Pacer;
-use super::trouble::{Notes, Reason, Trouble};
+use super::report::{PullError, Reason, Reporter};
 use crate::client::no_answer;
 use crate::redacted::Redacted;
 
-/// So many target durations may pass without media, whatever the rule's time-out is: a segment is
-/// announced when it is complete, and may take as long as it lasts to come.
-const PATIENCE: u32 = 3;
-/// Wait after what was of no use, so that a playlist of thousands of such segments costs no storm.
-const AFTER_BROKEN: Duration = Duration::from_millis(100);
+/// Minimum silence that ends a pull, in target durations, even if the rule's timeout is shorter: a
+/// segment is listed when complete, and its download may take up to its duration.
+const MIN_SILENCE_TARGETS: u32 = 3;
+/// Delay after a failure, so that thousands of broken segments cause no burst of requests.
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// What a fetch gave.
+/// Result of a fetch.
 struct Batch {
     tags: Vec<Tag>,
-    /// Segments that are known beyond it; `None` if the stream has ended.
-    behind: Option<usize>,
+    /// Further listed segments; `None` if the stream has ended.
+    further: Option<usize>,
     target: Duration,
 }
 
 pub(super) struct HlsSource {
-    batches: mpsc::Receiver<Result<Batch, Trouble>>,
+    batches: mpsc::Receiver<Result<Batch, PullError>>,
     pacer: Pacer,
     limit: Duration,
-    /// Longest time without anything to hand out.
-    patience: Duration,
-    /// When there was something last.
-    fed: Instant,
-    /// How the fetches ended.
-    end: Option<Result<(), Trouble>>,
-    /// The task that fetches, which ends with this.
+    /// Maximum time without tags.
+    max_silence: Duration,
+    /// Time of the last tag or batch.
+    last_media: Instant,
+    /// Result of the fetcher.
+    end: Option<Result<(), PullError>>,
+    /// The fetcher's task, aborted on drop.
     _fetcher: JoinSet<()>,
 }
 
 impl HlsSource {
-    /// Starts to fetch. `first` is the response to the GET of the upstream's URL.
+    /// Starts the fetcher. `first` is the response to the GET of the upstream's URL.
     pub(super) fn start(
         upstream: Upstream,
         first: (Url, Response<Incoming>),
         choice: Choice,
         limit: Duration,
-        notes: Notes,
+        reporter: Reporter,
     ) -> Self {
         let pull = Pull::new(upstream.url().clone(), choice);
         let start = Instant::now();
         let first = Some(first);
-        let fetcher = Fetcher { pull, upstream, first, loaded: false, start, limit, notes };
-        // One fetch waits here while the next one is under way.
+        let fetcher = Fetcher { pull, upstream, first, loaded: false, start, limit, reporter };
+        // Holds one batch while the next is fetched.
         let (sender, batches) = mpsc::channel(1);
         let mut tasks = JoinSet::new();
         tasks.spawn(fetcher.run(sender));
-        let (patience, pacer) = (limit, Pacer::default());
-        Self { batches, pacer, limit, patience, fed: start, end: None, _fetcher: tasks }
+        Self {
+            batches,
+            pacer: Pacer::default(),
+            limit,
+            max_silence: limit,
+            last_media: start,
+            end: None,
+            _fetcher: tasks,
+        }
     }
 
-    /// The next tag, in its time; `None` at the end. May be dropped while it waits.
-    pub(super) async fn next(&mut self) -> Result<Option<Tag>, Trouble> {
+    /// Returns the next tag at its departure time; `None` at the end. Cancel safe.
+    pub(super) async fn next(&mut self) -> Result<Option<Tag>, PullError> {
         loop {
             let due = self.pacer.due(Instant::now());
             if let (None, Some(end)) = (due, &self.end) {
                 return end.clone().map(|()| None);
             }
-            let until = due.unwrap_or(self.fed + self.patience);
+            let until = due.unwrap_or(self.last_media + self.max_silence);
             let takes = self.end.is_none() && self.pacer.has_room();
             tokio::select! {
                 batch = self.batches.recv(), if takes => match batch {
                     Some(Ok(batch)) => self.take(batch),
-                    Some(Err(trouble)) => self.end = Some(Err(trouble)),
+                    Some(Err(error)) => self.end = Some(Err(error)),
                     None => self.end = Some(Ok(())),
                 },
                 () = sleep_until(until) => {
                     if due.is_none() {
-                        return Err(Trouble::silence(self.patience));
+                        return Err(PullError::silence(self.max_silence));
                     }
-                    self.fed = Instant::now();
-                    return Ok(self.pacer.pop(self.fed));
+                    self.last_media = Instant::now();
+                    return Ok(self.pacer.pop(self.last_media));
                 }
             }
         }
     }
 
     fn take(&mut self, batch: Batch) {
-        let Batch { tags, behind, target } = batch;
-        self.patience = self.limit.max(target * PATIENCE);
+        let Batch { tags, further, target } = batch;
+        self.max_silence = self.limit.max(target * MIN_SILENCE_TARGETS);
         if !tags.is_empty() {
-            self.fed = Instant::now();
+            self.last_media = Instant::now();
         }
-        let behind = behind.map(|segments| target * u32::try_from(segments).unwrap_or(u32::MAX));
-        self.pacer.push(tags, behind.map(|behind| (behind, target)));
+        let further = further.map(|segments| target * u32::try_from(segments).unwrap_or(u32::MAX));
+        self.pacer.push(tags, further.map(|further| (further, target)));
     }
 }
 
@@ -114,27 +120,27 @@ struct Fetcher {
     upstream: Upstream,
     /// The response to the first request.
     first: Option<(Url, Response<Incoming>)>,
-    /// Whether there was a playlist of segments.
+    /// Whether a media playlist was loaded.
     loaded: bool,
     start: Instant,
     limit: Duration,
-    notes: Notes,
+    reporter: Reporter,
 }
 
 impl Fetcher {
-    async fn run(mut self, batches: mpsc::Sender<Result<Batch, Trouble>>) {
-        // Nothing is fetched before there is room for it.
+    async fn run(mut self, batches: mpsc::Sender<Result<Batch, PullError>>) {
+        // Fetch only with room for the result.
         while let Ok(room) = batches.reserve().await {
             match self.batch().await {
                 Ok(Some(batch)) => room.send(Ok(batch)),
                 Ok(None) => return,
-                Err(trouble) => return room.send(Err(trouble)),
+                Err(error) => return room.send(Err(error)),
             }
         }
     }
 
-    /// What is fetched next; `None` at the end of the stream.
-    async fn batch(&mut self) -> Result<Option<Batch>, Trouble> {
+    /// Fetches the next batch; `None` at the end of the stream.
+    async fn batch(&mut self) -> Result<Option<Batch>, PullError> {
         loop {
             let now = Timestamp::ZERO + self.start.elapsed();
             let request = match self.pull.next(now) {
@@ -147,59 +153,60 @@ impl Fetcher {
             };
             let taken = match self.fetch(&request).await {
                 Ok(body) => self.on_body(&request, &body)?,
-                Err(trouble) => self.on_failure(&request, trouble).map(|()| None)?,
+                Err(error) => self.on_failure(&request, error).map(|()| None)?,
             };
             let Some(tags) = taken else {
-                sleep(AFTER_BROKEN).await;
+                sleep(RETRY_DELAY).await;
                 continue;
             };
             let target = self.pull.target();
             self.loaded |= !target.is_zero();
             while let Some(codec) = self.pull.poll_unsupported() {
-                let text = format!("codec {codec} is not supported and left out");
-                self.notes.note(Trouble::new(Reason::Codec, text));
+                let text = format!("codec {codec} is not supported: track dropped");
+                self.reporter.warn(PullError::new(Reason::Codec, text));
             }
             if self.loaded && (request.kind == Subject::Playlist || !tags.is_empty()) {
-                return Ok(Some(Batch { tags, behind: self.pull.behind(), target }));
+                return Ok(Some(Batch { tags, further: self.pull.behind(), target }));
             }
         }
     }
 
-    /// The tags in what came; `None` if it was of no use, and the pull goes on.
-    fn on_body(&mut self, request: &Request, body: &Bytes) -> Result<Option<Vec<Tag>>, Trouble> {
+    /// Returns the tags of a body; `None` if it is unusable and the pull continues.
+    fn on_body(&mut self, request: &Request, body: &Bytes) -> Result<Option<Vec<Tag>>, PullError> {
         let taken = self.pull.on_response(body);
-        self.notes.tolerate(self.pull.deviations());
+        self.reporter.tolerate(self.pull.deviations());
         let error = match taken {
             Ok(tags) => return Ok(Some(tags)),
             Err(error) => error,
         };
-        let trouble = Trouble::from(error);
-        if error.is_final() || !self.loaded {
-            return Err(trouble);
+        let is_fatal = error.is_final() || !self.loaded;
+        let error = PullError::from(error);
+        if is_fatal {
+            return Err(error);
         }
-        let trouble = trouble.of(named(request));
+        let error = error.context(subject(request));
         match request.kind {
-            Subject::Playlist => self.notes.note(trouble),
-            Subject::Map | Subject::Segment => self.notes.left_out(trouble),
+            Subject::Playlist => self.reporter.warn(error),
+            Subject::Map | Subject::Segment => self.reporter.skipped_segment(error),
         }
         Ok(None)
     }
 
-    fn on_failure(&mut self, request: &Request, trouble: Trouble) -> Result<(), Trouble> {
-        let trouble = trouble.of(named(request));
+    fn on_failure(&mut self, request: &Request, error: PullError) -> Result<(), PullError> {
+        let error = error.context(subject(request));
         let now = Timestamp::ZERO + self.start.elapsed();
         match self.pull.on_failure(now) {
-            Ok(Failed::Again) => tracing::debug!("{}", trouble.text),
-            Ok(Failed::LeftOut) => self.notes.left_out(trouble),
-            Err(_) if self.loaded => self.notes.note(trouble),
-            Err(_) => return Err(trouble),
+            Ok(Failed::Again) => tracing::debug!("{}", error.text),
+            Ok(Failed::LeftOut) => self.reporter.skipped_segment(error),
+            Err(_) if self.loaded => self.reporter.warn(error),
+            Err(_) => return Err(error),
         }
         Ok(())
     }
 
-    /// The body that a request asks for. A connection that stays silent is given up early enough to
-    /// try another.
-    async fn fetch(&mut self, request: &Request) -> Result<Bytes, Trouble> {
+    /// Fetches the body of a request. A silent connection is abandoned at half the timeout, which
+    /// leaves time for another.
+    async fn fetch(&mut self, request: &Request) -> Result<Bytes, PullError> {
         let pause = self.limit / 2;
         let limit = self.limit.max(self.pull.target() * 2);
         let first = self.first.take();
@@ -213,7 +220,7 @@ impl Fetcher {
             };
             check(&response)?;
             if is_whole(&response, request.range) {
-                self.notes.tolerate([(Deviation::HttpRange, 1)].into_iter());
+                self.reporter.tolerate([(Deviation::HttpRange, 1)].into_iter());
             }
             self.pull.on_redirect(from);
             body(response, request.range, request.max_bytes, pause).await
@@ -222,8 +229,8 @@ impl Fetcher {
     }
 }
 
-/// What a request was for, without secrets.
-fn named(request: &Request) -> String {
+/// Returns the kind and URL of a request, without secrets.
+fn subject(request: &Request) -> String {
     format!("{} {}", request.kind, Redacted(&request.url))
 }
 

@@ -1,4 +1,4 @@
-//! Requests to an upstream over HTTP, and to where it leads.
+//! HTTP requests to an upstream, and to the URLs in its redirections and playlists.
 
 use std::time::Duration;
 
@@ -14,30 +14,29 @@ use tokio::time::timeout;
 use url::Url;
 
 use super::cookies::Cookies;
-use super::trouble::{Reason, Trouble};
+use super::report::{PullError, Reason};
 use super::via::{CDN_LOOP, Via};
 use crate::client::{Client, Failure, Reach, authorization, no_answer, reached};
 use crate::config;
 
-/// Redirections that are followed.
+/// Maximum redirections followed per request.
 const MAX_REDIRECTS: usize = 4;
-/// Bytes before a range that are read in vain, from an origin that knows no ranges.
+/// Maximum bytes discarded before a range, from an origin without range support.
 const MAX_SKIPPED: u64 = 64 << 20;
 
 /// An upstream over HTTP.
 ///
-/// What it names, in redirections and playlists, is a stranger's word: such a URL leads no further
-/// into the networks around this machine than the upstream itself is, and does not get what
-/// the configuration says for the upstream alone.
+/// URLs in its redirections and playlists are untrusted. They may lead no further into local
+/// networks than the upstream itself, and do not get the credentials configured for it.
 pub(super) struct Upstream {
     client: Client,
-    /// As configured, without user name and password.
+    /// The configured URL, without user name and password.
     url: Url,
-    /// For the upstream's own server.
+    /// Header fields for the origin of `url` only.
     headers: HeaderMap,
-    /// How far it may lead: what it took to reach it.
+    /// Network of the upstream, the limit for URLs that it names.
     reach: Reach,
-    /// The field that finds loops.
+    /// The CDN-Loop field.
     via: HeaderValue,
     cookies: Cookies,
 }
@@ -48,7 +47,7 @@ impl Upstream {
         for config::Header { name, value } in rule.headers.iter().flatten() {
             headers.append(name, value.clone());
         }
-        // They fail for URLs without a host, which there are none of.
+        // These fail only for URLs without a host, which the configuration rejects.
         let _ = url.set_username("");
         let _ = url.set_password(None);
         url.set_fragment(None);
@@ -56,18 +55,18 @@ impl Upstream {
         Self { client, url, headers, reach, via: via.field(), cookies }
     }
 
-    /// The configured URL, without user name and password.
+    /// Returns the configured URL, without user name and password.
     pub(super) fn url(&self) -> &Url {
         &self.url
     }
 
-    /// A GET of this URL, redirections followed, and where the response came from: whatever its
-    /// status is. `range` is the first byte and the number of bytes.
+    /// Sends a GET and follows redirections. Returns the final URL and its response of any status.
+    /// `range` is the first byte and the number of bytes.
     pub(super) async fn get(
         &mut self,
         url: &Url,
         range: Option<(u64, u64)>,
-    ) -> Result<(Url, Response<Incoming>), Trouble> {
+    ) -> Result<(Url, Response<Incoming>), PullError> {
         let mut url = url.clone();
         for _ in 0..=MAX_REDIRECTS {
             let is_upstream = url == self.url;
@@ -77,7 +76,7 @@ impl Upstream {
                 headers.clone_from(&self.headers);
             }
             headers.insert(CDN_LOOP, self.via.clone());
-            // Media is compressed already, and nothing here unpacks.
+            // Media is compressed already, and no decoder is available.
             headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
             if let Some(cookies) = self.cookies.field(&url) {
                 headers.append(COOKIE, cookies);
@@ -97,21 +96,21 @@ impl Upstream {
             match location.filter(|_| response.status().is_redirection()) {
                 None => return Ok((url, response)),
                 Some(location) => {
-                    let refused = "a redirection from https to http, or to what is no HTTP";
+                    let text = "redirection from https to http, or to another scheme";
                     let next = follow(&url, location);
-                    url = next.ok_or_else(|| Trouble::new(Reason::Status, refused))?;
+                    url = next.ok_or_else(|| PullError::new(Reason::Status, text))?;
                 }
             }
         }
-        Err(Trouble::new(Reason::Status, "too many redirections"))
+        Err(PullError::new(Reason::Status, "too many redirections"))
     }
 }
 
-/// Refuses a response that does not have what was asked for.
-pub(super) fn check(response: &Response<Incoming>) -> Result<(), Trouble> {
+/// Rejects a response with an error status or a content coding.
+pub(super) fn check(response: &Response<Incoming>) -> Result<(), PullError> {
     let status = response.status();
     if !status.is_success() {
-        return Err(Trouble::new(Reason::Status, format!("status {status}")));
+        return Err(PullError::new(Reason::Status, format!("status {status}")));
     }
     let coded = response.headers().get_all(CONTENT_ENCODING).iter();
     let coded = coded.filter_map(|value| value.to_str().ok()).find(|value| {
@@ -121,29 +120,29 @@ pub(super) fn check(response: &Response<Incoming>) -> Result<(), Trouble> {
     match coded {
         None => Ok(()),
         Some(coding) => {
-            let text = format!("content-encoding {} was not asked for", coding.escape_debug());
-            Err(Trouble::new(Reason::Content, text))
+            let text = format!("unrequested content-encoding {}", coding.escape_debug());
+            Err(PullError::new(Reason::Content, text))
         }
     }
 }
 
-/// Whether the response has all of a resource of which `range` was asked for.
+/// Returns true if the response to a request for `range` has the whole resource instead.
 pub(super) fn is_whole(response: &Response<Incoming>, range: Option<(u64, u64)>) -> bool {
     range.is_some() && response.status() != StatusCode::PARTIAL_CONTENT
 }
 
-/// The body of a response: at most `max` bytes, and none of them after a pause of `pause`. Where it is
-/// the whole of which `range` was asked for, the bytes of that.
+/// Reads a response body of at most `max` bytes, with at most `pause` between its parts. If the
+/// origin ignored `range`, cuts the body to it.
 pub(super) async fn body(
     response: Response<Incoming>,
     range: Option<(u64, u64)>,
     max: usize,
     pause: Duration,
-) -> Result<Bytes, Trouble> {
+) -> Result<Bytes, PullError> {
     let whole = range.filter(|_| is_whole(&response, range));
     if let Some((first, _)) = whole.filter(|(first, _)| *first > MAX_SKIPPED) {
-        let text = format!("no answer to a range at byte {first}: the origin sends the whole");
-        return Err(Trouble::new(Reason::Content, text));
+        let text = format!("range at byte {first} ignored: the origin sends the whole resource");
+        return Err(PullError::new(Reason::Content, text));
     }
     let (mut skipped, count) = whole.map_or((0, usize::MAX), |(first, count)| {
         (first as usize, usize::try_from(count).unwrap_or(usize::MAX))
@@ -156,7 +155,7 @@ pub(super) async fn body(
         let end = before + (data.len() - before).min(count - body.len());
         let data = data.slice(before..end);
         if body.len() + data.len() > max {
-            return Err(Trouble::new(Reason::Content, "HLS resource over the limit"));
+            return Err(PullError::new(Reason::Content, "HLS resource over the limit"));
         }
         body.extend_from_slice(&data);
         if body.len() == count {
@@ -180,13 +179,13 @@ mod tests {
     }
 
     async fn get(upstream: &mut Upstream, url: &Url) -> Result<String, String> {
-        let (from, response) = upstream.get(url, None).await.map_err(|trouble| trouble.text)?;
-        check(&response).map_err(|trouble| trouble.text)?;
+        let (from, response) = upstream.get(url, None).await.map_err(|error| error.text)?;
+        check(&response).map_err(|error| error.text)?;
         Ok(from.into())
     }
 
     #[tokio::test]
-    async fn redirections_are_followed_four_times() {
+    async fn at_most_four_redirections_are_followed() {
         let origin = Origin::start(NO_TIME, |target| match target {
             "/0" => ok("here"),
             "/1" => redirect("/0"),
@@ -197,11 +196,11 @@ mod tests {
         assert_eq!(get(&mut upstream, &origin.url("/4")).await, Ok(origin.url("/0").into()));
         let error = get(&mut upstream, &origin.url("/5")).await;
         assert_eq!(error, Err("too many redirections".into()));
-        assert_eq!(origin.connections(), 2, "one for the upstream, one for what it names");
+        assert_eq!(origin.connections(), 2, "one for the upstream, one for its redirections");
     }
 
     #[tokio::test]
-    async fn the_whole_is_cut_to_the_range_that_was_asked_for() {
+    async fn a_whole_resource_is_cut_to_the_requested_range() {
         let origin = Origin::start(NO_TIME, |_| ok(&b"0123456789"[..])).await;
         let mut upstream = upstream(origin.url("/"));
         let url = origin.url("/a");
@@ -215,7 +214,7 @@ mod tests {
         ] {
             upstream.reach = Reach::Loopback;
             let (_, response) = upstream.get(&url, range).await.expect("an answer");
-            check(&response).expect("of use");
+            check(&response).expect("success");
             assert_eq!(is_whole(&response, range), range.is_some());
             let got = body(response, range, 10, Duration::from_secs(9)).await;
             match expected {
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn coded_answers_are_refused_in_words_and_cookies_come_back() {
+    async fn content_codings_are_rejected_and_cookies_returned() {
         let origin = Origin::start(NO_TIME, |target| {
             let mut answer = ok("x");
             let (name, value) = match target {
@@ -241,7 +240,7 @@ mod tests {
         let mut upstream = upstream(origin.url("/"));
         get(&mut upstream, &origin.url("/")).await.expect("an answer");
         let error = get(&mut upstream, &origin.url("/gzip")).await;
-        assert_eq!(error, Err("content-encoding gzip was not asked for".into()));
+        assert_eq!(error, Err("unrequested content-encoding gzip".into()));
         get(&mut upstream, &origin.url("/identity")).await.expect("no coding");
         let sent: Vec<_> = origin
             .requests()
@@ -255,14 +254,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_an_upstream_names_is_no_nearer_to_this_machine_than_itself() {
+    async fn an_upstream_may_not_lead_to_a_more_local_network() {
         let inner = Origin::start(NO_TIME, |_| ok("a secret")).await;
         let origin = Origin::start(NO_TIME, |_| ok("")).await;
         let mut upstream = upstream(origin.url("/"));
         assert!(get(&mut upstream, &inner.url("/")).await.is_err(), "before it was reached");
         get(&mut upstream, &origin.url("/")).await.expect("an answer");
         assert_eq!(upstream.reach, Reach::Loopback);
-        get(&mut upstream, &inner.url("/")).await.expect("as near as itself");
+        get(&mut upstream, &inner.url("/")).await.expect("the upstream's own network");
         for reach in [Reach::Public, Reach::Private] {
             upstream.reach = reach;
             let port = inner.address.port();
@@ -273,13 +272,13 @@ mod tests {
             }
         }
         assert_eq!(inner.requests().len(), 1);
-        // The upstream itself is where the operator says it is.
+        // The configured URL itself is not restricted.
         get(&mut upstream, &origin.url("/")).await.expect("an answer");
     }
 
     #[tokio::test]
-    async fn a_redirection_from_a_private_network_to_this_machine_is_refused() {
-        // Which address this machine has outside of itself; nothing is sent.
+    async fn a_redirection_from_a_private_network_to_loopback_is_rejected() {
+        // Finds this machine's own non-loopback address. Nothing is sent.
         let socket = UdpSocket::bind("0.0.0.0:0").expect("bound");
         let outside = socket.connect("192.0.2.1:9").and_then(|()| socket.local_addr());
         let Ok(outside) = outside.map(|address| address.ip()) else { return };

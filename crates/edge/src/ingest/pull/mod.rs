@@ -1,5 +1,5 @@
-//! Streams pulled from an upstream, on the first viewer and while somebody watches: RTMP, HTTP-FLV
-//! or HLS. One pull serves any number of viewers.
+//! Streams pulled from an upstream over RTMP, HTTP-FLV or HLS. A pull starts with the first viewer,
+//! serves any number of viewers, and stops without viewers.
 
 mod cookies;
 mod flv;
@@ -8,10 +8,10 @@ mod http;
 #[cfg(test)]
 mod origin;
 mod pacer;
+mod report;
 mod rtmp;
 mod schedule;
 mod source;
-mod trouble;
 mod via;
 
 use std::sync::Arc;
@@ -26,10 +26,11 @@ use crate::state::State;
 use schedule::Puller;
 pub(crate) use via::Via;
 
-/// The stream, pulled from now on if it is not already, for a request that has passed `via`.
+/// Returns the stream, and starts its pull if necessary. `via` lists the servers that the viewer's
+/// request passed.
 ///
 /// # Errors
-/// No rule names it, it could not be had a moment ago, too many others are waited for, or memory is short.
+/// No rule matches, the pull failed a moment ago, too many pulls are pending, or memory is full.
 pub(crate) fn start(state: &Arc<State>, name: &str, via: Via) -> Result<Arc<Stream>, Missing> {
     let rule = rule(state, name).ok_or(Missing::Unknown)?;
     let runtime = state.runtime.get().ok_or(Missing::Unknown)?;
@@ -43,7 +44,7 @@ pub(crate) fn start(state: &Arc<State>, name: &str, via: Via) -> Result<Arc<Stre
     let (stream, found) = live.pulls.begin(name, budget(rule), open)?;
     if found == Pull::Free {
         runtime.spawn(Puller::new(state.clone(), rule.clone(), stream.clone(), via).run());
-        // A ban that came meanwhile has not found the pull.
+        // A ban added meanwhile did not find the pull.
         if state.bans.has_stream(name) {
             live.pulls.cancel(name);
         }
@@ -51,7 +52,7 @@ pub(crate) fn start(state: &Arc<State>, name: &str, via: Via) -> Result<Arc<Stre
     Ok(stream)
 }
 
-/// Whether [`start`] would have a stream, if not now then as soon as there is room.
+/// Returns true if [`start`] would succeed, now or once the budget allows.
 pub fn may_start(state: &State, name: &str) -> bool {
     rule(state, name).is_some_and(|rule| state.live.pulls.may_begin(name, budget(rule)))
 }
@@ -60,7 +61,7 @@ fn budget(rule: &config::Pull) -> Budget<'_> {
     Budget { rule: &rule.stream, max_pending: rule.max_pending as usize }
 }
 
-/// The rule that names the stream, unless the operator keeps it out.
+/// Returns the first rule that matches the stream, unless the stream is banned.
 fn rule<'a>(state: &'a State, name: &str) -> Option<&'a config::Pull> {
     let rules = &mut state.config.pull.iter();
     let rule = rules.find(|rule| matches(&rule.stream, name)).filter(|_| is_name(name));

@@ -1,4 +1,4 @@
-//! An HTTP origin on this machine, for tests.
+//! A local HTTP origin for tests.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use crate::sync::lock;
 pub(super) type Answer = Response<Full<Bytes>>;
 type Requests = Arc<Mutex<Vec<(String, HeaderMap)>>>;
 
-/// A server that keeps its connections; it ends when it is dropped.
+/// A server with persistent connections, until it is dropped.
 pub(super) struct Origin {
     pub(super) address: SocketAddr,
     requests: Requests,
@@ -31,7 +31,7 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// One that takes `delay` for each answer, and is asked for path and query.
+    /// Starts an origin that answers after `delay`. `answer` gets path and query.
     pub(super) async fn start(
         delay: Duration,
         answer: impl Fn(&str) -> Answer + Send + Sync + 'static,
@@ -64,7 +64,7 @@ impl Origin {
                     }
                 });
                 serving.spawn(async move {
-                    // A client that has gone away is no failure.
+                    // A client may disconnect at any time.
                     let _ =
                         http1::Builder::new().serve_connection(TokioIo::new(socket), service).await;
                 });
@@ -73,17 +73,17 @@ impl Origin {
         Self { address, requests, connections, _tasks: tasks }
     }
 
-    /// The URL of a path, which starts with a slash.
+    /// Returns the URL of a path, which starts with a slash.
     pub(super) fn url(&self, path: &str) -> Url {
         Url::parse(&format!("http://{}{path}", self.address)).expect("a URL")
     }
 
-    /// The requests so far.
+    /// Returns all requests, with path and query.
     pub(super) fn requests(&self) -> Vec<(String, HeaderMap)> {
         lock(&self.requests).clone()
     }
 
-    /// Connections so far.
+    /// Returns the number of accepted connections.
     pub(super) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }

@@ -1,9 +1,9 @@
-//! Media that comes in bursts, handed out in its own time.
+//! Paces media that arrives in bursts.
 //!
-//! Tags leave on a fixed base: a point in time and the media time that leaves then. What is late
-//! leaves at once, and what follows is on time again, so that the lateness of timers adds up to
-//! nothing. Only a tag that is late by more than [`MAX_LATE`] moves the base. What piles up behind
-//! such a delay, or behind an origin with a faster clock, is made up for by a tempo of 21/20.
+//! Tags leave relative to a base: a point in time and its media time. A late tag leaves at once and
+//! the following are on time, so that timer lateness does not accumulate. A tag later than
+//! [`MAX_LATE`] moves the base. The resulting backlog, or the backlog of an origin with a faster
+//! clock, is played at 21/20 of real time.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,32 +11,31 @@ use std::time::Duration;
 use media::Tag;
 use tokio::time::Instant;
 
-/// A tag that is later moves those behind it by as much.
+/// Lateness of a tag above which the following tags are shifted too.
 const MAX_LATE: Duration = Duration::from_millis(500);
-/// Media that may wait here; beyond that nothing more is taken.
-const MAX_AHEAD_MS: u32 = 6_000;
-const MAX_AHEAD_BYTES: usize = 32 << 20;
-/// The tempo rises when this number of target durations of a live stream wait here and at the origin, and
-/// falls again when it is one less. Pulls start three from the end, and one or two more come while
-/// these are played.
-const MAX_BEHIND: u32 = 5;
+/// Maximum buffered media.
+const MAX_BUFFERED_MS: u32 = 6_000;
+const MAX_BUFFERED_BYTES: usize = 32 << 20;
+/// Backlog of a live stream, here and at the origin, above which the pacer catches up, in target
+/// durations. It stops one below. Pulls start three target durations from the end, and one or two
+/// more arrive while these play.
+const CATCH_UP_TARGETS: u32 = 5;
 
-/// Tags in the order in which they leave.
+/// Buffered tags, and the schedule of their departure.
 #[derive(Debug, Default)]
 pub(super) struct Pacer {
     tags: VecDeque<Tag>,
     bytes: usize,
-    /// When the tag of that media time left.
+    /// A point in time, and the media time that leaves then.
     base: Option<(Instant, u32)>,
-    /// Milliseconds of media at the origin beyond what is here, and of a target duration, if the
-    /// stream is live.
+    /// Further media at the origin and the target duration, in ms, if the stream is live.
     live: Option<(u32, u32)>,
-    hurries: bool,
+    catching_up: bool,
 }
 
 impl Pacer {
-    /// Appends tags. `live` is how much the origin has beyond them, and the target duration; `None`
-    /// if the stream has ended, and all of it is there from the start.
+    /// Appends tags. `live` is the duration of further media at the origin, and the target
+    /// duration; `None` if the stream has ended.
     pub(super) fn push(&mut self, tags: Vec<Tag>, live: Option<(Duration, Duration)>) {
         let ms = |duration: Duration| u32::try_from(duration.as_millis()).unwrap_or(u32::MAX);
         self.live = live.map(|(behind, target)| (ms(behind), ms(target)));
@@ -44,30 +43,30 @@ impl Pacer {
         self.tags.extend(tags);
     }
 
-    /// Whether more may be appended.
+    /// Returns true if the buffer is below its limits.
     pub(super) fn has_room(&self) -> bool {
-        self.ahead_ms() < MAX_AHEAD_MS && self.bytes < MAX_AHEAD_BYTES
+        self.buffered_ms() < MAX_BUFFERED_MS && self.bytes < MAX_BUFFERED_BYTES
     }
 
-    /// From the first tag to the last.
-    fn ahead_ms(&self) -> u32 {
+    /// Returns the buffered media time.
+    fn buffered_ms(&self) -> u32 {
         let times = self.tags.front().zip(self.tags.back());
         let ms = times.map_or(0, |(first, last)| last.timestamp().wrapping_sub(first.timestamp()));
         // Audio and video are interleaved.
         if ms >= 1 << 31 { 0 } else { ms }
     }
 
-    /// When the next tag leaves.
+    /// Returns the departure time of the next tag.
     pub(super) fn due(&self, now: Instant) -> Option<Instant> {
         let time = self.tags.front()?.timestamp();
         let Some((at, base)) = self.base else { return Some(now) };
         let step = time.wrapping_sub(base) as i32;
         let length = Duration::from_millis(step.unsigned_abs().into());
-        let length = if self.hurries { length * 20 / 21 } else { length };
+        let length = if self.catching_up { length * 20 / 21 } else { length };
         Some(if step < 0 { at.checked_sub(length).unwrap_or(at) } else { at + length })
     }
 
-    /// The next tag, which leaves now.
+    /// Removes and returns the next tag, which leaves now.
     pub(super) fn pop(&mut self, now: Instant) -> Option<Tag> {
         let due = self.due(now)?;
         let tag = self.tags.pop_front()?;
@@ -75,16 +74,16 @@ impl Pacer {
         let time = tag.timestamp();
         match self.base {
             _ if now > due + MAX_LATE => self.base = Some((now, time)),
-            // A step back leaves the base where it is: nothing adds up.
+            // Backward steps keep the base, so that they do not accumulate.
             Some((_, base)) if (time.wrapping_sub(base) as i32) < 0 => {}
             _ => self.base = Some((due, time)),
         }
         if let Some((behind, target)) = self.live {
-            let behind = behind.saturating_add(self.ahead_ms());
-            let limit = if self.hurries { MAX_BEHIND - 1 } else { MAX_BEHIND };
-            self.hurries = behind > target.saturating_mul(limit);
+            let behind = behind.saturating_add(self.buffered_ms());
+            let limit = if self.catching_up { CATCH_UP_TARGETS - 1 } else { CATCH_UP_TARGETS };
+            self.catching_up = behind > target.saturating_mul(limit);
         } else {
-            self.hurries = false;
+            self.catching_up = false;
         }
         Some(tag)
     }
@@ -105,7 +104,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// Hands out all that waits, each tag `late` after it is due; when each left, from `start`.
+    /// Pops all tags, each `late` after its due time. Returns their departures relative to `start`.
     fn all(pacer: &mut Pacer, start: Instant, mut now: Instant, late: Duration) -> Vec<Duration> {
         let mut left = Vec::new();
         while let Some(due) = pacer.due(now) {
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn late_timers_add_up_to_nothing() {
+    fn timer_lateness_does_not_accumulate() {
         let (mut pacer, start) = (Pacer::default(), Instant::now());
         pacer.push(tags((0..1_000).map(|n| n * 40)), None);
         let left = all(&mut pacer, start, start, ms(3));
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_delay_is_made_up_for_at_once_and_a_long_one_moves_the_rest() {
+    fn a_short_delay_is_recovered_at_once_and_a_long_one_shifts_the_rest() {
         for (delay, last) in [(ms(400), ms(2_000)), (ms(900), ms(2_900))] {
             let (mut pacer, start) = (Pacer::default(), Instant::now());
             pacer.push(tags([0]), None);
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn sound_and_pictures_that_are_interleaved_leave_in_their_order() {
+    fn interleaved_audio_and_video_keep_their_order() {
         let (mut pacer, start) = (Pacer::default(), Instant::now());
         pacer.push(tags([0, 80, 30, 120, 90, 160]), None);
         let left = all(&mut pacer, start, start, ms(0));
@@ -145,10 +144,10 @@ mod tests {
     }
 
     #[test]
-    fn times_go_on_over_the_wrap_and_for_months() {
+    fn timestamps_may_wrap_around() {
         let (mut pacer, start) = (Pacer::default(), Instant::now());
         let step = 29_000;
-        // More than twice round.
+        // Wraps around twice.
         for n in 0..300_000u32 {
             pacer.push(tags([n.wrapping_mul(step)]), None);
             let left = all(&mut pacer, start, start, ms(0));
@@ -157,9 +156,9 @@ mod tests {
     }
 
     #[test]
-    fn a_live_stream_that_is_far_behind_is_played_a_twentieth_faster_until_it_is_not() {
+    fn a_live_stream_far_behind_plays_five_percent_faster_until_it_catches_up() {
         let (mut pacer, start) = (Pacer::default(), Instant::now());
-        // Twelve seconds wait, of segments of two.
+        // A backlog of 12 s with a target duration of 2 s.
         pacer.push(tags((0..300).map(|n| n * 40)), Some((ms(0), ms(2_000))));
         let left = all(&mut pacer, start, start, ms(0));
         let rate = |from: usize, to: usize| {
@@ -167,21 +166,21 @@ mod tests {
         };
         assert!((rate(5, 80) - 1.05).abs() < 1e-3, "{}", rate(5, 80));
         assert!((rate(150, 299) - 1.0).abs() < 1e-9, "{}", rate(150, 299));
-        // One that has ended is all there from the start.
+        // An ended stream is complete from the start.
         let mut pacer = Pacer::default();
         pacer.push(tags((0..300).map(|n| n * 40)), None);
         assert_eq!(all(&mut pacer, start, start, ms(0)).last(), Some(&ms(299 * 40)));
     }
 
     #[test]
-    fn what_waits_is_bounded_by_time_and_by_bytes() {
+    fn the_buffer_is_limited_by_time_and_bytes() {
         let mut pacer = Pacer::default();
         assert!(pacer.has_room());
-        pacer.push(tags([0, MAX_AHEAD_MS]), None);
+        pacer.push(tags([0, MAX_BUFFERED_MS]), None);
         assert!(!pacer.has_room());
         let mut pacer = Pacer::default();
         let large =
-            Tag::new(Kind::Video, 0, &vec![0x27; MAX_AHEAD_BYTES / 4]).expect("short enough");
+            Tag::new(Kind::Video, 0, &vec![0x27; MAX_BUFFERED_BYTES / 4]).expect("short enough");
         pacer.push(vec![large; 4], None);
         assert!(!pacer.has_room());
         let now = Instant::now();

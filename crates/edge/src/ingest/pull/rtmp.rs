@@ -1,4 +1,4 @@
-//! An upstream that is played over RTMP, with TLS or without.
+//! An upstream over RTMP or RTMPS.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use media::{Tag, rtmp};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
-use super::trouble::{Reason, Trouble};
+use super::report::{PullError, Reason};
 use crate::client::{Client, Connection, Failure, no_answer};
 use crate::entropy::noise;
 
@@ -15,21 +15,21 @@ pub(super) struct RtmpSource {
     stream: Connection,
     client: rtmp::Client,
     input: BytesMut,
-    /// Why nothing more can be sent.
+    /// The last write error.
     written: Result<(), Failure>,
-    /// Longest wait for a tag.
+    /// Maximum wait for a tag.
     limit: Duration,
 }
 
 impl RtmpSource {
-    /// Connects. Tags are at most `max_tag` bytes long.
+    /// Connects. Tags may have at most `max_tag` bytes.
     pub(super) async fn open(
         client: &Client,
         url: &str,
         max_tag: usize,
         limit: Duration,
-    ) -> Result<Self, Trouble> {
-        let target = rtmp::Url::parse(url).map_err(|e| Trouble::new(Reason::Content, e))?;
+    ) -> Result<Self, PullError> {
+        let target = rtmp::Url::parse(url).map_err(|e| PullError::new(Reason::Content, e))?;
         let connect = client.connect(target.tls, &target.host, target.port);
         let stream = timeout(limit, connect).await.map_err(|_| no_answer(limit))??;
         let config = rtmp::Config { max_message: max_tag, ..rtmp::Config::default() };
@@ -37,20 +37,20 @@ impl RtmpSource {
         Ok(Self { stream, client, input: BytesMut::new(), written: Ok(()), limit })
     }
 
-    /// The next tag; `None` at the end. May be dropped while it waits.
-    pub(super) async fn next(&mut self) -> Result<Option<Tag>, Trouble> {
+    /// Returns the next tag; `None` at the end. Cancel safe.
+    pub(super) async fn next(&mut self) -> Result<Option<Tag>, PullError> {
         let limit = self.limit;
-        timeout(limit, self.read()).await.unwrap_or_else(|_| Err(Trouble::silence(limit)))
+        timeout(limit, self.read()).await.unwrap_or_else(|_| Err(PullError::silence(limit)))
     }
 
-    async fn read(&mut self) -> Result<Option<Tag>, Trouble> {
+    async fn read(&mut self) -> Result<Option<Tag>, PullError> {
         let failed = |e: std::io::Error| Failure(e.to_string());
         loop {
             while let Some(event) = self.client.poll_event() {
                 match event {
                     rtmp::ClientEvent::Tag(tag) => return Ok(Some(tag)),
                     rtmp::ClientEvent::Refused(why) => {
-                        return Err(Trouble::new(Reason::Status, format!("refused: {why}")));
+                        return Err(PullError::new(Reason::Status, format!("refused: {why}")));
                     }
                     rtmp::ClientEvent::Ended => return Ok(None),
                     rtmp::ClientEvent::Playing | rtmp::ClientEvent::Publishing => {}
@@ -60,7 +60,7 @@ impl RtmpSource {
             while let Some(bytes) = self.client.poll_output() {
                 sent = true;
                 if let Err(e) = self.stream.write_all(&bytes).await {
-                    // A server that refuses may have left; what it said is still there to be read.
+                    // A rejecting server may have closed, but its reason can still be read.
                     self.written = Err(failed(e));
                 }
             }
@@ -69,11 +69,11 @@ impl RtmpSource {
             }
             self.input.reserve(65_536);
             if self.stream.read_buf(&mut self.input).await.map_err(failed)? == 0 {
-                return self.written.clone().map(|()| None).map_err(Trouble::from);
+                return self.written.clone().map(|()| None).map_err(PullError::from);
             }
             let handled = self.client.handle(&self.input);
             self.input.clear();
-            handled.map_err(|e| Trouble::new(Reason::Content, e))?;
+            handled.map_err(|e| PullError::new(Reason::Content, e))?;
         }
     }
 }
@@ -93,7 +93,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(5);
 
-    /// A server that gives players a key frame, in TLS; its port, and its certificate.
+    /// Starts an RTMPS server that sends players a key frame. Returns its port and certificate.
     async fn server() -> (u16, String) {
         let identity = Identity::development().expect("made");
         let keys = Arc::new(KeyRing::new(&[1; 32], &[(0, [1; 32])]));
@@ -137,15 +137,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stream_is_played_over_rtmp_in_tls() {
+    async fn a_stream_is_pulled_over_rtmps() {
         let (port, pem) = server().await;
         let client = Client::of_pem(pem.as_bytes()).expect("trusted");
         let url = format!("rtmps://localhost:{port}/live/demo?key=word");
         let mut source = RtmpSource::open(&client, &url, 1_000_000, LIMIT).await.expect("open");
-        let tag = source.next().await.expect("it goes on").expect("a tag");
+        let tag = source.next().await.expect("connected").expect("a tag");
         assert_eq!(tag.role(), media::Role::KeyFrame);
         let error = RtmpSource::open(Client::system(), &url, 1_000_000, LIMIT).await.err();
-        let error = error.expect("nobody vouches for it");
+        let error = error.expect("untrusted certificate");
         assert!(error.text.contains("certificate"), "{error:?}");
     }
 }

@@ -1,9 +1,9 @@
-//! Which upstream a stream is pulled from, and for how long.
+//! Selection of upstreams, and the lifetime of a pull.
 //!
-//! Upstreams are tried in order; the next one when one fails, and all of them again after a
-//! growing wait while there are viewers. While a later one serves, the first is tried again in the
-//! background, and the pull moves back when it gives a key frame. A stream none of whose upstreams
-//! ever gave a frame ends at once, and is not asked for again for a while.
+//! Upstreams are tried in order. When the last one fails, the next round starts after a growing
+//! delay while there are viewers. While a later upstream serves, the first is probed in the
+//! background, and the pull fails back when it gives a key frame. If no upstream ever gave a frame,
+//! the pull ends after one round, and the name is rejected for a while.
 
 use std::future::pending;
 use std::pin::pin;
@@ -15,49 +15,49 @@ use relay::Stream;
 use tokio::time::{Instant, sleep, timeout};
 use url::Url;
 
+use super::report::{PullError, Reason, Reporter};
 use super::source::Source;
-use super::trouble::{Notes, Reason, Trouble};
 use super::via::Via;
 use crate::config;
 use crate::entropy::random;
-use crate::ingest::Entry;
+use crate::ingest::PublisherInput;
 use crate::live::settings;
 use crate::redacted::Redacted;
 use crate::state::State;
 
-/// Waits between rounds of all upstreams, doubling from the first to the last.
+/// Minimum and maximum delay between rounds of all upstreams, doubling.
 const BACK_OFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(15)];
-/// Waits before the first upstream is tried again while another serves.
+/// Minimum and maximum delay between probes of the first upstream, doubling.
 const FAIL_BACK: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(300)];
-/// Tags without a key frame after which a stream counts as one without pictures, if none came.
-const MAX_SOUND: usize = 100;
-/// A viewer is given this long to arrive after the pull began.
-const GRACE: Duration = Duration::from_secs(2);
+/// Leading audio tags after which a stream counts as audio only.
+const MAX_LEADING_AUDIO_TAGS: usize = 100;
+/// Time for the first viewer to arrive after the pull began.
+const VIEWER_GRACE: Duration = Duration::from_secs(2);
 
-/// The pull of one stream.
+/// The task that pulls one stream.
 pub(super) struct Puller {
     state: Arc<State>,
     rule: config::Pull,
     stream: Arc<Stream>,
-    notes: Notes,
-    /// Through whom the first viewer came.
+    reporter: Reporter,
+    /// Servers that the first viewer's request passed.
     via: Via,
 }
 
-/// Why an attempt ended.
-enum End {
+/// Reason why an attempt ended.
+enum AttemptEnd {
     /// The upstream failed, or its stream is over.
-    Failed(Trouble),
-    /// Somebody publishes the stream here.
+    Failed(PullError),
+    /// A publisher of this server took the stream over.
     Replaced,
     /// The first upstream serves again.
-    Back(Opened),
+    FailBack(OpenUpstream),
 }
 
-/// An upstream that serves.
-struct Opened {
+/// A serving upstream.
+struct OpenUpstream {
     source: Source,
-    /// What it gave so far.
+    /// Tags already received.
     tags: Vec<Tag>,
 }
 
@@ -68,13 +68,13 @@ impl Puller {
         stream: Arc<Stream>,
         via: Via,
     ) -> Self {
-        let notes = Notes::new(state.live.clone(), stream.name());
-        Self { state, rule, stream, notes, via }
+        let reporter = Reporter::new(state.live.clone(), stream.name());
+        Self { state, rule, stream, reporter, via }
     }
 
     pub(super) async fn run(self) {
         let name = self.stream.name().to_owned();
-        tracing::info!("{name}: pulled");
+        tracing::info!("{name}: pull started");
         self.state.live.events.count("pull_started");
         {
             let mut unwatched = pin!(self.unwatched());
@@ -82,19 +82,19 @@ impl Puller {
             let mut cancelled = pin!(self.cancelled());
             tokio::select! {
                 () = &mut cancelled => {
-                    tracing::info!("{name}: ended by the operator, pulled no more");
+                    tracing::info!("{name}: pull stopped: ended by the operator");
                     self.state.live.pulls.gave_frames(&name);
                 }
                 () = &mut unwatched => {
-                    tracing::info!("{name}: nobody watches, pulled no more");
+                    tracing::info!("{name}: pull stopped: no viewers");
                     self.state.live.pulls.gave_frames(&name);
                 }
                 () = &mut pulled => {}
             }
         };
-        // Before the stream's end, so that nobody finds a stream that has no pull.
+        // Before the stream ends, so that no request finds a stream without a pull.
         self.state.live.pulls.end(&name);
-        // A publisher of our own who took over keeps it.
+        // A publisher of this server that took over keeps the stream.
         self.state.live.streams.end_after(&self.stream, self.stream.stats().publishers);
     }
 
@@ -106,15 +106,17 @@ impl Puller {
         }
     }
 
-    /// Waits until nobody has watched for a while.
+    /// Waits until the stream has had no viewers for the rule's idle time.
     async fn unwatched(&self) {
-        sleep(GRACE).await;
+        sleep(VIEWER_GRACE).await;
         let mut watched = Instant::now();
         loop {
             let stats = self.stream.stats();
-            // Who asks for what nobody waits for holds a place of the rule's few.
-            let idle =
-                if stats.publishers > 0 { self.rule.idle } else { self.rule.idle.min(GRACE) };
+            // Before the first frame, an abandoned pull must soon release the rule's budget.
+            let idle = match stats.publishers {
+                0 => self.rule.idle.min(VIEWER_GRACE),
+                _ => self.rule.idle,
+            };
             if stats.viewers > 0 {
                 watched = Instant::now();
             } else if watched.elapsed() >= idle {
@@ -124,42 +126,42 @@ impl Puller {
         }
     }
 
-    /// Pulls until it makes no sense any more.
+    /// Pulls until all upstreams failed or a publisher took over.
     async fn pull(&self) {
         let live = &self.state.live;
-        let (mut lived, mut wait, mut index) = (false, BACK_OFF[0], 0);
+        let (mut had_frames, mut wait, mut index) = (false, BACK_OFF[0], 0);
         let mut opened = None;
-        let mut lived_until = Instant::now();
+        let mut last_frames_at = Instant::now();
         while let Some(url) = self.url(index) {
             let shown = Redacted(&url).to_string();
             live.pulls.turn_to(self.stream.name(), shown.clone());
             let mut frames = 0;
             let end = self.attempt(index, opened.take(), &mut frames).await;
             if frames > 0 {
-                (lived, wait, lived_until) = (true, BACK_OFF[0], Instant::now());
+                (had_frames, wait, last_frames_at) = (true, BACK_OFF[0], Instant::now());
             }
             match end {
-                End::Replaced => return live.pulls.gave_frames(self.stream.name()),
-                End::Back(first) => {
-                    tracing::info!("{}: back at the first upstream", self.stream.name());
+                AttemptEnd::Replaced => return live.pulls.gave_frames(self.stream.name()),
+                AttemptEnd::FailBack(first) => {
+                    tracing::info!("{}: pull returned to the first upstream", self.stream.name());
                     live.events.count("pull_failback");
                     (index, opened) = (0, Some(first));
                     continue;
                 }
-                End::Failed(trouble) => self.notes.failed(&shown, trouble),
+                AttemptEnd::Failed(error) => self.reporter.failed(&shown, error),
             }
             index += 1;
             if index < self.rule.upstream.len() {
                 live.events.count("pull_failover");
                 continue;
             }
-            // As for a publisher who is gone: viewers are told that the stream is over.
+            // As after the loss of a publisher, the stream then ends for its viewers.
             let linger = self.state.config.live.linger;
-            let left = linger.saturating_sub(lived_until.elapsed());
-            if !lived || left.is_zero() {
-                if lived {
+            let left = linger.saturating_sub(last_frames_at.elapsed());
+            if !had_frames || left.is_zero() {
+                if had_frames {
                     let name = self.stream.name();
-                    tracing::info!("{name}: over, no upstream has had it for {linger:?}");
+                    tracing::info!("{name}: pull stopped: all upstreams failed for {linger:?}");
                 }
                 return;
             }
@@ -168,7 +170,7 @@ impl Puller {
         }
     }
 
-    /// Where the upstream of this number has the stream.
+    /// Returns the stream's URL at this upstream.
     fn url(&self, index: usize) -> Option<Url> {
         let name = self.stream.name();
         let start = self.rule.stream.strip_suffix('*').unwrap_or(&self.rule.stream);
@@ -176,22 +178,27 @@ impl Puller {
         self.rule.upstream.get(index)?.url(name, tail)
     }
 
-    async fn open(&self, index: usize) -> Result<Source, Trouble> {
-        let url = self.url(index).ok_or_else(|| Trouble::new(Reason::Content, "no URL"))?;
+    async fn open(&self, index: usize) -> Result<Source, PullError> {
+        let url = self.url(index).ok_or_else(|| PullError::new(Reason::Content, "no URL"))?;
         let client = self.state.clients.of(self.rule.ca_file.as_deref());
         let live = &self.state.config.live;
-        Source::open(client, url, &self.rule, live, self.notes.clone(), &self.via).await
+        Source::open(client, url, &self.rule, live, self.reporter.clone(), &self.via).await
     }
 
-    /// Pulls from one upstream, which may be open already.
-    async fn attempt(&self, index: usize, opened: Option<Opened>, frames: &mut u64) -> End {
+    /// Pulls from one upstream, which may already be open.
+    async fn attempt(
+        &self,
+        index: usize,
+        opened: Option<OpenUpstream>,
+        frames: &mut u64,
+    ) -> AttemptEnd {
         let opened = match opened {
             Some(opened) => Ok(opened),
-            None => self.open(index).await.map(|source| Opened { source, tags: Vec::new() }),
+            None => self.open(index).await.map(|source| OpenUpstream { source, tags: Vec::new() }),
         };
-        let Opened { mut source, tags } = match opened {
+        let OpenUpstream { mut source, tags } = match opened {
             Ok(opened) => opened,
-            Err(trouble) => return End::Failed(trouble),
+            Err(error) => return AttemptEnd::Failed(error),
         };
         let mut publisher = None;
         for tag in tags {
@@ -199,16 +206,18 @@ impl Puller {
                 return end;
             }
         }
-        let mut first = pin!(self.first_again());
+        let mut first = pin!(self.probe_first());
         loop {
             let next = tokio::select! {
-                opened = &mut first, if index > 0 => return End::Back(opened),
+                opened = &mut first, if index > 0 => return AttemptEnd::FailBack(opened),
                 next = source.next() => next,
             };
             let pushed = match next {
                 Ok(Some(tag)) => self.push(&mut publisher, tag, frames),
-                Ok(None) => Err(End::Failed(Trouble::new(Reason::Over, "the stream is over"))),
-                Err(trouble) => Err(End::Failed(trouble)),
+                Ok(None) => {
+                    Err(AttemptEnd::Failed(PullError::new(Reason::Over, "the stream is over")))
+                }
+                Err(error) => Err(AttemptEnd::Failed(error)),
             };
             if let Err(end) = pushed {
                 return end;
@@ -216,17 +225,22 @@ impl Puller {
         }
     }
 
-    fn push(&self, publisher: &mut Option<Entry>, tag: Tag, frames: &mut u64) -> Result<(), End> {
+    fn push(
+        &self,
+        publisher: &mut Option<PublisherInput>,
+        tag: Tag,
+        frames: &mut u64,
+    ) -> Result<(), AttemptEnd> {
         let live = &self.state.live;
         let publisher = match publisher {
             Some(publisher) => publisher,
             none => {
                 let settings = settings(&self.state.config.live);
                 let new = live.streams.publish(self.stream.name(), settings);
-                live.pulls.fail(self.stream.name(), None);
-                none.insert(Entry::new(new.map_err(|refusal| match refusal {
-                    relay::Refusal::Busy => End::Replaced,
-                    refusal => End::Failed(Trouble::new(Reason::Status, refusal)),
+                live.pulls.set_error(self.stream.name(), None);
+                none.insert(PublisherInput::new(new.map_err(|refusal| match refusal {
+                    relay::Refusal::Busy => AttemptEnd::Replaced,
+                    refusal => AttemptEnd::Failed(PullError::new(Reason::Status, refusal)),
                 })?))
             }
         };
@@ -236,50 +250,49 @@ impl Puller {
                 live.pulls.gave_frames(self.stream.name());
             }
         }
-        if publisher.push(tag, &live.repairs) { Ok(()) } else { Err(End::Replaced) }
+        if publisher.push(tag, &live.repairs) { Ok(()) } else { Err(AttemptEnd::Replaced) }
     }
 
-    /// Waits until the first upstream gives a key frame.
-    async fn first_again(&self) -> Opened {
+    /// Probes the first upstream until it gives a key frame.
+    async fn probe_first(&self) -> OpenUpstream {
         let mut wait = FAIL_BACK[0];
         loop {
             sleep(jittered(wait)).await;
             match self.open_at_key_frame().await {
                 Ok(opened) => return opened,
-                Err(trouble) => {
-                    tracing::debug!("{}: first upstream: {}", self.stream.name(), trouble.text);
+                Err(error) => {
+                    tracing::debug!("{}: first upstream: {}", self.stream.name(), error.text);
                 }
             }
             wait = (wait * 2).min(FAIL_BACK[1]);
         }
     }
 
-    /// The first upstream from its first key frame on, with the headers before it.
-    async fn open_at_key_frame(&self) -> Result<Opened, Trouble> {
+    /// Opens the first upstream at its first key frame, with the sequence headers before it.
+    async fn open_at_key_frame(&self) -> Result<OpenUpstream, PullError> {
         let limit = self.rule.timeout * 4;
         let opened = async {
             let mut source = self.open(0).await?;
-            let (mut tags, mut sounds, mut has_pictures) = (Vec::<Tag>::new(), 0, false);
+            let (mut tags, mut leading_audio, mut has_video) = (Vec::<Tag>::new(), 0, false);
             loop {
                 let next = source.next().await?;
-                let tag = next.ok_or_else(|| Trouble::new(Reason::Over, "the stream is over"))?;
-                has_pictures |= tag.kind() == media::Kind::Video;
-                sounds += usize::from(!has_pictures);
+                let tag = next.ok_or_else(|| PullError::new(Reason::Over, "the stream is over"))?;
+                has_video |= tag.kind() == media::Kind::Video;
+                leading_audio += usize::from(!has_video);
                 if tag.role().is_header() {
                     tags.retain(|known| known.kind() != tag.kind());
                     tags.push(tag);
-                } else if tag.role() == Role::KeyFrame || sounds > MAX_SOUND {
+                } else if tag.role() == Role::KeyFrame || leading_audio > MAX_LEADING_AUDIO_TAGS {
                     tags.push(tag);
-                    return Ok(Opened { source, tags });
+                    return Ok(OpenUpstream { source, tags });
                 }
             }
         };
-        timeout(limit, opened).await.unwrap_or_else(|_| Err(Trouble::silence(limit)))
+        timeout(limit, opened).await.unwrap_or_else(|_| Err(PullError::silence(limit)))
     }
 }
 
-/// Between three and five quarters of this, so that pulls of one dead upstream do not come back at
-/// the same time.
+/// Returns 0.75 to 1.25 of `wait`, so that pulls from one failed upstream do not return together.
 fn jittered(wait: Duration) -> Duration {
     let byte = random().unwrap_or_default()[0];
     wait.mul_f64(0.75 + f64::from(byte) / 512.0)
@@ -290,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_are_spread_by_a_quarter() {
+    fn delays_are_spread_by_a_quarter() {
         for _ in 0..100 {
             let wait = jittered(FAIL_BACK[0]).as_secs_f64();
             assert!((7.5..12.5).contains(&wait), "{wait}");

@@ -1,4 +1,4 @@
-//! Where tags come from: which protocol an upstream's URL means.
+//! Sources of tags, by the protocol of the upstream.
 
 use media::Tag;
 use media::hls::pull::Choice;
@@ -8,8 +8,8 @@ use url::Url;
 use super::flv::FlvSource;
 use super::hls::HlsSource;
 use super::http::{Upstream, check};
+use super::report::{PullError, Reporter};
 use super::rtmp::RtmpSource;
-use super::trouble::{Notes, Trouble};
 use super::via::Via;
 use crate::client::{Client, no_answer};
 use crate::config::{self, Variant};
@@ -21,15 +21,15 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Connects to an upstream, and waits at most the rule's time-out for what it says first.
+    /// Connects to an upstream. Its first response may take at most the rule's timeout.
     pub(super) async fn open(
         client: &Client,
         url: Url,
         rule: &config::Pull,
         live: &config::Live,
-        notes: Notes,
+        reporter: Reporter,
         via: &Via,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, PullError> {
         let (limit, max_tag) = (rule.timeout, live.max_tag.as_usize());
         if url.scheme().starts_with("rtmp") {
             let opened = RtmpSource::open(client, url.as_str(), max_tag, limit);
@@ -45,14 +45,14 @@ impl Source {
             || [&url, &from].iter().any(|url| url.path().ends_with(".m3u8"));
         Ok(if is_playlist {
             let first = (from, response);
-            Self::Hls(Box::new(HlsSource::start(upstream, first, choice(rule), limit, notes)))
+            Self::Hls(Box::new(HlsSource::start(upstream, first, choice(rule), limit, reporter)))
         } else {
-            Self::Flv(Box::new(FlvSource::new(response, max_tag, limit, notes)))
+            Self::Flv(Box::new(FlvSource::new(response, max_tag, limit, reporter)))
         })
     }
 
-    /// The next tag; `None` at the end. May be dropped while it waits.
-    pub(super) async fn next(&mut self) -> Result<Option<Tag>, Trouble> {
+    /// Returns the next tag; `None` at the end. Cancel safe.
+    pub(super) async fn next(&mut self) -> Result<Option<Tag>, PullError> {
         match self {
             Self::Rtmp(source) => source.next().await,
             Self::Flv(source) => source.next().await,

@@ -1,8 +1,8 @@
-//! Loops of pulls between servers, found by the CDN-Loop field (RFC 8586).
+//! Detection of pull loops between servers by the CDN-Loop field (RFC 8586).
 //!
-//! A pull tells its upstream through whom it came: the servers that the viewer's request had passed,
-//! and this one. A request that comes back is refused, so that a loop ends at once instead of by
-//! the time-outs of all its servers.
+//! A pull sends its upstream the servers that the viewer's request passed, and this one. A
+//! returning request is rejected, so that a loop ends at once instead of by the timeouts of all its
+//! servers.
 
 use std::sync::OnceLock;
 
@@ -13,21 +13,21 @@ use crate::hex::hex;
 
 /// The field's name.
 pub(super) const CDN_LOOP: &str = "cdn-loop";
-/// Bytes of the field that are sent on; a longer one is a loop of servers that do not look.
+/// Maximum bytes of the field. A longer one indicates a loop of servers that do not check it.
 const MAX_LENGTH: usize = 1_024;
 
-/// This process: a pseudonym (section 2) that nobody can know who was not asked by it.
+/// Returns the pseudonym of this process (section 2), unguessable except for its upstreams.
 fn node() -> &'static str {
     static NODE: OnceLock<String> = OnceLock::new();
     NODE.get_or_init(|| format!("mendcast-{}", hex(&random().unwrap_or_default()[..8])))
 }
 
-/// The servers that a request has passed.
+/// The servers that a request passed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Via(String);
 
 impl Via {
-    /// Reads a request's CDN-Loop fields; `None` if it has passed this server, or too many.
+    /// Parses a request's CDN-Loop fields; `None` if it passed this server, or too many.
     pub(crate) fn of<'a>(fields: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
         let fields: Vec<_> = fields.filter_map(|field| core::str::from_utf8(field).ok()).collect();
         let via = fields.join(", ");
@@ -36,7 +36,7 @@ impl Via {
         (!is_loop).then_some(Self(via))
     }
 
-    /// The field of a pull for such a request.
+    /// Returns the field of a pull for this request.
     pub(super) fn field(&self) -> HeaderValue {
         let all =
             if self.0.is_empty() { node().to_owned() } else { format!("{}, {}", self.0, node()) };
@@ -54,14 +54,14 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_comes_back_is_known_again() {
+    fn a_returning_request_is_recognised() {
         let first = via(&[]).expect("no loop").field();
         assert_eq!(first, node());
         let next = via(&["a.example; x=1, b", "c"]).expect("no loop").field();
         let next = next.to_str().expect("text");
         assert_eq!(next, format!("a.example; x=1, b, c, {}", node()));
         assert!(via(&[next]).is_none() && via(&["a", &format!("{} ;x=1", node())]).is_none());
-        assert!(via(&[&format!("{}0", node())]).is_some(), "another's");
+        assert!(via(&[&format!("{}0", node())]).is_some(), "another node");
         assert!(via(&[&"a,".repeat(MAX_LENGTH)]).is_none());
     }
 }

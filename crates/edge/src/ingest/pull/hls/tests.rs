@@ -1,4 +1,4 @@
-//! The HLS source against an origin on this machine, in real time.
+//! The HLS source against a local origin, in real time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// The segments of a stream of 25 pictures a second and sound, in transport streams of `length`.
+/// Returns MPEG-TS segments of `length` ms with audio and 25 pictures per second.
 fn segments(length: u32, count: u32) -> Vec<Bytes> {
     let cut = Cut {
         container: Container::Ts,
@@ -62,7 +62,7 @@ fn segments(length: u32, count: u32) -> Vec<Bytes> {
     segments
 }
 
-/// A playlist of these segments.
+/// Returns a playlist of these segments.
 fn playlist(target: u64, range: std::ops::Range<usize>, end: &str) -> Answer {
     let mut text =
         format!("#EXTM3U\n#EXT-X-TARGETDURATION:{target}\n#EXT-X-MEDIA-SEQUENCE:{}\n", range.start);
@@ -72,7 +72,7 @@ fn playlist(target: u64, range: std::ops::Range<usize>, end: &str) -> Answer {
     ok(text + end)
 }
 
-/// The number in `/12.ts`.
+/// Parses the number in `/12.ts`.
 fn number(target: &str) -> Option<usize> {
     let (_, name) = target.rsplit_once('/')?;
     name.strip_suffix(".ts")?.parse().ok()
@@ -83,16 +83,16 @@ struct Pulled {
     live: Arc<Live>,
 }
 
-async fn open_with(url: Url, keys: &str) -> Result<Pulled, Trouble> {
+async fn open_with(url: Url, keys: &str) -> Result<Pulled, PullError> {
     let rule = format!("[[pull]]\nstream = \"live/*\"\nupstream = \"http://origin/\"\n{keys}");
     let config = Config::parse("edge.toml", &rule).expect("valid");
     let live = Arc::new(Live::new(&config));
     let budget = crate::live::Budget { rule: "live/*", max_pending: 1 };
     live.pulls.begin("live/demo", budget, || ()).expect("there is room");
-    let notes = Notes::new(live.clone(), "live/demo");
+    let reporter = Reporter::new(live.clone(), "live/demo");
     let rule: &config::Pull = &config.pull[0];
     let via = Via::default();
-    let source = Source::open(Client::system(), url, rule, &config.live, notes, &via).await?;
+    let source = Source::open(Client::system(), url, rule, &config.live, reporter, &via).await?;
     Ok(Pulled { source, live })
 }
 
@@ -101,14 +101,14 @@ async fn open(url: Url) -> Pulled {
 }
 
 impl Pulled {
-    /// The tags up to the end, and what that is.
-    async fn all(&mut self) -> (Vec<Tag>, Result<(), Trouble>) {
+    /// Returns all tags, and how the stream ended.
+    async fn all(&mut self) -> (Vec<Tag>, Result<(), PullError>) {
         let mut tags = Vec::new();
         loop {
             match self.source.next().await {
                 Ok(Some(tag)) => tags.push(tag),
                 Ok(None) => return (tags, Ok(())),
-                Err(trouble) => return (tags, Err(trouble)),
+                Err(error) => return (tags, Err(error)),
             }
         }
     }
@@ -127,12 +127,12 @@ fn pictures(tags: &[Tag]) -> usize {
     tags.iter().filter(|tag| matches!(tag.role(), Role::KeyFrame | Role::InterFrame)).count()
 }
 
-/// Pulls a live stream of segments of 2 s for `time` from an origin that takes 300 ms for each
-/// answer. Gives media time for each unit of time from second 5 on, the longest time without a tag,
-/// and the longest time by which the machine itself was late.
+/// Pulls a live stream with 2 s segments for `time` from an origin with a response time of 300 ms.
+/// Returns, from 5 s on, the ratio of media time to real time, the longest gap between tags, and
+/// the maximum timer lateness of the machine.
 async fn tempo(time: Duration) -> (f64, Duration, Duration) {
     const SEGMENT: u32 = 2_000;
-    // Five are there at the start.
+    // Five exist at the start.
     let all = segments(SEGMENT, time.as_secs() as u32 / 2 + 10);
     let start = Instant::now();
     let origin = Origin::start(ms(300), move |target| match number(target) {
@@ -171,7 +171,7 @@ async fn tempo(time: Duration) -> (f64, Duration, Duration) {
 }
 
 #[tokio::test]
-async fn a_live_stream_keeps_its_tempo_behind_an_origin_of_300_ms() {
+async fn a_live_stream_plays_in_real_time_from_an_origin_with_300_ms_response_time() {
     let (rate, gap, late) = tempo(Duration::from_secs(25)).await;
     assert!((rate - 1.0).abs() <= 0.005, "{rate}");
     assert!(gap <= ms(250) + late, "{gap:?}, the machine was late by {late:?}");
@@ -179,7 +179,7 @@ async fn a_live_stream_keeps_its_tempo_behind_an_origin_of_300_ms() {
 
 #[tokio::test]
 #[ignore = "ten minutes"]
-async fn a_live_stream_keeps_its_tempo_for_ten_minutes() {
+async fn a_live_stream_plays_in_real_time_for_ten_minutes() {
     let (rate, gap, late) = tempo(Duration::from_secs(600)).await;
     println!(
         "{rate:.6} of real time, at most {gap:?} without a tag; the machine was late by {late:?}"
@@ -188,7 +188,7 @@ async fn a_live_stream_keeps_its_tempo_for_ten_minutes() {
 }
 
 #[tokio::test]
-async fn segments_that_are_missing_or_broken_are_left_out_and_said() {
+async fn missing_and_broken_segments_are_skipped_and_reported() {
     let all = segments(400, 6);
     let origin = Origin::start(ms(0), move |target| match number(target) {
         Some(1) => status(404),
@@ -200,18 +200,18 @@ async fn segments_that_are_missing_or_broken_are_left_out_and_said() {
     let mut pulled = open(origin.url("/live.m3u8?token=secret")).await;
     let (tags, end) = pulled.all().await;
     assert_eq!((pictures(&tags), end), (40, Ok(())));
-    // In real time: what is missing is a gap.
+    // Timestamps keep the gap of the missing segments.
     let [first, .., last] = &tags[..] else { panic!("{} tags", tags.len()) };
     assert_eq!((last.timestamp() - first.timestamp()) / 100, 23);
     assert_eq!(pulled.count("pull_segment_left_out"), 2);
     assert_eq!(pulled.count("pull_trouble_status"), 1);
     assert_eq!(pulled.count("pull_trouble_content"), 1);
     let error = pulled.error().expect("it is shown");
-    assert!(error.starts_with("left out: segment http://") && error.contains("/3.ts: "), "{error}");
+    assert!(error.starts_with("skipped: segment http://") && error.contains("/3.ts: "), "{error}");
 }
 
 #[tokio::test]
-async fn a_playlist_that_fails_for_a_while_is_asked_for_again() {
+async fn a_failing_playlist_is_requested_again() {
     let all = segments(1_000, 10);
     let asked = AtomicUsize::new(0);
     let origin = Origin::start(ms(0), move |target| match number(target) {
@@ -232,7 +232,7 @@ async fn a_playlist_that_fails_for_a_while_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn an_origin_that_has_nothing_new_ends_the_pull_after_three_target_durations() {
+async fn the_pull_ends_after_three_target_durations_without_new_segments() {
     let all = segments(1_000, 1);
     let origin = Origin::start(ms(0), move |target| match number(target) {
         Some(number) => ok(all[number].clone()),
@@ -243,15 +243,15 @@ async fn an_origin_that_has_nothing_new_ends_the_pull_after_three_target_duratio
     let mut pulled =
         open_with(origin.url("/live.m3u8"), "timeout = \"500ms\"").await.expect("open");
     let (tags, end) = pulled.all().await;
-    assert_eq!((pictures(&tags), end), (25, Err(Trouble::silence(Duration::from_secs(3)))));
+    assert_eq!((pictures(&tags), end), (25, Err(PullError::silence(Duration::from_secs(3)))));
     let took = start.elapsed();
     assert!((ms(3_900)..ms(6_000)).contains(&took), "{took:?}");
-    // Loaded again each half target duration.
+    // Reloaded every half target duration.
     assert!((7..=12).contains(&origin.requests().len()), "{}", origin.requests().len());
 }
 
 #[tokio::test]
-async fn a_redirected_playlist_leads_to_segments_beside_where_it_is() {
+async fn segments_resolve_against_the_redirected_playlist() {
     let all = segments(400, 3);
     let edge = Origin::start(ms(0), move |target| match number(target) {
         Some(number) if target.starts_with("/token/") => ok(all[number].clone()),
@@ -272,7 +272,7 @@ async fn a_redirected_playlist_leads_to_segments_beside_where_it_is() {
     let mut pulled = open_with(url, "headers = \"x-key: word\"").await.expect("open");
     let (tags, end) = pulled.all().await;
     assert_eq!((pictures(&tags), end), (30, Ok(())));
-    // What is for the upstream stays there.
+    // Credentials are sent to the upstream only.
     for (_, headers) in origin.requests() {
         assert!(headers.contains_key("authorization") && headers.contains_key("x-key"));
     }
@@ -282,7 +282,7 @@ async fn a_redirected_playlist_leads_to_segments_beside_where_it_is() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_pulled_is_refused_in_words() {
+async fn unsupported_playlists_are_rejected_with_an_error_message() {
     let master = |media: &str, stream: &str| {
         format!("#EXTM3U\n{media}#EXT-X-STREAM-INF:BANDWIDTH=1{stream}\nv.m3u8\n")
     };
@@ -298,9 +298,9 @@ async fn what_cannot_be_pulled_is_refused_in_words() {
     for (reason, text, words) in cases {
         let origin = Origin::start(ms(0), move |_| ok(text.clone())).await;
         let (_, end) = open(origin.url("/live.m3u8")).await.all().await;
-        let trouble = end.expect_err(words);
-        assert_eq!(trouble.reason, reason, "{trouble:?}");
-        assert!(trouble.text.contains(words), "{trouble:?}");
+        let error = end.expect_err(words);
+        assert_eq!(error.reason, reason, "{error:?}");
+        assert!(error.text.contains(words), "{error:?}");
     }
 }
 

@@ -1,21 +1,21 @@
-//! What is known of a session's stream and of how AutoPlex holds it.
+//! The record columns of a session that AutoPlex needs.
 
 use groups::Arm;
 use records::Record;
 use units::Rate;
 
-/// The columns of the record that AutoPlex needs.
+/// AutoPlex columns of a record.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Held {
-    /// The session's part; `None` where AutoPlex is off.
+pub struct AutoPlexColumns {
+    /// The session's arm; `None` without AutoPlex.
     pub arm: Option<Arm>,
-    /// The smallest rate that it was held to.
+    /// The lowest cap applied to the session.
     pub cap: Option<Rate>,
-    /// The rate at which the stream was published.
+    /// The stream's bitrate.
     pub bitrate: Option<Rate>,
 }
 
-impl Held {
+impl AutoPlexColumns {
     pub(super) fn write_to(self, record: &mut Record) {
         record.autoplex = self.arm.map(|arm| arm.to_string());
         record.cap_mbps = self.cap.map(Rate::as_mbps_f64);

@@ -1,8 +1,8 @@
 //! Rate limits for look-ups of unknown stream names at the hook and at upstreams.
 //!
 //! Each name costs its network a token, once for all simultaneous requests. Half of the tokens are
-//! reserved for clients without recent look-ups: a network's half for its other addresses, the half of
-//! all networks for other networks.
+//! reserved for clients without recent look-ups: half of a network's bucket for its other
+//! addresses, half of the total bucket for other networks.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -15,17 +15,17 @@ use crate::config::Network;
 use crate::limits::Origin;
 use crate::sync::lock;
 
-/// Look-ups of one network (/24 of IPv4, /48 of IPv6).
-const OF_NETWORK: Rate = Rate { burst: 40.0, per_second: 10.0 };
-/// Look-ups of all networks.
-const OF_ALL: Rate = Rate { burst: 400.0, per_second: 200.0 };
-/// Time after a look-up during which an address may not use its network's reserved half.
-const RECENT: Duration = Duration::from_secs(2);
-/// Table size above which full buckets and old addresses are dropped. About 1,200 networks and 800
-/// addresses can be recent, because [`OF_ALL`] bounds the look-ups.
+/// Look-up rate of one network (/24 of IPv4, /48 of IPv6).
+const NETWORK_RATE: Rate = Rate { burst: 40.0, per_second: 10.0 };
+/// Look-up rate of all networks together.
+const TOTAL_RATE: Rate = Rate { burst: 400.0, per_second: 200.0 };
+/// Time after a look-up before an address may use the reserved half of its network again.
+const RECENT_LOOKUP: Duration = Duration::from_secs(2);
+/// Table size at which full buckets and old addresses are dropped. [`TOTAL_RATE`] bounds recent
+/// entries to about 1,200 networks and 800 addresses.
 const MAX_ENTRIES: usize = 4_096;
 
-/// Tokens of a bucket.
+/// Capacity and refill rate of a bucket, in tokens.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     burst: f64,
@@ -51,46 +51,46 @@ impl Bucket {
 }
 
 #[derive(Debug)]
-struct Table {
+struct LookupTable {
     all: Bucket,
     networks: HashMap<Network, Bucket>,
     /// Time of each address's last look-up.
     addresses: HashMap<Network, Instant>,
-    /// Names in look-up, with their number of requests.
+    /// Pending requests by name.
     names: HashMap<Arc<str>, usize>,
-    refused: [(&'static str, u64); 2],
+    rejected: [(&'static str, u64); 2],
 }
 
-/// The names in look-up, and the limits of further ones.
+/// Pending look-ups and their rate limits.
 #[derive(Clone, Debug)]
-pub struct AskedNames(Arc<Mutex<Table>>);
+pub struct NameLookups(Arc<Mutex<LookupTable>>);
 
-/// A request that waits for a look-up. Further requests for the same name cost nothing until it is dropped.
+/// A pending request. Further requests for the same name are free until it is dropped.
 #[derive(Debug)]
-pub struct AskedName {
-    names: AskedNames,
+pub struct NameLookup {
+    names: NameLookups,
     name: Arc<str>,
 }
 
-impl Default for AskedNames {
+impl Default for NameLookups {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(Table {
-            all: Bucket::full(OF_ALL),
+        Self(Arc::new(Mutex::new(LookupTable {
+            all: Bucket::full(TOTAL_RATE),
             networks: HashMap::new(),
             addresses: HashMap::new(),
             names: HashMap::new(),
-            refused: [("name_network", 0), ("name_all", 0)],
+            rejected: [("name_network", 0), ("name_all", 0)],
         })))
     }
 }
 
-impl AskedNames {
-    /// Begins or joins the look-up of a name for this client; `None` for a trusted client, which only the
-    /// limit of all networks binds.
+impl NameLookups {
+    /// Begins or joins the look-up of `name`. A `client` of `None` is trusted: only the total rate
+    /// applies to it.
     ///
     /// # Errors
-    /// The address, its network or all networks look names up too often.
-    pub(crate) fn enter(&self, name: &str, client: Option<Origin>) -> Result<AskedName, Missing> {
+    /// The rate of the address, its network or all networks is exceeded.
+    pub(crate) fn enter(&self, name: &str, client: Option<Origin>) -> Result<NameLookup, Missing> {
         let mut table = lock(&self.0);
         let name = match table.names.get_key_value(name) {
             Some((name, _)) => name.clone(),
@@ -100,16 +100,16 @@ impl AskedNames {
             }
         };
         *table.names.entry(name.clone()).or_default() += 1;
-        Ok(AskedName { names: self.clone(), name })
+        Ok(NameLookup { names: self.clone(), name })
     }
 
-    /// Refused requests, by reason.
-    pub fn refused(&self) -> [(&'static str, u64); 2] {
-        lock(&self.0).refused
+    /// Returns the rejected requests, by reason.
+    pub fn rejected(&self) -> [(&'static str, u64); 2] {
+        lock(&self.0).rejected
     }
 }
 
-impl Drop for AskedName {
+impl Drop for NameLookup {
     fn drop(&mut self) {
         let mut table = lock(&self.names.0);
         if let Some(count) = table.names.get_mut(&self.name) {
@@ -121,27 +121,27 @@ impl Drop for AskedName {
     }
 }
 
-impl Table {
+impl LookupTable {
     fn spend(&mut self, client: Option<Origin>, now: Instant) -> Result<(), Missing> {
-        self.all = self.all.filled(OF_ALL, now);
-        let Some(Origin { address, network }) = client else { return self.spend_of_all(true) };
+        self.all = self.all.filled(TOTAL_RATE, now);
+        let Some(Origin { address, network }) = client else { return self.spend_total(true) };
         let own = self.networks.get(&network).copied();
-        let own = own.map_or(Bucket { level: OF_NETWORK.burst, at: now }, |bucket| {
-            bucket.filled(OF_NETWORK, now)
+        let own = own.map_or(Bucket { level: NETWORK_RATE.burst, at: now }, |bucket| {
+            bucket.filled(NETWORK_RATE, now)
         });
-        if own.level < needed(OF_NETWORK, !self.is_recent(address, now)) {
-            self.refused[0].1 += 1;
-            return Err(Missing::Often);
+        if own.level < needed(NETWORK_RATE, !self.is_recent(address, now)) {
+            self.rejected[0].1 += 1;
+            return Err(Missing::RateLimited);
         }
-        self.spend_of_all(own.level >= OF_NETWORK.burst)?;
+        self.spend_total(own.level >= NETWORK_RATE.burst)?;
         if self.networks.len() >= MAX_ENTRIES {
             let is_full =
-                |bucket: &Bucket| bucket.filled(OF_NETWORK, now).level >= OF_NETWORK.burst;
+                |bucket: &Bucket| bucket.filled(NETWORK_RATE, now).level >= NETWORK_RATE.burst;
             self.networks.retain(|_, bucket| !is_full(bucket));
         }
         self.networks.insert(network, Bucket { level: own.level - 1.0, at: now });
         if self.addresses.len() >= MAX_ENTRIES {
-            self.addresses.retain(|_, last| now.saturating_duration_since(*last) < RECENT);
+            self.addresses.retain(|_, last| now.saturating_duration_since(*last) < RECENT_LOOKUP);
         }
         self.addresses.insert(address, now);
         Ok(())
@@ -149,12 +149,12 @@ impl Table {
 
     fn is_recent(&self, address: Network, now: Instant) -> bool {
         let last = self.addresses.get(&address);
-        last.is_some_and(|last| now.saturating_duration_since(*last) < RECENT)
+        last.is_some_and(|last| now.saturating_duration_since(*last) < RECENT_LOOKUP)
     }
 
-    fn spend_of_all(&mut self, may_use_reserve: bool) -> Result<(), Missing> {
-        if self.all.level < needed(OF_ALL, may_use_reserve) {
-            self.refused[1].1 += 1;
+    fn spend_total(&mut self, may_use_reserve: bool) -> Result<(), Missing> {
+        if self.all.level < needed(TOTAL_RATE, may_use_reserve) {
+            self.rejected[1].1 += 1;
             return Err(Missing::Full);
         }
         self.all.level -= 1.0;
@@ -162,7 +162,7 @@ impl Table {
     }
 }
 
-/// The least level at which a client may take a token.
+/// Returns the minimum level at which a client may take a token.
 fn needed(rate: Rate, may_use_reserve: bool) -> f64 {
     if may_use_reserve { 1.0 } else { rate.burst / 2.0 + 1.0 }
 }
@@ -173,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    /// An address of the network `n`.
+    /// Returns an address of network `n`.
     fn client(n: u32, address: u32) -> Origin {
         Origin::of(Ipv6Addr::from(u128::from(n) << 80 | u128::from(address) << 72).into())
     }
@@ -182,39 +182,40 @@ mod tests {
         client(n, 0)
     }
 
-    /// The number of these new names that one address of the network may look up.
-    fn try_names(names: &AskedNames, from: u32, count: usize) -> usize {
+    /// Looks up `count` new names from one address of the network. Returns how many were accepted.
+    fn try_names(names: &NameLookups, from: u32, count: usize) -> usize {
         (0..count).filter(|n| names.enter(&format!("{from}/{n}"), Some(site(from))).is_ok()).count()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_network_has_a_burst_of_names_and_then_a_rate() {
-        let names = AskedNames::default();
+    async fn a_network_may_look_up_a_burst_and_then_a_rate() {
+        let names = NameLookups::default();
         assert_eq!(try_names(&names, 1, 500), 20);
-        assert_eq!(names.enter("a", Some(site(1))).expect_err("too often"), Missing::Often);
+        let error = names.enter("a", Some(site(1))).expect_err("too often");
+        assert_eq!(error, Missing::RateLimited);
         assert_eq!(try_names(&names, 2, 5), 5, "another network");
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(try_names(&names, 1, 500), 10);
         tokio::time::advance(Duration::from_secs(60)).await;
         assert_eq!(try_names(&names, 1, 500), 20);
-        assert_eq!(names.refused(), [("name_network", 480 + 1 + 490 + 480), ("name_all", 0)]);
+        assert_eq!(names.rejected(), [("name_network", 480 + 1 + 490 + 480), ("name_all", 0)]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_for_one_name_at_the_same_time_cost_one_token() {
-        let names = AskedNames::default();
+    async fn concurrent_requests_for_one_name_cost_one_token() {
+        let names = NameLookups::default();
         let ask = || names.enter("live/popular", Some(site(1)));
         let held: Vec<_> = (0..500).map(|_| ask().expect("free")).collect();
         assert_eq!(try_names(&names, 1, 500), 19);
-        assert!(ask().is_ok(), "also without tokens");
+        assert!(ask().is_ok(), "joining needs no token");
         drop(held);
-        assert_eq!(ask().expect_err("it is looked for anew"), Missing::Often);
+        assert_eq!(ask().expect_err("a new look-up"), Missing::RateLimited);
         assert!(lock(&names.0).names.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_address_leaves_half_of_the_tokens_to_its_neighbours() {
-        let names = AskedNames::default();
+        let names = NameLookups::default();
         for second in 0..60_u32 {
             let flood = try_names(&names, 1, 500);
             assert!(flood <= if second == 0 { 20 } else { 10 }, "{flood} in second {second}");
@@ -225,11 +226,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_networks_leave_room_for_one_that_asks_seldom() {
-        let names = AskedNames::default();
+    async fn many_busy_networks_leave_tokens_for_a_quiet_one() {
+        let names = NameLookups::default();
         let asked: usize = (0..100).map(|network| try_names(&names, network, 20)).sum();
         assert!(asked <= 400, "{asked}");
-        let let_in = (0..20_u32).filter(|second| {
+        let accepted = (0..20_u32).filter(|second| {
             let mut flood = 0;
             for _ in 0..100 {
                 (0..100).for_each(|network| flood += try_names(&names, network, 1));
@@ -237,12 +238,12 @@ mod tests {
             assert!(flood <= 400, "{flood}");
             try_names(&names, 1_000 + second, 1) == 1
         });
-        assert!(let_in.count() >= 19);
+        assert!(accepted.count() >= 19);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_hundred_thousand_networks_are_not_all_remembered() {
-        let names = AskedNames::default();
+    async fn tables_stay_bounded_with_a_hundred_thousand_networks() {
+        let names = NameLookups::default();
         for network in 0..100_000 {
             try_names(&names, network, 1);
             if network % 10 == 0 {

@@ -1,7 +1,7 @@
-//! How connections begin, as far as the whole process knows: who jumped lately, what was measured last in each
-//! network, and how often what clients brought along was of use.
+//! State of connection starts, shared by the process: recent jumps, the last measurement of each
+//! network, and counters of cookies.
 //!
-//! It outlives every configuration: a reload gives nobody a second jump.
+//! Reloads keep it, so that a cookie never buys a second jump.
 
 use core::net::IpAddr;
 use std::sync::Mutex;
@@ -12,27 +12,28 @@ use startup::{Carrier, Cookie, History, JumpLedger, PathState, Prefix, Refusal};
 
 use crate::sync::lock;
 
-/// Viewers whose latest jump is remembered, at 9 bytes each: those who come within a cookie's lifetime.
+/// Viewers whose last jump is remembered, at 9 bytes each. Covers the visits within a cookie's
+/// lifetime.
 const VIEWERS: usize = 1 << 17;
 
-/// What a client brought along: what was made of it, by the way it came.
-pub(crate) type Brought = (Carrier, Result<Cookie, Refusal>);
+/// A cookie that a client sent, by carrier, and the result of opening it.
+pub(crate) type ReceivedCookie = (Carrier, Result<Cookie, Refusal>);
 
-/// What all event loops share.
+/// Saved path state shared by all event loops.
 #[derive(Debug)]
-pub struct Beginnings {
+pub struct SavedPaths {
     spent: JumpLedger,
     history: Mutex<History>,
-    /// By carrier: accepted, then refused by reason.
+    /// Counts by carrier: accepted, then rejected by reason.
     cookies: [[AtomicU64; 1 + Refusal::ALL.len()]; Carrier::ALL.len()],
-    /// Viewers of whom nothing was known.
+    /// Viewers without a cookie in a network without a measurement.
     strangers: AtomicU64,
     passed: AtomicU64,
     failed: AtomicU64,
 }
 
-impl Beginnings {
-    /// Nobody has come yet. What `networks` networks measured last will be remembered.
+impl SavedPaths {
+    /// Creates an empty state that remembers the measurements of up to `networks` networks.
     pub(crate) fn new(networks: usize) -> Self {
         Self {
             spent: JumpLedger::new(VIEWERS),
@@ -44,27 +45,27 @@ impl Beginnings {
         }
     }
 
-    /// What is known about the path to this client, whose address is validated: from what it brought, or else from its
-    /// network. If the past `buys` a jump, it buys it here and now, and no second one.
+    /// Returns the saved state of the path to a client with a validated address: from its cookies,
+    /// or else from its network. With `buys`, spends the state on a jump, which it can buy once.
     ///
     /// # Errors
-    /// [`Refusal::Failed`]: the last jump on this path met congestion. Who comes back then is no stranger, whom experience
-    /// helps: it starts with the initial window.
-    pub(crate) fn past(
+    /// [`Refusal::Failed`]: the last jump on this path met congestion. The connection must start
+    /// with the initial window, without the defaults for unknown viewers.
+    pub(crate) fn look_up(
         &self,
-        brought: &[Brought],
+        received: &[ReceivedCookie],
         client: IpAddr,
         now: u64,
         rules: &Rules,
         buys: bool,
     ) -> Result<Option<(Carrier, PathState)>, Refusal> {
         let mut is_spent = false;
-        for (carrier, cookie) in brought {
+        for (carrier, cookie) in received {
             match self.judge(*carrier, *cookie, client, now, rules, buys) {
                 Ok(past) => return Ok(Some((*carrier, past))),
-                // This is about the path: another carrier knows nothing better.
+                // A failed jump concerns the path, whatever other carriers have.
                 Err(Refusal::Failed) => return Err(Refusal::Failed),
-                // Another carrier may have a newer one; the network's is no way to a second jump.
+                // Another carrier may have a newer cookie. The network must not buy a second jump.
                 Err(refusal) => is_spent |= refusal == Refusal::Spent,
             }
         }
@@ -72,7 +73,7 @@ impl Beginnings {
             return Ok(None);
         }
         let Some(cookie) = lock(&self.history).get(Prefix::of(client)).copied() else {
-            if brought.is_empty() {
+            if received.is_empty() {
                 self.strangers.fetch_add(1, Ordering::Relaxed);
             }
             return Ok(None);
@@ -100,7 +101,7 @@ impl Beginnings {
         past
     }
 
-    /// A connection issues this cookie.
+    /// Records the measurement in an issued cookie for its network.
     pub(crate) fn on_issued(&self, cookie: &Cookie) {
         let mut history = lock(&self.history);
         match cookie.verdict {
@@ -110,7 +111,7 @@ impl Beginnings {
         }
     }
 
-    /// A connection is over whose jump came to this.
+    /// Counts the outcome of a closed connection's jump.
     pub(crate) fn on_verdict(&self, verdict: Verdict) {
         match verdict {
             Verdict::None => {}
@@ -119,7 +120,7 @@ impl Beginnings {
         }
     }
 
-    /// Cookies by carrier and outcome: accepted, or why not.
+    /// Returns the number of cookies by carrier and outcome.
     pub(crate) fn cookies(&self) -> impl Iterator<Item = ([&'static str; 2], u64)> + '_ {
         let outcomes = || {
             let refused = Refusal::ALL.into_iter().map(Refusal::name);
@@ -131,18 +132,18 @@ impl Beginnings {
         })
     }
 
-    /// Viewers of whom nothing was known.
+    /// Returns the number of viewers without a cookie in an unknown network.
     pub(crate) fn strangers(&self) -> u64 {
         self.strangers.load(Ordering::Relaxed)
     }
 
-    /// Jumps of connections that are over, by what became of them.
+    /// Returns the number of jumps of closed connections, by outcome.
     pub(crate) fn jumps(&self) -> [(&'static str, u64); 2] {
         [("passed", &self.passed), ("failed", &self.failed)]
             .map(|(name, count)| (name, count.load(Ordering::Relaxed)))
     }
 
-    /// Networks that are remembered.
+    /// Returns the number of remembered networks.
     pub(crate) fn networks(&self) -> usize {
         lock(&self.history).len()
     }
@@ -170,56 +171,61 @@ mod tests {
         }
     }
 
-    fn past(all: &Beginnings, brought: &[Brought], last: u8, buys: bool) -> Option<Carrier> {
-        let found = all.past(brought, client(last), NOW, &Rules::default(), buys);
+    fn look_up(
+        all: &SavedPaths,
+        received: &[ReceivedCookie],
+        last: u8,
+        buys: bool,
+    ) -> Option<Carrier> {
+        let found = all.look_up(received, client(last), NOW, &Rules::default(), buys);
         found.expect("no jump failed").map(|(carrier, _)| carrier)
     }
 
-    fn count(all: &Beginnings, carrier: Carrier, outcome: &str) -> u64 {
-        let is_it = |(labels, _): &([&str; 2], u64)| *labels == [carrier.name(), outcome];
-        all.cookies().find(is_it).expect("a label").1
+    fn count(all: &SavedPaths, carrier: Carrier, outcome: &str) -> u64 {
+        let matches = |(labels, _): &([&str; 2], u64)| *labels == [carrier.name(), outcome];
+        all.cookies().find(matches).expect("a label").1
     }
 
     #[test]
-    fn the_first_carrier_with_a_good_cookie_counts_and_then_the_network() {
-        let all = Beginnings::new(10);
+    fn the_first_valid_cookie_is_used_before_the_network() {
+        let all = SavedPaths::new(10);
         let (token, ticket) = (cookie(1, NOW - 9), cookie(1, NOW - 9));
         let both = [(Carrier::Token, Ok(token)), (Carrier::Ticket, Ok(ticket))];
-        assert_eq!(past(&all, &both, 1, false), Some(Carrier::Token));
+        assert_eq!(look_up(&all, &both, 1, false), Some(Carrier::Token));
         let damaged = [(Carrier::Token, Err(Refusal::Length)), (Carrier::Ticket, Ok(ticket))];
-        assert_eq!(past(&all, &damaged, 1, false), Some(Carrier::Ticket));
+        assert_eq!(look_up(&all, &damaged, 1, false), Some(Carrier::Ticket));
         assert_eq!(count(&all, Carrier::Token, "length"), 1);
-        assert_eq!((past(&all, &[], 1, false), all.strangers()), (None, 1));
+        assert_eq!((look_up(&all, &[], 1, false), all.strangers()), (None, 1));
         all.on_issued(&cookie(1, NOW - 5));
-        assert_eq!(past(&all, &[], 77, false), Some(Carrier::History), "of the same network");
+        assert_eq!(look_up(&all, &[], 77, false), Some(Carrier::History), "same network");
         assert_eq!((all.networks(), all.strangers()), (1, 1));
     }
 
     #[test]
-    fn a_cookie_buys_one_jump_by_whatever_way_it_comes_and_none_by_the_network() {
-        let all = Beginnings::new(10);
+    fn a_cookie_buys_one_jump_over_all_carriers_and_none_by_the_network() {
+        let all = SavedPaths::new(10);
         all.on_issued(&cookie(1, NOW - 9));
         let by = |carrier| [(carrier, Ok(cookie(1, NOW - 9)))];
-        assert_eq!(past(&all, &by(Carrier::Token), 1, true), Some(Carrier::Token));
+        assert_eq!(look_up(&all, &by(Carrier::Token), 1, true), Some(Carrier::Token));
         for _ in 0..1_000 {
-            assert_eq!(past(&all, &by(Carrier::Ticket), 1, true), None);
+            assert_eq!(look_up(&all, &by(Carrier::Ticket), 1, true), None);
         }
         assert_eq!(count(&all, Carrier::Ticket, "spent"), 1_000);
-        assert_eq!(past(&all, &[], 2, true), Some(Carrier::History), "another viewer of it");
-        assert_eq!(past(&all, &[], 3, true), None, "until somebody measured again");
+        assert_eq!(look_up(&all, &[], 2, true), Some(Carrier::History), "another viewer");
+        assert_eq!(look_up(&all, &[], 3, true), None, "spent until the next measurement");
     }
 
     #[test]
-    fn a_jump_that_failed_is_forgotten_for_its_network() {
-        let all = Beginnings::new(10);
+    fn a_failed_jump_removes_the_measurement_of_its_network() {
+        let all = SavedPaths::new(10);
         all.on_issued(&cookie(1, NOW - 9));
         let failed = Cookie { verdict: Verdict::Failed, ..cookie(2, NOW - 5) };
         all.on_issued(&failed);
         assert_eq!(all.networks(), 0);
         all.on_issued(&cookie(1, NOW - 4));
-        let brought = [(Carrier::Token, Ok(failed)), (Carrier::Ticket, Ok(cookie(2, NOW - 9)))];
-        let judged = all.past(&brought, client(1), NOW, &Rules::default(), true);
-        assert_eq!(judged, Err(Refusal::Failed), "by no other way either");
+        let received = [(Carrier::Token, Ok(failed)), (Carrier::Ticket, Ok(cookie(2, NOW - 9)))];
+        let found = all.look_up(&received, client(1), NOW, &Rules::default(), true);
+        assert_eq!(found, Err(Refusal::Failed), "other carriers do not help");
         assert_eq!(count(&all, Carrier::Token, "failed"), 1);
         for verdict in [Verdict::None, Verdict::Passed, Verdict::Failed, Verdict::Failed] {
             all.on_verdict(verdict);
@@ -228,8 +234,8 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_of_a_connection_that_measured_nothing() {
-        let all = Beginnings::new(10);
+    fn a_cookie_without_samples_is_not_recorded() {
+        let all = SavedPaths::new(10);
         all.on_issued(&Cookie { samples: 0, ..cookie(1, NOW) });
         assert_eq!(all.networks(), 0);
     }
