@@ -2,6 +2,7 @@
 
 mod ab;
 mod autoplex;
+mod deploy;
 mod visits;
 
 use std::path::{Path, PathBuf};
@@ -48,13 +49,7 @@ enum Command {
         #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
         set: Vec<(String, String)>,
     },
-    /// Print a scheme of an experiment as a server's configuration.
-    Deploy {
-        /// Name of the experiment.
-        experiment: String,
-        /// Label of the scheme.
-        scheme: String,
-    },
+    Deploy(deploy::Deploy),
     Ab(ab::Ab),
     Viewers(ab::Viewers),
     Visits(visits::Visits),
@@ -128,10 +123,7 @@ impl Arguments {
                 }
                 Ok(())
             }
-            Command::Deploy { experiment, scheme } => {
-                crate::say::text(experiments::deployment(&experiment, &scheme)?);
-                Ok(())
-            }
+            Command::Deploy(deploy) => deploy.run(),
             Command::Ab(ab) => ab.run(),
             Command::Viewers(viewers) => viewers.run(),
             Command::Visits(visits) => visits.run(),
