@@ -2,7 +2,6 @@
 
 mod ab;
 mod autoplex;
-mod deploy;
 mod visits;
 
 use std::path::{Path, PathBuf};
@@ -49,7 +48,13 @@ enum Command {
         #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
         set: Vec<(String, String)>,
     },
-    Deploy(deploy::Deploy),
+    /// Print a scheme of an experiment as a server's configuration.
+    Deploy {
+        /// Name of the experiment.
+        experiment: String,
+        /// Label of the scheme.
+        scheme: String,
+    },
     Ab(ab::Ab),
     Viewers(ab::Viewers),
     Visits(visits::Visits),
@@ -123,7 +128,10 @@ impl Arguments {
                 }
                 Ok(())
             }
-            Command::Deploy(deploy) => deploy.run(),
+            Command::Deploy { experiment, scheme } => {
+                crate::say::text(experiments::deployment(&experiment, &scheme)?);
+                Ok(())
+            }
             Command::Ab(ab) => ab.run(),
             Command::Viewers(viewers) => viewers.run(),
             Command::Visits(visits) => visits.run(),
