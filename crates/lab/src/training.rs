@@ -18,7 +18,7 @@ use recovery::art::dqn::train::{self, Learner, Phase, Tally};
 use recovery::fixed::Reading;
 
 use crate::experiments::output::{write_file, write_page};
-use crate::setup::{DetectionRules, Kind, Readings, Setup, mbps, round_trip};
+use crate::setup::{DetectionRules, Kind, Readings, Setup, UNLIMITED, mbps, round_trip};
 use crate::simulation::{Outcome, SchemeMaker, run as simulate};
 use analysis::{Chart, Series};
 
@@ -121,9 +121,9 @@ fn path(seed: u64) -> Setup {
     source.kind = Kind::Download;
     source.bytes.0 = 3_000_000;
     source.duration = Duration::from_secs(3_600);
-    // As in the papers: LSQUIC's detection, and a limit on copies that nothing reaches.
+    // As in the papers: LSQUIC's detection, and no limit on copies.
     setup.lab.lab.detection = DetectionRules::Lsquic;
-    setup.server.recovery.max_redundancy = 10.0;
+    setup.server.recovery.max_redundancy = UNLIMITED;
     setup
 }
 

@@ -26,6 +26,9 @@ use crate::traffic::Traffic;
 
 /// Time allowed for the last frames of a stream.
 const TAIL: Duration = Duration::from_secs(30);
+/// Maximum of `[recovery] max_redundancy`, which no scheme reaches: runs without a guard, as in the
+/// papers, whose event logs do not mention one.
+pub(crate) const UNLIMITED: f64 = 10.0;
 /// Packet size, in bytes.
 const PACKET: u64 = 1_500;
 
@@ -243,12 +246,14 @@ impl Setup {
         Detection { tail: rules.tail && self.lab.lab.tail, ..rules }
     }
 
-    fn guard(&self) -> Guard {
-        let guard = Guard::new(self.server.recovery.max_redundancy, None);
-        match self.lab.lab.guard_burst {
+    fn guard(&self) -> Option<Guard> {
+        let share = self.server.recovery.max_redundancy;
+        let guard = Guard::new(share, None);
+        let guard = match self.lab.lab.guard_burst {
             0 => guard,
             burst => guard.with_burst(burst),
-        }
+        };
+        (share < UNLIMITED).then_some(guard)
     }
 
     /// Checks keys that exclude or need each other.
@@ -310,7 +315,7 @@ impl Setup {
             start_options: self.start_options(server.startup.mode),
             detection: self.detection(),
             scheme: self.maker(server.recovery.scheme, learnt)?,
-            guard: Some(self.guard()),
+            guard: self.guard(),
             limit: match traffic {
                 // The stream ends by itself. Data in flight then still arrives.
                 Traffic::Live(_) => lab.source.duration + TAIL,
