@@ -13,13 +13,12 @@ use crate::drops::{Counts, DropReason};
 use crate::ecn::Networks;
 use crate::ids::LOCAL_LEN;
 use crate::mtud::BASE;
-use crate::path::Addresses;
 use crate::wire::{ConnectionId, Header, PacketType, VERSION_1, parse_header, version_negotiation};
 use first_ids::FirstIds;
 use per_second::PerSecond;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use units::{Ecn, Timestamp};
+use units::Timestamp;
 
 /// Maximum stateless resets, and Version Negotiation packets, per second. They answer
 /// unauthenticated datagrams.
