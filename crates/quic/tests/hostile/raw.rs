@@ -11,7 +11,7 @@ use quic::wire::{
     ConnectionId, Frame, Frames, Header, PacketType, RETRY_INTEGRITY_TAG_LEN, Writer,
     expand_packet_number, parse_header, put_crypto,
 };
-use quic::{Addresses, Datagram, Endpoint, Event, Handle, Outcome};
+use quic::{Addresses, Endpoint, Event, Handle, Outcome};
 use rustls::Side;
 use rustls::quic::{ClientConnection, DirectionalKeys, KeyChange, Keys, Secrets, Version};
 use units::{Ecn, Timestamp};
@@ -475,7 +475,7 @@ impl Raw {
     /// Delivers a datagram without taking the answers.
     pub fn hand_over(&mut self, datagram: &mut [u8], reply: &mut Vec<u8>) -> Outcome {
         let addresses = Addresses::of(self.address);
-        let datagram = Datagram { addresses, ecn: self.ecn, payload: datagram };
+        let datagram = quic::Datagram { addresses, ecn: self.ecn, payload: datagram };
         let outcome = self.server.handle_datagram(self.now, datagram, reply);
         if let Outcome::Accepted(handle) = outcome {
             self.handle = Some(handle);
