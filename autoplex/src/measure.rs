@@ -13,8 +13,7 @@ use std::path::{Path, PathBuf};
 
 use groups::Arm;
 use groups::select::{Sample, group_id};
-use records::Place;
-use serde_json::{Map, Value};
+use records::{Column, Location, Row};
 
 use crate::geo::{Geo, MAX_NAME, clean};
 use crate::rows::{self, Measured};
@@ -27,25 +26,6 @@ const SKEW: u64 = 60;
 const SHORTEST: f64 = 10.0;
 /// Of fewer packets none need be lost on the worst path.
 const FEWEST: i64 = 500;
-/// The columns that are read.
-const COLUMNS: [&str; 16] = [
-    "prefix",
-    "group",
-    "started_ms",
-    "duration_s",
-    "first_transmissions",
-    "retransmissions",
-    "goodput_mbps",
-    "rtt_ms",
-    "max_in_flight",
-    "max_window",
-    "open_rate_mbps",
-    "autoplex",
-    "player_first_frame_ms",
-    "player_played_s",
-    "player_freezes",
-    "player_freeze_s",
-];
 
 /// Why a record teaches nothing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -138,7 +118,7 @@ impl Measuring<'_> {
                 continue;
             }
             let mut reading = Reading::new(self, &source);
-            let read = records::read(&[path], &COLUMNS, |place, record| {
+            let read = records::read(&[path], &rows::SOURCES.concat(), |place, record| {
                 reading.take(place, record);
                 Ok(())
             })?;
@@ -220,7 +200,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    fn take(&mut self, place: Place<'_>, record: &Map<String, Value>) {
+    fn take(&mut self, place: Location<'_>, record: &Row) {
         match self.measured(place, record) {
             Ok(row) => {
                 let hour = row.sample.ended as u64 / 3_600;
@@ -230,15 +210,11 @@ impl<'a> Reading<'a> {
         }
     }
 
-    fn measured(
-        &mut self,
-        place: Place<'_>,
-        record: &Map<String, Value>,
-    ) -> Result<Measured, Dropped> {
+    fn measured(&mut self, place: Location<'_>, record: &Row) -> Result<Measured, Dropped> {
         let seen = Seen(record);
-        let duration = seen.needed("duration_s", rows::MAX_SECONDS)?;
-        let started_ms = seen.needed("started_ms", 1e15)?;
-        let packets = seen.whole("first_transmissions", rows::MAX_PACKETS)?;
+        let duration = seen.needed(Column::duration_s, rows::MAX_SECONDS)?;
+        let started_ms = seen.needed(Column::started_ms, 1e15)?;
+        let packets = seen.whole(Column::first_transmissions, rows::MAX_PACKETS)?;
         if duration < SHORTEST || packets < FEWEST {
             return Err(Dropped::Short);
         }
@@ -249,25 +225,26 @@ impl<'a> Reading<'a> {
         if ended < self.measuring.oldest() {
             return Err(Dropped::Old);
         }
-        let rtt_ms = seen.needed("rtt_ms", rows::MAX_RTT_MS)?;
+        let rtt_ms = seen.needed(Column::rtt_ms, rows::MAX_RTT_MS)?;
         if rtt_ms <= 0.0 {
             return Err(Dropped::Absurd);
         }
-        let open_mbps = seen.number("open_rate_mbps", rows::MAX_KBPS / 1e3)?.unwrap_or(0.0);
-        let arm = rows::arm(seen.text("autoplex"));
+        let open_mbps = seen.number(Column::open_rate_mbps, rows::MAX_KBPS / 1e3)?.unwrap_or(0.0);
+        let arm = rows::arm(seen.0.text(Column::autoplex));
         let mut row = Measured {
             sample: Sample {
                 group: 0,
                 session: group_id(&format!("{}:{}", self.source, place.row)),
-                prefix: group_id(seen.text("prefix").unwrap_or_default()),
+                prefix: group_id(seen.0.text(Column::prefix).unwrap_or_default()),
                 ended: ended as i64,
                 explorer: i64::from(arm == rows::arm(Some(Arm::Explorer.name()))),
                 packets,
-                retransmitted: seen.whole("retransmissions", rows::MAX_PACKETS)?,
-                goodput_kbps: (seen.needed("goodput_mbps", rows::MAX_KBPS / 1e3)? * 1e3) as i64,
+                retransmitted: seen.whole(Column::retransmissions, rows::MAX_PACKETS)?,
+                goodput_kbps: (seen.needed(Column::goodput_mbps, rows::MAX_KBPS / 1e3)? * 1e3)
+                    as i64,
                 rtt_us: ((rtt_ms * 1e3) as i64).max(1),
-                in_flight: seen.whole("max_in_flight", rows::MAX_BYTES)?,
-                window: seen.whole("max_window", rows::MAX_BYTES)?,
+                in_flight: seen.whole(Column::max_in_flight, rows::MAX_BYTES)?,
+                window: seen.whole(Column::max_window, rows::MAX_BYTES)?,
                 open_kbps: (open_mbps * 1e3) as i64,
             },
             arm,
@@ -280,8 +257,8 @@ impl<'a> Reading<'a> {
 
     fn group(&mut self, seen: &Seen<'_>) -> Option<i64> {
         let geo = &self.measuring.geo;
-        let prefix = seen.text("prefix");
-        let key = if geo.is_empty() { seen.text("group")? } else { prefix? };
+        let prefix = seen.0.text(Column::prefix);
+        let key = if geo.is_empty() { seen.0.text(Column::group)? } else { prefix? };
         if !self.groups.contains_key(key) {
             let name = if geo.is_empty() {
                 Some(clean(key, MAX_NAME)).filter(|name| !name.is_empty())
@@ -340,13 +317,13 @@ fn union(all: &mut BTreeMap<String, String>, new: impl Iterator<Item = (String, 
 }
 
 /// A record's values, none of which is believed.
-struct Seen<'a>(&'a Map<String, Value>);
+struct Seen<'a>(&'a Row);
 
 impl Seen<'_> {
     /// A number from 0 to `most`, if there is one.
-    fn number(&self, name: &str, most: f64) -> Result<Option<f64>, Dropped> {
-        match self.0.get(name) {
-            None | Some(Value::Null) => Ok(None),
+    fn number(&self, column: Column, most: f64) -> Result<Option<f64>, Dropped> {
+        match self.0.value(column) {
+            None => Ok(None),
             Some(value) => {
                 let number = value.as_f64().filter(|number| (0.0..=most).contains(number));
                 number.map(Some).ok_or(Dropped::Absurd)
@@ -354,31 +331,28 @@ impl Seen<'_> {
         }
     }
 
-    fn needed(&self, name: &str, most: f64) -> Result<f64, Dropped> {
-        self.number(name, most)?.ok_or(Dropped::Incomplete)
+    fn needed(&self, column: Column, most: f64) -> Result<f64, Dropped> {
+        self.number(column, most)?.ok_or(Dropped::Incomplete)
     }
 
-    fn whole(&self, name: &str, most: i64) -> Result<i64, Dropped> {
-        Ok(self.needed(name, most as f64)? as i64)
-    }
-
-    fn text(&self, name: &str) -> Option<&str> {
-        self.0.get(name)?.as_str()
+    fn whole(&self, column: Column, most: i64) -> Result<i64, Dropped> {
+        Ok(self.needed(column, most as f64)? as i64)
     }
 
     /// Takes what the player says, unless that is more than its session has room for: the reader
     /// marks such records.
     fn player(&self, row: &mut Measured) {
-        if records::is_clamped(self.0) {
+        if self.0.is_clamped() {
             return;
         }
-        let said = |name, most| self.number(name, most).ok().flatten();
-        if let Some(first_frame) = said("player_first_frame_ms", rows::MAX_FIRST_FRAME_MS) {
+        let said = |column, most| self.number(column, most).ok().flatten();
+        if let Some(first_frame) = said(Column::player_first_frame_ms, rows::MAX_FIRST_FRAME_MS) {
             row.first_frame_ms = first_frame as i64;
         }
         let most = rows::MAX_SECONDS;
-        let played = said("player_played_s", most).filter(|played| *played > 0.0);
-        let (freezes, frozen) = (said("player_freezes", most), said("player_freeze_s", most));
+        let played = said(Column::player_played_s, most).filter(|played| *played > 0.0);
+        let (freezes, frozen) =
+            (said(Column::player_freezes, most), said(Column::player_freeze_s, most));
         if let (Some(played), Some(freezes), Some(frozen)) = (played, freezes, frozen) {
             row.played_ms = ((played * 1e3) as i64).max(1);
             row.freezes = freezes as i64;

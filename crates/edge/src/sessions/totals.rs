@@ -107,14 +107,15 @@ impl Totals {
 
     /// A player speaks again after its session was added with `record`.
     pub(super) fn on_last_words(&mut self, record: &Record, words: &Words) {
-        if record.player_played_s.is_none() {
+        let player = &record.player;
+        if player.player_played_s.is_none() {
             return self.add_player(words);
         }
         let more = |now: f64, before: Option<f64>| (now - before.unwrap_or(0.0)).max(0.0);
-        let freezes = record.player_freezes.and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
-        self.played_s += more(words.played_s, record.player_played_s);
+        let freezes = player.player_freezes.and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
+        self.played_s += more(words.played_s, player.player_played_s);
         self.freezes += words.freezes.saturating_sub(freezes);
-        self.freeze_s += more(words.freeze_s, record.player_freeze_s);
+        self.freeze_s += more(words.freeze_s, player.player_freeze_s);
     }
 
     fn add_player(&mut self, player: &Words) {
