@@ -134,23 +134,22 @@ fn measure(root: &Path) {
     let mut rng = Rng(2);
     for number in 0..count {
         let row = synthetic::session(&mut rng, number % 1_000, BEGIN as i64, END as i64);
-        let mut record = Box::new(Record {
-            session: Some(number),
-            viewer: Some(format!("{number:016x}")),
-            prefix: Some(format!("10.{}.{}.0/24", number % 200, rng.below(250))),
-            group: Some(synthetic::name(number % 1_000)),
-            started_ms: Some((row.sample.ended - 60) * 1_000),
-            duration_s: Some(60.0),
-            first_transmissions: Some(row.sample.packets),
-            retransmissions: Some(row.sample.retransmitted),
-            goodput_mbps: Some(row.sample.goodput_kbps as f64 / 1e3),
-            rtt_ms: Some(row.sample.rtt_us as f64 / 1e3),
-            max_in_flight: Some(row.sample.in_flight),
-            max_window: Some(row.sample.window),
-            open_rate_mbps: Some(row.sample.open_kbps as f64 / 1e3),
-            autoplex: Some("treated".into()),
-            ..Record::default()
-        });
+        let mut record = Box::new(Record::default());
+        let session = &mut record.session;
+        session.session = Some(number);
+        session.viewer = Some(format!("{number:016x}"));
+        session.prefix = Some(format!("10.{}.{}.0/24", number % 200, rng.below(250)));
+        session.group = Some(synthetic::name(number % 1_000));
+        session.started_ms = Some((row.sample.ended - 60) * 1_000);
+        session.duration_s = Some(60.0);
+        record.delivery.goodput_mbps = Some(row.sample.goodput_kbps as f64 / 1e3);
+        record.autoplex.autoplex = Some("treated".into());
+        record.path.rtt_ms = Some(row.sample.rtt_us as f64 / 1e3);
+        record.path.max_in_flight = Some(row.sample.in_flight);
+        record.path.max_window = Some(row.sample.window);
+        record.path.open_rate_mbps = Some(row.sample.open_kbps as f64 / 1e3);
+        record.recovery.first_transmissions = Some(row.sample.packets);
+        record.recovery.retransmissions = Some(row.sample.retransmitted);
         while let Err(back) = writer.write(*record) {
             record = back;
             std::thread::sleep(Duration::from_millis(5));

@@ -14,8 +14,7 @@ use std::path::{Path, PathBuf};
 
 use groups::Arm;
 use groups::select::{Sample, group_id};
-use records::Location;
-use serde_json::{Map, Value};
+use records::{Column, Location, Row};
 
 use crate::Error;
 use crate::geo::{Geo, MAX_NAME, sanitized};
@@ -28,25 +27,6 @@ const MAX_CLOCK_LEAD: u64 = 60;
 const MIN_DURATION: f64 = 10.0;
 /// Minimum first transmissions of a session. With fewer, even a bad path may lose none.
 const MIN_PACKETS: i64 = 500;
-/// Columns of records that are read.
-const COLUMNS: [&str; 16] = [
-    "prefix",
-    "group",
-    "started_ms",
-    "duration_s",
-    "first_transmissions",
-    "retransmissions",
-    "goodput_mbps",
-    "rtt_ms",
-    "max_in_flight",
-    "max_window",
-    "open_rate_mbps",
-    "autoplex",
-    "player_first_frame_ms",
-    "player_played_s",
-    "player_freezes",
-    "player_freeze_s",
-];
 
 /// Reason for which a record is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -87,7 +67,7 @@ pub struct Summary {
     pub sessions: u64,
     /// Lines that are not records.
     pub broken_lines: u64,
-    /// DropReason sessions by reason.
+    /// Dropped sessions by reason.
     pub dropped: BTreeMap<DropReason, u64>,
     /// Unreadable files with the cause. The next run retries them.
     pub unreadable: Vec<String>,
@@ -139,7 +119,7 @@ impl Measurement<'_> {
                 continue;
             }
             let mut reader = SourceReader::new(self, &source);
-            let read = records::read(&[path], &COLUMNS, |location, record| {
+            let read = records::read(&[path], &rows::SOURCES.concat(), |location, record| {
                 reader.add(location, record);
                 Ok(())
             })?;
@@ -221,7 +201,7 @@ impl<'a> SourceReader<'a> {
         }
     }
 
-    fn add(&mut self, location: Location<'_>, record: &Map<String, Value>) {
+    fn add(&mut self, location: Location<'_>, record: &Row) {
         match self.measure(location, record) {
             Ok(row) => {
                 let hour = row.sample.ended as u64 / 3_600;
@@ -234,12 +214,12 @@ impl<'a> SourceReader<'a> {
     fn measure(
         &mut self,
         location: Location<'_>,
-        record: &Map<String, Value>,
+        record: &Row,
     ) -> Result<Measured, DropReason> {
         let seen = Seen(record);
-        let duration = seen.needed("duration_s", rows::MAX_SECONDS)?;
-        let started_ms = seen.needed("started_ms", 1e15)?;
-        let packets = seen.whole("first_transmissions", rows::MAX_PACKETS)?;
+        let duration = seen.needed(Column::duration_s, rows::MAX_SECONDS)?;
+        let started_ms = seen.needed(Column::started_ms, 1e15)?;
+        let packets = seen.whole(Column::first_transmissions, rows::MAX_PACKETS)?;
         if duration < MIN_DURATION || packets < MIN_PACKETS {
             return Err(DropReason::Short);
         }
@@ -250,25 +230,26 @@ impl<'a> SourceReader<'a> {
         if ended < self.measurement.oldest() {
             return Err(DropReason::Old);
         }
-        let rtt_ms = seen.needed("rtt_ms", rows::MAX_RTT_MS)?;
+        let rtt_ms = seen.needed(Column::rtt_ms, rows::MAX_RTT_MS)?;
         if rtt_ms <= 0.0 {
             return Err(DropReason::Implausible);
         }
-        let open_mbps = seen.number("open_rate_mbps", rows::MAX_KBPS / 1e3)?.unwrap_or(0.0);
-        let arm = rows::arm(seen.text("autoplex"));
+        let open_mbps = seen.number(Column::open_rate_mbps, rows::MAX_KBPS / 1e3)?.unwrap_or(0.0);
+        let arm = rows::arm(seen.0.text(Column::autoplex));
         let mut row = Measured {
             sample: Sample {
                 group: 0,
                 session: group_id(&format!("{}:{}", self.source, location.row)),
-                prefix: group_id(seen.text("prefix").unwrap_or_default()),
+                prefix: group_id(seen.0.text(Column::prefix).unwrap_or_default()),
                 ended: ended as i64,
                 explorer: i64::from(arm == rows::arm(Some(Arm::Explorer.name()))),
                 packets,
-                retransmitted: seen.whole("retransmissions", rows::MAX_PACKETS)?,
-                goodput_kbps: (seen.needed("goodput_mbps", rows::MAX_KBPS / 1e3)? * 1e3) as i64,
+                retransmitted: seen.whole(Column::retransmissions, rows::MAX_PACKETS)?,
+                goodput_kbps: (seen.needed(Column::goodput_mbps, rows::MAX_KBPS / 1e3)? * 1e3)
+                    as i64,
                 rtt_us: ((rtt_ms * 1e3) as i64).max(1),
-                in_flight: seen.whole("max_in_flight", rows::MAX_BYTES)?,
-                window: seen.whole("max_window", rows::MAX_BYTES)?,
+                in_flight: seen.whole(Column::max_in_flight, rows::MAX_BYTES)?,
+                window: seen.whole(Column::max_window, rows::MAX_BYTES)?,
                 open_kbps: (open_mbps * 1e3) as i64,
             },
             arm,
@@ -281,8 +262,8 @@ impl<'a> SourceReader<'a> {
 
     fn group(&mut self, seen: &Seen<'_>) -> Option<i64> {
         let geo = &self.measurement.geo;
-        let prefix = seen.text("prefix");
-        let key = if geo.is_empty() { seen.text("group")? } else { prefix? };
+        let prefix = seen.0.text(Column::prefix);
+        let key = if geo.is_empty() { seen.0.text(Column::group)? } else { prefix? };
         if !self.groups.contains_key(key) {
             let name = if geo.is_empty() {
                 Some(sanitized(key, MAX_NAME)).filter(|name| !name.is_empty())
@@ -341,13 +322,13 @@ fn merge(all: &mut BTreeMap<String, String>, new: impl Iterator<Item = (String, 
 }
 
 /// Untrusted values of a record.
-struct Seen<'a>(&'a Map<String, Value>);
+struct Seen<'a>(&'a Row);
 
 impl Seen<'_> {
     /// Returns a number from 0 to `max`; `None` if it is missing.
-    fn number(&self, name: &str, max: f64) -> Result<Option<f64>, DropReason> {
-        match self.0.get(name) {
-            None | Some(Value::Null) => Ok(None),
+    fn number(&self, column: Column, max: f64) -> Result<Option<f64>, DropReason> {
+        match self.0.value(column) {
+            None => Ok(None),
             Some(value) => {
                 let number = value.as_f64().filter(|number| (0.0..=max).contains(number));
                 number.map(Some).ok_or(DropReason::Implausible)
@@ -355,30 +336,26 @@ impl Seen<'_> {
         }
     }
 
-    fn needed(&self, name: &str, max: f64) -> Result<f64, DropReason> {
-        self.number(name, max)?.ok_or(DropReason::Incomplete)
+    fn needed(&self, column: Column, max: f64) -> Result<f64, DropReason> {
+        self.number(column, max)?.ok_or(DropReason::Incomplete)
     }
 
-    fn whole(&self, name: &str, max: i64) -> Result<i64, DropReason> {
-        Ok(self.needed(name, max as f64)? as i64)
-    }
-
-    fn text(&self, name: &str) -> Option<&str> {
-        self.0.get(name)?.as_str()
+    fn whole(&self, column: Column, max: i64) -> Result<i64, DropReason> {
+        Ok(self.needed(column, max as f64)? as i64)
     }
 
     /// Copies the player's report, unless the reader marked it as exceeding its session.
     fn player(&self, row: &mut Measured) {
-        if records::is_clamped(self.0) {
+        if self.0.is_clamped() {
             return;
         }
-        let said = |name, max| self.number(name, max).ok().flatten();
-        if let Some(first_frame) = said("player_first_frame_ms", rows::MAX_FIRST_FRAME_MS) {
+        let said = |column, max| self.number(column, max).ok().flatten();
+        if let Some(first_frame) = said(Column::player_first_frame_ms, rows::MAX_FIRST_FRAME_MS) {
             row.first_frame_ms = first_frame as i64;
         }
         let max = rows::MAX_SECONDS;
-        let played = said("player_played_s", max).filter(|played| *played > 0.0);
-        let (freezes, frozen) = (said("player_freezes", max), said("player_freeze_s", max));
+        let played = said(Column::player_played_s, max).filter(|played| *played > 0.0);
+        let (freezes, frozen) = (said(Column::player_freezes, max), said(Column::player_freeze_s, max));
         if let (Some(played), Some(freezes), Some(frozen)) = (played, freezes, frozen) {
             row.played_ms = ((played * 1e3) as i64).max(1);
             row.freezes = freezes as i64;

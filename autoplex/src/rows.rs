@@ -6,29 +6,51 @@
 
 use groups::Arm;
 use groups::select::Sample;
+use records::Column;
 
 use crate::integers::Integers;
 
-/// Columns of a sessions file. Two are renamed, because `group` and `window` are SQL keywords.
-pub const COLUMNS: [&str; 17] = [
-    "user_group",
-    "session",
-    "prefix",
-    "ended",
-    "explorer",
-    "packets",
-    "retransmitted",
-    "goodput_kbps",
-    "rtt_us",
-    "in_flight",
-    "cwnd",
-    "open_kbps",
-    "arm",
-    "freezes",
-    "played_ms",
-    "frozen_ms",
-    "first_frame_ms",
-];
+/// Declares the columns of a sessions file in order: name, value, and the columns of records that
+/// the value comes from.
+macro_rules! columns {
+    ($($name:ident: $($field:ident).+ from [$($source:ident),*],)+) => {
+        const COUNT: usize = [$(stringify!($name)),+].len();
+
+        /// Columns of a sessions file. Two are renamed, because `group` and `window` are SQL
+        /// keywords.
+        pub const COLUMNS: [&str; COUNT] = [$(stringify!($name)),+];
+
+        /// Columns of records that each column comes from.
+        pub const SOURCES: [&[Column]; COUNT] = [$(&[$(Column::$source),*]),+];
+
+        impl Measured {
+            /// Returns the values in the order of [`COLUMNS`].
+            pub fn values(&self) -> [i64; COUNT] {
+                [$(self.$($field).+),+]
+            }
+        }
+    };
+}
+
+columns! {
+    user_group: sample.group from [group, prefix],
+    session: sample.session from [],
+    prefix: sample.prefix from [prefix],
+    ended: sample.ended from [started_ms, duration_s],
+    explorer: sample.explorer from [autoplex],
+    packets: sample.packets from [first_transmissions],
+    retransmitted: sample.retransmitted from [retransmissions],
+    goodput_kbps: sample.goodput_kbps from [goodput_mbps],
+    rtt_us: sample.rtt_us from [rtt_ms],
+    in_flight: sample.in_flight from [max_in_flight],
+    cwnd: sample.window from [max_window],
+    open_kbps: sample.open_kbps from [open_rate_mbps],
+    arm: arm from [autoplex],
+    freezes: freezes from [player_freezes],
+    played_ms: played_ms from [player_played_s],
+    frozen_ms: frozen_ms from [player_freeze_s],
+    first_frame_ms: first_frame_ms from [player_first_frame_ms],
+}
 
 /// Maximum rate: 100 Gbit/s.
 pub const MAX_KBPS: f64 = 1e8;
@@ -75,34 +97,6 @@ impl Default for Measured {
             frozen_ms: -1,
             first_frame_ms: -1,
         }
-    }
-}
-
-impl Measured {
-    /// Returns the values in the order of [`COLUMNS`].
-    pub fn values(&self) -> [i64; 17] {
-        let Sample { group, session, prefix, ended, explorer, packets, retransmitted, .. } =
-            self.sample;
-        let Sample { goodput_kbps, rtt_us, in_flight, window, open_kbps, .. } = self.sample;
-        [
-            group,
-            session,
-            prefix,
-            ended,
-            explorer,
-            packets,
-            retransmitted,
-            goodput_kbps,
-            rtt_us,
-            in_flight,
-            window,
-            open_kbps,
-            self.arm,
-            self.freezes,
-            self.played_ms,
-            self.frozen_ms,
-            self.first_frame_ms,
-        ]
     }
 }
 

@@ -71,10 +71,11 @@ fn records_become_a_table_that_an_edge_can_look_up() {
     let folder = tempfile::tempdir().expect("a folder");
     let geo = Geo::open(&geo::databases(folder.path())).expect("opened");
     let store = Store::new(&folder.path().join("out"));
-    let at = |n: i64, prefix: String, mbps| Record {
-        prefix: Some(prefix),
-        open_rate_mbps: Some(mbps),
-        ..record(n)
+    let at = |n: i64, prefix: String, mbps| {
+        let mut record = record(n);
+        record.session.prefix = Some(prefix);
+        record.path.open_rate_mbps = Some(mbps);
+        record
     };
     let fast = (0..600).map(|n| at(n, format!("10.0.{}.0/24", n % 60), 20.0));
     let slow = (0..600).map(|n| at(n, format!("2001:db8:{n}::/48"), 5.0));

@@ -76,10 +76,14 @@ fn groups_combine_all_databases() {
 fn sessions_belong_to_the_groups_of_their_networks() {
     let folder = tempfile::tempdir().expect("a folder");
     let geo = Geo::open(&databases(folder.path())).expect("opened");
-    let at = |n: i64, prefix: &str| Record { prefix: Some(prefix.into()), ..record(n) };
+    let at = |n: i64, prefix: Option<&str>| {
+        let mut record = record(n);
+        record.session.prefix = prefix.map(str::to_owned);
+        record
+    };
     let prefixes = ["10.0.1.0/24", "10.0.65.0/24", "2001:db8::/48", "10.2.0.0/24", "nonsense"];
-    let none = Record { prefix: None, ..record(9) };
-    let records = prefixes.iter().zip(0..).map(|(prefix, n)| at(n, prefix)).chain([none]);
+    let located = prefixes.iter().zip(0..).map(|(prefix, n)| at(n, Some(prefix)));
+    let records = located.chain([at(9, None)]);
     let path = write(folder.path(), "sessions-1", records);
     let store = Store::new(&folder.path().join("out"));
     let summary = measured(&[path], &store, &geo).expect("measured");

@@ -23,22 +23,21 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 /// Returns a typical record that ended 9 min ago.
 fn record(number: i64) -> Record {
-    Record {
-        session: Some(number),
-        prefix: Some(format!("10.0.{}.0/24", number % 200)),
-        group: Some("BR/AS1/SP/Campinas".into()),
-        started_ms: Some((NOW as i64 - 600) * 1_000),
-        duration_s: Some(60.0),
-        first_transmissions: Some(1_000),
-        retransmissions: Some(number % 50),
-        goodput_mbps: Some(3.0),
-        rtt_ms: Some(50.0),
-        max_in_flight: Some(60_000),
-        max_window: Some(90_000),
-        open_rate_mbps: Some(8.0),
-        autoplex: Some("explorer".into()),
-        ..Record::default()
-    }
+    let mut record = Record::default();
+    record.session.session = Some(number);
+    record.session.prefix = Some(format!("10.0.{}.0/24", number % 200));
+    record.session.group = Some("BR/AS1/SP/Campinas".into());
+    record.session.started_ms = Some((NOW as i64 - 600) * 1_000);
+    record.session.duration_s = Some(60.0);
+    record.recovery.first_transmissions = Some(1_000);
+    record.recovery.retransmissions = Some(number % 50);
+    record.delivery.goodput_mbps = Some(3.0);
+    record.path.rtt_ms = Some(50.0);
+    record.path.max_in_flight = Some(60_000);
+    record.path.max_window = Some(90_000);
+    record.path.open_rate_mbps = Some(8.0);
+    record.autoplex.autoplex = Some("explorer".into());
+    record
 }
 
 /// Writes records with the edge's writer to `folder/NAME.parquet`.

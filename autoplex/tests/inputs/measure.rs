@@ -40,7 +40,11 @@ fn each_record_is_measured_once_in_any_directory() {
     let again = measured(&paths, &store, &Geo::default()).expect("measured");
     assert_eq!((again.sources, again.sessions), (0, 0), "{again}");
     // Late records are added to their hour.
-    let late = |n| Record { started_ms: Some((NOW as i64 - 9_000) * 1_000), ..record(n) };
+    let late = |n| {
+        let mut record = record(n);
+        record.session.started_ms = Some((NOW as i64 - 9_000) * 1_000);
+        record
+    };
     write(&edges.join("a"), "sessions-3", (0..7).map(late).chain((0..3).map(record)));
     let summary = measured(&paths, &store, &Geo::default()).expect("measured");
     assert_eq!((summary.sources, summary.sessions), (1, 10), "{summary}");

@@ -11,7 +11,7 @@ use crate::metric::Metric;
 use crate::options::Options;
 use crate::read::{Counts, Table};
 use crate::robust::winsorized;
-use records::Error;
+use records::{Column, Error};
 
 /// Orders of the reported quantiles; their names are in [`STATISTICS`].
 const ORDERS: [f64; 4] = [0.5, 0.9, 0.95, 0.99];
@@ -246,14 +246,14 @@ fn one_metric(
     options: &Options,
 ) -> MetricReport {
     let columns = metric.columns();
-    let columns: Vec<_> = columns.iter().map(|name| (*name, table.column(name))).collect();
+    let columns: Vec<_> = columns.iter().map(|column| (*column, table.column(*column))).collect();
     let mut all: Vec<Vec<Observation>> = vec![Vec::new(); table.cohorts.len()];
     for (session, (place, unit)) in table.cohort.iter().zip(&table.unit).enumerate() {
-        let column = |name: &str| {
-            let column = columns.iter().find(|(column, _)| *column == name);
+        let number = |wanted: Column| {
+            let column = columns.iter().find(|(column, _)| *column == wanted);
             column.and_then(|(_, values)| values.get(session)).map_or(f64::NAN, |value| *value)
         };
-        if let Some((value, weight)) = metric.of(column) {
+        if let Some((value, weight)) = metric.of(number) {
             all[usize::from(*place)].push(Observation { value, weight, cluster: *unit });
         }
     }
@@ -270,8 +270,8 @@ fn one_metric(
         samples.first().filter(|(name, _)| *name == table.cohorts[usize::from(order[0])].name);
     let others = samples.get(1..).unwrap_or_default();
     MetricReport {
-        name: metric.name,
-        unit: metric.unit,
+        name: metric.name(),
+        unit: metric.unit(),
         meaning: metric.meaning,
         cohorts: samples.iter().map(|(name, sample)| of_cohort(name, sample)).collect(),
         comparisons: baseline.map_or_else(Vec::new, |(_, baseline)| {

@@ -4,8 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use records::{Error, Input};
-use serde_json::{Map, Value};
+use records::{Column, Error, Input, Row};
 
 use crate::options::Options;
 
@@ -15,8 +14,16 @@ const MAX_COHORTS: usize = 64;
 const MAX_SCHEMES: usize = 16;
 
 /// Columns read in addition to the metrics' columns.
-const FIXED: [&str; 8] =
-    ["cohort", "protocol", "scheme", "unit", "prefix", "viewer", "duration_s", "started_ms"];
+const FIXED: [Column; 8] = [
+    Column::cohort,
+    Column::protocol,
+    Column::scheme,
+    Column::unit,
+    Column::prefix,
+    Column::viewer,
+    Column::duration_s,
+    Column::started_ms,
+];
 
 /// Sessions of all files.
 #[derive(Debug, Default)]
@@ -28,7 +35,7 @@ pub(super) struct Table {
     /// Per session: number of its viewer.
     pub unit: Vec<u32>,
     /// Columns of metrics by session; NaN if absent.
-    columns: BTreeMap<&'static str, Vec<f64>>,
+    columns: BTreeMap<Column, Vec<f64>>,
     /// Start of the first and the last session, in milliseconds since 1970.
     pub span: Option<(f64, f64)>,
     /// Viewer numbers by identifier.
@@ -73,24 +80,19 @@ pub struct Counts {
     pub impossible_values: u64,
 }
 
-/// Returns a text column if present and not empty.
-fn text<'a>(record: &'a Map<String, Value>, column: &str) -> Option<&'a str> {
-    record.get(column)?.as_str().filter(|text| !text.is_empty())
-}
-
 /// Returns a numeric column; NaN if absent.
-fn number(record: &Map<String, Value>, column: &str) -> f64 {
-    record.get(column).and_then(Value::as_f64).unwrap_or(f64::NAN)
+fn number(record: &Row, column: Column) -> f64 {
+    record.number(column).unwrap_or(f64::NAN)
 }
 
 impl Table {
     /// Reads all files named by the options.
-    pub(super) fn read(options: &Options, columns: &BTreeSet<&'static str>) -> Result<Self, Error> {
+    pub(super) fn read(options: &Options, columns: &BTreeSet<Column>) -> Result<Self, Error> {
         let mut table = Self {
-            columns: columns.iter().map(|name| (*name, Vec::new())).collect(),
+            columns: columns.iter().map(|column| (*column, Vec::new())).collect(),
             ..Self::default()
         };
-        let wanted: Vec<&str> = FIXED.iter().chain(columns).copied().collect();
+        let wanted: Vec<Column> = FIXED.iter().chain(columns).copied().collect();
         let input = records::read(&options.files, &wanted, |_, record| table.add(record, options))?;
         table.counts.input = input;
         let several = table.places.len() - table.units.len();
@@ -102,17 +104,17 @@ impl Table {
     }
 
     /// Returns a metric's column by session.
-    pub(super) fn column(&self, name: &str) -> &[f64] {
-        self.columns.get(name).map_or(&[], Vec::as_slice)
+    pub(super) fn column(&self, column: Column) -> &[f64] {
+        self.columns.get(&column).map_or(&[], Vec::as_slice)
     }
 
     /// Adds a record, or counts the reason for excluding it.
-    fn add(&mut self, record: &Map<String, Value>, options: &Options) -> Result<(), Error> {
-        let Some(cohort) = text(record, "cohort") else {
+    fn add(&mut self, record: &Row, options: &Options) -> Result<(), Error> {
+        let Some(cohort) = record.text(Column::cohort) else {
             self.counts.without_cohort += 1;
             return Ok(());
         };
-        let protocol = text(record, "protocol");
+        let protocol = record.text(Column::protocol);
         if options.protocol.as_deref().is_some_and(|asked| protocol != Some(asked)) {
             self.counts.other_protocol += 1;
             return Ok(());
@@ -127,7 +129,7 @@ impl Table {
         };
         let seen = &mut self.cohorts[place];
         seen.assigned_sessions += 1;
-        if let Some(scheme) = text(record, "scheme")
+        if let Some(scheme) = record.text(Column::scheme)
             && seen.schemes.len() < MAX_SCHEMES
             && !seen.schemes.contains(scheme)
         {
@@ -135,9 +137,9 @@ impl Table {
         }
         // A record without a unit (of an older version) is identified by its network, which then
         // decided its cohort.
-        let (unit, prefix) = (text(record, "unit"), text(record, "prefix"));
+        let (unit, prefix) = (record.text(Column::unit), record.text(Column::prefix));
         self.counts.unit_from_network += u64::from(unit.is_none() && prefix.is_some());
-        let key = match (unit, prefix, text(record, "viewer")) {
+        let key = match (unit, prefix, record.text(Column::viewer)) {
             (Some(unit), _, _) => format!("u{unit}"),
             (None, Some(prefix), _) => format!("n{prefix}"),
             (None, None, Some(viewer)) => format!("v{viewer}"),
@@ -148,26 +150,26 @@ impl Table {
         let unit = *self.units.entry(key).or_insert(next);
         let cohort = place as u16;
         self.places.insert((cohort, unit));
-        if number(record, "duration_s") < options.min_duration.as_secs_f64() {
+        if number(record, Column::duration_s) < options.min_duration.as_secs_f64() {
             self.cohorts[place].too_short += 1;
             self.counts.too_short += 1;
             return Ok(());
         }
-        let at = number(record, "started_ms");
+        let at = number(record, Column::started_ms);
         if at.is_finite() {
             let (first, last) = self.span.unwrap_or((at, at));
             self.span = Some((first.min(at), last.max(at)));
         }
         self.cohort.push(cohort);
         self.unit.push(unit);
-        let is_clamped = records::is_clamped(record);
+        let is_clamped = record.is_clamped();
         self.counts.reports_left_out += u64::from(is_clamped);
-        for (name, column) in &mut self.columns {
-            let value = number(record, name);
+        for (column, values) in &mut self.columns {
+            let value = number(record, *column);
             let is_possible = value.is_nan() || value >= 0.0;
             self.counts.impossible_values += u64::from(!is_possible);
-            let is_believed = is_possible && !(is_clamped && records::is_claim(name));
-            column.push(if is_believed { value } else { f64::NAN });
+            let is_believed = is_possible && !(is_clamped && records::is_claim(*column));
+            values.push(if is_believed { value } else { f64::NAN });
         }
         Ok(())
     }

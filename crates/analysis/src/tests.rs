@@ -16,21 +16,25 @@ fn uniform(rng: &mut ChaCha8Rng) -> f64 {
 
 /// A session of viewer `unit` with six minutes of playback.
 fn session(cohort: &str, unit: u64, first_frame_ms: f64) -> Record {
-    Record {
-        protocol: Some("h3".into()),
-        cohort: Some(cohort.into()),
-        scheme: Some(if cohort == "control" { "arq" } else { "autorec" }.into()),
-        unit: Some(format!("{unit:016x}")),
-        prefix: Some("192.0.2.0/24".into()),
-        started_ms: Some(1_795_000_000_000 + unit as i64 * 600_000),
-        duration_s: Some(400.0),
-        // Rounded to six decimals, as in JSON lines.
-        first_frame_ms: Some((first_frame_ms * 1e6).round() / 1e6),
-        player_played_s: Some(350.0),
-        player_freeze_s: Some(10.0),
-        player_freezes: Some(2),
-        ..Record::default()
-    }
+    let mut record = Record::default();
+    record.session.protocol = Some("h3".into());
+    record.session.cohort = Some(cohort.into());
+    record.session.scheme = Some(if cohort == "control" { "arq" } else { "autorec" }.into());
+    record.session.unit = Some(format!("{unit:016x}"));
+    record.session.prefix = Some("192.0.2.0/24".into());
+    record.session.started_ms = Some(1_795_000_000_000 + unit as i64 * 600_000);
+    record.session.duration_s = Some(400.0);
+    // Rounded to six decimals, as in JSON lines.
+    record.startup.first_frame_ms = Some((first_frame_ms * 1e6).round() / 1e6);
+    record.player.player_played_s = Some(350.0);
+    record.player.player_freeze_s = Some(10.0);
+    record.player.player_freezes = Some(2);
+    record
+}
+
+fn changed(mut record: Record, change: impl FnOnce(&mut Record)) -> Record {
+    change(&mut record);
+    record
 }
 
 /// Picks a cohort with a fair coin.
@@ -98,7 +102,8 @@ fn statistics_of_known_sessions() {
         // A long session has more weight.
         let played = if n == 0 { 3_590.0 } else { 350.0 };
         let record = &mut records[2 * n as usize];
-        (record.duration_s, record.player_played_s) = (Some(played + 50.0), Some(played));
+        (record.session.duration_s, record.player.player_played_s) =
+            (Some(played + 50.0), Some(played));
     }
     let report = compared(&records, |options| {
         options.metrics.push("freezes_per_hour".into());
@@ -142,13 +147,13 @@ fn poisoned(report: impl FnOnce(&mut Record)) -> Report {
             _ => 0,
         };
         let mut record = session(cohort, unit, 300.0);
-        (record.duration_s, record.player_played_s) = (Some(120.0), Some(118.0));
-        record.player_freezes = Some(freezes);
-        record.player_freeze_s = Some(freezes as f64 * 0.4);
+        (record.session.duration_s, record.player.player_played_s) = (Some(120.0), Some(118.0));
+        record.player.player_freezes = Some(freezes);
+        record.player.player_freeze_s = Some(freezes as f64 * 0.4);
         all.push(record);
     }
     let mut evil = session("treatment", 5_000, 300.0);
-    evil.duration_s = Some(120.0);
+    evil.session.duration_s = Some(120.0);
     report(&mut evil);
     all.push(evil);
     compared(&all, |options| options.metrics = vec!["freezes_per_hour".into()])
@@ -161,25 +166,25 @@ fn one_poisoned_row_hides_no_difference() {
         let tested = all.iter().filter(|one| one.p.is_some());
         tested.map(|one| (one.statistic, one.differs && one.estimate < 0.0)).collect()
     };
-    let clean = poisoned(|row| row.player_freezes = Some(0));
+    let clean = poisoned(|row| row.player.player_freezes = Some(0));
     let expected = [("mean", true), ("p50", false), ("robust mean", true)];
     assert_eq!(differs(&clean), expected);
     // An out-of-range report is excluded.
     let absurd = poisoned(|row| {
-        (row.player_played_s, row.player_freezes) = (Some(0.0), Some(2_500_000_000));
-        row.player_freeze_s = Some(2_592_000.0);
+        (row.player.player_played_s, row.player.player_freezes) = (Some(0.0), Some(2_500_000_000));
+        row.player.player_freeze_s = Some(2_592_000.0);
     });
     assert_eq!(differs(&absurd), expected);
     assert_eq!(absurd.read.reports_left_out, 1);
     assert!(absurd.text().contains("excluded: 1 player reports beyond"));
     // A report just within the range moves the mean but not the robust mean.
     let sly = poisoned(|row| {
-        (row.player_played_s, row.player_freezes) = (Some(1.0), Some(470));
-        row.player_freeze_s = Some(118.0);
+        (row.player.player_played_s, row.player.player_freezes) = (Some(1.0), Some(470));
+        row.player.player_freeze_s = Some(118.0);
     });
     assert_eq!(sly.read.reports_left_out, 0);
     assert_eq!(differs(&sly), [("mean", false), ("p50", false), ("robust mean", true)]);
-    let negative = poisoned(|row| row.player_freezes = Some(-2_500_000_000));
+    let negative = poisoned(|row| row.player.player_freezes = Some(-2_500_000_000));
     assert_eq!((differs(&negative), negative.read.impossible_values), (expected.to_vec(), 1));
 }
 
@@ -270,17 +275,17 @@ fn twelve_metrics_do_not_cry_wolf() {
         let mut records = experiment(200, 1, 1.0, &mut rng);
         for record in &mut records {
             let mut noise = || Some(uniform(&mut rng));
-            record.rtt_ms = noise();
-            record.rtt_min_ms = noise();
-            record.recovery_mean_ms = noise();
-            record.recovery_p95_ms = noise();
-            record.recovery_max_ms = noise();
-            record.player_first_frame_ms = noise();
-            record.loss_rate = noise();
-            record.goodput_mbps = noise();
-            record.redundancy_cost = noise();
-            record.retransmission_ratio = noise();
-            record.off_mode_ms_per_s = noise();
+            record.path.rtt_ms = noise();
+            record.path.rtt_min_ms = noise();
+            record.recovery.recovery_mean_ms = noise();
+            record.recovery.recovery_p95_ms = noise();
+            record.recovery.recovery_max_ms = noise();
+            record.player.player_first_frame_ms = noise();
+            record.path.loss_rate = noise();
+            record.delivery.goodput_mbps = noise();
+            record.recovery.redundancy_cost = noise();
+            record.recovery.retransmission_ratio = noise();
+            record.recovery.off_mode_ms_per_s = noise();
         }
         let report = compared(&records, |options| {
             options.metrics = columns.map(String::from).to_vec();
@@ -385,11 +390,14 @@ fn a_mismatch_of_the_sample_ratio_is_an_alarm() {
 #[test]
 fn exclusions_are_reported_and_viewers_identified_by_unit_or_network() {
     let mut records = vec![session("control", 1, 1.0), session("control", 1, 2.0)];
-    records.push(Record { unit: None, ..session("control", 2, 3.0) });
-    records.push(Record { unit: None, ..session("treatment", 3, 3.0) });
-    records.push(Record { duration_s: Some(4.9), ..session("control", 4, 4.0) });
-    records.push(Record { protocol: Some("h2".into()), ..session("control", 5, 4.0) });
-    records.push(Record { cohort: None, ..session("control", 6, 4.0) });
+    records.push(changed(session("control", 2, 3.0), |record| record.session.unit = None));
+    records.push(changed(session("treatment", 3, 3.0), |record| record.session.unit = None));
+    records
+        .push(changed(session("control", 4, 4.0), |record| record.session.duration_s = Some(4.9)));
+    records.push(changed(session("control", 5, 4.0), |record| {
+        record.session.protocol = Some("h2".into())
+    }));
+    records.push(changed(session("control", 6, 4.0), |record| record.session.cohort = None));
     let report = compared(&records, |options| {
         options.protocol = Some("h3".into());
         options.min_duration = Duration::from_secs(5);
@@ -419,8 +427,8 @@ fn a_dominant_network_gives_a_warning_and_no_difference() {
 fn the_page_is_self_contained_and_escapes_names() {
     let mut records = experiment(200, 1, 1.0, &mut ChaCha8Rng::seed_from_u64(16));
     for record in &mut records {
-        if record.cohort.as_deref() == Some("treatment") {
-            record.cohort = Some("<script>&\"".into());
+        if record.session.cohort.as_deref() == Some("treatment") {
+            record.session.cohort = Some("<script>&\"".into());
         }
     }
     let html = compared(&records, |_| {}).html();

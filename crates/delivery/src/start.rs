@@ -34,10 +34,11 @@ pub struct Started {
 impl Started {
     /// Writes the start columns of `record`.
     pub fn write_to(&self, record: &mut Record) {
-        record.start = Some(self.mode.name().into());
-        record.start_cookie = self.carrier.map(|carrier| carrier.name().into());
-        record.start_window = self.window.and_then(|window| i64::try_from(window).ok());
-        record.start_rate_mbps = self.rate.map(Rate::as_mbps_f64);
+        let startup = &mut record.startup;
+        startup.start = Some(self.mode.name().into());
+        startup.start_cookie = self.carrier.map(|carrier| carrier.name().into());
+        startup.start_window = self.window.and_then(|window| i64::try_from(window).ok());
+        startup.start_rate_mbps = self.rate.map(Rate::as_mbps_f64);
     }
 }
 

@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use quic::Connection;
 use records::Record;
+use records::schema::AfterLoss as AfterLossColumns;
 use recovery::{LAGS, Latencies, OffTime, Totals, UnitTimes};
 use startup::Guided;
 use startup::cookie::Verdict;
@@ -117,60 +118,63 @@ impl Transport {
         if self.totals.settled() == 0 {
             return;
         }
-        record.jump = self.jump.name().map(Into::into);
         let t = &self.totals;
         let count = |count: u64| Some(count as i64);
         let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
         let ratio = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
         let rate = |amount: f64| (!duration.is_zero()).then(|| amount / duration.as_secs_f64());
-        record.congestion_controller =
+        let startup = &mut record.startup;
+        startup.resumed = count(self.resumed.into());
+        startup.early_data = count(self.early_data.into());
+        startup.jump = self.jump.name().map(Into::into);
+        let path = &mut record.path;
+        path.congestion_controller =
             Some(self.congestion_controller.into()).filter(|name: &String| !name.is_empty());
-        record.resumed = count(self.resumed.into());
-        record.early_data = count(self.early_data.into());
-        record.rtt_min_ms = Some(ms(self.rtt_min));
-        record.rtt_ms = Some(ms(self.rtt));
-        record.max_window = count(self.max_window);
-        record.max_in_flight = count(self.max_in_flight);
-        record.max_bandwidth_mbps = self.max_delivery_rate.map(Rate::as_mbps_f64);
-        record.open_rate_mbps = self.max_open_rate.map(Rate::as_mbps_f64);
-        record.loss_rate = ratio(t.lost, t.settled());
-        record.packets_settled = count(t.settled());
-        record.packets_lost = count(t.lost);
-        record.packets_spurious = count(t.spurious);
-        record.first_transmissions = count(t.first_transmissions);
-        record.first_bytes = count(t.first_bytes);
-        record.retransmissions = count(t.retransmissions);
-        record.repeated_retransmissions = count(t.repeated);
-        record.retransmission_ratio = ratio(t.retransmissions, t.first_transmissions);
-        record.replicas = count(t.replicas);
-        record.replica_bytes = count(t.replica_bytes);
-        record.redundancy_cost = ratio(t.replicas, t.first_transmissions);
-        record.recovery_count = count(self.latencies.count());
-        record.recovery_mean_ms = self.latencies.mean().map(ms);
-        record.recovery_p95_ms = self.latencies.quantile(0.95).map(ms);
-        record.recovery_max_ms = self.latencies.max().map(ms);
-        record.t_unit_ms = self.unit_times.mean().map(ms);
-        record.units_finished = count(t.finished);
-        record.units_late = count(t.finished_late);
-        record.rounds = count(t.rounds);
-        record.rounds_max = count(t.rounds_max.into());
-        record.recovery_deterioration = ratio(t.finished_late, t.finished);
-        record.off_mode_ms_per_s = rate(ms(self.off_mode.total));
-        record.off_mode_entries_per_s = rate(self.off_mode.entries as f64);
-        record.bursts = count(self.bursts);
-        record.burst_longest = count(self.longest_burst.into());
-        self.write_after_loss(record);
+        path.rtt_min_ms = Some(ms(self.rtt_min));
+        path.rtt_ms = Some(ms(self.rtt));
+        path.max_window = count(self.max_window);
+        path.max_in_flight = count(self.max_in_flight);
+        path.max_bandwidth_mbps = self.max_delivery_rate.map(Rate::as_mbps_f64);
+        path.open_rate_mbps = self.max_open_rate.map(Rate::as_mbps_f64);
+        path.loss_rate = ratio(t.lost, t.settled());
+        path.packets_settled = count(t.settled());
+        path.packets_lost = count(t.lost);
+        path.packets_spurious = count(t.spurious);
+        path.bursts = count(self.bursts);
+        path.burst_longest = count(self.longest_burst.into());
+        let recovery = &mut record.recovery;
+        recovery.first_transmissions = count(t.first_transmissions);
+        recovery.first_bytes = count(t.first_bytes);
+        recovery.retransmissions = count(t.retransmissions);
+        recovery.repeated_retransmissions = count(t.repeated);
+        recovery.retransmission_ratio = ratio(t.retransmissions, t.first_transmissions);
+        recovery.replicas = count(t.replicas);
+        recovery.replica_bytes = count(t.replica_bytes);
+        recovery.redundancy_cost = ratio(t.replicas, t.first_transmissions);
+        recovery.recovery_count = count(self.latencies.count());
+        recovery.recovery_mean_ms = self.latencies.mean().map(ms);
+        recovery.recovery_p95_ms = self.latencies.quantile(0.95).map(ms);
+        recovery.recovery_max_ms = self.latencies.max().map(ms);
+        recovery.t_unit_ms = self.unit_times.mean().map(ms);
+        recovery.units_finished = count(t.finished);
+        recovery.units_late = count(t.finished_late);
+        recovery.rounds = count(t.rounds);
+        recovery.rounds_max = count(t.rounds_max.into());
+        recovery.recovery_deterioration = ratio(t.finished_late, t.finished);
+        recovery.off_mode_ms_per_s = rate(ms(self.off_mode.total));
+        recovery.off_mode_entries_per_s = rate(self.off_mode.entries as f64);
+        self.write_after_loss(&mut record.after_loss);
     }
 
-    fn write_after_loss(&self, record: &mut Record) {
+    fn write_after_loss(&self, to: &mut AfterLossColumns) {
         let Some(after) = &self.after_loss else { return };
         let columns = [
-            (&mut record.after_1ms_sent, &mut record.after_1ms_lost),
-            (&mut record.after_5ms_sent, &mut record.after_5ms_lost),
-            (&mut record.after_20ms_sent, &mut record.after_20ms_lost),
-            (&mut record.after_50ms_sent, &mut record.after_50ms_lost),
-            (&mut record.after_100ms_sent, &mut record.after_100ms_lost),
-            (&mut record.after_200ms_sent, &mut record.after_200ms_lost),
+            (&mut to.after_1ms_sent, &mut to.after_1ms_lost),
+            (&mut to.after_5ms_sent, &mut to.after_5ms_lost),
+            (&mut to.after_20ms_sent, &mut to.after_20ms_lost),
+            (&mut to.after_50ms_sent, &mut to.after_50ms_lost),
+            (&mut to.after_100ms_sent, &mut to.after_100ms_lost),
+            (&mut to.after_200ms_sent, &mut to.after_200ms_lost),
         ];
         let mut first = 0;
         for ((sent, lost), last) in columns.into_iter().zip(LAST_CLASSES) {
@@ -208,15 +212,15 @@ mod tests {
         let ms = LAST_CLASSES.map(|last| LAGS[last].as_millis());
         assert_eq!(ms, [1, 5, 20, 50, 100, 200]);
         let after = core::array::from_fn(|class| (10 * (class as u64 + 1), class as u64));
-        let record = written(&Transport { after_loss: Some(after), ..transport() });
-        assert_eq!((record.after_1ms_sent, record.after_1ms_lost), (Some(10), Some(0)));
-        assert_eq!((record.after_5ms_sent, record.after_5ms_lost), (Some(20 + 30), Some(1 + 2)));
-        assert_eq!((record.after_20ms_sent, record.after_20ms_lost), (Some(40 + 50), Some(3 + 4)));
-        assert_eq!((record.after_50ms_sent, record.after_50ms_lost), (Some(60), Some(5)));
-        assert_eq!((record.after_100ms_sent, record.after_100ms_lost), (Some(70), Some(6)));
-        assert_eq!((record.after_200ms_sent, record.after_200ms_lost), (Some(80), Some(7)));
-        let record = written(&transport());
-        assert_eq!((record.after_1ms_sent, record.after_200ms_lost), (None, None), "not measured");
+        let seen = written(&Transport { after_loss: Some(after), ..transport() }).after_loss;
+        assert_eq!((seen.after_1ms_sent, seen.after_1ms_lost), (Some(10), Some(0)));
+        assert_eq!((seen.after_5ms_sent, seen.after_5ms_lost), (Some(20 + 30), Some(1 + 2)));
+        assert_eq!((seen.after_20ms_sent, seen.after_20ms_lost), (Some(40 + 50), Some(3 + 4)));
+        assert_eq!((seen.after_50ms_sent, seen.after_50ms_lost), (Some(60), Some(5)));
+        assert_eq!((seen.after_100ms_sent, seen.after_100ms_lost), (Some(70), Some(6)));
+        assert_eq!((seen.after_200ms_sent, seen.after_200ms_lost), (Some(80), Some(7)));
+        let seen = written(&transport()).after_loss;
+        assert_eq!((seen.after_1ms_sent, seen.after_200ms_lost), (None, None), "not measured");
     }
 
     #[test]
@@ -236,14 +240,14 @@ mod tests {
             ..before.clone()
         };
         let record = written(&now.clone().since(&before));
-        assert_eq!((record.packets_lost, record.units_finished), (Some(20), Some(10)));
-        assert_eq!(
-            (record.rounds, record.bursts, record.t_unit_ms),
-            (Some(20), Some(5), Some(100.0))
-        );
-        assert_eq!((record.after_1ms_sent, record.after_1ms_lost), (Some(20), Some(3)));
+        assert_eq!(record.path.packets_lost, Some(20));
+        assert_eq!(record.recovery.units_finished, Some(10));
+        assert_eq!((record.recovery.rounds, record.path.bursts), (Some(20), Some(5)));
+        assert_eq!(record.recovery.t_unit_ms, Some(100.0));
+        let after = record.after_loss;
+        assert_eq!((after.after_1ms_sent, after.after_1ms_lost), (Some(20), Some(3)));
         let moved = Transport { after_loss: Some([(8, 1); LAGS.len()]), ..now };
-        let record = written(&moved.since(&before));
-        assert_eq!((record.after_1ms_sent, record.after_1ms_lost), (Some(8), Some(1)));
+        let after = written(&moved.since(&before)).after_loss;
+        assert_eq!((after.after_1ms_sent, after.after_1ms_lost), (Some(8), Some(1)));
     }
 }

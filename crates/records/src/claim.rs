@@ -4,7 +4,8 @@
 //! honest ones. The server bounds reports on arrival, and the reader bounds the rows of older
 //! servers.
 
-use serde_json::{Map, Value};
+use crate::row::Row;
+use crate::schema::Column;
 
 /// Tolerated excess over the session's length, in seconds: media buffered at the start, clock
 /// differences, and rounding.
@@ -19,8 +20,6 @@ const FREEZES_PER_S: f64 = 4.0;
 const FREEZES_PER_FROZEN_S: f64 = 10.0;
 /// Maximum frames per second of the session.
 const FRAMES_PER_S: f64 = 240.0;
-/// Column that marks rows with a report out of bounds.
-const MARK: &str = "report_clamped";
 
 /// Violated bound of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,13 +106,13 @@ impl Claim {
 }
 
 /// Columns of a claim, in the order of [`cells`].
-const COLUMNS: [&str; 6] = [
-    "player_first_frame_ms",
-    "player_played_s",
-    "player_freezes",
-    "player_freeze_s",
-    "player_frames",
-    "player_late_frames",
+const COLUMNS: [Column; 6] = [
+    Column::player_first_frame_ms,
+    Column::player_played_s,
+    Column::player_freezes,
+    Column::player_freeze_s,
+    Column::player_frames,
+    Column::player_late_frames,
 ];
 
 fn cells(claim: &mut Claim) -> [&mut Option<f64>; COLUMNS.len()] {
@@ -127,43 +126,26 @@ fn cells(claim: &mut Claim) -> [&mut Option<f64>; COLUMNS.len()] {
     ]
 }
 
-/// Returns true if the report in this row was out of bounds. Averages must exclude its claims,
-/// which contradict the server's clock.
-pub fn is_clamped(row: &Map<String, Value>) -> bool {
-    row.get(MARK).and_then(Value::as_f64).is_some_and(|mark| mark > 0.0)
-}
-
 /// Returns true if the column contains a player's claim.
-pub fn is_claim(column: &str) -> bool {
+pub fn is_claim(column: Column) -> bool {
     COLUMNS.contains(&column)
 }
 
 /// Columns that [`clamp_row`] needs to check any of `columns`.
-pub(crate) fn needed(columns: &[&str]) -> &'static [&'static str] {
-    if columns.iter().any(|column| is_claim(column)) {
-        &[
-            "duration_s",
-            MARK,
-            "player_first_frame_ms",
-            "player_played_s",
-            "player_freezes",
-            "player_freeze_s",
-            "player_frames",
-            "player_late_frames",
-        ]
-    } else {
-        &[]
-    }
+pub(crate) fn needed(columns: &[Column]) -> impl Iterator<Item = Column> {
+    let has_claims = columns.iter().any(|column| is_claim(*column));
+    let needed = [Column::duration_s, Column::report_clamped].into_iter().chain(COLUMNS);
+    needed.filter(move |_| has_claims)
 }
 
 /// Clamps the claims in a row to its duration, and marks the row if any was out of bounds. Leaves
-/// negative and non-numeric values to the caller, and all values of rows without a duration.
+/// values outside their columns' ranges to the caller, and all values of rows without a duration.
 /// Returns true if the row is marked.
-pub(crate) fn clamp_row(row: &mut Map<String, Value>) -> bool {
-    let number = |row: &Map<String, Value>, column: &str| {
-        row.get(column)?.as_f64().filter(|number| number.is_finite() && *number >= 0.0)
+pub(crate) fn clamp_row(row: &mut Row) -> bool {
+    let number = |row: &Row, column: Column| {
+        row.number(column).filter(|number| column.range().contains(*number))
     };
-    let Some(seconds) = number(row, "duration_s") else { return is_clamped(row) };
+    let Some(seconds) = number(row, Column::duration_s) else { return row.is_clamped() };
     let mut claim = Claim::default();
     for (column, cell) in COLUMNS.into_iter().zip(cells(&mut claim)) {
         *cell = number(row, column);
@@ -171,19 +153,18 @@ pub(crate) fn clamp_row(row: &mut Map<String, Value>) -> bool {
     if !claim.clamp(seconds + REPORT_GRACE_S).is_empty() {
         for (column, cell) in COLUMNS.into_iter().zip(cells(&mut claim)) {
             let Some(number) = *cell else { continue };
-            let is_whole = row.get(column).is_some_and(|value| !value.is_f64());
-            let value = if is_whole { (number as i64).into() } else { number.into() };
-            row.insert(column.to_owned(), value);
+            let is_whole = row.value(column).is_some_and(|value| !value.is_f64());
+            row.set(column, if is_whole { (number as i64).into() } else { number.into() });
         }
-        row.insert(MARK.to_owned(), 1.into());
+        row.set(Column::report_clamped, 1.into());
     }
-    is_clamped(row)
+    row.is_clamped()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn claim(played: f64, freezes: f64, frozen: f64) -> Claim {
         Claim {
@@ -235,26 +216,38 @@ mod tests {
         }
     }
 
+    fn row(values: Value) -> Row {
+        let Value::Object(values) = values else { panic!("an object") };
+        values.into()
+    }
+
     #[test]
     fn a_row_is_clamped_to_its_duration_and_marked() {
-        let mut row = json!({
+        let mut one = row(json!({
             "duration_s": 100.0, "player_played_s": 0.0, "player_freezes": 2_500_000_000i64,
             "player_freeze_s": 2_592_000.0, "player_first_frame_ms": -1.0, "player_frames": "NaN",
-        });
-        let row = row.as_object_mut().expect("an object");
-        assert!(clamp_row(row) && is_clamped(row));
-        assert_eq!((&row["player_freeze_s"], &row["player_freezes"]), (&json!(110.0), &json!(440)));
-        assert_eq!(
-            (&row["player_first_frame_ms"], &row["player_frames"]),
-            (&json!(-1.0), &json!("NaN"))
-        );
-        let mut row = json!({
+        }));
+        assert!(clamp_row(&mut one) && one.is_clamped());
+        let value = |column| one.value(column).expect("kept");
+        assert_eq!(value(Column::player_freeze_s), &json!(110.0));
+        assert_eq!(value(Column::player_freezes), &json!(440));
+        assert_eq!(value(Column::player_first_frame_ms), &json!(-1.0));
+        assert_eq!(value(Column::player_frames), &json!("NaN"));
+        let mut one = row(json!({
             "duration_s": 100.0, "player_played_s": 99.0,
             "player_freezes": 3, "player_freeze_s": 1.5,
-        });
-        let row = row.as_object_mut().expect("an object");
-        assert!(!clamp_row(row) && row.len() == 4);
-        let mut row = json!({"player_freeze_s": 1e9, "report_clamped": 1});
-        assert!(clamp_row(row.as_object_mut().expect("an object")), "marked by the server");
+        }));
+        let before = one.clone();
+        assert!(!clamp_row(&mut one) && one == before);
+        let mut one = row(json!({"player_freeze_s": 1e9, "report_clamped": 1}));
+        assert!(clamp_row(&mut one), "marked by the server");
+    }
+
+    #[test]
+    fn every_player_column_except_the_mark_is_clamped() {
+        let player = |column: &Column| {
+            column.group() == Column::report_clamped.group() && *column != Column::report_clamped
+        };
+        assert!(Column::ALL.into_iter().filter(player).eq(COLUMNS));
     }
 }

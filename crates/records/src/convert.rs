@@ -12,7 +12,8 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::Type;
 use serde_json::{Map, Value};
 
-use crate::record::{COLUMNS, Kind};
+use crate::kind::Kind;
+use crate::schema::Column;
 
 /// Rows per Parquet row group.
 pub(crate) const GROUP_ROWS: usize = 1_000;
@@ -20,13 +21,13 @@ pub(crate) const GROUP_ROWS: usize = 1_000;
 /// Converts JSON lines to Parquet, one row group at a time. Truncated lines are skipped.
 pub(crate) fn write(mut lines: impl BufRead, file: File) -> Result<(), ParquetError> {
     let mut fields = Vec::new();
-    for (name, kind) in COLUMNS {
-        let (physical, logical) = match kind {
+    for column in Column::ALL {
+        let (physical, logical) = match column.kind() {
             Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
             Kind::Int => (Physical::INT64, None),
             Kind::Float => (Physical::DOUBLE, None),
         };
-        let field = Type::primitive_type_builder(name, physical)
+        let field = Type::primitive_type_builder(column.name(), physical)
             .with_repetition(Repetition::OPTIONAL)
             .with_logical_type(logical)
             .build()?;
@@ -35,7 +36,7 @@ pub(crate) fn write(mut lines: impl BufRead, file: File) -> Result<(), ParquetEr
     let schema = Type::group_type_builder("session").with_fields(fields).build()?;
     let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
     let mut writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties))?;
-    let mut columns: Vec<Cells> = COLUMNS.iter().map(|(_, kind)| Cells::of(*kind)).collect();
+    let mut columns = Column::ALL.map(|column| Cells::of(column.kind()));
     let mut rows = 0;
     let mut line = Vec::new();
     loop {
@@ -44,8 +45,8 @@ pub(crate) fn write(mut lines: impl BufRead, file: File) -> Result<(), ParquetEr
             break;
         }
         let Ok(row) = serde_json::from_slice::<Map<String, Value>>(&line) else { continue };
-        for (cells, (name, _)) in columns.iter_mut().zip(COLUMNS) {
-            cells.push(row.get(*name));
+        for (cells, column) in columns.iter_mut().zip(Column::ALL) {
+            cells.push(row.get(column.name()));
         }
         rows += 1;
         if rows == GROUP_ROWS {
@@ -62,17 +63,17 @@ pub(crate) fn write(mut lines: impl BufRead, file: File) -> Result<(), ParquetEr
 
 /// A column of a row group. JSON rows would take ten times as much memory.
 enum Cells {
-    Text(Column<ByteArrayType>),
-    Int(Column<Int64Type>),
-    Float(Column<DoubleType>),
+    Text(Values<ByteArrayType>),
+    Int(Values<Int64Type>),
+    Float(Values<DoubleType>),
 }
 
 impl Cells {
     fn of(kind: Kind) -> Self {
         match kind {
-            Kind::Text => Self::Text(Column::new()),
-            Kind::Int => Self::Int(Column::new()),
-            Kind::Float => Self::Float(Column::new()),
+            Kind::Text => Self::Text(Values::new()),
+            Kind::Int => Self::Int(Values::new()),
+            Kind::Float => Self::Float(Values::new()),
         }
     }
 
@@ -94,12 +95,12 @@ impl Cells {
 }
 
 /// Present values, and the definition level of each row: 1 if present.
-struct Column<T: DataType> {
+struct Values<T: DataType> {
     values: Vec<T::T>,
     levels: Vec<i16>,
 }
 
-impl<T: DataType> Column<T> {
+impl<T: DataType> Values<T> {
     fn new() -> Self {
         Self { values: Vec::new(), levels: Vec::new() }
     }
@@ -130,4 +131,53 @@ fn write_group(
     }
     group.close()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use parquet::file::reader::{FileReader as _, SerializedFileReader};
+
+    use super::*;
+    use crate::reader;
+    use crate::row::Row;
+
+    /// Records written before the columns were declared in one table: four of the testbed, and a
+    /// fifth line with every column.
+    fn stored(name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stored").join(name)
+    }
+
+    /// Name and type of each column, in order.
+    fn columns(path: &Path) -> Vec<String> {
+        let file = SerializedFileReader::new(File::open(path).expect("a file")).expect("readable");
+        let schema = file.metadata().file_metadata().schema_descr_ptr();
+        schema.columns().iter().map(|column| format!("{:?}", column.self_type())).collect()
+    }
+
+    fn rows(path: PathBuf) -> Vec<Row> {
+        let mut rows = Vec::new();
+        let input = reader::read(&[path], &Column::ALL, |_, row| {
+            rows.push(row.clone());
+            Ok(())
+        });
+        let input = input.expect("read");
+        assert_eq!((input.broken_lines, input.unreadable_files), (0, 0), "{input:?}");
+        rows
+    }
+
+    #[test]
+    fn parquet_files_have_the_columns_of_earlier_versions() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("sessions.parquet");
+        let lines = File::open(stored("sessions.jsonl")).expect("a file");
+        write(std::io::BufReader::new(lines), File::create(&path).expect("created"))
+            .expect("written");
+        assert_eq!(columns(&path), columns(&stored("sessions.parquet")));
+        // The same values return from both formats of both versions.
+        let (new, old) = (rows(path), rows(stored("sessions.parquet")));
+        assert_eq!((old.len(), &new[..4]), (4, &old[..]));
+        assert_eq!(new, rows(stored("sessions.jsonl")));
+    }
 }

@@ -8,14 +8,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use parquet::record::Field;
 use parquet::record::reader::RowIter;
-use parquet::record::{Field, Row};
 use parquet::schema::types::Type;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::claim;
 use crate::error::Error;
+use crate::row::Row;
+use crate::schema::Column;
 
 /// Maximum length of a line, in bytes.
 const MAX_LINE: u64 = 64 * 1024;
@@ -55,24 +57,26 @@ impl fmt::Display for Location<'_> {
 }
 
 /// Numbered rows of a file; `None` for an invalid line.
-type Rows = Box<dyn Iterator<Item = Result<(u64, Option<Map<String, Value>>), Failure>>>;
+type Rows = Box<dyn Iterator<Item = Result<(u64, Option<Row>), Failure>>>;
 type Failure = Box<dyn core::error::Error>;
 
 /// Reads records from files and directories and passes each to `take`.
 ///
 /// Reads only `columns` of Parquet files, but all fields of JSON lines. Numbers that JSON cannot
 /// represent (NaN, infinities) become text rather than absent values. Player claims are clamped to
-/// the session, and such records are marked ([`is_clamped`](crate::is_clamped)).
+/// the session with the server's [`Claim`](crate::Claim), and such records are marked
+/// ([`Row::is_clamped`]).
 ///
 /// # Errors
 /// If a path does not exist, or `take` fails. Unreadable files are listed in the result instead.
 pub fn read(
     paths: &[PathBuf],
-    columns: &[&str],
-    mut take: impl FnMut(Location<'_>, &Map<String, Value>) -> Result<(), Error>,
+    columns: &[Column],
+    mut take: impl FnMut(Location<'_>, &Row) -> Result<(), Error>,
 ) -> Result<Input, Error> {
     let mut input = Input::default();
-    let columns: BTreeSet<&str> = columns.iter().chain(claim::needed(columns)).copied().collect();
+    let columns = columns.iter().copied().chain(claim::needed(columns));
+    let columns: BTreeSet<&str> = columns.map(Column::name).collect();
     for forms in found(paths)?.into_values() {
         input.files += 1;
         let Some((path, rows)) = input.open(&forms, &columns) else { continue };
@@ -136,13 +140,14 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Converts a row of a Parquet file.
-fn record(row: &Row) -> Map<String, Value> {
+fn record(row: &parquet::record::Row) -> Row {
     let cell = |field: &Field| match field {
         Field::Double(number) if !number.is_finite() => number.to_string().into(),
         Field::Float(number) if !number.is_finite() => number.to_string().into(),
         field => field.to_json_value(),
     };
-    row.get_column_iter().map(|(name, field)| (name.clone(), cell(field))).collect()
+    let cells = row.get_column_iter().map(|(name, field)| (name.clone(), cell(field)));
+    cells.collect::<Map<_, _>>().into()
 }
 
 fn json_rows(path: &Path) -> Result<Rows, Failure> {
@@ -155,7 +160,10 @@ fn json_rows(path: &Path) -> Result<Rows, Failure> {
             return match next_line(&mut file, &mut line) {
                 Ok(Line::End) => None,
                 Ok(Line::Whole) if line.trim_ascii().is_empty() => continue,
-                Ok(Line::Whole) => Some(Ok((row, serde_json::from_slice(&line).ok()))),
+                Ok(Line::Whole) => {
+                    let values = serde_json::from_slice::<Map<String, Value>>(&line);
+                    Some(Ok((row, values.ok().map(Row::from))))
+                }
                 Ok(Line::TooLong) => Some(Ok((row, None))),
                 Err(e) => Some(Err(e.into())),
             };

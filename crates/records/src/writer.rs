@@ -18,8 +18,8 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::convert;
 use crate::error::Error;
 use crate::files;
-use crate::record::Record;
 use crate::retention::{self, Retention};
+use crate::schema::Record;
 
 /// Capacity of the queue, in records.
 const QUEUE: usize = 4_096;
@@ -386,17 +386,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::COLUMNS;
+    use crate::schema::Column;
     use parquet::file::reader::{FileReader as _, SerializedFileReader};
     use serde_json::Value;
 
     fn record(n: i64) -> Record {
-        Record {
-            session: Some(n),
-            stream: Some("live/demo".into()),
-            duration_s: Some(n as f64 / 2.0),
-            ..Record::default()
-        }
+        let mut record = Record::default();
+        record.session.session = Some(n);
+        record.session.stream = Some("live/demo".into());
+        record.session.duration_s = Some(n as f64 / 2.0);
+        record
     }
 
     fn opened(directory: &Path) -> Files {
@@ -441,7 +440,7 @@ mod tests {
             .get_column_iter()
             .map(|(name, cell)| (name.as_str(), cell.to_string()))
             .collect();
-        assert_eq!(cells.len(), COLUMNS.len());
+        assert_eq!(cells.len(), Column::ALL.len());
         let cell = |name: &str| cells.iter().find(|(n, _)| *n == name).map(|(_, c)| c.as_str());
         assert_eq!((cell("session"), cell("stream")), (Some("2"), Some("\"live/demo\"")));
         assert_eq!((cell("viewer"), cell("duration_s")), (Some("null"), Some("1.0")));

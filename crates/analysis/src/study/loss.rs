@@ -1,5 +1,7 @@
 //! Loss rates and loss correlation.
 
+use records::Column;
+
 use super::measure::Measure;
 use super::row::Row;
 use super::section::{Cell, Section, Table};
@@ -15,14 +17,14 @@ pub(super) struct Loss {
 }
 
 impl Measure for Loss {
-    fn columns(&self) -> &'static [&'static str] {
-        &["loss_rate", "packets_lost", "packets_settled"]
+    fn columns(&self) -> &'static [Column] {
+        &[Column::loss_rate, Column::packets_lost, Column::packets_settled]
     }
 
     fn add(&mut self, row: &Row) {
-        self.rates.add(row.loss_rate);
-        self.pooled.add(row.packets_lost, row.packets_settled);
-        if let Some(class) = row.loss_rate.and_then(|loss| LOSS.of(loss)) {
+        self.rates.add(row[Column::loss_rate]);
+        self.pooled.add(row[Column::packets_lost], row[Column::packets_settled]);
+        if let Some(class) = row[Column::loss_rate].and_then(|loss| LOSS.of(loss)) {
             self.classes[class] += 1;
         }
     }
@@ -73,27 +75,29 @@ pub(super) struct Bursts {
 }
 
 impl Measure for Bursts {
-    fn columns(&self) -> &'static [&'static str] {
+    fn columns(&self) -> &'static [Column] {
         &[
-            "packets_lost",
-            "packets_settled",
-            "packets_spurious",
-            "bursts",
-            "burst_longest",
-            "after_1ms_sent",
-            "after_5ms_sent",
-            "after_20ms_sent",
-            "after_50ms_sent",
-            "after_100ms_sent",
-            "after_200ms_sent",
+            Column::packets_lost,
+            Column::packets_settled,
+            Column::packets_spurious,
+            Column::bursts,
+            Column::burst_longest,
+            Column::after_1ms_sent,
+            Column::after_5ms_sent,
+            Column::after_20ms_sent,
+            Column::after_50ms_sent,
+            Column::after_100ms_sent,
+            Column::after_200ms_sent,
         ]
     }
 
     fn add(&mut self, row: &Row) {
-        let declared = row.packets_lost.zip(row.packets_spurious).map(|(lost, late)| lost + late);
-        self.length.add(declared, row.bursts);
-        self.longest.add(row.burst_longest.filter(|longest| *longest > 0.0));
-        let counts = row.packets_lost.zip(row.packets_settled);
+        let declared = row[Column::packets_lost]
+            .zip(row[Column::packets_spurious])
+            .map(|(lost, late)| lost + late);
+        self.length.add(declared, row[Column::bursts]);
+        self.longest.add(row[Column::burst_longest].filter(|longest| *longest > 0.0));
+        let counts = row[Column::packets_lost].zip(row[Column::packets_settled]);
         // Expected loss next to a lost packet if the session's losses are independent. Computed per
         // session: in a pooled rate, sessions with high loss would make independent losses look
         // correlated.
@@ -170,31 +174,31 @@ struct Hour {
 }
 
 impl Measure for Hours {
-    fn columns(&self) -> &'static [&'static str] {
+    fn columns(&self) -> &'static [Column] {
         &[
-            "started_ms",
-            "packets_lost",
-            "packets_settled",
-            "rtt_ms",
-            "units_late",
-            "units_finished",
-            "recovery_mean_ms",
-            "player_freezes",
-            "player_freeze_s",
-            "player_played_s",
-            "first_frame_ms",
+            Column::started_ms,
+            Column::packets_lost,
+            Column::packets_settled,
+            Column::rtt_ms,
+            Column::units_late,
+            Column::units_finished,
+            Column::recovery_mean_ms,
+            Column::player_freezes,
+            Column::player_freeze_s,
+            Column::player_played_s,
+            Column::first_frame_ms,
         ]
     }
 
     fn add(&mut self, row: &Row) {
         let Some(hour) = row.hour().and_then(|hour| self.0.get_mut(hour)) else { return };
-        hour.loss.add(row.packets_lost, row.packets_settled);
-        hour.rtt.add(row.rtt_ms);
-        hour.late.add(row.units_late, row.units_finished);
-        hour.recovery.add(row.recovery_mean_ms);
-        hour.freezes.add(row.player_freezes, row.watched_s());
-        hour.frozen.add(row.player_freeze_s, row.watched_s());
-        hour.first_frame.add(row.first_frame_ms);
+        hour.loss.add(row[Column::packets_lost], row[Column::packets_settled]);
+        hour.rtt.add(row[Column::rtt_ms]);
+        hour.late.add(row[Column::units_late], row[Column::units_finished]);
+        hour.recovery.add(row[Column::recovery_mean_ms]);
+        hour.freezes.add(row[Column::player_freezes], row.watched_s());
+        hour.frozen.add(row[Column::player_freeze_s], row.watched_s());
+        hour.first_frame.add(row[Column::first_frame_ms]);
     }
 
     fn report(&self) -> Section {

@@ -21,7 +21,7 @@ mod viewing;
 
 use std::path::PathBuf;
 
-use records::{Error, Input};
+use records::{Column, Error, Input};
 use serde::Serialize;
 
 use measure::Measure;
@@ -61,8 +61,9 @@ pub fn read(files: &[PathBuf]) -> Result<Study, Error> {
         Box::<performance::Performance>::default(),
         Box::<loss::Hours>::default(),
     ];
-    let mut reader = Reader::default();
-    let input = records::read(files, &row::columns(), |place, record| {
+    let mut reader = Reader::new(measures.iter().flat_map(|measure| measure.columns()).copied());
+    let columns = reader.columns().to_vec();
+    let input = records::read(files, &columns, |place, record| {
         let row = reader.row(place, record);
         measures.iter_mut().for_each(|measure| measure.add(&row));
         Ok(())
@@ -73,7 +74,7 @@ pub fn read(files: &[PathBuf]) -> Result<Study, Error> {
             "no record (files: {files}, unreadable: {unreadable_files}, broken lines: {broken_lines})"
         )));
     }
-    let present = |column: &&'static str| (*column, reader.present.get(column).map_or(0, |n| *n));
+    let present = |column: &Column| (column.name(), reader.present(*column));
     let section = |measure: &dyn Measure| {
         let columns = measure.columns().iter().map(present).collect();
         Section { columns, ..measure.report() }

@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use records::Column;
+
 use super::measure::Measure;
 use super::row::Row;
 use super::section::{Cell, Section, Table};
@@ -23,21 +25,30 @@ pub(super) struct Overview {
 }
 
 impl Measure for Overview {
-    fn columns(&self) -> &'static [&'static str] {
-        &["started_ms", "duration_s", "bytes", "stream", "viewer", "prefix", "group", "replicas"]
+    fn columns(&self) -> &'static [Column] {
+        &[
+            Column::started_ms,
+            Column::duration_s,
+            Column::bytes,
+            Column::stream,
+            Column::viewer,
+            Column::prefix,
+            Column::group,
+            Column::replicas,
+        ]
     }
 
     fn add(&mut self, row: &Row) {
         self.sessions += 1;
-        self.bytes.add(row.bytes);
-        self.seconds.add(row.duration_s);
-        self.goodput.add(row.bytes, row.duration_s);
-        self.cost.add(row.replicas, row.first_transmissions);
+        self.bytes.add(row[Column::bytes]);
+        self.seconds.add(row[Column::duration_s]);
+        self.goodput.add(row[Column::bytes], row[Column::duration_s]);
+        self.cost.add(row[Column::replicas], row[Column::first_transmissions]);
         self.streams.extend(row.stream);
         self.viewers.extend(row.viewer);
         self.networks.extend(row.prefix);
         self.groups.extend(row.group);
-        if let Some(at) = row.started_ms {
+        if let Some(at) = row[Column::started_ms] {
             let (first, last) = self.span.unwrap_or((at, at));
             self.span = Some((first.min(at), last.max(at)));
         }

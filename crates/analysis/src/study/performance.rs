@@ -5,6 +5,8 @@
 use std::collections::HashMap;
 
 use super::bands::{Band, Course, INTERVAL, MIN_BAND_SESSIONS, Order, Quantity, Session};
+use records::Column;
+
 use super::measure::Measure;
 use super::row::Row;
 use super::section::{Cell, Section, Table};
@@ -60,17 +62,17 @@ fn shown(name: &str) -> Box<str> {
 }
 
 impl Measure for Performance {
-    fn columns(&self) -> &'static [&'static str] {
+    fn columns(&self) -> &'static [Column] {
         &[
-            "group",
-            "started_ms",
-            "duration_s",
-            "first_transmissions",
-            "retransmissions",
-            "goodput_mbps",
-            "rtt_ms",
-            "max_in_flight",
-            "max_window",
+            Column::group,
+            Column::started_ms,
+            Column::duration_s,
+            Column::first_transmissions,
+            Column::retransmissions,
+            Column::goodput_mbps,
+            Column::rtt_ms,
+            Column::max_in_flight,
+            Column::max_window,
         ]
     }
 
@@ -78,7 +80,7 @@ impl Measure for Performance {
         let Some(group) = row.group else { return };
         self.with_group += 1;
         let (Some(started), Some(duration), Some(packets)) =
-            (row.started_ms, row.duration_s, row.first_transmissions)
+            (row[Column::started_ms], row[Column::duration_s], row[Column::first_transmissions])
         else {
             return;
         };
@@ -89,11 +91,11 @@ impl Measure for Performance {
         self.sessions.push(Session {
             group,
             interval: ((started * 1e-3 + duration) / INTERVAL) as u32,
-            retransmission: float(row.retransmissions.map(|sent| sent / packets)),
-            goodput_mbps: float(row.goodput_mbps),
-            rtt_ms: float(row.rtt_ms),
-            in_flight: float(row.max_in_flight),
-            window: float(row.max_window),
+            retransmission: float(row[Column::retransmissions].map(|sent| sent / packets)),
+            goodput_mbps: float(row[Column::goodput_mbps]),
+            rtt_ms: float(row[Column::rtt_ms]),
+            in_flight: float(row[Column::max_in_flight]),
+            window: float(row[Column::max_window]),
         });
         if self.names.len() < MAX_NAMES && !self.names.contains_key(&group) {
             self.names.extend(row.group_name.as_deref().map(|name| (group, shown(name))));
@@ -259,14 +261,13 @@ mod tests {
     fn names_are_kept_up_to_a_bound() {
         let mut all = Performance::default();
         for group in 0..MAX_NAMES as u64 + 5 {
-            all.add(&Row {
-                group: Some(group),
-                group_name: Some("x".repeat(1_000)),
-                started_ms: Some(0.0),
-                duration_s: Some(60.0),
-                first_transmissions: Some(1_000.0),
-                ..Row::default()
-            });
+            let mut row = Row::default();
+            row.group = Some(group);
+            row.group_name = Some("x".repeat(1_000));
+            row[Column::started_ms] = Some(0.0);
+            row[Column::duration_s] = Some(60.0);
+            row[Column::first_transmissions] = Some(1_000.0);
+            all.add(&row);
         }
         assert_eq!((all.names.len(), all.sessions.len()), (MAX_NAMES, MAX_NAMES + 5));
         assert_eq!(all.name(7), "x".repeat(MAX_NAME_LEN));

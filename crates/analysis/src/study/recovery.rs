@@ -1,5 +1,7 @@
 //! Retransmission and recovery: rounds, deterioration, latency, off-mode.
 
+use records::Column;
+
 use super::measure::Measure;
 use super::row::Row;
 use super::section::{Cell, Section, Table};
@@ -20,24 +22,24 @@ pub(super) struct Rounds {
 }
 
 impl Measure for Rounds {
-    fn columns(&self) -> &'static [&'static str] {
+    fn columns(&self) -> &'static [Column] {
         &[
-            "rounds_max",
-            "rounds",
-            "units_finished",
-            "units_late",
-            "retransmissions",
-            "first_transmissions",
+            Column::rounds_max,
+            Column::rounds,
+            Column::units_finished,
+            Column::units_late,
+            Column::retransmissions,
+            Column::first_transmissions,
         ]
     }
 
     fn add(&mut self, row: &Row) {
-        if let Some(most) = row.rounds_max {
+        if let Some(most) = row[Column::rounds_max] {
             self.highest[(most as usize).min(ROUNDS)] += 1;
         }
-        self.mean.add(row.rounds, row.units_finished);
-        self.retransmitted.add(row.retransmissions, row.first_transmissions);
-        self.repeated.add(row.units_late, row.units_finished);
+        self.mean.add(row[Column::rounds], row[Column::units_finished]);
+        self.retransmitted.add(row[Column::retransmissions], row[Column::first_transmissions]);
+        self.repeated.add(row[Column::units_late], row[Column::units_finished]);
     }
 
     fn report(&self) -> Section {
@@ -80,15 +82,20 @@ pub(super) struct Deterioration {
 }
 
 impl Measure for Deterioration {
-    fn columns(&self) -> &'static [&'static str] {
-        &["units_late", "units_finished", "recovery_deterioration", "loss_rate"]
+    fn columns(&self) -> &'static [Column] {
+        &[
+            Column::units_late,
+            Column::units_finished,
+            Column::recovery_deterioration,
+            Column::loss_rate,
+        ]
     }
 
     fn add(&mut self, row: &Row) {
-        self.pooled.add(row.units_late, row.units_finished);
-        self.mean.add(row.recovery_deterioration);
-        if let Some(class) = row.loss_rate.and_then(|loss| LOSS.of(loss)) {
-            self.classes[class].add(row.units_late, row.units_finished);
+        self.pooled.add(row[Column::units_late], row[Column::units_finished]);
+        self.mean.add(row[Column::recovery_deterioration]);
+        if let Some(class) = row[Column::loss_rate].and_then(|loss| LOSS.of(loss)) {
+            self.classes[class].add(row[Column::units_late], row[Column::units_finished]);
         }
     }
 
@@ -122,10 +129,12 @@ struct Latency {
 
 impl Latency {
     fn add(&mut self, row: &Row) {
-        self.mean.add(row.recovery_mean_ms);
-        self.maximum.add(row.recovery_max_ms);
-        let sum = row.recovery_mean_ms.zip(row.recovery_count).map(|(mean, count)| mean * count);
-        self.weighted.add(sum, row.recovery_count.filter(|count| *count > 0.0));
+        self.mean.add(row[Column::recovery_mean_ms]);
+        self.maximum.add(row[Column::recovery_max_ms]);
+        let sum = row[Column::recovery_mean_ms]
+            .zip(row[Column::recovery_count])
+            .map(|(mean, count)| mean * count);
+        self.weighted.add(sum, row[Column::recovery_count].filter(|count| *count > 0.0));
     }
 
     fn cells(&self) -> Vec<Cell> {
@@ -149,16 +158,22 @@ fn place(classes: &Classes<5>, number: Option<f64>) -> usize {
 }
 
 impl Measure for Latencies {
-    fn columns(&self) -> &'static [&'static str] {
-        &["recovery_mean_ms", "recovery_max_ms", "recovery_count", "loss_rate", "rtt_ms"]
+    fn columns(&self) -> &'static [Column] {
+        &[
+            Column::recovery_mean_ms,
+            Column::recovery_max_ms,
+            Column::recovery_count,
+            Column::loss_rate,
+            Column::rtt_ms,
+        ]
     }
 
     fn add(&mut self, row: &Row) {
-        self.means.add(row.recovery_mean_ms);
-        self.maxima.add(row.recovery_max_ms);
+        self.means.add(row[Column::recovery_mean_ms]);
+        self.maxima.add(row[Column::recovery_max_ms]);
         self.all.add(row);
-        self.by_loss[place(&LOSS, row.loss_rate)].add(row);
-        self.by_srtt[place(&SRTT, row.rtt_ms)].add(row);
+        self.by_loss[place(&LOSS, row[Column::loss_rate])].add(row);
+        self.by_srtt[place(&SRTT, row[Column::rtt_ms])].add(row);
     }
 
     fn report(&self) -> Section {
@@ -216,13 +231,13 @@ pub(super) struct OffMode {
 }
 
 impl Measure for OffMode {
-    fn columns(&self) -> &'static [&'static str] {
-        &["off_mode_ms_per_s", "off_mode_entries_per_s"]
+    fn columns(&self) -> &'static [Column] {
+        &[Column::off_mode_ms_per_s, Column::off_mode_entries_per_s]
     }
 
     fn add(&mut self, row: &Row) {
-        self.time.add(row.off_mode_ms_per_s);
-        self.entries.add(row.off_mode_entries_per_s);
+        self.time.add(row[Column::off_mode_ms_per_s]);
+        self.entries.add(row[Column::off_mode_entries_per_s]);
     }
 
     fn report(&self) -> Section {

@@ -1,150 +1,51 @@
 //! One record of a study: its columns, checked against their ranges. Impossible values are
 //! reported, counted and treated as absent. The rest of the record is used.
 
-use std::collections::BTreeMap;
+use core::ops::{Index, IndexMut};
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use records::Location;
+use records::{Column, Kind, Location, Range};
 use serde::Serialize;
-use serde_json::{Map, Value};
 
 /// Maximum number of values reported in full.
 const MAX_NAMED: usize = 20;
 
-/// Range of a number.
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Range {
-    /// From 0 to 1.
-    Ratio,
-    /// 0 or more.
-    Amount,
+/// Number of columns.
+const COLUMNS: usize = Column::ALL.len();
+
+/// Values of one record; `None` if absent or impossible. Numbers are indexed by column.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    numbers: [Option<f64>; COLUMNS],
+    /// Hash of the stream's name.
+    pub stream: Option<u64>,
+    pub viewer: Option<u64>,
+    pub prefix: Option<u64>,
+    pub group: Option<u64>,
+    /// Name of the user group: untrusted text of any length.
+    pub group_name: Option<String>,
 }
 
-impl Range {
-    fn contains(self, number: f64) -> bool {
-        match self {
-            Self::Ratio => (0.0..=1.0).contains(&number),
-            Self::Amount => (0.0..f64::INFINITY).contains(&number),
-        }
+impl Default for Row {
+    fn default() -> Self {
+        let (stream, viewer, prefix, group, group_name) = (None, None, None, None, None);
+        Self { numbers: [None; COLUMNS], stream, viewer, prefix, group, group_name }
     }
 }
 
-macro_rules! columns {
-    ($($name:ident: $range:ident,)+) => {
-        /// Numbers of one record; `None` if absent or impossible.
-        #[derive(Clone, Debug, Default)]
-        pub(super) struct Row {
-            $(pub $name: Option<f64>,)+
-            /// Hash of the stream's name.
-            pub stream: Option<u64>,
-            pub viewer: Option<u64>,
-            pub prefix: Option<u64>,
-            pub group: Option<u64>,
-            /// Name of the user group: untrusted text of any length.
-            pub group_name: Option<String>,
-        }
+impl Index<Column> for Row {
+    type Output = Option<f64>;
 
-        /// Numeric columns and their ranges.
-        const NUMBERS: &[(&str, Range)] = &[$((stringify!($name), Range::$range),)+];
-
-        impl Row {
-            fn numbers(&mut self) -> [&mut Option<f64>; NUMBERS.len()] {
-                [$(&mut self.$name,)+]
-            }
-        }
-    };
+    fn index(&self, column: Column) -> &Option<f64> {
+        &self.numbers[column as usize]
+    }
 }
 
-columns! {
-    started_ms: Amount,
-    duration_s: Amount,
-    bytes: Amount,
-    goodput_mbps: Amount,
-    early_data: Ratio,
-    first_frame_ms: Amount,
-    first_frame_bytes: Amount,
-    rtt_min_ms: Amount,
-    rtt_ms: Amount,
-    max_window: Amount,
-    max_in_flight: Amount,
-    max_bandwidth_mbps: Amount,
-    loss_rate: Ratio,
-    packets_settled: Amount,
-    packets_lost: Amount,
-    packets_spurious: Amount,
-    bursts: Amount,
-    burst_longest: Amount,
-    after_1ms_sent: Amount,
-    after_1ms_lost: Amount,
-    after_5ms_sent: Amount,
-    after_5ms_lost: Amount,
-    after_20ms_sent: Amount,
-    after_20ms_lost: Amount,
-    after_50ms_sent: Amount,
-    after_50ms_lost: Amount,
-    after_100ms_sent: Amount,
-    after_100ms_lost: Amount,
-    after_200ms_sent: Amount,
-    after_200ms_lost: Amount,
-    first_transmissions: Amount,
-    retransmissions: Amount,
-    replicas: Amount,
-    recovery_count: Amount,
-    recovery_mean_ms: Amount,
-    recovery_max_ms: Amount,
-    units_finished: Amount,
-    units_late: Amount,
-    rounds: Amount,
-    rounds_max: Amount,
-    recovery_deterioration: Ratio,
-    off_mode_ms_per_s: Amount,
-    off_mode_entries_per_s: Amount,
-    player_first_frame_ms: Amount,
-    player_played_s: Amount,
-    player_freezes: Amount,
-    player_freeze_s: Amount,
-    player_frames: Amount,
-    player_late_frames: Amount,
-}
-
-/// Text columns.
-const TEXTS: [&str; 4] = ["stream", "viewer", "prefix", "group"];
-
-/// A column and its number.
-type Cell<'a> = (&'static str, &'a mut Option<f64>);
-
-macro_rules! parts {
-    ($($part:ident of $whole:ident,)+) => {
-        impl Row {
-            /// Returns pairs of counts, the first a part of the second.
-            fn parts(&mut self) -> impl Iterator<Item = (Cell<'_>, Cell<'_>)> {
-                [$(
-                    (
-                        (stringify!($part), &mut self.$part),
-                        (stringify!($whole), &mut self.$whole),
-                    ),
-                )+]
-                .into_iter()
-            }
-        }
-    };
-}
-
-parts! {
-    packets_lost of packets_settled,
-    after_1ms_lost of after_1ms_sent,
-    after_5ms_lost of after_5ms_sent,
-    after_20ms_lost of after_20ms_sent,
-    after_50ms_lost of after_50ms_sent,
-    after_100ms_lost of after_100ms_sent,
-    after_200ms_lost of after_200ms_sent,
-    units_late of units_finished,
-    player_late_frames of player_frames,
-}
-
-/// Returns all columns that a study reads.
-pub(super) fn columns() -> Vec<&'static str> {
-    NUMBERS.iter().map(|(name, _)| *name).chain(TEXTS).collect()
+impl IndexMut<Column> for Row {
+    fn index_mut(&mut self, column: Column) -> &mut Option<f64> {
+        &mut self.numbers[column as usize]
+    }
 }
 
 /// Impossible values.
@@ -166,64 +67,89 @@ impl Impossible {
 }
 
 /// Parser of records.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Reader {
+    /// Columns to read, in the order of the schema.
+    columns: Vec<Column>,
     /// Records with a valid value, by column.
-    pub present: BTreeMap<&'static str, u64>,
+    present: [u64; COLUMNS],
     pub impossible: Impossible,
 }
 
 impl Reader {
-    pub(super) fn row(&mut self, place: Location<'_>, record: &Map<String, Value>) -> Row {
-        let mut row = Row::default();
-        // A player's report that contradicts the server's clock is excluded. The reader of the
-        // records counts it.
-        let is_clamped = records::is_clamped(record);
-        for ((name, range), cell) in NUMBERS.iter().zip(row.numbers()) {
-            *cell = self.number(place, record, name, *range);
-            *cell = cell.filter(|_| !(is_clamped && records::is_claim(name)));
-        }
-        for (part, all) in row.parts() {
-            // If a part exceeds its whole, both are invalid.
-            if let (Some(some), Some(whole)) = (*part.1, *all.1)
-                && some > whole
+    /// Reads these columns. Of a count and its part ([`Range::AtMost`]), reads both or none.
+    pub(super) fn new(columns: impl IntoIterator<Item = Column>) -> Self {
+        let mut columns: BTreeSet<Column> = columns.into_iter().collect();
+        for part in Column::ALL {
+            if let Range::AtMost(whole) = part.range()
+                && (columns.contains(&part) || columns.contains(&whole))
             {
-                let what = || format!("{place}: {} = {some} of {} = {whole}", part.0, all.0);
-                self.impossible.count(part.0, what);
-                (*part.1, *all.1) = (None, None);
+                columns.extend([part, whole]);
             }
         }
-        row.stream = self.text(record, "stream").map(number_of);
-        row.viewer = self.text(record, "viewer").map(number_of);
-        row.prefix = self.text(record, "prefix").map(number_of);
-        row.group_name = self.text(record, "group").map(str::to_owned);
-        row.group = row.group_name.as_deref().map(number_of);
-        for ((name, _), cell) in NUMBERS.iter().zip(row.numbers()) {
-            *self.present.entry(name).or_default() += u64::from(cell.is_some());
+        let columns = columns.into_iter().collect();
+        Self { columns, present: [0; COLUMNS], impossible: Impossible::default() }
+    }
+
+    pub(super) fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// Returns the number of records with a valid value.
+    pub(super) fn present(&self, column: Column) -> u64 {
+        self.present[column as usize]
+    }
+
+    pub(super) fn row(&mut self, place: Location<'_>, record: &records::Row) -> Row {
+        let mut row = Row::default();
+        let columns = core::mem::take(&mut self.columns);
+        // A player's report that contradicts the server's clock is excluded. The reader of the
+        // records counts it.
+        let is_clamped = record.is_clamped();
+        for &column in columns.iter().filter(|column| column.kind() != Kind::Text) {
+            let number = self.number(place, record, column);
+            row[column] = number.filter(|_| !(is_clamped && records::is_claim(column)));
         }
+        for &part in &columns {
+            // If a part exceeds its whole, both are invalid.
+            if let Range::AtMost(whole) = part.range()
+                && let (Some(some), Some(all)) = (row[part], row[whole])
+                && some > all
+            {
+                let what = || format!("{place}: {part} = {some} of {whole} = {all}");
+                self.impossible.count(part.name(), what);
+                (row[part], row[whole]) = (None, None);
+            }
+        }
+        row.stream = record.text(Column::stream).map(number_of);
+        row.viewer = record.text(Column::viewer).map(number_of);
+        row.prefix = record.text(Column::prefix).map(number_of);
+        row.group_name = record.text(Column::group).map(str::to_owned);
+        row.group = row.group_name.as_deref().map(number_of);
+        for &column in &columns {
+            let is_present = match column.kind() {
+                Kind::Text => record.text(column).is_some(),
+                Kind::Int | Kind::Float => row[column].is_some(),
+            };
+            self.present[column as usize] += u64::from(is_present);
+        }
+        self.columns = columns;
         row
     }
 
     fn number(
         &mut self,
         place: Location<'_>,
-        record: &Map<String, Value>,
-        name: &'static str,
-        range: Range,
+        record: &records::Row,
+        column: Column,
     ) -> Option<f64> {
-        let value = record.get(name).filter(|value| !value.is_null())?;
-        let number = value.as_f64().filter(|number| range.contains(*number));
+        let value = record.value(column)?;
+        let number = value.as_f64().filter(|number| column.range().contains(*number));
         if number.is_none() {
             let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            self.impossible.count(name, || format!("{place}: {name} = {shown:.40}"));
+            self.impossible.count(column.name(), || format!("{place}: {column} = {shown:.40}"));
         }
         number
-    }
-
-    fn text<'a>(&mut self, record: &'a Map<String, Value>, name: &'static str) -> Option<&'a str> {
-        let text = record.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
-        *self.present.entry(name).or_default() += u64::from(text.is_some());
-        text
     }
 }
 
@@ -237,25 +163,26 @@ pub(super) fn number_of(text: &str) -> u64 {
 impl Row {
     /// Returns the hour of the day (UTC) at the start of the session.
     pub(super) fn hour(&self) -> Option<usize> {
-        self.started_ms.map(|ms| (ms / 3_600_000.0) as usize % 24)
+        self[Column::started_ms].map(|ms| (ms / 3_600_000.0) as usize % 24)
     }
 
     /// Returns seconds of playback and freezes, if any.
     pub(super) fn watched_s(&self) -> Option<f64> {
-        let (played, frozen) = self.player_played_s.zip(self.player_freeze_s)?;
+        let (played, frozen) = self[Column::player_played_s].zip(self[Column::player_freeze_s])?;
         Some(played + frozen).filter(|watched| *watched > 0.0)
     }
 
     /// By class of lag: its upper end in ms, packets sent in this time after a lost one, and the
     /// lost ones among them.
     pub(super) fn after_loss(&self) -> [(u32, Option<(f64, f64)>); 6] {
-        [
-            (1, self.after_1ms_sent.zip(self.after_1ms_lost)),
-            (5, self.after_5ms_sent.zip(self.after_5ms_lost)),
-            (20, self.after_20ms_sent.zip(self.after_20ms_lost)),
-            (50, self.after_50ms_sent.zip(self.after_50ms_lost)),
-            (100, self.after_100ms_sent.zip(self.after_100ms_lost)),
-            (200, self.after_200ms_sent.zip(self.after_200ms_lost)),
-        ]
+        const CLASSES: [(u32, Column, Column); 6] = [
+            (1, Column::after_1ms_sent, Column::after_1ms_lost),
+            (5, Column::after_5ms_sent, Column::after_5ms_lost),
+            (20, Column::after_20ms_sent, Column::after_20ms_lost),
+            (50, Column::after_50ms_sent, Column::after_50ms_lost),
+            (100, Column::after_100ms_sent, Column::after_100ms_lost),
+            (200, Column::after_200ms_sent, Column::after_200ms_lost),
+        ];
+        CLASSES.map(|(end, sent, lost)| (end, self[sent].zip(self[lost])))
     }
 }

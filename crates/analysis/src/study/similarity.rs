@@ -8,6 +8,8 @@
 //! root of the sum of squared relative deviations over all sets, divided by the sum of their
 //! degrees of freedom.
 
+use records::Column;
+
 use super::measure::Measure;
 use super::row::Row;
 use super::section::{Cell, Section, Table};
@@ -123,21 +125,21 @@ fn again(visits: &[Visit]) -> [Variations; 5] {
 }
 
 impl Measure for Similarity {
-    fn columns(&self) -> &'static [&'static str] {
+    fn columns(&self) -> &'static [Column] {
         &[
-            "group",
-            "prefix",
-            "viewer",
-            "started_ms",
-            "duration_s",
-            "rtt_min_ms",
-            "max_bandwidth_mbps",
+            Column::group,
+            Column::prefix,
+            Column::viewer,
+            Column::started_ms,
+            Column::duration_s,
+            Column::rtt_min_ms,
+            Column::max_bandwidth_mbps,
         ]
     }
 
     fn add(&mut self, row: &Row) {
-        let Some(started) = row.started_ms else { return };
-        if row.rtt_min_ms.is_none() && row.max_bandwidth_mbps.is_none() {
+        let Some(started) = row[Column::started_ms] else { return };
+        if row[Column::rtt_min_ms].is_none() && row[Column::max_bandwidth_mbps].is_none() {
             return;
         }
         let seconds = started * 1e-3;
@@ -147,9 +149,9 @@ impl Measure for Similarity {
             prefix: row.prefix.unwrap_or(0),
             viewer: row.viewer.unwrap_or(0),
             begin: seconds as u32,
-            end: (seconds + row.duration_s.unwrap_or(0.0)) as u32,
-            rtt: float(row.rtt_min_ms),
-            bandwidth: float(row.max_bandwidth_mbps),
+            end: (seconds + row[Column::duration_s].unwrap_or(0.0)) as u32,
+            rtt: float(row[Column::rtt_min_ms]),
+            bandwidth: float(row[Column::max_bandwidth_mbps]),
         });
     }
 

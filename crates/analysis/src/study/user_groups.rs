@@ -8,6 +8,8 @@
 
 use std::collections::HashMap;
 
+use records::Column;
+
 use super::measure::Measure;
 use super::row::{Row, number_of};
 use super::section::{Cell, Section, Table};
@@ -118,8 +120,8 @@ fn levels(name: &str) -> impl Iterator<Item = u64> {
 }
 
 impl Measure for UserGroups {
-    fn columns(&self) -> &'static [&'static str] {
-        &["group"]
+    fn columns(&self) -> &'static [Column] {
+        &[Column::group]
     }
 
     fn add(&mut self, row: &Row) {

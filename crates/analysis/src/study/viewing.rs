@@ -1,5 +1,7 @@
 //! Viewing: freezes, late frames, first frames.
 
+use records::Column;
+
 use super::measure::Measure;
 use super::row::Row;
 use super::section::{Cell, Section, Table};
@@ -17,11 +19,13 @@ struct Class {
 impl Class {
     fn add(&mut self, row: &Row) {
         let watched = row.watched_s();
-        for (at, part) in [row.player_freezes, row.player_freeze_s].into_iter().enumerate() {
+        for (at, part) in
+            [row[Column::player_freezes], row[Column::player_freeze_s]].into_iter().enumerate()
+        {
             self.pooled[at].add(part, watched);
             self.mean[at].add(part.zip(watched).map(|(part, watched)| part / watched));
         }
-        self.late.add(row.player_late_frames, row.player_frames);
+        self.late.add(row[Column::player_late_frames], row[Column::player_frames]);
     }
 
     fn cells(&self) -> Vec<Cell> {
@@ -40,23 +44,23 @@ pub(super) struct Freezes {
 }
 
 impl Measure for Freezes {
-    fn columns(&self) -> &'static [&'static str] {
+    fn columns(&self) -> &'static [Column] {
         &[
-            "player_freezes",
-            "player_freeze_s",
-            "player_played_s",
-            "player_frames",
-            "player_late_frames",
-            "loss_rate",
+            Column::player_freezes,
+            Column::player_freeze_s,
+            Column::player_played_s,
+            Column::player_frames,
+            Column::player_late_frames,
+            Column::loss_rate,
         ]
     }
 
     fn add(&mut self, row: &Row) {
         self.all.add(row);
-        if let Some(class) = row.loss_rate.and_then(|loss| LOSS.of(loss)) {
+        if let Some(class) = row[Column::loss_rate].and_then(|loss| LOSS.of(loss)) {
             self.classes[class].add(row);
         }
-        if let Some((freezes, _)) = row.player_freezes.zip(row.watched_s()) {
+        if let Some((freezes, _)) = row[Column::player_freezes].zip(row.watched_s()) {
             self.free[0] += u64::from(freezes == 0.0);
             self.free[1] += 1;
         }
@@ -107,17 +111,22 @@ pub(super) struct FirstFrames {
 const KB: f64 = 1e-3;
 
 impl Measure for FirstFrames {
-    fn columns(&self) -> &'static [&'static str] {
-        &["first_frame_bytes", "first_frame_ms", "early_data", "player_first_frame_ms"]
+    fn columns(&self) -> &'static [Column] {
+        &[
+            Column::first_frame_bytes,
+            Column::first_frame_ms,
+            Column::early_data,
+            Column::player_first_frame_ms,
+        ]
     }
 
     fn add(&mut self, row: &Row) {
-        self.bytes.add(row.first_frame_bytes.map(|bytes| bytes * KB));
-        match row.early_data {
-            Some(early) if early > 0.0 => self.early.add(row.first_frame_ms),
-            _ => self.later.add(row.first_frame_ms),
+        self.bytes.add(row[Column::first_frame_bytes].map(|bytes| bytes * KB));
+        match row[Column::early_data] {
+            Some(early) if early > 0.0 => self.early.add(row[Column::first_frame_ms]),
+            _ => self.later.add(row[Column::first_frame_ms]),
         }
-        self.player.add(row.player_first_frame_ms);
+        self.player.add(row[Column::player_first_frame_ms]);
     }
 
     fn report(&self) -> Section {

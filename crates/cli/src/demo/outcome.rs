@@ -37,7 +37,7 @@ impl Outcome {
         let record = self.record.as_ref();
         json!({
             "cohort": self.cohort,
-            "scheme": record.and_then(|r| r.scheme.clone()),
+            "scheme": record.and_then(|r| r.session.scheme.clone()),
             "client": "quinn",
             "protocol": "h3",
             "freezes": player.map(|p| p.noticed().count),
@@ -45,11 +45,11 @@ impl Outcome {
             "frames": player.map(|p| p.frames),
             "late_frames": player.map(|p| p.late),
             "first_frame_ms": player.and_then(|p| p.first_frame).map(millis),
-            "redundancy_cost": record.and_then(|r| r.redundancy_cost).map(round),
+            "redundancy_cost": record.and_then(|r| r.recovery.redundancy_cost).map(round),
             "played_s": player.map(|p| round(p.played.as_secs_f64())),
             "bytes": self.seen.as_ref().map(|seen| seen.bytes),
-            "loss_rate": record.and_then(|r| r.loss_rate).map(round),
-            "recovery_latency_ms": record.and_then(|r| r.recovery_mean_ms).map(round),
+            "loss_rate": record.and_then(|r| r.path.loss_rate).map(round),
+            "recovery_latency_ms": record.and_then(|r| r.recovery.recovery_mean_ms).map(round),
         })
     }
 }

@@ -70,22 +70,23 @@ fn cells(outcome: &Outcome) -> [String; HEADINGS.len()] {
     let percent = |value: Option<f64>| value.map_or_else(dash, |v| format!("{:.1} %", v * 100.0));
     let recovery = record.and_then(|r| {
         let number = |value: Option<f64>| value.map(|ms| format!("{ms:.0}"));
-        let (mean, p95) = (number(r.recovery_mean_ms)?, number(r.recovery_p95_ms)?);
-        Some(format!("{mean} / {p95} / {} ms", number(r.recovery_max_ms)?))
+        let recovery = &r.recovery;
+        let (mean, p95) = (number(recovery.recovery_mean_ms)?, number(recovery.recovery_p95_ms)?);
+        Some(format!("{mean} / {p95} / {} ms", number(recovery.recovery_max_ms)?))
     });
     let received = outcome.seen.as_ref().map(|seen| seen.bytes as f64 * 1e-6);
     [
         outcome.cohort.to_owned(),
-        record.and_then(|r| r.scheme.clone()).unwrap_or_else(dash),
+        record.and_then(|r| r.session.scheme.clone()).unwrap_or_else(dash),
         player.map_or_else(dash, |p| p.noticed().count.to_string()),
         seconds(player.map(|p| p.noticed().total)),
         percent(player.and_then(qoe::Report::late_rate)),
         ms(player.and_then(|p| p.first_frame).map(|time| time.as_secs_f64() * 1e3)),
-        percent(record.and_then(|r| r.redundancy_cost)),
+        percent(record.and_then(|r| r.recovery.redundancy_cost)),
         seconds(player.map(|p| p.played)),
         received.map_or_else(dash, |megabytes| format!("{megabytes:.1} MB")),
-        ms(record.and_then(|r| r.rtt_ms)),
-        percent(record.and_then(|r| r.loss_rate)),
+        ms(record.and_then(|r| r.path.rtt_ms)),
+        percent(record.and_then(|r| r.path.loss_rate)),
         recovery.unwrap_or_else(dash),
     ]
 }

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use ::records::{COLUMNS, Error as ReadError};
+use ::records::{Column, Error as ReadError, Row};
 use clap::{Args, ValueEnum};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::error::Error;
 use crate::output::print;
@@ -29,7 +29,7 @@ pub(super) struct Export {
     files: Vec<PathBuf>,
     /// Columns, in this order [default: all].
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = column)]
-    columns: Vec<&'static str>,
+    columns: Vec<Column>,
     /// Form of the output.
     #[arg(long, value_enum, default_value_t = Format::Csv)]
     format: Format,
@@ -47,10 +47,10 @@ impl Export {
     pub(super) fn run(self) -> Result<(), Error> {
         let mut columns = self.columns;
         if columns.is_empty() {
-            columns = COLUMNS.iter().map(|(name, _)| *name).collect();
+            columns = Column::ALL.to_vec();
         }
         let mut text = match self.format {
-            Format::Csv => columns.join(",") + "\n",
+            Format::Csv => columns.iter().map(|c| c.name()).collect::<Vec<_>>().join(",") + "\n",
             Format::Jsonl => String::new(),
         };
         let input = ::records::read(&self.files, &columns, |_, record| {
@@ -75,14 +75,14 @@ impl Export {
 }
 
 /// A record as a line of CSV (RFC 4180, with LF).
-fn csv(record: &Map<String, Value>, columns: &[&str]) -> String {
+fn csv(record: &Row, columns: &[Column]) -> String {
     let mut text = String::new();
     for (place, column) in columns.iter().enumerate() {
         if place > 0 {
             text.push(',');
         }
         // Writing to a string does not fail.
-        let _ = match record.get(*column) {
+        let _ = match record.value(*column) {
             None | Some(Value::Null) => Ok(()),
             Some(Value::String(cell)) if cell.contains([',', '"', '\n', '\r']) => {
                 write!(text, "\"{}\"", cell.replace('"', "\"\""))
@@ -95,11 +95,11 @@ fn csv(record: &Map<String, Value>, columns: &[&str]) -> String {
 }
 
 /// A record as a JSON object, with the columns in their order.
-fn json(record: &Map<String, Value>, columns: &[&str]) -> Result<String, ReadError> {
+fn json(record: &Row, columns: &[Column]) -> Result<String, ReadError> {
     let mut text = String::from("{");
     for column in columns {
-        let Some(value) = record.get(*column).filter(|value| !value.is_null()) else { continue };
-        let key = serde_json::to_string(column).map_err(ReadError::new)?;
+        let Some(value) = record.value(*column).filter(|value| !value.is_null()) else { continue };
+        let key = serde_json::to_string(column.name()).map_err(ReadError::new)?;
         let comma = if text.len() > 1 { "," } else { "" };
         // Writing to a string does not fail.
         let _ = write!(text, "{comma}{key}:{value}");
@@ -108,9 +108,8 @@ fn json(record: &Map<String, Value>, columns: &[&str]) -> Result<String, ReadErr
     Ok(text)
 }
 
-fn column(text: &str) -> Result<&'static str, &'static str> {
-    let known = COLUMNS.iter().find(|(name, _)| *name == text);
-    known.map(|(name, _)| *name).ok_or("expected a column of docs/operate/records.md")
+fn column(text: &str) -> Result<Column, &'static str> {
+    Column::named(text).ok_or("expected a column of docs/operate/records.md")
 }
 
 #[cfg(test)]
@@ -120,11 +119,11 @@ mod tests {
     #[test]
     fn cells_are_quoted_and_absent_values_left_out() {
         let record = serde_json::json!({ "stream": "a,\"b\"", "loss_rate": 0.5, "rtt_ms": null });
-        let record = record.as_object().expect("an object");
-        let columns = ["loss_rate", "rtt_ms", "stream", "cohort"];
-        assert_eq!(csv(record, &columns), "0.5,,\"a,\"\"b\"\"\",");
+        let record = Row::from(record.as_object().expect("an object").clone());
+        let columns = [Column::loss_rate, Column::rtt_ms, Column::stream, Column::cohort];
+        assert_eq!(csv(&record, &columns), "0.5,,\"a,\"\"b\"\"\",");
         assert_eq!(
-            json(record, &columns).as_deref(),
+            json(&record, &columns).as_deref(),
             Ok(r#"{"loss_rate":0.5,"stream":"a,\"b\""}"#)
         );
     }

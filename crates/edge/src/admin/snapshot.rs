@@ -216,39 +216,23 @@ fn describe_cookies(all: &SavedPaths) -> Value {
 }
 
 fn describe_session(session: &Arc<Session>) -> Value {
-    let Record {
-        stream,
-        cohort,
-        protocol,
-        prefix,
-        rtt_ms,
-        goodput_mbps,
-        loss_rate,
-        first_frame_ms,
-        player_first_frame_ms,
-        player_freezes,
-        player_freeze_s,
-        skips,
-        thinned,
-        duration_s,
-        ..
-    } = session.record();
+    let Record { session: about, delivery, startup, path, player, .. } = session.record();
     json!({
         "id": session.id().to_string(),
-        "stream": stream,
-        "cohort": cohort,
-        "protocol": protocol,
-        "prefix": prefix,
-        "rtt_ms": rtt_ms,
-        "goodput_mbps": goodput_mbps,
-        "loss_rate": loss_rate,
+        "stream": about.stream,
+        "cohort": about.cohort,
+        "protocol": about.protocol,
+        "prefix": about.prefix,
+        "rtt_ms": path.rtt_ms,
+        "goodput_mbps": delivery.goodput_mbps,
+        "loss_rate": path.loss_rate,
         // As measured by the player, if known.
-        "first_frame_ms": player_first_frame_ms.or(first_frame_ms),
-        "freezes": player_freezes,
-        "freeze_s": player_freeze_s,
-        "skips": skips,
-        "thinned": thinned,
-        "age_s": duration_s,
+        "first_frame_ms": player.player_first_frame_ms.or(startup.first_frame_ms),
+        "freezes": player.player_freezes,
+        "freeze_s": player.player_freeze_s,
+        "skips": delivery.skips,
+        "thinned": delivery.thinned,
+        "age_s": about.duration_s,
         "repair": session
             .reasons()
             .into_iter()

@@ -91,21 +91,23 @@ impl SincePath {
         let lost = retransmitted - spurious;
         let first = since(|c| c.sent).saturating_sub(retransmitted);
         let settled = since(|c| c.delivered).max(lost);
-        record.congestion_controller =
+        let path = &mut record.path;
+        path.congestion_controller =
             Some(self.path.congestion.clone()).filter(|name| !name.is_empty());
-        record.rtt_min_ms = Some(now.rtt_min.as_secs_f64() * 1e3);
-        record.rtt_ms = Some(now.rtt.as_secs_f64() * 1e3);
-        record.max_bandwidth_mbps =
+        path.rtt_min_ms = Some(now.rtt_min.as_secs_f64() * 1e3);
+        path.rtt_ms = Some(now.rtt.as_secs_f64() * 1e3);
+        path.max_bandwidth_mbps =
             (now.delivery_rate > 0).then_some(now.delivery_rate as f64 * 1e-6);
-        record.loss_rate = ratio(lost, settled);
-        record.packets_settled = count(settled);
-        record.packets_lost = count(lost);
-        record.packets_spurious = count(spurious);
-        record.first_transmissions = count(first);
-        record.first_bytes =
+        path.loss_rate = ratio(lost, settled);
+        path.packets_settled = count(settled);
+        path.packets_lost = count(lost);
+        path.packets_spurious = count(spurious);
+        let recovery = &mut record.recovery;
+        recovery.first_transmissions = count(first);
+        recovery.first_bytes =
             count(since(|c| c.sent_bytes).saturating_sub(since(|c| c.retransmitted_bytes)));
-        record.retransmissions = count(retransmitted);
-        record.retransmission_ratio = ratio(retransmitted, first);
+        recovery.retransmissions = count(retransmitted);
+        recovery.retransmission_ratio = ratio(retransmitted, first);
     }
 }
 

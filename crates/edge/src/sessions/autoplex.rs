@@ -17,8 +17,9 @@ pub struct AutoPlexColumns {
 
 impl AutoPlexColumns {
     pub(super) fn write_to(self, record: &mut Record) {
-        record.autoplex = self.arm.map(|arm| arm.to_string());
-        record.cap_mbps = self.cap.map(Rate::as_mbps_f64);
-        record.stream_mbps = self.bitrate.map(Rate::as_mbps_f64);
+        let columns = &mut record.autoplex;
+        columns.autoplex = self.arm.map(|arm| arm.to_string());
+        columns.cap_mbps = self.cap.map(Rate::as_mbps_f64);
+        columns.stream_mbps = self.bitrate.map(Rate::as_mbps_f64);
     }
 }

@@ -124,11 +124,12 @@ impl PlayerTotals {
 
     /// Writes the totals into the session's record.
     pub(super) fn write_to(&self, record: &mut Record) {
-        record.player_first_frame_ms = self.first_frame_ms;
-        record.player_played_s = Some(self.played_s);
-        record.player_freezes = i64::try_from(self.freezes).ok();
-        record.player_freeze_s = Some(self.freeze_s);
-        record.report_clamped = Some(i64::from(self.is_clamped));
+        let player = &mut record.player;
+        player.player_first_frame_ms = self.first_frame_ms;
+        player.player_played_s = Some(self.played_s);
+        player.player_freezes = i64::try_from(self.freezes).ok();
+        player.player_freeze_s = Some(self.freeze_s);
+        player.report_clamped = Some(i64::from(self.is_clamped));
     }
 }
 

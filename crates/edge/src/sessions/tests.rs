@@ -101,17 +101,29 @@ fn a_record_joins_transport_media_and_player() {
     sessions.report(x, beacon(1));
     sessions.report(x, beacon(3));
     let record = session.record();
-    assert_eq!((record.bytes, record.skips, record.rtt_ms), (Some(1_000_000), Some(2), Some(60.0)));
-    assert_eq!((record.loss_rate, record.retransmission_ratio), (Some(0.05), Some(0.06)));
     assert_eq!(
-        (record.first_frame_bytes, record.recovery_deterioration),
+        (record.delivery.bytes, record.delivery.skips, record.path.rtt_ms),
+        (Some(1_000_000), Some(2), Some(60.0))
+    );
+    assert_eq!(
+        (record.path.loss_rate, record.recovery.retransmission_ratio),
+        (Some(0.05), Some(0.06))
+    );
+    assert_eq!(
+        (record.startup.first_frame_bytes, record.recovery.recovery_deterioration),
         (Some(43_100), Some(0.25))
     );
-    assert_eq!((record.rounds, record.rounds_max, record.group), (Some(55), Some(4), None));
-    assert_eq!((record.player_freezes, record.player_first_frame_ms), (Some(3), Some(200.5)));
-    assert_eq!(record.prefix.as_deref(), Some("192.0.2.0/24"));
-    assert_eq!(record.unit.as_deref(), Some("000000000000002a"));
-    assert!(record.first_frame_ms.is_some() && record.recovery_max_ms.is_none());
+    assert_eq!(
+        (record.recovery.rounds, record.recovery.rounds_max, record.session.group),
+        (Some(55), Some(4), None)
+    );
+    assert_eq!(
+        (record.player.player_freezes, record.player.player_first_frame_ms),
+        (Some(3), Some(200.5))
+    );
+    assert_eq!(record.session.prefix.as_deref(), Some("192.0.2.0/24"));
+    assert_eq!(record.session.unit.as_deref(), Some("000000000000002a"));
+    assert!(record.startup.first_frame_ms.is_some() && record.recovery.recovery_max_ms.is_none());
     assert_eq!(sessions.all().len(), 1);
 }
 
@@ -169,8 +181,8 @@ fn each_session_of_a_reconnecting_page_gets_its_own_counts() {
     drop(first);
     let second = sessions.open(opening(x));
     sessions.report(x, beacon(5));
-    assert_eq!(second.record().player_freezes, Some(2));
-    assert_eq!(second.record().player_first_frame_ms, None, "the page had its first frame");
+    assert_eq!(second.record().player.player_freezes, Some(2));
+    assert_eq!(second.record().player.player_first_frame_ms, None, "the page had its first frame");
     let totals = sessions.totals();
     let all = totals.values().next().expect("one key");
     assert_eq!((all.freezes, all.sessions, all.open, all.players), (5, 2, 1, 2));
@@ -251,8 +263,8 @@ fn no_report_makes_totals_decrease_or_exceed_the_session() {
     report(&of("0", "2500000000", "2592000", "2592000000"));
     report(&of("0", "0", "0", "0"));
     let record = sessions.flush(true).remove(0);
-    assert_eq!(record.report_clamped, Some(1));
-    assert!(record.player_freeze_s.is_some_and(|s| s < 106.0), "{record:?}");
+    assert_eq!(record.player.report_clamped, Some(1));
+    assert!(record.player.player_freeze_s.is_some_and(|s| s < 106.0), "{record:?}");
     let excess: BTreeMap<_, _> = sessions.clamped_reports().collect();
     assert!(excess["time"] > 0 && excess["freezes"] > 0 && excess["first_frame"] > 0, "{excess:?}");
 }

@@ -107,14 +107,15 @@ impl Totals {
 
     /// Adds a report that arrived after its session was added with `record`.
     pub(super) fn add_late_report(&mut self, record: &Record, player: &PlayerTotals) {
-        if record.player_played_s.is_none() {
+        let before = &record.player;
+        if before.player_played_s.is_none() {
             return self.add_player(player);
         }
-        let more = |now: f64, before: Option<f64>| (now - before.unwrap_or(0.0)).max(0.0);
-        let freezes = record.player_freezes.and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
-        self.played_s += more(player.played_s, record.player_played_s);
+        let more = |now: f64, old: Option<f64>| (now - old.unwrap_or(0.0)).max(0.0);
+        let freezes = before.player_freezes.and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
+        self.played_s += more(player.played_s, before.player_played_s);
         self.freezes += player.freezes.saturating_sub(freezes);
-        self.freeze_s += more(player.freeze_s, record.player_freeze_s);
+        self.freeze_s += more(player.freeze_s, before.player_freeze_s);
     }
 
     fn add_player(&mut self, player: &PlayerTotals) {

@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use records::Location;
+use records::{Column, Location, Row};
 use recovery::Random;
-use serde_json::{Map, Value};
 
 use super::session::Loss;
 
@@ -15,21 +14,21 @@ const MIN_RECORDS: usize = 50;
 /// Number of impossible values reported in full. All are counted.
 const MAX_NAMED: usize = 20;
 /// Columns read from each record.
-const COLUMNS: [&str; 10] = [
-    "unit",
-    "prefix",
-    "viewer",
-    "rtt_min_ms",
-    "rtt_ms",
-    "loss_rate",
-    "goodput_mbps",
-    "duration_s",
+const COLUMNS: [Column; 10] = [
+    Column::unit,
+    Column::prefix,
+    Column::viewer,
+    Column::rtt_min_ms,
+    Column::rtt_ms,
+    Column::loss_rate,
+    Column::goodput_mbps,
+    Column::duration_s,
     AFTER_SENT,
     AFTER_LOST,
 ];
 /// Packets sent more than 5 and at most 20 ms after a lost one, and the lost ones among them.
-const AFTER_SENT: &str = "after_20ms_sent";
-const AFTER_LOST: &str = "after_20ms_lost";
+const AFTER_SENT: Column = Column::after_20ms_sent;
+const AFTER_LOST: Column = Column::after_20ms_lost;
 /// Middle of this interval.
 const AFTER_MS: f64 = 12.0;
 /// Minimum packets in this interval for an estimate of the loss correlation.
@@ -72,10 +71,8 @@ enum Unusable {
     Impossible(String),
 }
 
-fn value(record: &Map<String, Value>, column: &str, low: f64, high: f64) -> Result<f64, Unusable> {
-    let Some(value) = record.get(column).filter(|value| !value.is_null()) else {
-        return Err(Unusable::Incomplete);
-    };
+fn value(record: &Row, column: Column, low: f64, high: f64) -> Result<f64, Unusable> {
+    let Some(value) = record.value(column) else { return Err(Unusable::Incomplete) };
     match value.as_f64().filter(|number| (low..=high).contains(number)) {
         Some(number) => Ok(number),
         None => {
@@ -122,7 +119,7 @@ impl History {
         Ok(history)
     }
 
-    fn take(&mut self, place: Location<'_>, record: &Map<String, Value>) {
+    fn take(&mut self, place: Location<'_>, record: &Row) {
         self.records += 1;
         match self.past(record) {
             Ok(past) => self.all.push(past),
@@ -136,13 +133,13 @@ impl History {
         }
     }
 
-    fn past(&mut self, record: &Map<String, Value>) -> Result<Past, Unusable> {
-        let rtt = match value(record, "rtt_min_ms", 0.1, 60_000.0) {
-            Err(Unusable::Incomplete) => value(record, "rtt_ms", 0.1, 60_000.0),
+    fn past(&mut self, record: &Row) -> Result<Past, Unusable> {
+        let rtt = match value(record, Column::rtt_min_ms, 0.1, 60_000.0) {
+            Err(Unusable::Incomplete) => value(record, Column::rtt_ms, 0.1, 60_000.0),
             known => known,
         };
-        let loss = value(record, "loss_rate", 0.0, 1.0)?;
-        let after = |column: &str| match value(record, column, 0.0, 1e15) {
+        let loss = value(record, Column::loss_rate, 0.0, 1.0)?;
+        let after = |column: Column| match value(record, column, 0.0, 1e15) {
             Err(Unusable::Incomplete) => Ok(0.0),
             known => known,
         };
@@ -158,12 +155,12 @@ impl History {
             // Upper limit of streams and loss models.
             loss: loss.min(0.9),
             kind,
-            bitrate_mbps: value(record, "goodput_mbps", 0.001, 10_000.0)?,
-            duration_s: value(record, "duration_s", 0.001, 1e7)?.clamp(1.0, 900.0),
+            bitrate_mbps: value(record, Column::goodput_mbps, 0.001, 10_000.0)?,
+            duration_s: value(record, Column::duration_s, 0.001, 1e7)?.clamp(1.0, 900.0),
         };
-        let text =
-            |column: &str| record.get(column)?.as_str().map(|text| format!("{column} {text}"));
-        let name = text("unit").or_else(|| text("prefix")).or_else(|| text("viewer"));
+        let text = |column| record.text(column).map(|text| format!("{column} {text}"));
+        let names = [Column::unit, Column::prefix, Column::viewer];
+        let name = names.into_iter().find_map(text);
         let name = name.unwrap_or_else(|| format!("record {}", self.records));
         let next = self.units.len() as u32;
         Ok(Past { viewer: *self.units.entry(name).or_insert(next), ..past })

@@ -5,7 +5,7 @@ use core::net::Ipv4Addr;
 use core::time::Duration;
 
 use qoe::Policy;
-use records::{Record, Unit, prefix};
+use records::{Record, Unit, prefix, schema};
 use serde::{Deserialize, Serialize};
 use units::Rate;
 
@@ -196,36 +196,44 @@ fn record(
     let seconds = time.as_secs_f64();
     let first_frame = served.first_frame_at.zip(outcome.asked.first().copied());
     let mut record = Record {
-        session: Some(i64::from(session.number) + 1),
-        viewer: Some(format!("{:08x}", session.viewer.number)),
-        stream: Some(format!("live/{}", session.bitrate_mbps)),
-        protocol: Some("h3".to_owned()),
-        format: Some("flv".to_owned()),
-        unit: Some(Unit(session.viewer.unit).to_string()),
-        cohort: Some(arm.name.clone()),
-        scheme: Some(arm.scheme().to_owned()),
-        prefix: Some(prefix(address(session).into())),
-        group: Some(session.viewer.group_name()),
-        access: Some(ACCESS[session.access].to_owned()),
-        started_ms: Some(session.started_ms),
-        duration_s: Some(seconds),
-        bytes: Some(served.bytes as i64),
-        goodput_mbps: (seconds > 0.0).then(|| served.bytes as f64 * 8e-6 / seconds),
-        stream_mbps: Some(session.bitrate_mbps),
-        cap_mbps: outcome.cap.map(Rate::as_mbps_f64),
-        skips: Some(served.skips.count as i64),
-        skipped_ms: Some(served.skips.ms as i64),
-        thinned: Some(served.skips.thinned as i64),
-        first_frame_ms: first_frame.map(|(at, asked)| ms(at.since(asked))),
-        first_frame_bytes: served.first_frame_bytes.map(|bytes| bytes as i64),
-        player_first_frame_ms: watched.first_frame_ms,
-        player_played_s: Some(watched.played_s),
-        player_freezes: Some(watched.freezes as i64),
-        player_freeze_s: Some(watched.frozen_s),
-        player_frames: Some(watched.frames as i64),
-        player_late_frames: Some(watched.late[2] as i64),
+        session: schema::Session {
+            session: Some(i64::from(session.number) + 1),
+            viewer: Some(format!("{:08x}", session.viewer.number)),
+            stream: Some(format!("live/{}", session.bitrate_mbps)),
+            protocol: Some("h3".to_owned()),
+            format: Some("flv".to_owned()),
+            unit: Some(Unit(session.viewer.unit).to_string()),
+            cohort: Some(arm.name.clone()),
+            scheme: Some(arm.scheme().to_owned()),
+            prefix: Some(prefix(address(session).into())),
+            group: Some(session.viewer.group_name()),
+            access: Some(ACCESS[session.access].to_owned()),
+            started_ms: Some(session.started_ms),
+            duration_s: Some(seconds),
+        },
+        delivery: schema::Delivery {
+            bytes: Some(served.bytes as i64),
+            goodput_mbps: (seconds > 0.0).then(|| served.bytes as f64 * 8e-6 / seconds),
+            skips: Some(served.skips.count as i64),
+            skipped_ms: Some(served.skips.ms as i64),
+            thinned: Some(served.skips.thinned as i64),
+        },
+        player: schema::Player {
+            player_first_frame_ms: watched.first_frame_ms,
+            player_played_s: Some(watched.played_s),
+            player_freezes: Some(watched.freezes as i64),
+            player_freeze_s: Some(watched.frozen_s),
+            player_frames: Some(watched.frames as i64),
+            player_late_frames: Some(watched.late[2] as i64),
+            // The player is the testbed's own.
+            report_clamped: None,
+        },
         ..Record::default()
     };
+    record.startup.first_frame_ms = first_frame.map(|(at, asked)| ms(at.since(asked)));
+    record.startup.first_frame_bytes = served.first_frame_bytes.map(|bytes| bytes as i64);
+    record.autoplex.stream_mbps = Some(session.bitrate_mbps);
+    record.autoplex.cap_mbps = outcome.cap.map(Rate::as_mbps_f64);
     if let Some(started) = &outcome.started {
         started.write_to(&mut record);
     }
@@ -239,18 +247,19 @@ mod tests {
     use crate::platform::population::Population;
     use crate::platform::session::Loss;
     use crate::platform::specification::{FLEET, Specification};
+    use records::Column;
 
     /// Columns that an HTTP/3 record has only if the connection starts with a larger window than
     /// the controller's own, or is capped.
-    const ABSENT_COLUMNS: [&str; 7] = [
-        "autoplex",
-        "cap_mbps",
-        "jump",
+    const ABSENT_COLUMNS: [Column; 7] = [
+        Column::start_cookie,
+        Column::start_window,
+        Column::start_rate_mbps,
+        Column::jump,
+        Column::autoplex,
+        Column::cap_mbps,
         // The player is the testbed's own.
-        "report_clamped",
-        "start_cookie",
-        "start_rate_mbps",
-        "start_window",
+        Column::report_clamped,
     ];
 
     /// A session of the built-in population, for 30 s on a path with enough loss to fill every
@@ -267,25 +276,22 @@ mod tests {
     fn a_row_has_every_column_that_the_server_writes() {
         let arm = Arm::parse("spare").expect("known");
         let (_, record) = run(&session(), &arm).expect("a run");
-        let absent: Vec<String> = record
-            .object()
-            .into_iter()
-            .filter(|(_, value)| value.is_null())
-            .map(|(column, _)| column)
-            .collect();
-        assert_eq!(absent, ABSENT_COLUMNS, "of {} columns", records::COLUMNS.len());
+        let row = record.object();
+        let mut absent = Column::ALL.to_vec();
+        absent.retain(|column| row[column.name()].is_null());
+        assert_eq!(absent, ABSENT_COLUMNS, "of {} columns", Column::ALL.len());
     }
 
     #[test]
     fn the_first_frame_is_measured_where_the_server_measures_it() {
         let session = session();
         let (row, record) = run(&session, &Arm::parse("arq").expect("known")).expect("a run");
-        let server = record.first_frame_ms.expect("acknowledged");
+        let server = record.startup.first_frame_ms.expect("acknowledged");
         let player = row.watched.first_frame_ms.expect("a picture");
         // From the request to the acknowledgement: at least a round trip. The player's time
         // includes the handshake.
         assert!(server >= session.rtt_ms && server < player + 2_000.0, "{server} {player}");
-        let bytes = record.first_frame_bytes.expect("a frame");
-        assert!(bytes > 1_000 && bytes < record.bytes.expect("media"), "{bytes}");
+        let bytes = record.startup.first_frame_bytes.expect("a frame");
+        assert!(bytes > 1_000 && bytes < record.delivery.bytes.expect("media"), "{bytes}");
     }
 }

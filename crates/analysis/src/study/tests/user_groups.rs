@@ -7,18 +7,17 @@ const INTERVAL: i64 = 15 * MINUTE;
 /// A session of one minute that ends in an interval after noon, with this number of retransmissions
 /// per thousand packets.
 fn session(group: &str, interval: i64, retransmissions: i64) -> Record {
-    Record {
-        group: text(group),
-        started_ms: Some(NOON + interval * INTERVAL + MINUTE),
-        duration_s: Some(60.0),
-        first_transmissions: Some(1_000),
-        retransmissions: Some(retransmissions),
-        goodput_mbps: Some(retransmissions as f64),
-        rtt_ms: Some(100.0),
-        max_in_flight: Some(1_000),
-        max_window: Some(2_000),
-        ..Record::default()
-    }
+    let mut record = Record::default();
+    record.session.group = text(group);
+    record.session.started_ms = Some(NOON + interval * INTERVAL + MINUTE);
+    record.session.duration_s = Some(60.0);
+    record.recovery.first_transmissions = Some(1_000);
+    record.recovery.retransmissions = Some(retransmissions);
+    record.delivery.goodput_mbps = Some(retransmissions as f64);
+    record.path.rtt_ms = Some(100.0);
+    record.path.max_in_flight = Some(1_000);
+    record.path.max_window = Some(2_000);
+    record
 }
 
 fn plots<'a>(study: &'a Study, section: &str) -> &'a [crate::plot::Plot] {
@@ -39,7 +38,9 @@ fn groups_are_counted_by_the_beginnings_of_their_names() {
     // A name without a city, one without parts, and none. Parts beyond the fourth are ignored.
     records.push(session("BR/AS1", 0, 1));
     records.extend((0..4).map(|_| session("g17", 0, 1)));
-    records.push(Record { group: None, ..session("", 0, 1) });
+    let mut nowhere = session("", 0, 1);
+    nowhere.session.group = None;
+    records.push(nowhere);
     records.push(session("BR/AS1/SP/c0/street", 0, 1));
     let study = studied("groups.jsonl", &lines(&records));
     for (rule, expected, n) in [
@@ -71,8 +72,10 @@ fn the_largest_groups_are_compared_by_valid_sessions() {
     }
     // However many sessions are too short.
     for each in 0..6 {
-        records.push(Record { duration_s: Some(9.9), ..session("short", each, 400) });
-        records.push(Record { first_transmissions: Some(499), ..session("few", each, 400) });
+        let (mut short, mut few) = (session("short", each, 400), session("few", each, 400));
+        short.session.duration_s = Some(9.9);
+        few.recovery.first_transmissions = Some(499);
+        records.extend([short, few]);
     }
     let study = studied("largest.jsonl", &lines(&records));
     let share = figure(&study, "performance", "sessions of 10 s");
@@ -101,21 +104,20 @@ fn four_intervals() -> Study {
             let mut record = session("XX/AS1/S1/c1", interval, each);
             if interval == 1 {
                 let is_good = each <= 10;
-                record.goodput_mbps = Some(each as f64 * if is_good { 1.25 } else { 2.0 });
-                record.max_in_flight = Some(if is_good { 1_100 } else { 500 });
-                record.max_window = Some(if is_good { 2_400 } else { 3_200 });
+                record.delivery.goodput_mbps = Some(each as f64 * if is_good { 1.25 } else { 2.0 });
+                record.path.max_in_flight = Some(if is_good { 1_100 } else { 500 });
+                record.path.max_window = Some(if is_good { 2_400 } else { 3_200 });
             }
             records.push(record);
         }
     }
     // It starts in the first interval and ends in the third, where it counts.
-    records.push(Record {
-        started_ms: Some(NOON + MINUTE),
-        duration_s: Some(2_000.0),
-        retransmissions: None,
-        rtt_ms: Some(0.0),
-        ..session("XX/AS1/S1/c1", 0, 0)
-    });
+    let mut long = session("XX/AS1/S1/c1", 0, 0);
+    long.session.started_ms = Some(NOON + MINUTE);
+    long.session.duration_s = Some(2_000.0);
+    long.recovery.retransmissions = None;
+    long.path.rtt_ms = Some(0.0);
+    records.push(long);
     studied("four.jsonl", &lines(&records))
 }
 

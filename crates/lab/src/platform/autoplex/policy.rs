@@ -214,15 +214,15 @@ fn sample(session: &Session, arm: Arm, record: &Record) -> Option<Sample> {
         group: group_id(&session.viewer.group_name()),
         session: session.number.into(),
         prefix: session.viewer.number.into(),
-        ended: record.started_ms? / 1_000,
+        ended: record.session.started_ms? / 1_000,
         explorer: (arm == Arm::Explorer).into(),
-        packets: record.first_transmissions?,
-        retransmitted: record.retransmissions?,
-        goodput_kbps: kbps(record.goodput_mbps?),
-        rtt_us: (record.rtt_ms? * 1e3) as i64,
-        in_flight: record.max_in_flight?,
-        window: record.max_window?,
-        open_kbps: record.open_rate_mbps.map_or(0, kbps),
+        packets: record.recovery.first_transmissions?,
+        retransmitted: record.recovery.retransmissions?,
+        goodput_kbps: kbps(record.delivery.goodput_mbps?),
+        rtt_us: (record.path.rtt_ms? * 1e3) as i64,
+        in_flight: record.path.max_in_flight?,
+        window: record.path.max_window?,
+        open_kbps: record.path.open_rate_mbps.map_or(0, kbps),
     };
     Some(sample).filter(|sample| sample.packets >= MIN_PACKETS)
 }
