@@ -35,8 +35,8 @@ fn scratch(directory: &Path) {
     write("records/sessions-20251121T000000Z.jsonl", &format!("{row}\n{row}\n"));
     let play = "[[play]]\nstream = \"live/*\"\nkey = \"one of sixteen or more\"\n";
     write("edge.toml", &format!("[server]\nlisten = \"127.0.0.1:0\"\n{play}"));
-    let stay = POPULATION.lines().find(|line| line.starts_with("stay_s = ")).expect("a key");
-    write("short.toml", &POPULATION.replace(stay, "stay_s = 6"));
+    let stay = POPULATION.lines().find(|line| line.starts_with("stay = ")).expect("a key");
+    write("short.toml", &POPULATION.replace(stay, "stay = \"6s\""));
     // Claims may fail with a single run.
     command(directory, &["lab", "run", "wira-fig2", "--runs", "1"]).output().expect("run");
     assert!(directory.join("out/wira-fig2/report.html").exists());

@@ -16,6 +16,9 @@ const UNITS: [(&str, u64); 9] = [
     ("d", 86_400_000_000_000),
 ];
 
+/// Digits of a fraction that are read: enough for a nanosecond of a day, and few enough for 64 bits.
+const MAX_DIGITS: usize = 18;
+
 /// The text is no duration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ParseDurationError;
@@ -29,7 +32,7 @@ impl fmt::Display for ParseDurationError {
 impl core::error::Error for ParseDurationError {}
 
 /// Parses a decimal number and its unit: ns, us, ms, s, m (or min), h or d. Zero needs no unit.
-/// Digits below a nanosecond are dropped.
+/// Rounded to a nanosecond.
 ///
 /// # Errors
 /// There is no unit, or the number is negative, no decimal, or above 584 years.
@@ -45,10 +48,13 @@ fn nanos(text: &str) -> Option<u64> {
         UNITS.iter().find_map(|(suffix, unit)| Some((text.strip_suffix(suffix)?, *unit)))?;
     let number = number.trim_end();
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
-    let digits = u32::try_from(fraction.len()).ok()?;
-    let (whole, fraction) = (decimal(whole)?, decimal(fraction)?);
-    let part = fraction.checked_mul(unit)? / 10u64.checked_pow(digits)?;
-    whole.checked_mul(unit)?.checked_add(part)
+    if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let kept = &fraction[..fraction.len().min(MAX_DIGITS)];
+    let scale = 10u128.pow(kept.len() as u32);
+    let part = (u128::from(decimal(kept)?) * u128::from(unit) + scale / 2) / scale;
+    decimal(whole)?.checked_mul(unit)?.checked_add(u64::try_from(part).ok()?)
 }
 
 /// A number of digits only, unlike `parse`, which takes a sign.
@@ -71,7 +77,9 @@ mod tests {
             ("60ms", 60_000_000),
             (" 1.5 s ", 1_500_000_000),
             ("0.1ms", 100_000),
-            ("0.0000000009s", 0),
+            ("0.0000000009s", 1),
+            ("4.0053644067899885s", 4_005_364_407),
+            ("1.99999999999999999999s", 2_000_000_000),
             ("2m", 120_000_000_000),
             ("2min", 120_000_000_000),
             ("1h", 3_600_000_000_000),
@@ -92,7 +100,7 @@ mod tests {
             "1 h x",
             "infs",
             "99999999999h",
-            "1.99999999999999999999s",
+            "1.9999999999999999999xs",
         ] {
             assert_eq!(parse_duration(text), Err(ParseDurationError), "{text}");
         }
