@@ -9,7 +9,6 @@ mod live;
 mod paths;
 mod repair;
 mod runner;
-mod traces;
 
 use common::{Dice, Pair, Setup, content, read};
 use links::UDP_IPV4_HEADERS;

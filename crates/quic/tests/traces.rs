@@ -1,6 +1,11 @@
-//! Traces: what a debugger of one connection reads.
+//! Traces of one connection. In a process of its own: with other threads, a call site could be
+//! registered before this subscriber exists, and stay disabled.
 
-use crate::common::{Pair, Setup, content, read};
+#[allow(dead_code, reason = "one test uses a part of it")]
+#[path = "common/mod.rs"]
+mod common;
+
+use common::{Pair, Setup, content, read};
 use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
