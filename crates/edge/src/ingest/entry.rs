@@ -53,7 +53,7 @@ impl Entry {
             if made > *told {
                 if *told == 0 {
                     let name = self.publisher.stream().name();
-                    tracing::warn!("{name}: corrected: {}", repair.words());
+                    tracing::warn!("{name}: corrected: {}", repair.description());
                 }
                 repairs.add(repair.name(), made - *told);
                 self.publisher.stream().count_corrections(repair.name(), made - *told);
