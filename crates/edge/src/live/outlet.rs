@@ -110,7 +110,7 @@ impl Outlet {
             let mut packed = lock(&self.packed);
             let news = packed.segmenter.push(&tag, now.saturating_sub(lag).as_millis() as u64);
             packed.settle();
-            let left_out = packed.segmenter.left_out().filter(|_| !told);
+            let left_out = packed.segmenter.unsupported_codec().filter(|_| !told);
             drop(packed);
             if let Some(codec) = left_out {
                 told = true;

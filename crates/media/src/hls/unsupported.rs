@@ -1,23 +1,23 @@
-//! Codecs that HLS cannot carry here.
+//! Detection of codecs that the HLS container cannot carry.
 
 use super::config::Container;
-use super::kept::Tracks;
+use super::retained::Tracks;
 use super::segmenter::Segmenter;
 use crate::codec::{Class, Codec, Role};
 
-/// Media time after which a stream with only unsupported codecs is reported as such: other tracks
-/// may start later.
-const UNPACKED_MS: u32 = 1_000;
+/// Media time after which a stream with only unsupported codecs is reported. Other tracks may start
+/// late.
+const REPORT_AFTER_MS: u32 = 1_000;
 
 impl Segmenter {
-    /// Takes note of a frame, at this time in milliseconds, that cannot be packed.
-    pub(super) fn note_codec(&mut self, class: &Class, now: u32) {
+    /// Records a frame at the media time `now` (milliseconds) if its codec is unsupported.
+    pub(super) fn record_codec(&mut self, class: &Class, now: u32) {
         if let Some(codec) = class.codec
             && matches!(class.role, Role::KeyFrame | Role::InterFrame | Role::AudioFrame)
             && !self.carries(codec)
         {
-            let first = self.unpacked.map_or(now, |(_, first, _)| first);
-            self.unpacked = Some((codec, first, now));
+            let first = self.unsupported.map_or(now, |(_, first, _)| first);
+            self.unsupported = Some((codec, first, now));
         }
     }
 
@@ -30,16 +30,16 @@ impl Segmenter {
         }
     }
 
-    /// The codec of the newest frame that HLS cannot carry.
-    pub fn left_out(&self) -> Option<Codec> {
-        self.unpacked.map(|(codec, ..)| codec)
+    /// Returns the codec of the newest frame that the container cannot carry.
+    pub fn unsupported_codec(&self) -> Option<Codec> {
+        self.unsupported.map(|(codec, ..)| codec)
     }
 
-    /// The codec for which HLS cannot carry the stream: after a second of it nothing else has come.
-    pub fn refuses(&self) -> Option<Codec> {
-        let (codec, first, last) = self.unpacked?;
-        let has_tracks = self.tracks != Tracks::default() || !self.kept.versions.is_empty();
-        let is_long = (UNPACKED_MS..1 << 31).contains(&last.wrapping_sub(first));
+    /// Returns the unsupported codec of a stream that has had no other codec for a second.
+    pub fn unsupported_stream(&self) -> Option<Codec> {
+        let (codec, first, last) = self.unsupported?;
+        let has_tracks = self.tracks != Tracks::default() || !self.retained.versions.is_empty();
+        let is_long = (REPORT_AFTER_MS..1 << 31).contains(&last.wrapping_sub(first));
         (is_long && !has_tracks).then_some(codec)
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::Response;
 use hyper::body::Incoming;
-use media::hls::pull::{Action, Choice, Failed, Pull, Request, Subject};
+use media::hls::pull::{Action, Choice, FailureOutcome, Pull, Request, Subject};
 use media::{Deviation, Tag};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -160,7 +160,7 @@ impl Fetcher {
                 self.notes.note(Trouble::new(Reason::Codec, text));
             }
             if self.loaded && (request.kind == Subject::Playlist || !tags.is_empty()) {
-                return Ok(Some(Batch { tags, behind: self.pull.behind(), target }));
+                return Ok(Some(Batch { tags, behind: self.pull.pending_segments(), target }));
             }
         }
     }
@@ -189,8 +189,8 @@ impl Fetcher {
         let trouble = trouble.of(named(request));
         let now = Timestamp::ZERO + self.start.elapsed();
         match self.pull.on_failure(now) {
-            Ok(Failed::Again) => tracing::debug!("{}", trouble.text),
-            Ok(Failed::LeftOut) => self.notes.left_out(trouble),
+            Ok(FailureOutcome::Retry) => tracing::debug!("{}", trouble.text),
+            Ok(FailureOutcome::Skipped) => self.notes.left_out(trouble),
             Err(_) if self.loaded => self.notes.note(trouble),
             Err(_) => return Err(trouble),
         }
