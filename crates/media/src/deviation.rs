@@ -111,10 +111,10 @@ mod tests {
         for (place, deviation) in Deviation::ALL.into_iter().enumerate() {
             assert_eq!(deviation as usize, place);
         }
-        let mut met = Deviations::default();
-        met.note(Deviation::TsSync);
-        let mut all = met.clone();
-        all.add(&met);
+        let mut seen = Deviations::default();
+        seen.note(Deviation::TsSync);
+        let mut all = seen.clone();
+        all.add(&seen);
         all.note(Deviation::HttpRange);
         let taken: Vec<_> = all.take().collect();
         assert_eq!(taken, [(Deviation::TsSync, 2), (Deviation::HttpRange, 1)]);

@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(decoded(&[0xff]), None, "padding of 8 bits");
         assert_eq!(decoded(&[0xff; 3]), None, "padding of 24 bits");
         assert_eq!(decoded(&[0xff; 4]), None, "EOS");
-        assert_eq!(decoded(&[0xff; 64]), None, "EOS again and again");
+        assert_eq!(decoded(&[0xff; 64]), None, "repeated EOS");
     }
 
     proptest! {

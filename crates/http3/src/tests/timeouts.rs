@@ -194,7 +194,7 @@ fn unread_content_is_declined_above_a_limit() {
     pair.send(request(0), &data(&[7; 10_000]));
     assert_eq!(pair.t.stream(request(0)).stopped, Some(H3_NO_ERROR));
     let Pair { server, t } = &mut pair;
-    server.respond(t, request(0), 200, &[], true).expect("the answer is not concerned");
+    server.respond(t, request(0), 200, &[], true).expect("the response is unaffected");
     let stream = pair.t.stream(request(0));
     assert_eq!((stream.finished, stream.reset), (true, None));
     assert!(pair.events().iter().all(|event| matches!(event, Event::Request { .. })));

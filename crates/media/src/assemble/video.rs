@@ -352,8 +352,8 @@ impl VideoAssembler {
     }
 }
 
-fn is_slice(unit_role: &UnitRole) -> bool {
-    matches!(unit_role, UnitRole::FirstSlice { .. } | UnitRole::Slice)
+fn is_slice(role: &UnitRole) -> bool {
+    matches!(role, UnitRole::FirstSlice { .. } | UnitRole::Slice)
 }
 
 /// Returns the start of a video tag with the frame type of a key frame.

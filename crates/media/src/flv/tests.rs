@@ -136,10 +136,10 @@ fn wrong_trailing_sizes_are_tolerated() {
             body.extend_from_slice(&tag.bytes()[..tag.bytes().len() - TRAILER_LEN]);
             body.extend_from_slice(&size(&tag));
         }
-        let (tags, met) = tolerant(&body);
+        let (tags, seen) = tolerant(&body);
         assert_eq!(tags, media(), "{number}");
         let expected = [(Deviation::FlvTrailer, 40)];
-        assert_eq!(met, &expected[..usize::from(is_wrong)], "{number}");
+        assert_eq!(seen, &expected[..usize::from(is_wrong)], "{number}");
     }
 }
 
@@ -168,7 +168,7 @@ fn missing_wrong_and_repeated_file_headers_are_tolerated() {
     let header = file_header(true, true);
     let mut short = header.to_vec();
     short[8] = 5;
-    for (start, met) in [
+    for (start, seen) in [
         (&header[..], None),
         // Without PreviousTagSize, with a size of 9, and with an invalid one.
         (&header[..9], Some(Deviation::FlvHeader)),
@@ -178,7 +178,7 @@ fn missing_wrong_and_repeated_file_headers_are_tolerated() {
     ] {
         let (read, deviations) = tolerant(&[start, &tags].concat());
         assert_eq!(read, media, "{start:?}");
-        assert_eq!(deviations.first().map(|met| met.0), met, "{start:?}");
+        assert_eq!(deviations.first().map(|seen| seen.0), seen, "{start:?}");
     }
     let half = tags.len() / 2;
     let split = media[..20].iter().map(|tag| tag.bytes().len()).sum::<usize>();
@@ -188,16 +188,16 @@ fn missing_wrong_and_repeated_file_headers_are_tolerated() {
     // A tag with a size one byte too small is damaged; later tags are found.
     let mut shorter = [&header[..], &tags].concat();
     shorter[16] -= 1;
-    let (read, met) = tolerant(&shorter);
+    let (read, seen) = tolerant(&shorter);
     assert_eq!(read[read.len() - 39..], media[1..]);
-    assert!(!met.is_empty());
+    assert!(!seen.is_empty());
     // Stray bytes, and a truncated tag.
     for noise in [&[0x47; 100][..], &[0; 30], &tags[..5], b"HTTP/1.1 200 OK\r\n\r\n"] {
         let body = [&header[..], &tags[..split], noise, &tags[split..]].concat();
-        let (read, met) = tolerant(&body);
+        let (read, seen) = tolerant(&body);
         let good = read.iter().filter(|tag| media.contains(tag)).count();
         assert!(good >= 38 && read.len() <= good + 1, "{noise:?}");
-        assert!(!met.is_empty(), "{noise:?}");
+        assert!(!seen.is_empty(), "{noise:?}");
     }
 }
 

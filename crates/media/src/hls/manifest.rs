@@ -358,7 +358,7 @@ mod tests {
     #[test]
     fn malformed_playlists_are_rejected() {
         let refused =
-            |text: &str| parse(text.as_bytes(), &mut Deviations::default()).expect_err("refused");
+            |text: &str| parse(text.as_bytes(), &mut Deviations::default()).expect_err("rejected");
         assert_eq!(refused(""), Error::Playlist);
         assert_eq!(refused("<html>"), Error::Playlist);
         assert_eq!(refused("#EXTM3U\n"), Error::Playlist, "neither segments nor variants");
@@ -391,16 +391,16 @@ mod tests {
             ("#EXT-X-TARGETDURATION:1e300", "1,", 1_000, true),
             ("#EXT-X-TARGETDURATION:99999999999999999999", "1,", 86_400_000, false),
         ] {
-            let mut met = Deviations::default();
+            let mut seen = Deviations::default();
             let text = format!("#EXTM3U\n{target}\n#EXTINF:{inf}\na.ts\n");
-            let Ok(Manifest::Media(media)) = parse(text.as_bytes(), &mut met) else {
+            let Ok(Manifest::Media(media)) = parse(text.as_bytes(), &mut seen) else {
                 panic!("{text}")
             };
             assert_eq!(media.target, Duration::from_millis(millis), "{text}");
             assert_eq!(media.entries.len(), 1);
             let expected = [(Deviation::PlaylistTarget, 1)];
             assert_eq!(
-                met.take().collect::<Vec<_>>(),
+                seen.take().collect::<Vec<_>>(),
                 &expected[..usize::from(deviates)],
                 "{text}"
             );
@@ -445,15 +445,15 @@ mod tests {
             .bytes()
             .map(|b| if b == b'?' { 0xe9 } else { b })
             .collect();
-        let mut met = Deviations::default();
-        let Ok(Manifest::Media(got)) = parse(&latin, &mut met) else { panic!("no playlist") };
+        let mut seen = Deviations::default();
+        let Ok(Manifest::Media(got)) = parse(&latin, &mut seen) else { panic!("no playlist") };
         assert_eq!(got.entries.len(), 2);
-        assert_eq!(met.take().collect::<Vec<_>>(), [(Deviation::PlaylistText, 1)]);
+        assert_eq!(seen.take().collect::<Vec<_>>(), [(Deviation::PlaylistText, 1)]);
         assert!(media("#EXTM3U\n#EXT-X-KEY:method=none\n#EXTINF:1\na").sequence.is_none());
-        let mut met = Deviations::default();
+        let mut seen = Deviations::default();
         let text = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:x\n#EXTINF:2,\na";
-        parse(text.as_bytes(), &mut met).expect("the sequence is left out");
-        assert_eq!(met.take().collect::<Vec<_>>(), [(Deviation::PlaylistTag, 1)]);
+        parse(text.as_bytes(), &mut seen).expect("the sequence is ignored");
+        assert_eq!(seen.take().collect::<Vec<_>>(), [(Deviation::PlaylistTag, 1)]);
         assert_eq!(media(&text.replace(":x", ":7.0")).sequence, Some(7));
     }
 }

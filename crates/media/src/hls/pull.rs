@@ -369,7 +369,7 @@ impl Pull {
         let Some((next, newest)) = self.next.zip(self.newest.as_ref()) else { return 0 };
         let is_newest = |entry: &Entry| follow(base, &entry.resource.uri).as_ref() == Some(newest);
         match media.entries.iter().rposition(is_newest) {
-            Some(location) => next.saturating_sub(location as u64 + 1),
+            Some(index) => next.saturating_sub(index as u64 + 1),
             None => next,
         }
     }

@@ -494,10 +494,10 @@ fn hostile_chunks_end_the_connection() {
     assert_eq!(result, Err(Error::SecondStream));
     let sent = served.commands();
     let code = sent.last().and_then(|status| status[3].get("code"));
-    assert_eq!(code, Some(&"NetStream.Publish.BadName".into()), "it is told before the end");
+    assert_eq!(code, Some(&"NetStream.Publish.BadName".into()), "notified before the end");
     let nested = [&b"\x02\x00\x01x"[..], &b"\x0a\x00\x00\x00\x01".repeat(10_000)].concat();
     let nested = message(20, 0, &nested);
-    assert_eq!(end(&[nested]), Ok(()), "it is left out");
+    assert_eq!(end(&[nested]), Ok(()), "ignored");
     let publish = [&b"\x02\x00\x07publish"[..], &b"\x0a\x00\x00\x00\x01".repeat(10_000)].concat();
     let publish = message(20, 0, &publish);
     assert_eq!(end(&[publish]), Err(Error::Amf(amf0::Error::TooDeep)));
@@ -524,9 +524,9 @@ fn unreadable_messages_are_skipped_and_counted() {
         server.handle(&message(kind, 0, payload)).expect("tolerated");
         server.handle(&message(9, 0, &[0x17, 1, 0, 0, 0, 1])).expect("allowed");
         assert_eq!(server_events(&mut server).len(), tags + 1, "{kind} {payload:?}");
-        let met: Vec<_> = server.deviations().collect();
+        let seen: Vec<_> = server.deviations().collect();
         let expected = [(Deviation::RtmpMessage, 1)];
-        assert_eq!(met, &expected[..left_out], "{kind} {payload:?}");
+        assert_eq!(seen, &expected[..left_out], "{kind} {payload:?}");
     }
 }
 
@@ -546,7 +546,7 @@ fn a_message_continues_after_another_header_or_restarts() {
     let short = [4, 0, 0, 50, 0, 0, 1, 9, 1, 0, 0, 0, 0x27];
     let by_type_1_again = [0x44, 0, 0, 10, 0, 0, 1, 8, 0xaf];
     use Deviation::{RtmpContinuation, RtmpRestart};
-    for (chunks, time, length, met) in [
+    for (chunks, time, length, seen) in [
         ([first.clone(), by_type_1(128), by_type_1(256)], 40, 300, (RtmpContinuation, 2)),
         ([first.clone(), by_type_2(128), by_type_3(256)], 40, 300, (RtmpContinuation, 1)),
         ([extended.concat(), go_on, go_on_3], 0x200_0000, 300, (RtmpContinuation, 1)),
@@ -568,9 +568,9 @@ fn a_message_continues_after_another_header_or_restarts() {
             let [Event::Tag(tag)] = &events[..] else { panic!("{events:?}") };
             assert_eq!((tag.timestamp(), tag.payload().len()), (time, length));
             assert!(length == 1 || tag.payload()[..] == payload[..]);
-            assert_eq!(server.deviations().collect::<Vec<_>>(), [met]);
+            assert_eq!(server.deviations().collect::<Vec<_>>(), [seen]);
             // A message without a header of its own derives its time from the first chunk's.
-            if time == 40 && met.0 == RtmpContinuation {
+            if time == 40 && seen.0 == RtmpContinuation {
                 let next = [by_type_3(0), by_type_3(128), by_type_3(256)].concat();
                 server.handle(&next).expect("allowed");
                 let events = server_events(&mut server);

@@ -371,9 +371,9 @@ fn a_reader_resynchronises_after_damage() {
         // The reader knows the program: a damaged packet may be part of a table.
         let mut reader = Reader::default();
         count(&mut reader, &good);
-        let (got, met) = count(&mut reader, &bad);
+        let (got, seen) = count(&mut reader, &bad);
         assert!(got[0] + got[1] + 2 * lost >= whole[0] + whole[1] - 2, "{number} {lost}: {got:?}");
-        let kinds: Vec<Deviation> = met.iter().map(|met| met.0).collect();
+        let kinds: Vec<Deviation> = seen.iter().map(|seen| seen.0).collect();
         let expects = |kind: Deviation| number == 0 || kinds.contains(&kind);
         assert!(expects(Deviation::TsSync) && kinds.len() <= 3, "{number}: {kinds:?}");
     }
@@ -388,9 +388,9 @@ fn a_reader_resynchronises_after_damage() {
     }
     // Truncated in the middle of a packet, here and at the end.
     let short = [&good[..half - 100], &good[half..good.len() - 77]].concat();
-    let (got, met) = count(&mut Reader::default(), &short);
+    let (got, seen) = count(&mut Reader::default(), &short);
     assert!(got[0] >= 49 && got[1] >= 90, "{got:?}");
-    assert_eq!(met[0], (Deviation::TsSync, 1));
+    assert_eq!(seen[0], (Deviation::TsSync, 1));
 }
 
 #[test]
@@ -420,7 +420,7 @@ fn late_single_and_changing_tables_are_tolerated() {
     let late_only = vec![(Deviation::TsTables, 1)];
     assert_eq!(count(&mut Reader::default(), &late), ([50, 92], late_only.clone()));
     let mut reader = Reader::default();
-    assert_eq!(reader.read(&media.concat()), Err(Error::NoStream), "nobody said what it is");
+    assert_eq!(reader.read(&media.concat()), Err(Error::NoStream), "unknown without tables");
     reader.deviations();
     assert_eq!(count(&mut reader, &good.concat()).0, [50, 92]);
     for _ in 0..3 {
@@ -462,9 +462,9 @@ fn duplicate_packets_are_skipped_and_missing_ones_counted() {
     assert_eq!(Reader::default().read(&twice).expect("readable"), expected);
     let mut missing = good;
     missing.remove(20);
-    let (got, met) = count(&mut Reader::default(), &missing.concat());
+    let (got, seen) = count(&mut Reader::default(), &missing.concat());
     assert!(got[0] >= 24, "{got:?}");
-    assert_eq!(met, [(Deviation::TsContinuity, 1)]);
+    assert_eq!(seen, [(Deviation::TsContinuity, 1)]);
 }
 
 #[test]

@@ -137,7 +137,7 @@ fn a_playlist_that_downgrades_to_http_ends_the_pull() {
     let mut pull = Pull::new(url("https://origin.test/x.m3u8"), Choice::Highest);
     pull.next(seconds(0));
     let list = "#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXTINF:4,\nhttp://origin.test/0.ts\n";
-    let error = pull.on_response(&Bytes::from(list)).expect_err("refused");
+    let error = pull.on_response(&Bytes::from(list)).expect_err("rejected");
     assert_eq!((error, error.is_final()), (Error::Reference, true));
 }
 

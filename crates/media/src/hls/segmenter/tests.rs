@@ -242,11 +242,11 @@ fn a_discontinuity_is_announced_before_the_first_part_after_it() {
     push(&mut segmenter, 0..4_600, 50, true);
     assert_eq!(count(&text(&segmenter, false)), 0);
     segmenter.push(&video_header(13), WALL);
-    let told = text(&segmenter, false);
-    assert!(told.ends_with(".m4s\n#EXT-X-DISCONTINUITY\n"), "{told}");
+    let declared = text(&segmenter, false);
+    assert!(declared.ends_with(".m4s\n#EXT-X-DISCONTINUITY\n"), "{declared}");
     push(&mut segmenter, 6_000..7_000, 50, true);
     let retained = text(&segmenter, false);
-    let (_, behind) = retained.split_once("#EXT-X-DISCONTINUITY\n").expect("told again");
+    let (_, behind) = retained.split_once("#EXT-X-DISCONTINUITY\n").expect("repeated");
     assert!(behind.starts_with("#EXT-X-MAP:") && count(&retained) == 1, "{retained}");
     // A new audio track takes effect at the next key frame; until then the segment continues.
     segmenter.push(&tag(Kind::Audio, 0, &[&[0xaf, 0, 0x12, 0x10]]), WALL);
@@ -568,20 +568,20 @@ fn parts_last_nearly_the_part_target() {
 #[test]
 fn declared_durations_never_change() {
     let mut segmenter = segmenter(Config { window: 100, ..Config::default() });
-    let told = |segmenter: &Segmenter| {
+    let declared = |segmenter: &Segmenter| {
         let text = text(segmenter, false);
         let line = |tag: &str| text.lines().find(|line| line.starts_with(tag)).map(str::to_owned);
         (line("#EXT-X-TARGETDURATION"), line("#EXT-X-PART-INF"))
     };
     push(&mut segmenter, 0..6_000, 50, true);
-    let before = told(&segmenter);
+    let before = declared(&segmenter);
     // Groups of 10 s, a still picture of 4 s, ten frames per second.
     push(&mut segmenter, 6_000..36_000, 250, true);
     segmenter.push(&frame(40_000, false), WALL);
     for number in 0..200 {
         segmenter.push(&frame(40_100 + number * 100, number % 20 == 0), WALL);
     }
-    assert_eq!(told(&segmenter), before);
+    assert_eq!(declared(&segmenter), before);
     let playlist = parse(&text(&segmenter, false));
     assert!(playlist.segments.iter().all(|segment| segment.duration < 2.5), "{playlist:?}");
     // Segments that start within a group are marked.

@@ -43,7 +43,7 @@ fn complete(segmenter: &Segmenter) -> impl Iterator<Item = (usize, &Segment)> {
 
 /// PART-TARGET of a playlist, with EXTINF and parts of each complete segment. A part has a duration
 /// and its INDEPENDENT=YES flag.
-struct Told {
+struct Declared {
     part_target: i64,
     segments: Vec<(i64, Vec<(i64, bool)>)>,
 }
@@ -56,7 +56,7 @@ fn milliseconds(line: &str, name: &str) -> i64 {
 }
 
 /// Parses the playlist, and checks the parts near its end according to Apple's published rules.
-fn check(segmenter: &Segmenter, what: &str) -> Told {
+fn check(segmenter: &Segmenter, what: &str) -> Declared {
     let text = text(segmenter, false);
     let line = |tag: &str| text.lines().find(|line| line.starts_with(tag)).expect(tag);
     let target = milliseconds(line("#EXT-X-TARGETDURATION"), "DURATION:");
@@ -83,7 +83,7 @@ fn check(segmenter: &Segmenter, what: &str) -> Told {
     for (length, parts) in segments.iter().filter(|(_, parts)| !parts.is_empty()) {
         assert_eq!(parts.iter().map(|part| part.0).sum::<i64>(), *length, "{what}");
     }
-    Told { part_target, segments }
+    Declared { part_target, segments }
 }
 
 /// Checks that INDEPENDENT marks exactly the parts that start with a key frame.
@@ -107,13 +107,17 @@ fn parts_divide_segments_evenly_at_any_frame_rate_and_key_frame_distance() {
                 let segmenter = pack(rate, b_frames, 6 * group_ms.max(2_000) + 600, |n| {
                     n.is_multiple_of(frames)
                 });
-                let told = check(&segmenter, &what);
+                let declared = check(&segmenter, &what);
                 check_independence(&segmenter, &what);
-                assert!((270..=370).contains(&told.part_target), "{what}: {}", told.part_target);
-                assert!(told.segments.len() >= 5, "{what}: {}", told.segments.len());
+                assert!(
+                    (270..=370).contains(&declared.part_target),
+                    "{what}: {}",
+                    declared.part_target
+                );
+                assert!(declared.segments.len() >= 5, "{what}: {}", declared.segments.len());
                 for (number, segment) in complete(&segmenter) {
                     let last = segment.parts.last().expect("a part").duration_ms;
-                    assert!(2 * last > told.part_target, "{what}: {last}");
+                    assert!(2 * last > declared.part_target, "{what}: {last}");
                     assert!(segment.is_independent(), "{what}");
                     // The first segment starts within a slot, which shortens the second one.
                     if number == 1 {
@@ -143,9 +147,13 @@ fn other_part_durations_divide_segments_evenly() {
                 let key = number.is_multiple_of(rate * 2 / 1_001);
                 segmenter.push(&picture(at, key, 0), WALL + at);
             }
-            let told = check(&segmenter, &format!("{part_ms} {rate}"));
+            let declared = check(&segmenter, &format!("{part_ms} {rate}"));
             let limit = part_ms as i64 * 115 / 100 + 8;
-            assert!((limit * 6 / 10..=limit).contains(&told.part_target), "{}", told.part_target);
+            assert!(
+                (limit * 6 / 10..=limit).contains(&declared.part_target),
+                "{}",
+                declared.part_target
+            );
         }
     }
 }
@@ -159,9 +167,9 @@ fn audio_only_streams_are_divided_evenly() {
             let at = number * 1_024_000 / rate + 777;
             segmenter.push(&audio_frame(at as u32), WALL + at);
         }
-        let told = check(&segmenter, &format!("{rate}"));
-        assert!(told.segments.len() >= 27, "{rate}: {}", told.segments.len());
-        assert!((185..=380).contains(&told.part_target), "{rate}: {}", told.part_target);
+        let declared = check(&segmenter, &format!("{rate}"));
+        assert!(declared.segments.len() >= 27, "{rate}: {}", declared.segments.len());
+        assert!((185..=380).contains(&declared.part_target), "{rate}: {}", declared.part_target);
         let frame_ms = 1_024_000_u64.div_ceil(rate) as i64;
         for (number, segment) in complete(&segmenter) {
             let parts = || segment.parts.iter().map(|part| part.duration_ms);
@@ -169,7 +177,7 @@ fn audio_only_streams_are_divided_evenly() {
             let lengths: Vec<i64> = parts().collect();
             // The first segment ends with its slot, wherever it started, and is published as a
             // whole.
-            assert!(number == 0 || 20 * shortest > 9 * told.part_target, "{rate}: {lengths:?}");
+            assert!(number == 0 || 20 * shortest > 9 * declared.part_target, "{rate}: {lengths:?}");
             assert!(number < 2 || longest - shortest <= frame_ms + 2, "{rate}: {lengths:?}");
         }
     }
@@ -195,12 +203,12 @@ fn unexpected_key_frames_keep_playlists_valid() {
         }
         let segmenter = pack(rate, false, 120_000, |number| keys.contains(&number));
         let what = format!("{rate}, seed {seed}");
-        let told = check(&segmenter, &what);
+        let declared = check(&segmenter, &what);
         check_independence(&segmenter, &what);
         for (_, segment) in complete(&segmenter) {
             let last = segment.parts.last().expect("a part");
             segments += 1;
-            short += usize::from(2 * last.duration_ms < told.part_target);
+            short += usize::from(2 * last.duration_ms < declared.part_target);
         }
     }
     assert!(short * 6 < segments, "{short} of {segments} segments have a short last part");
