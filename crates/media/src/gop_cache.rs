@@ -8,7 +8,7 @@
 //!
 //! If no video frame arrives during [`VIDEO_GONE_MS`] of audio, the last key frame is repeated
 //! until a new one arrives. Browsers also stop audio if they have no video frame, and few players
-//! tolerate tracks that appear or disappear. Video without a key frame is treated as gone.
+//! tolerate tracks that appear or disappear. Video without a key frame is treated as stopped.
 //!
 //! Audio is active if a frame arrived within the last [`AUDIO_GONE_MS`] of video. A sequence header
 //! alone announces audio for [`AUDIO_EXPECTED_MS`], because players wait forever for an announced
