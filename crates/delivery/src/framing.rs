@@ -22,7 +22,7 @@ pub trait Framing {
 impl Framing for Server {
     fn send(&mut self, t: &mut OverQuic<'_>, id: StreamId, piece: Piece) -> bool {
         let (own, shared) = piece.into_inner();
-        self.send_data_behind(t, id, &own, shared).is_ok()
+        self.send_data_with_head(t, id, &own, shared).is_ok()
     }
 
     fn finish(&mut self, t: &mut OverQuic<'_>, id: StreamId) {

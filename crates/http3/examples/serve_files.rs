@@ -1,12 +1,13 @@
-//! A file server over HTTP/3 in one file: one UDP socket, one thread, the crates `quic` and
+//! A file server over HTTP/3 with one UDP socket and one thread, based on the crates `quic` and
 //! `http3`.
 //!
-//! Run it: `cargo run -p mendcast-http3 --example serve_files -- DIRECTORY 127.0.0.1:4433`, then
-//! `mendcast watch https://127.0.0.1:4433/FILE --insecure`, or `curl --http3-only -k` with the same URL.
+//! Run `cargo run -p mendcast-http3 --example serve_files -- DIRECTORY 127.0.0.1:4433`, then
+//! `mendcast watch https://127.0.0.1:4433/FILE --insecure`, or `curl --http3-only -k` with the same
+//! URL.
 //!
-//! The crates do no IO: this loop supplies datagrams and the time, and sends the endpoint's
+//! The crates do no I/O: this loop supplies datagrams and the time, and sends the endpoint's
 //! output. The product's loop (`edge::loops::event_loop`) adds batches, several cores and streamed
-//! bodies; this one reads each file whole.
+//! bodies. This example reads each file into memory.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -24,12 +25,12 @@ use quic::{
 };
 use units::{Ecn, StreamId, Timestamp};
 
-/// How long the socket is waited for if no timer is earlier.
+/// Maximum wait for the socket.
 const IDLE: Duration = Duration::from_secs(1);
 
 fn endpoint(unix_origin: u64) -> Result<Endpoint, Box<dyn Error>> {
     let identity = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
-    // Keys for connection IDs, tokens and tickets; a real server takes them from the system.
+    // Keys for connection IDs, tokens and tickets; a real server generates them randomly.
     let keys = Arc::new(KeyRing::new(&[7; 32], &[(unix_origin, [8; 32])]));
     let tls = TlsConfig::new(TlsSettings {
         certificate_chain: vec![identity.cert.der().to_vec()],
@@ -60,7 +61,7 @@ fn endpoint(unix_origin: u64) -> Result<Endpoint, Box<dyn Error>> {
     Ok(Endpoint::new(config, [9; 32]))
 }
 
-/// The file that a request names, if it is one below `root`.
+/// Reads the requested file, if it is below `root`.
 fn read(root: &Path, target: &[u8]) -> Option<Bytes> {
     let path = core::str::from_utf8(target).ok()?.split('?').next()?.trim_start_matches('/');
     let is_below = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
@@ -75,14 +76,14 @@ fn answer(http: &mut Server, t: &mut OverQuic<'_>, root: &Path, id: StreamId, ta
     };
     let length = body.len().to_string();
     println!("{status} {length:>9} {}", String::from_utf8_lossy(target));
-    // A client may give a request up at any time: then there is nobody to answer.
+    // Clients may cancel a request at any time; errors are then expected.
     let _ = http
         .respond(t, id, status, &[("content-length", &length)], false)
         .and_then(|()| http.send_data(t, id, body))
         .and_then(|()| http.finish(t, id));
 }
 
-/// One connection's HTTP, by the slot of its handle.
+/// HTTP/3 state of connections, indexed by the slot of their handle.
 type Connections = Vec<Option<Server>>;
 
 /// Handles a connection's events, and sends its output.
@@ -121,7 +122,7 @@ fn serve(
     let mut batch = vec![0; 65_507];
     while let Some(transmit) = endpoint.poll_transmit(handle, now, &mut batch, 10) {
         for datagram in batch[..transmit.len].chunks(transmit.segment) {
-            // What does not leave is lost, and repaired like any other loss.
+            // Unsent datagrams are lost, and recovered like other losses.
             let _ = socket.send_to(datagram, transmit.addresses.remote);
         }
     }

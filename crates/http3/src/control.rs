@@ -1,6 +1,6 @@
-//! Unidirectional streams of the client (RFC 9114, section 6.2): the control stream with its
-//! frames (section 7.2), the two QPACK streams (RFC 9204, section 4.2), and all others, which are
-//! refused without harm.
+//! Unidirectional streams of the client (RFC 9114, section 6.2): the control stream with its frames
+//! (section 7.2), the two QPACK streams (RFC 9204, section 4.2), and streams of unknown types,
+//! which are rejected without closing the connection.
 
 use bytes::Bytes;
 use quic::streams::Priority;
@@ -24,16 +24,16 @@ pub(crate) const QPACK_MAX_TABLE_CAPACITY: u64 = 0x01;
 pub(crate) const MAX_FIELD_SECTION_SIZE: u64 = 0x06;
 pub(crate) const QPACK_BLOCKED_STREAMS: u64 = 0x07;
 
-/// Unidirectional streams that may be open at a time; the three that are needed and some that
+/// Maximum number of concurrent unidirectional streams: the three required streams, and some that
 /// exercise extensibility.
 const MAX_STREAMS: usize = 32;
-/// Bytes of a SETTINGS or PRIORITY_UPDATE payload.
+/// Maximum payload of SETTINGS and PRIORITY_UPDATE, in bytes.
 const MAX_PAYLOAD: u64 = 1024;
 
 /// Content of a control stream that concerns the whole connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Signal {
-    /// The largest field section that the client wants to receive, in bytes.
+    /// SETTINGS_MAX_FIELD_SECTION_SIZE of the client, in bytes.
     MaxFieldSectionSize(u64),
     /// A new priority for a request.
     Priority(StreamId, Priority),
@@ -57,27 +57,27 @@ struct Stream {
     input: Input,
 }
 
-/// Purpose of a unidirectional stream.
+/// Type of a unidirectional stream.
 #[derive(Debug)]
 enum Uni {
-    /// Its type is still to be read.
+    /// The type has not been read yet.
     Untyped(Varints<1>),
     Control,
     Encoder,
     Decoder,
-    /// Of an unknown type; the client was asked to stop.
+    /// A stream of unknown type, on which STOP_SENDING was sent.
     Refused,
 }
 
 impl Uni {
-    /// RFC 9114, section 6.2.1 and RFC 9204, section 4.2: these must stay open.
+    /// Whether the stream must stay open (RFC 9114, section 6.2.1; RFC 9204, section 4.2).
     const fn is_critical(&self) -> bool {
         matches!(self, Self::Control | Self::Encoder | Self::Decoder)
     }
 }
 
 impl UniStreams {
-    /// Reads on from stream `id` until there is a signal (`Some`) or nothing more to read.
+    /// Reads stream `id` up to the next signal (`Some`), or until no more data is available.
     pub(crate) fn poll(
         &mut self,
         t: &mut impl Transport,
@@ -122,7 +122,7 @@ impl UniStreams {
         }
     }
 
-    /// Sets up a stream by its type.
+    /// Determines the use of a stream by its type.
     fn admit(
         &self,
         t: &mut impl Transport,
@@ -135,7 +135,7 @@ impl UniStreams {
             ENCODER_STREAM => Uni::Encoder,
             DECODER_STREAM => Uni::Decoder,
             // RFC 9114, section 6.2.2: only servers can push.
-            PUSH_STREAM => return refuse("a push stream from a client"),
+            PUSH_STREAM => return refuse("push stream from a client"),
             _ => {
                 // RFC 9114, section 6.2: abort reading of unknown types, with this code.
                 t.stop_sending(id, code::H3_STREAM_CREATION_ERROR);
@@ -144,24 +144,24 @@ impl UniStreams {
         };
         let same = core::mem::discriminant(&uni);
         if self.streams.iter().any(|stream| core::mem::discriminant(&stream.uni) == same) {
-            return refuse("a second control, encoder or decoder stream");
+            return refuse("second control, encoder or decoder stream");
         }
         Ok(uni)
     }
 
-    /// Takes note that the client reset the stream.
+    /// Handles a stream that the client has reset.
     pub(crate) fn on_reset(&mut self, id: StreamId) -> Result<(), ConnectionError> {
         let is_critical =
             self.streams.iter().any(|stream| stream.id == id && stream.uni.is_critical());
         if is_critical { Err(closed_critical()) } else { Ok(()) }
     }
 
-    /// Forgets a stream that the transport has forgotten.
+    /// Removes a stream that the transport has closed.
     pub(crate) fn on_closed(&mut self, id: StreamId) {
         self.streams.retain(|stream| stream.id != id);
     }
 
-    /// Bytes on the heap.
+    /// Heap memory, in bytes.
     #[cfg(test)]
     pub(crate) fn heap(&self) -> usize {
         self.streams.capacity() * size_of::<Stream>()
@@ -169,9 +169,9 @@ impl UniStreams {
     }
 }
 
-/// The error for a critical stream that was closed, in either direction.
+/// Returns the error for a critical stream that was closed, in either direction.
 pub(crate) const fn closed_critical() -> ConnectionError {
-    ConnectionError::new(code::H3_CLOSED_CRITICAL_STREAM, "a critical stream was closed")
+    ConnectionError::new(code::H3_CLOSED_CRITICAL_STREAM, "critical stream closed")
 }
 
 enum Outcome {
@@ -255,7 +255,7 @@ impl Control {
         }
     }
 
-    /// Decides what to do with a frame by its type and length.
+    /// Starts a frame of this type and length.
     fn begin(&mut self, kind: u64, length: u64) -> Result<ControlFrame, ConnectionError> {
         // RFC 9114, section 6.2.1: if the first frame is any other than SETTINGS, "this MUST be
         // treated as a connection error of type H3_MISSING_SETTINGS"; a second one is
@@ -284,7 +284,7 @@ impl Control {
             _ => return Ok(ControlFrame::Skip(length)),
         };
         if length > limit {
-            let reason = "a frame on the control stream is too long";
+            let reason = "frame on the control stream exceeds the limit";
             return Err(ConnectionError::new(code::H3_EXCESSIVE_LOAD, reason));
         }
         self.has_settings = true;
@@ -311,27 +311,29 @@ impl Control {
                 // RFC 9218, section 7.2: a stream that is no request stream "MUST be treated as a
                 // connection error of type H3_ID_ERROR".
                 if !is_request {
-                    return id_error("a priority for a stream that is no request");
+                    return id_error("PRIORITY_UPDATE for a stream other than a request");
                 }
                 // And one "that is beyond the stream limits" SHOULD be.
                 if id.index() >= request_limit {
-                    return id_error("a priority for a stream beyond the limit");
+                    return id_error("PRIORITY_UPDATE for a stream beyond the limit");
                 }
                 return Ok(Some(Signal::Priority(id, priority::parse(rest.rest()))));
             }
             // RFC 9218, section 7.2: for a push "that has not yet been promised", H3_ID_ERROR.
-            frame::PRIORITY_UPDATE_PUSH => return id_error("a priority for a push never promised"),
+            frame::PRIORITY_UPDATE_PUSH => {
+                return id_error("PRIORITY_UPDATE for a push that was not promised");
+            }
             _ if !rest.is_empty() => return Err(layout()),
             _ => {}
         }
         match kind {
             // RFC 9114, section 7.2.3: a push "that has not yet been mentioned by a PUSH_PROMISE
             // frame" is H3_ID_ERROR, and nothing is ever promised.
-            frame::CANCEL_PUSH => id_error("a push that was never promised is cancelled"),
+            frame::CANCEL_PUSH => id_error("CANCEL_PUSH for a push that was not promised"),
             frame::MAX_PUSH_ID => {
                 // RFC 9114, section 7.2.7: it "cannot reduce the maximum push ID".
                 if self.max_push_id.is_some_and(|previous| number < previous) {
-                    return id_error("MAX_PUSH_ID was reduced");
+                    return id_error("MAX_PUSH_ID decreased");
                 }
                 self.max_push_id = Some(number);
                 Ok(None)
@@ -339,7 +341,7 @@ impl Control {
             _ => {
                 // GOAWAY. RFC 9114, section 5.2: a larger identifier than before is H3_ID_ERROR.
                 if self.goaway.is_some_and(|previous| number > previous) {
-                    return id_error("the identifier of GOAWAY was increased");
+                    return id_error("GOAWAY identifier increased");
                 }
                 let is_first = self.goaway.replace(number).is_none();
                 Ok(is_first.then_some(Signal::GoAway))
@@ -348,7 +350,7 @@ impl Control {
     }
 }
 
-/// Reads a SETTINGS payload (RFC 9114, section 7.2.4).
+/// Parses a SETTINGS payload (RFC 9114, section 7.2.4).
 fn read_settings(mut payload: Reader<'_>) -> Result<Option<Signal>, ConnectionError> {
     let settings_error = |reason| Err(ConnectionError::new(code::H3_SETTINGS_ERROR, reason));
     let mut seen = Vec::new();
@@ -359,7 +361,7 @@ fn read_settings(mut payload: Reader<'_>) -> Result<Option<Signal>, ConnectionEr
         match identifier {
             // RFC 9114, section 7.2.4.1: receipt of the settings that HTTP/2 had and HTTP/3 has
             // not "MUST be treated as a connection error of type H3_SETTINGS_ERROR".
-            0x00 | 0x02..=0x05 => return settings_error("a setting reserved by HTTP/2"),
+            0x00 | 0x02..=0x05 => return settings_error("setting reserved by HTTP/2"),
             MAX_FIELD_SECTION_SIZE => signal = Some(Signal::MaxFieldSectionSize(value)),
             // The client's dynamic table is never used, and "an implementation MUST ignore any
             // parameter with an identifier it does not understand".
@@ -369,15 +371,15 @@ fn read_settings(mut payload: Reader<'_>) -> Result<Option<Signal>, ConnectionEr
     }
     seen.sort_unstable();
     if seen.windows(2).any(|pair| pair[0] == pair[1]) {
-        return settings_error("a setting occurs twice");
+        return settings_error("duplicate setting");
     }
     Ok(signal)
 }
 
 const fn unexpected() -> ConnectionError {
-    ConnectionError::new(code::H3_FRAME_UNEXPECTED, "a frame not allowed on the control stream")
+    ConnectionError::new(code::H3_FRAME_UNEXPECTED, "frame not allowed on the control stream")
 }
 
 const fn layout() -> ConnectionError {
-    ConnectionError::new(code::H3_FRAME_ERROR, "a frame of wrong layout or size")
+    ConnectionError::new(code::H3_FRAME_ERROR, "frame with an invalid layout or size")
 }

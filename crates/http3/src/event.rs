@@ -6,53 +6,53 @@ use units::StreamId;
 use crate::qpack::Field;
 use crate::request::RequestHead;
 
-/// What happened on a connection.
+/// Event of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A request has arrived.
     Request {
-        /// Its stream.
+        /// Stream of the request.
         id: StreamId,
-        /// Its head.
+        /// Head of the request.
         head: Box<RequestHead>,
-        /// Whether it is complete, with neither content nor trailers: no
-        /// [`Event::RequestEnd`] follows. If it is not, the application reads the content as it
-        /// comes, or calls [`crate::Server::discard_body`].
+        /// Whether the request is complete, without content or trailers. No [`Event::RequestEnd`]
+        /// follows then. Otherwise the application reads the content as it arrives, or calls
+        /// [`crate::Server::discard_body`].
         end: bool,
     },
     /// Content is readable with [`crate::Server::read_body`], until it returns
     /// [`BodyRead::Blocked`].
     BodyReadable(StreamId),
-    /// The trailer section of a request; all of its content has been read.
+    /// The trailer section of a request. All of its content has been read.
     Trailers {
-        /// The request's stream.
+        /// Stream of the request.
         id: StreamId,
-        /// The fields in their order.
+        /// Fields in the order of arrival.
         fields: Vec<Field>,
     },
-    /// The request is complete and all of its content has been read.
+    /// The request is complete, and all of its content has been read.
     RequestEnd(StreamId),
-    /// A request that was handed over is over: the client cancelled it, it turned out wrong, or the
-    /// rest of it took too long. Nothing more can be read or sent.
+    /// A delivered request has ended early: the client cancelled it, it was malformed, or it timed
+    /// out. Nothing more can be read or sent.
     Cancelled {
-        /// The request's stream.
+        /// Stream of the request.
         id: StreamId,
-        /// The client's error code, or ours.
+        /// Error code of the client or the server.
         code: u64,
     },
     /// The client sent GOAWAY. No action is needed, because the server never pushes.
     GoAway,
 }
 
-/// What [`crate::Server::read_body`] found.
+/// Result of [`crate::Server::read_body`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BodyRead {
-    /// The next bytes of the content, at least 1.
+    /// The next bytes of the content, at least one.
     Data(Bytes),
-    /// Nothing to read now; [`Event::BodyReadable`] or [`Event::RequestEnd`] follows.
+    /// No data is available; [`Event::BodyReadable`] or [`Event::RequestEnd`] follows.
     Blocked,
-    /// All of the content has been read.
+    /// All content has been read.
     End,
-    /// The request is over or never was.
+    /// The request has ended or is unknown.
     Gone,
 }

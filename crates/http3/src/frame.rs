@@ -1,5 +1,5 @@
-//! The framing layer (RFC 9114, section 7): frame types, and readers that take headers and payloads
-//! from a stream, in whatever pieces they arrive.
+//! Framing layer (RFC 9114, section 7): frame types, and readers of headers and payloads that may
+//! arrive in pieces.
 
 use bytes::{Buf as _, Bytes};
 use quic::streams::{ReadOutcome, UnknownStream, WriteError};
@@ -17,7 +17,7 @@ pub(crate) const HEADERS: u64 = 0x01;
 pub(crate) const CANCEL_PUSH: u64 = 0x03;
 /// Settings of the connection.
 pub(crate) const SETTINGS: u64 = 0x04;
-/// Announces a push; only servers send it.
+/// Announces a push; sent only by servers.
 pub(crate) const PUSH_PROMISE: u64 = 0x05;
 /// Starts a graceful shutdown.
 pub(crate) const GOAWAY: u64 = 0x07;
@@ -28,11 +28,12 @@ pub(crate) const PRIORITY_UPDATE_REQUEST: u64 = 0xf0700;
 /// New priority of a push stream (RFC 9218, section 7.2).
 pub(crate) const PRIORITY_UPDATE_PUSH: u64 = 0xf0701;
 
-/// Bytes that are taken from a stream at once. Small frames are parsed from such a chunk: a read of
-/// the transport costs more than a frame of two bytes.
+/// Number of bytes read from a stream at once. Several small frames are parsed from one chunk,
+/// because a read of the transport costs more than a frame of two bytes.
 const CHUNK: usize = 4096;
 
-/// Frame types of HTTP/2 that HTTP/3 has no counterpart for (RFC 9114, section 11.2.1).
+/// Whether a frame type is reserved because HTTP/2 uses it without a counterpart in HTTP/3 (RFC
+/// 9114, section 11.2.1).
 pub(crate) const fn is_reserved_by_http2(kind: u64) -> bool {
     matches!(kind, 0x02 | 0x06 | 0x08 | 0x09)
 }
@@ -57,10 +58,10 @@ pub(crate) fn write_frame(
     if payload.is_empty() { Ok(()) } else { t.write(id, payload) }
 }
 
-/// Why a reader could not go on.
+/// Reason for which reading stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pause {
-    /// Nothing to read now.
+    /// No data is available.
     Blocked,
     /// The stream ended.
     Finished,
@@ -68,7 +69,7 @@ pub(crate) enum Pause {
     Reset(u64),
 }
 
-/// One read, with the promises of [`Transport::read`] enforced.
+/// Reads once, and enforces the contract of [`Transport::read`].
 fn read(t: &mut impl Transport, id: StreamId, max: usize) -> Result<Bytes, Pause> {
     match t.read(id, max) {
         Ok(ReadOutcome::Data(data)) if !data.is_empty() && data.len() <= max => Ok(data),
@@ -78,21 +79,21 @@ fn read(t: &mut impl Transport, id: StreamId, max: usize) -> Result<Bytes, Pause
     }
 }
 
-/// Unparsed bytes taken from a stream.
+/// Unparsed bytes of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Input {
     chunk: Bytes,
-    /// Total bytes taken from the stream.
+    /// Bytes read from the stream.
     taken: u64,
 }
 
 impl Input {
-    /// Total bytes taken from the stream, including unparsed ones.
+    /// Returns the number of bytes read from the stream, including unparsed ones.
     pub(crate) fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// The next bytes of the stream, at least one.
+    /// Returns the next bytes of the stream, at least one, without consuming them.
     fn peek(&mut self, t: &mut impl Transport, id: StreamId) -> Result<&[u8], Pause> {
         if self.chunk.is_empty() {
             self.chunk = read(t, id, CHUNK)?;
@@ -101,17 +102,17 @@ impl Input {
         Ok(&self.chunk)
     }
 
-    /// Leaves out the next `length` bytes, which were peeked at.
+    /// Consumes `length` bytes, which must have been returned by `peek`.
     fn consume(&mut self, length: usize) {
         if length == self.chunk.len() {
-            // An empty slice would hold on to the memory.
+            // An empty slice would keep the memory allocated.
             self.chunk = Bytes::new();
         } else {
             self.chunk.advance(length);
         }
     }
 
-    /// The next bytes of the stream, from 1 to `max` (at least 1) of them.
+    /// Returns the next bytes of the stream, at least one and at most `max`.
     pub(crate) fn take(
         &mut self,
         t: &mut impl Transport,
@@ -125,7 +126,7 @@ impl Input {
         Ok(self.chunk.split_to(max))
     }
 
-    /// Reads and drops `remaining` bytes of a payload.
+    /// Skips `remaining` bytes of a payload.
     pub(crate) fn skip(
         &mut self,
         t: &mut impl Transport,
@@ -140,14 +141,15 @@ impl Input {
         Ok(())
     }
 
-    /// Bytes on the heap.
+    /// Heap memory, in bytes.
     #[cfg(test)]
     pub(crate) fn heap(&self) -> usize {
         self.chunk.len()
     }
 }
 
-/// Reads `N` (1 or 2) variable-length integers: a stream type, or the type and length of a frame.
+/// Parser of `N` (1 or 2) variable-length integers: a stream type, or the type and length of a
+/// frame.
 #[derive(Debug, Default)]
 pub(crate) struct Varints<const N: usize> {
     bytes: [u8; 16],
@@ -160,7 +162,8 @@ impl<const N: usize> Varints<N> {
         self.length > 0
     }
 
-    /// The integers at the front of `input`, and their length; `None` if they are cut short.
+    /// Parses the integers at the start of `input`. Returns them and their length; `None` if they
+    /// are incomplete.
     fn parse(input: &[u8]) -> Option<([u64; N], usize)> {
         let mut r = Reader::new(input);
         let mut values = [0; N];
@@ -170,7 +173,7 @@ impl<const N: usize> Varints<N> {
         Some((values, r.position()))
     }
 
-    /// Reads on; resets itself when the integers are complete.
+    /// Continues reading. Resets itself when the integers are complete.
     pub(crate) fn poll(
         &mut self,
         t: &mut impl Transport,
@@ -197,8 +200,8 @@ impl<const N: usize> Varints<N> {
     }
 }
 
-/// Collects a payload after its length passed a limit. Memory grows with received bytes, not with
-/// the announced length.
+/// Collector of a payload whose length has passed a limit. Memory grows with received bytes, not
+/// with the announced length.
 #[derive(Debug)]
 pub(crate) struct Collect {
     collected: Vec<u8>,
@@ -206,12 +209,13 @@ pub(crate) struct Collect {
 }
 
 impl Collect {
-    /// Collects `length` bytes.
+    /// Creates a collector of `length` bytes.
     pub(crate) fn new(length: usize) -> Self {
         Self { collected: Vec::new(), length }
     }
 
-    /// Reads on; gives the whole payload once, without a copy if it arrives in one piece.
+    /// Continues reading. Returns the whole payload once, without a copy if it arrived in one
+    /// piece.
     pub(crate) fn poll(
         &mut self,
         t: &mut impl Transport,
@@ -228,21 +232,21 @@ impl Collect {
         Ok(Bytes::from(core::mem::take(&mut self.collected)))
     }
 
-    /// Bytes collected.
+    /// Returns the number of collected bytes.
     pub(crate) fn len(&self) -> usize {
         self.collected.len()
     }
 
-    /// Bytes on the heap.
+    /// Heap memory, in bytes.
     #[cfg(test)]
     pub(crate) fn heap(&self) -> usize {
         self.collected.capacity()
     }
 }
 
-/// The error for a stream that ended inside a frame.
+/// Returns the error for a stream that ended inside a frame.
 pub(crate) const fn truncated() -> ConnectionError {
     // RFC 9114, section 7.1: a truncated last frame "MUST be treated as a connection error of type
     // H3_FRAME_ERROR".
-    ConnectionError::new(code::H3_FRAME_ERROR, "the stream ended inside a frame")
+    ConnectionError::new(code::H3_FRAME_ERROR, "stream ended inside a frame")
 }

@@ -1,4 +1,4 @@
-//! HTTP/3 over the transport of this house: [`Transport`] for a [`quic::Connection`].
+//! Implementation of [`Transport`] for a [`quic::Connection`].
 
 use bytes::Bytes;
 use quic::Connection;
@@ -8,7 +8,7 @@ use units::{Direction, Mark, StreamId, Timestamp};
 use crate::server::Server;
 use crate::transport::Transport;
 
-/// A connection, for the time of one call.
+/// A connection, borrowed for one call.
 pub struct OverQuic<'a> {
     connection: &'a mut Connection,
     now: Timestamp,
@@ -16,12 +16,12 @@ pub struct OverQuic<'a> {
 }
 
 impl<'a> OverQuic<'a> {
-    /// `connection` at the time `now`.
+    /// Wraps `connection` at the time `now`.
     pub fn new(connection: &'a mut Connection, now: Timestamp) -> Self {
         Self { connection, now, mark: None }
     }
 
-    /// Marks all data written through this, for loss recovery to recognise when it is lost
+    /// Marks all data written through this wrapper, so that loss recovery recognises it
     /// ([`Connection::write_marked`]).
     #[must_use]
     pub fn marked(self, mark: Option<Mark>) -> Self {
@@ -46,7 +46,7 @@ impl Transport for OverQuic<'_> {
         self.connection.write_marked(id, data, self.mark)
     }
 
-    // A stream that is gone needs no more words: the three calls below change nothing then.
+    // Errors mean that the stream is already closed, so the three calls below ignore them.
 
     fn finish(&mut self, id: StreamId) {
         let _ = self.connection.finish(id);
@@ -82,7 +82,7 @@ impl Transport for OverQuic<'_> {
 }
 
 impl Server {
-    /// Takes what happened on a stream of the transport.
+    /// Handles an event of a stream of the transport.
     pub fn on_stream_event(&mut self, t: &mut OverQuic<'_>, event: StreamEvent) {
         match event {
             StreamEvent::Opened(_) | StreamEvent::Writable(_) => {}

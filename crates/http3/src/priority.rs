@@ -1,14 +1,13 @@
-//! Extensible priorities (RFC 9218): the parameters `u` and `i`, as the `priority` header field
-//! and PRIORITY_UPDATE frames carry them, and a bounded store for updates that arrive before
-//! their request.
+//! Extensible priorities (RFC 9218): the parameters `u` and `i` of the `priority` header field and
+//! PRIORITY_UPDATE frames, and a bounded store of updates that arrive before their request.
 
 use quic::streams::Priority;
 use units::StreamId;
 
-/// How many updates for requests that have not arrived are kept; the oldest goes first.
+/// Maximum number of stored updates for future requests. The oldest is evicted first.
 const MAX_EARLY_UPDATES: usize = 16;
 
-/// Reads a Priority Field Value, a dictionary of structured fields (RFC 8941, section 3.2).
+/// Parses a Priority Field Value, a dictionary of structured fields (RFC 8941, section 3.2).
 ///
 /// RFC 9218, section 4: unknown parameters, values out of range and values of another type are
 /// ignored; the parameter then has its default.
@@ -26,7 +25,7 @@ pub(crate) fn parse(field_value: &[u8]) -> Priority {
     priority
 }
 
-/// The members of a dictionary: the parts between commas outside of strings.
+/// Returns the members of a dictionary, which are separated by commas outside of strings.
 fn members(field_value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let (mut quoted, mut escaped) = (false, false);
     field_value.split(move |&byte| {
@@ -40,12 +39,12 @@ fn members(field_value: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// Updates for requests that have not arrived.
 ///
 /// RFC 9218, section 7: servers "SHOULD buffer the most recently received PRIORITY_UPDATE frame and
-/// apply it once the referenced stream is opened"; the bound is ours.
+/// apply it once the referenced stream is opened"; the bound is an addition.
 #[derive(Debug, Default)]
 pub(crate) struct EarlyUpdates(Vec<(StreamId, Priority)>);
 
 impl EarlyUpdates {
-    /// Keeps the update, in place of an older one for the same stream.
+    /// Stores the update, and replaces an older one for the same stream.
     pub(crate) fn put(&mut self, id: StreamId, priority: Priority) {
         self.take(id);
         if self.0.len() == MAX_EARLY_UPDATES {
@@ -54,7 +53,7 @@ impl EarlyUpdates {
         self.0.push((id, priority));
     }
 
-    /// Takes out the update for a stream.
+    /// Removes and returns the update for a stream.
     pub(crate) fn take(&mut self, id: StreamId) -> Option<Priority> {
         let place = self.0.iter().position(|entry| entry.0 == id)?;
         let (_, priority) = self.0.remove(place);
@@ -64,7 +63,7 @@ impl EarlyUpdates {
         Some(priority)
     }
 
-    /// Bytes on the heap.
+    /// Heap memory, in bytes.
     #[cfg(test)]
     pub(crate) fn heap(&self) -> usize {
         self.0.capacity() * size_of::<(StreamId, Priority)>()
@@ -76,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_read_and_anything_else_is_ignored() {
+    fn parameters_are_parsed_and_other_input_is_ignored() {
         let p = |urgency, incremental| Priority { urgency, incremental };
         for (value, expected) in [
             ("", p(3, false)),

@@ -1,5 +1,5 @@
-//! From field lines to a request (RFC 9114, sections 4.2 and 4.3): what makes a message malformed
-//! is found here, so that the application sees only well-formed ones.
+//! Parsing of requests from field lines (RFC 9114, sections 4.2 and 4.3). Malformed messages are
+//! rejected here, so that the application sees only well-formed ones.
 
 use bytes::Bytes;
 use quic::streams::Priority;
@@ -8,24 +8,25 @@ use crate::error::{Failure, code};
 use crate::priority;
 use crate::qpack::Field;
 
-/// The head of a well-formed request.
+/// Head of a well-formed request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RequestHead {
-    /// The method, a token (RFC 9110, section 9); never CONNECT, which the server refuses itself.
+    /// The method, a token (RFC 9110, section 9). Never CONNECT, which the server rejects itself.
     pub method: Bytes,
     /// The scheme, usually `https`.
     pub scheme: Bytes,
-    /// The authority, from `:authority` or `Host`; without user information. Not empty for `http`
+    /// The authority from `:authority` or `Host`, without user information. Not empty for `http`
     /// and `https`.
     pub authority: Bytes,
     /// Path and query: starts with `/`, or is `*` for OPTIONS.
     pub path: Bytes,
-    /// The fields in their order, without pseudo-header fields; several `cookie` lines are one.
+    /// Fields in the order of arrival, without pseudo-header fields. Several `cookie` lines are
+    /// joined.
     pub headers: Vec<Field>,
-    /// The content's length in bytes, if the client announced it. The content that
-    /// [`crate::Server::read_body`] gives is checked against it.
+    /// Length of the content in bytes, if announced by the client. The content returned by
+    /// [`crate::Server::read_body`] is checked against it.
     pub content_length: Option<u64>,
-    /// The client's wish for the response (RFC 9218); the transport has been told.
+    /// Priority of the response (RFC 9218), already passed to the transport.
     pub priority: Priority,
     /// Whether the request arrived in 0-RTT data and may be a replay (RFC 8470). Answer only safe
     /// requests; reject others with status 425.
@@ -33,7 +34,7 @@ pub struct RequestHead {
 }
 
 impl RequestHead {
-    /// The value of the first field of this name (in lower case).
+    /// Returns the value of the first field with this lower-case name.
     pub fn header(&self, name: &str) -> Option<&Bytes> {
         self.headers.iter().find(|field| field.name == name).map(|field| &field.value)
     }
@@ -43,7 +44,7 @@ impl RequestHead {
 /// H3_MESSAGE_ERROR".
 const MALFORMED: Failure = Failure::Stream(code::H3_MESSAGE_ERROR);
 
-/// Makes a request of a header section; `early` is left to the caller.
+/// Parses a header section. The caller sets `early`.
 pub(crate) fn parse(fields: Vec<Field>) -> Result<RequestHead, Failure> {
     let mut pseudo = Pseudo::default();
     let mut headers = Vec::with_capacity(fields.len());
@@ -124,7 +125,7 @@ fn check_field(name: &[u8], value: &[u8]) -> Result<(), Failure> {
     if is_field(name, value) && !is_other_te { Ok(()) } else { Err(MALFORMED) }
 }
 
-/// RFC 9110, section 7.6.1; RFC 9114, section 4.2.
+/// Whether a field is specific to a connection (RFC 9110, section 7.6.1; RFC 9114, section 4.2).
 fn is_connection_specific(name: &[u8]) -> bool {
     matches!(
         name,
@@ -142,7 +143,8 @@ struct Pseudo {
 }
 
 impl Pseudo {
-    /// Takes one; each may appear once, and there are no others: RFC 9114, section 4.3.
+    /// Stores a pseudo-header field. Each may appear once, and others are malformed (RFC 9114,
+    /// section 4.3).
     fn put(&mut self, field: Field) -> Result<(), Failure> {
         let place = match &field.name[..] {
             b":method" => &mut self.method,
@@ -158,7 +160,7 @@ impl Pseudo {
     }
 }
 
-/// The authority of `:authority` or `Host`, empty if there is neither.
+/// Returns the authority of `:authority` or `Host`, empty without both.
 fn authority(pseudo: Option<Bytes>, headers: &[Field]) -> Result<Bytes, Failure> {
     let hosts = headers.iter().filter(|field| field.name == "host").map(|field| &field.value);
     let mut authority = None;
@@ -176,7 +178,7 @@ fn authority(pseudo: Option<Bytes>, headers: &[Field]) -> Result<Bytes, Failure>
     Ok(authority.cloned().unwrap_or_default())
 }
 
-/// RFC 9110, section 8.6: digits only; several lines must agree.
+/// Returns the content length (RFC 9110, section 8.6): digits only; several lines must agree.
 fn content_length(headers: &[Field]) -> Result<Option<u64>, Failure> {
     let mut length = None;
     for field in headers.iter().filter(|field| field.name == "content-length") {
@@ -213,7 +215,7 @@ fn join_cookies(headers: &mut Vec<Field>) {
     });
 }
 
-/// RFC 9110, section 5.6.2.
+/// Whether `text` is a token (RFC 9110, section 5.6.2).
 fn is_token(text: &[u8]) -> bool {
     !text.is_empty()
         && text
@@ -221,14 +223,15 @@ fn is_token(text: &[u8]) -> bool {
             .all(|&byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
-/// RFC 3986, section 3.1.
+/// Whether `text` is a scheme (RFC 3986, section 3.1).
 fn is_scheme(text: &[u8]) -> bool {
     text.first().is_some_and(u8::is_ascii_alphabetic)
         && text.iter().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(byte))
 }
 
-/// RFC 9114, section 4.3.1: an absolute path with an optional query, or `*` for OPTIONS. Browsers
-/// send a few visible characters that RFC 3986 would have escaped; they are let through.
+/// Whether `path` is an absolute path with an optional query, or `*` for OPTIONS (RFC 9114, section
+/// 4.3.1). A few visible characters that RFC 3986 requires to be escaped are allowed, because
+/// browsers send them.
 fn is_path(path: &[u8], method: &[u8]) -> bool {
     let is_asterisk = path == b"*" && method == b"OPTIONS";
     let is_absolute = path.first() == Some(&b'/')
@@ -306,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn host_stands_in_for_authority_and_must_agree_with_it() {
+    fn host_replaces_a_missing_authority_and_must_agree_with_it() {
         let only_host = [&without(":authority")[..], &[("host", "edge.test:443")]].concat();
         assert_eq!(parsed(&only_host).expect("well-formed").authority, "edge.test:443");
         assert!(with(&[("host", "EDGE.test")]).is_ok());
@@ -345,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn content_length_is_digits_and_repetitions_agree() {
+    fn content_length_has_only_digits_and_repetitions_agree() {
         let length = |extra: &[(&str, &str)]| with(extra).map(|head| head.content_length);
         assert_eq!(length(&[]), Ok(None));
         assert_eq!(length(&[("content-length", "18446744073709551615")]), Ok(Some(u64::MAX)));

@@ -1,4 +1,4 @@
-//! Responses: their parts in order, framed (RFC 9114, section 4.1), and their end, early or not.
+//! Responses: framing (RFC 9114, section 4.1), order of parts, completion and cancellation.
 
 use bytes::Bytes;
 use units::StreamId;
@@ -11,13 +11,14 @@ use crate::server::{Request, Server};
 use crate::transport::Transport;
 
 impl Server {
-    /// Sends the head of the response: `:status` and `headers`, in their order. With `end` the
-    /// response is complete, as by [`Server::finish`].
+    /// Sends the head of the response: `:status`, then `headers` in this order. With `end`, the
+    /// response is complete, as after [`Server::finish`].
     ///
     /// # Errors
-    /// [`SendError::Gone`], [`SendError::OutOfOrder`] after a first call, [`SendError::Malformed`]
-    /// for a status outside 200 to 999 or a field that RFC 9114, section 4.2 forbids, and
-    /// [`SendError::TooLarge`] above the client's limit; nothing has been sent then.
+    /// [`SendError::Gone`], [`SendError::OutOfOrder`] after an earlier call,
+    /// [`SendError::Malformed`] for a status outside 200 to 999 or a field that RFC 9114, section
+    /// 4.2 forbids, and [`SendError::TooLarge`] above the client's limit. Nothing is sent after an
+    /// error.
     pub fn respond(
         &mut self,
         t: &mut impl Transport,
@@ -49,7 +50,8 @@ impl Server {
         if end { self.finish(t, id) } else { Ok(()) }
     }
 
-    /// Sends content: one DATA frame around `data`, which is not copied. Nothing for no bytes.
+    /// Sends content: one DATA frame with `data`, which is not copied. Does nothing for empty
+    /// `data`.
     ///
     /// # Errors
     /// [`SendError::Gone`], and [`SendError::OutOfOrder`] before the head.
@@ -59,15 +61,16 @@ impl Server {
         id: StreamId,
         data: Bytes,
     ) -> Result<(), SendError> {
-        self.send_data_behind(t, id, &[], data)
+        self.send_data_with_head(t, id, &[], data)
     }
 
-    /// Sends content: one DATA frame around `head`, which is copied, and `data`, which is not. For
-    /// a few bytes of this client's own before many that clients share. Nothing for no bytes.
+    /// Sends content: one DATA frame with `head`, which is copied, and `data`, which is not. For a
+    /// few bytes specific to this client before a large buffer shared by clients. Does nothing if
+    /// both are empty.
     ///
     /// # Errors
-    /// As [`Server::send_data`].
-    pub fn send_data_behind(
+    /// As for [`Server::send_data`].
+    pub fn send_data_with_head(
         &mut self,
         t: &mut impl Transport,
         id: StreamId,
@@ -84,7 +87,7 @@ impl Server {
         Ok(write_frame(t, id, frame::DATA, head, data)?)
     }
 
-    /// Ends the response, and declines the rest of the request.
+    /// Completes the response, and declines the rest of the request.
     ///
     /// # Errors
     /// [`SendError::Gone`], and [`SendError::OutOfOrder`] before the head.
@@ -103,9 +106,9 @@ impl Server {
         Ok(())
     }
 
-    /// Gives a request up: resets the response and declines the rest of the request, with `code`
-    /// ([`code::H3_REQUEST_CANCELLED`], or [`code::H3_REQUEST_REJECTED`] if nothing was done for
-    /// it). No event follows; a request that is over is left alone.
+    /// Cancels a request: resets the response and declines the rest of the request, with `code`
+    /// ([`code::H3_REQUEST_CANCELLED`], or [`code::H3_REQUEST_REJECTED`] if it was not processed).
+    /// No event follows. Ignored if the request has ended.
     pub fn cancel(&mut self, t: &mut impl Transport, id: StreamId, code: u64) {
         if let Some(request) = self.live(id) {
             request.is_delivered = false;

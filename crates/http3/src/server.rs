@@ -1,5 +1,5 @@
-//! The server side of an HTTP/3 connection (RFC 9114, sections 4 and 5): transport events in, HTTP
-//! events out.
+//! Server side of an HTTP/3 connection (RFC 9114, sections 4 and 5): maps transport events to HTTP
+//! events.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -17,12 +17,12 @@ use crate::priority::EarlyUpdates;
 use crate::stream::{RequestStream, Stop};
 use crate::transport::Transport;
 
-/// The event queue gives its memory back when it is empty and has room for more than this.
+/// Capacity above which the empty event queue releases its memory.
 const IDLE_EVENTS: usize = 4;
 
-/// How much is kept of field sections that have not arrived whole, of all requests together: half
-/// as much again as the largest section. Clients send heads whole, so that only lost packets leave
-/// parts of them; and one datagram may complete all, which is then decoded at once.
+/// Returns the limit of partially received field sections of all requests, in bytes: 1.5 times the
+/// largest section. Clients send heads whole, so that only lost packets leave partial ones. One
+/// datagram may complete all of them, and they are then decoded at once.
 const fn max_partial(largest: u64) -> u64 {
     largest.saturating_add(largest / 2)
 }
@@ -30,22 +30,22 @@ const fn max_partial(largest: u64) -> u64 {
 /// Limits of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// Largest header or trailer section, in bytes, both encoded and by RFC 9114, section 4.2.2.
-    /// Larger requests get status 431. Use the same value on all servers that accept each other's
-    /// 0-RTT data (section 7.2.4.2).
+    /// Maximum size of a header or trailer section in bytes, both encoded and by RFC 9114, section
+    /// 4.2.2. Larger requests get status 431. Use the same value on all servers that accept each
+    /// other's 0-RTT data (section 7.2.4.2). Default 16 KiB.
     pub max_field_section_size: u64,
-    /// Requests that may be unanswered at a time; those above it are rejected. The transport's
-    /// stream limit should not be higher.
+    /// Maximum number of concurrent requests. Further ones are rejected. The transport's stream
+    /// limit should not be higher. Default 128.
     pub max_concurrent_requests: usize,
-    /// Any number, preferably random: picks the reserved setting that is sent to keep clients
+    /// Any number, preferably random. Selects the reserved setting that is sent to keep clients
     /// tolerant of unknown ones (RFC 9114, section 7.2.4.1).
     pub grease: u32,
-    /// How long a request's head may take from the first of its stream on, and its content from the
-    /// head on, with a second more for each KiB that the application has read. What takes longer is
-    /// reset with H3_REQUEST_INCOMPLETE.
+    /// Maximum time from the start of a request's stream to its head, and from the head to the end
+    /// of its content, plus a second per KiB that the application has read. Slower requests are
+    /// reset with H3_REQUEST_INCOMPLETE. Default 10 s.
     pub request_timeout: Duration,
     /// Idle time without requests and responses after which a connection gets a GOAWAY. It is
-    /// closed with H3_NO_ERROR one second later.
+    /// closed with H3_NO_ERROR one second later. Default 30 s.
     pub unused_timeout: Duration,
 }
 
@@ -61,35 +61,35 @@ impl Default for Config {
     }
 }
 
-/// The server's end of an HTTP/3 connection.
+/// Server side of an HTTP/3 connection.
 ///
-/// The caller reports the transport's events (`on_…`), then takes all events of the server, then
-/// acts on them. It calls [`Server::on_timeout`] at [`Server::deadline`]. After
+/// The caller reports the transport's events (`on_…`), then takes all events of the server, and
+/// then acts on them. It calls [`Server::on_timeout`] at [`Server::deadline`]. After
 /// [`Transport::close`], all input is ignored.
 #[derive(Debug, Default)]
 pub struct Server {
     pub(crate) config: Config,
-    /// Our control stream, and the QPACK streams if the client let us open them.
+    /// The server's control stream, and its QPACK streams if the client's limit allowed them.
     pub(crate) critical: [Option<StreamId>; 3],
     incoming: UniStreams,
-    /// The request streams that the transport knows.
+    /// The request streams known to the transport.
     pub(crate) requests: BTreeMap<StreamId, Request>,
-    /// How many of them are open.
+    /// Number of open requests.
     pub(crate) active: usize,
-    /// How many of them are answered.
+    /// Number of answered requests.
     pub(crate) answered: usize,
-    /// Bytes of field sections that have not arrived whole, of all requests.
+    /// Bytes of partially received field sections of all requests.
     collected: usize,
-    /// The first stream identifier that no request has used or passed.
+    /// Lowest stream identifier above all accepted requests.
     pub(crate) next_request: u64,
     early_updates: EarlyUpdates,
-    /// The client's SETTINGS_MAX_FIELD_SECTION_SIZE, in bytes; no limit if it has not said one.
+    /// SETTINGS_MAX_FIELD_SECTION_SIZE of the client, in bytes; `None` without a limit.
     pub(crate) peer_max_field_section_size: Option<u64>,
-    /// The identifier in our last GOAWAY.
+    /// Identifier in the last sent GOAWAY.
     pub(crate) goaway: Option<u64>,
-    /// When to look for requests that take too long.
-    pub(crate) look_at: Option<Timestamp>,
-    /// When a request or response ended last; first, when the connection started.
+    /// Time of the next check for slow requests.
+    pub(crate) check_at: Option<Timestamp>,
+    /// Time at which a request or response last ended; initially, the start of the connection.
     pub(crate) last_use: Option<Timestamp>,
     events: VecDeque<Event>,
     cancels: Cancels,
@@ -97,25 +97,25 @@ pub struct Server {
     pub(crate) is_closed: bool,
 }
 
-/// Outstanding work of a request stream.
+/// State of a request stream.
 #[derive(Debug)]
 pub(crate) enum Request {
-    /// The response is not complete.
+    /// The response is incomplete.
     Open(Box<RequestStream>),
-    /// The response is complete but not yet acknowledged.
+    /// The response is complete but not acknowledged.
     Answered,
-    /// Nothing.
+    /// The request has ended.
     Over,
 }
 
 impl Server {
-    /// A connection on which nothing has happened.
+    /// Creates the server of a new connection.
     pub fn new(config: Config) -> Self {
         Self { config, ..Self::default() }
     }
 
-    /// Opens the control stream with SETTINGS, and the two QPACK streams. To be called once, as
-    /// soon as the transport can send application data (RFC 9114, section 7.2.4.2).
+    /// Opens the control stream with SETTINGS, and the two QPACK streams. Call once, as soon as the
+    /// transport can send application data (RFC 9114, section 7.2.4.2).
     pub fn start(&mut self, t: &mut impl Transport) {
         self.last_use = Some(t.now());
         let mut settings = Vec::new();
@@ -138,19 +138,19 @@ impl Server {
         self.critical[0] = t.open_uni().filter(|&id| t.write(id, first.into()).is_ok());
         if self.critical[0].is_none() {
             // RFC 9114, section 6.2: the client "MUST allow" at least three of these streams.
-            let reason = "no unidirectional stream for the control stream";
+            let reason = "stream limit leaves no control stream";
             self.close(t, ConnectionError::new(code::H3_GENERAL_PROTOCOL_ERROR, reason));
             return;
         }
         for (place, kind) in [(1, control::ENCODER_STREAM), (2, control::DECODER_STREAM)] {
-            // RFC 9204, section 4.2: a stream that would not be used may be left out.
+            // RFC 9204, section 4.2: an unused stream may be omitted.
             self.critical[place] = t
                 .open_uni()
                 .filter(|&id| t.write(id, Bytes::copy_from_slice(&[kind as u8])).is_ok());
         }
     }
 
-    /// The next thing that happened.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front();
         if self.events.is_empty() && self.events.capacity() > IDLE_EVENTS {
@@ -159,8 +159,7 @@ impl Server {
         event
     }
 
-    /// Stream `id` of the client has new data, or its end: reads all that may be read without
-    /// being asked for, which is everything but content.
+    /// Handles new data or the end of the client's stream `id`. Reads everything except content.
     pub fn on_readable(&mut self, t: &mut impl Transport, id: StreamId) {
         if self.is_closed || id.initiator() == Side::Server {
             return;
@@ -196,8 +195,8 @@ impl Server {
                             }
                             t.set_priority(id, priority);
                         }
-                        // Should the request be over instead of yet to come, the bound of the store
-                        // sees to it that the update is forgotten.
+                        // The request may also have ended. The bounded store then eventually evicts
+                        // the update.
                         None => self.early_updates.put(id, priority),
                     }
                 }
@@ -211,8 +210,8 @@ impl Server {
 
     /// Accepts or rejects a new request stream.
     fn admit(&mut self, t: &mut impl Transport, id: StreamId) -> bool {
-        // RFC 9114, section 5.2: requests at or above the identifier of our GOAWAY are rejected,
-        // as they arrive.
+        // RFC 9114, section 5.2: requests at or above the identifier of the sent GOAWAY are
+        // rejected.
         let is_late = self.goaway.is_some_and(|limit| id.0 >= limit);
         let priority_update = self.early_updates.take(id);
         if is_late || self.active >= self.config.max_concurrent_requests {
@@ -236,9 +235,9 @@ impl Server {
         self.collected -= request.collected();
         let outcome = request.advance(t, id, limit, &mut self.events);
         self.collected += request.collected();
-        let is_much = self.collected as u64 > max_partial(limit);
+        let exceeds_limit = self.collected as u64 > max_partial(limit);
         let outcome = match outcome {
-            Ok(_) if is_much => Err(Failure::Stream(code::H3_EXCESSIVE_LOAD)),
+            Ok(_) if exceeds_limit => Err(Failure::Stream(code::H3_EXCESSIVE_LOAD)),
             outcome => outcome,
         };
         match outcome {
@@ -264,10 +263,10 @@ impl Server {
                 self.abort(t, id, code, code);
                 self.count_cancel(t);
             }
-            Failure::Reset(code) => self.give_up(t, id, code),
+            Failure::Reset(code) => self.on_cancelled(t, id, code),
             Failure::Answer(status) => {
-                // Only a header section is answered, before any response, so this is in order;
-                // should the client not want the answer, the request is over all the same.
+                // Only a header section is answered, before any response, so this is in order. If
+                // sending fails, the request still ends.
                 if self.respond(t, id, status, &[], true).is_err() {
                     self.cancel(t, id, code::H3_REQUEST_REJECTED);
                 }
@@ -275,8 +274,8 @@ impl Server {
         }
     }
 
-    /// Resets both parts of a request stream with `code`. If the application knows the request, it
-    /// gets an event with `reason`.
+    /// Resets both parts of a request stream with `code`. If the request has been delivered, the
+    /// application gets an event with `reason`.
     pub(crate) fn abort(&mut self, t: &mut impl Transport, id: StreamId, code: u64, reason: u64) {
         if let Some(request) = self.retire(t, id, Request::Over) {
             tracing::debug!(stream = id.0, code, "request aborted");
@@ -296,7 +295,7 @@ impl Server {
         t.close(error.code, error.reason);
     }
 
-    /// The client reset its part of stream `id` with this code.
+    /// Handles a reset of the client's part of stream `id`, with this code.
     pub fn on_reset(&mut self, t: &mut impl Transport, id: StreamId, code: u64) {
         if self.is_closed {
             return;
@@ -307,11 +306,11 @@ impl Server {
                 self.close(t, error);
             }
         } else {
-            self.give_up(t, id, code);
+            self.on_cancelled(t, id, code);
         }
     }
 
-    /// The client asks that nothing more be sent on stream `id`, with this code.
+    /// Handles STOP_SENDING of the client for stream `id`, with this code.
     pub fn on_stopped(&mut self, t: &mut impl Transport, id: StreamId, code: u64) {
         if self.is_closed {
             return;
@@ -322,13 +321,13 @@ impl Server {
             // control stream".
             self.close(t, control::closed_critical());
         } else if id.direction() == Direction::Bidirectional {
-            self.give_up(t, id, code);
+            self.on_cancelled(t, id, code);
             // The transport has reset the data in flight.
             self.on_delivered(t, id);
         }
     }
 
-    /// The client has acknowledged all of stream `id`; our part of it is finished.
+    /// Handles the acknowledgement of all data of stream `id`, whose sending part is finished.
     pub fn on_delivered(&mut self, t: &mut impl Transport, id: StreamId) {
         if let Some(request @ Request::Answered) = self.requests.get_mut(&id) {
             *request = Request::Over;
@@ -337,15 +336,14 @@ impl Server {
         }
     }
 
-    /// The client no longer wants a request, and said so with `code`; perhaps before a byte of it
-    /// could be read.
-    fn give_up(&mut self, t: &mut impl Transport, id: StreamId, code: u64) {
+    /// Handles the cancellation of a request with `code`, possibly before any of it was read.
+    fn on_cancelled(&mut self, t: &mut impl Transport, id: StreamId, code: u64) {
         if !self.requests.contains_key(&id) && !self.admit(t, id) {
             return;
         }
         if let Some(request) = self.live(id) {
-            let ours = request.cancel_code();
-            self.abort(t, id, ours, code);
+            let own_code = request.cancel_code();
+            self.abort(t, id, own_code, code);
             self.count_cancel(t);
         }
     }
@@ -355,18 +353,18 @@ impl Server {
         let open = self.config.max_concurrent_requests;
         if self.cancels.add(t.now(), open) && !self.is_closed {
             self.is_flooding = true;
-            let reason = "too many requests were cancelled";
+            let reason = "too many cancelled requests";
             self.close(t, ConnectionError::new(code::H3_EXCESSIVE_LOAD, reason));
         }
     }
 
-    /// Whether the connection was closed because its client cancelled more requests than players
-    /// do: twice as many at once as may be open, and 10 each second.
+    /// Whether the connection was closed because of too many cancelled requests: more than a burst
+    /// of twice the concurrent requests, and 10 per second.
     pub fn is_flooding(&self) -> bool {
         self.is_flooding
     }
 
-    /// The transport has forgotten stream `id`: both of its parts are over.
+    /// Handles the end of both parts of stream `id` in the transport.
     pub fn on_stream_closed(&mut self, t: &mut impl Transport, id: StreamId) {
         self.incoming.on_closed(id);
         self.on_delivered(t, id);
@@ -378,9 +376,8 @@ impl Server {
         self.requests.remove(&id);
     }
 
-    /// The application does not want a request's content: it is read and dropped from here on, and
-    /// if there is more than a few kilobytes of it, the client is asked not to send it. No
-    /// [`Event::BodyReadable`] follows.
+    /// Declines a request's content. Further content is read and dropped; after a few kilobytes,
+    /// the client is asked to stop sending. No [`Event::BodyReadable`] follows.
     pub fn discard_body(&mut self, t: &mut impl Transport, id: StreamId) {
         if let Some(request) = self.live(id) {
             request.discard();
@@ -388,8 +385,8 @@ impl Server {
         }
     }
 
-    /// Takes the next up to `max` (at least 1) bytes of a request's content from the transport.
-    /// At the end of the content, [`Event::Trailers`] and [`Event::RequestEnd`] are given too.
+    /// Reads up to `max` (at least 1) bytes of a request's content from the transport. At its end,
+    /// [`Event::Trailers`] and [`Event::RequestEnd`] are queued too.
     pub fn read_body(&mut self, t: &mut impl Transport, id: StreamId, max: usize) -> BodyRead {
         if self.is_closed {
             return BodyRead::Gone;
@@ -421,8 +418,8 @@ impl Server {
         }
     }
 
-    /// Frees the state of an open request when only `then` is left to do; the transport still
-    /// knows the stream.
+    /// Frees the state of an open request and sets the state `then`. The transport still knows the
+    /// stream.
     pub(crate) fn retire(
         &mut self,
         t: &mut impl Transport,

@@ -1,5 +1,5 @@
-//! When a connection ends without anybody being wrong: graceful shutdown (RFC 9114, section 5.2),
-//! and time-outs of requests that do not complete and of connections without any.
+//! Regular end of a connection: graceful shutdown (RFC 9114, section 5.2), and timeouts of
+//! incomplete requests and unused connections.
 
 use core::time::Duration;
 
@@ -13,25 +13,25 @@ use crate::transport::Transport;
 
 /// Minimum interval between checks of all requests.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// From the GOAWAY on an unused connection to its close: more than most round trips, so that the
-/// client learns that a request which crosses it was not processed.
+/// Time from the GOAWAY on an unused connection to its close. Longer than most round trips, so that
+/// the client learns that a request sent meanwhile was not processed.
 const GRACE: Duration = Duration::from_secs(1);
 
 impl Server {
-    /// Begins, and on a second call completes, a graceful shutdown (RFC 9114, section 5.2): the
-    /// first GOAWAY makes the client stop making requests, the second, which should leave about
-    /// a round trip later, names the last one that is served. Later ones are rejected.
+    /// Starts a graceful shutdown (RFC 9114, section 5.2), or completes it on the second call. The
+    /// first GOAWAY makes the client stop sending requests. The second one, about a round trip
+    /// later, names the last request that is served. Later requests are rejected.
     pub fn go_away(&mut self, t: &mut impl Transport) {
         let limit = match self.goaway {
             // The largest identifier of a request stream, 2^62 - 4.
             None => VARINT_MAX - 3,
             Some(_) => self.next_request,
         };
-        self.announce_last(t, limit);
+        self.send_goaway(t, limit);
     }
 
     /// Sends GOAWAY: requests from the identifier `limit` on are not served.
-    fn announce_last(&mut self, t: &mut impl Transport, limit: u64) {
+    fn send_goaway(&mut self, t: &mut impl Transport, limit: u64) {
         let Some(id) = self.critical[0].filter(|_| !self.is_closed) else { return };
         if self.goaway == Some(limit) {
             return;
@@ -41,30 +41,30 @@ impl Server {
         self.last_use = Some(t.now());
         let mut payload = Vec::with_capacity(8);
         put_varint(&mut payload, limit);
-        // Without its control stream the connection is about to end anyway.
+        // Without its control stream, the connection is about to be closed anyway.
         let _ = write_frame(t, id, frame::GOAWAY, &[], payload.into());
     }
 
-    /// Whether a graceful shutdown is complete: the last GOAWAY has left and the transport has
-    /// reported the end of every request stream, so that the connection may be closed with
+    /// Whether a graceful shutdown is complete: the last GOAWAY has been sent, and the transport
+    /// has reported the end of all request streams. The connection may then be closed with
     /// [`code::H3_NO_ERROR`].
     pub fn is_drained(&self) -> bool {
         self.goaway == Some(self.next_request) && self.requests.is_empty()
     }
 
-    /// When [`Server::on_timeout`] is due: `None` if nothing is waited for.
+    /// Returns the time of the next [`Server::on_timeout`], if any.
     pub fn deadline(&self) -> Option<Timestamp> {
         if self.is_closed {
             None
         } else {
-            [self.look_at, self.unused_at()].into_iter().flatten().min()
+            [self.check_at, self.unused_at()].into_iter().flatten().min()
         }
     }
 
-    /// When the connection has been without a request for long enough.
+    /// Returns the time at which the connection counts as unused.
     fn unused_at(&self) -> Option<Timestamp> {
-        let is_last_word = self.goaway == Some(self.next_request);
-        let timeout = if is_last_word { GRACE } else { self.config.unused_timeout };
+        let is_final_goaway = self.goaway == Some(self.next_request);
+        let timeout = if is_final_goaway { GRACE } else { self.config.unused_timeout };
         let since = self.last_use.filter(|_| self.active + self.answered == 0)?;
         Some(since + timeout)
     }
@@ -75,30 +75,30 @@ impl Server {
         if self.is_closed {
             return;
         }
-        if self.look_at.is_some_and(|at| at <= now) {
-            self.end_slow_requests(t, now);
+        if self.check_at.is_some_and(|at| at <= now) {
+            self.reset_slow_requests(t, now);
         }
         if self.unused_at().is_some_and(|at| at <= now) {
             if self.goaway == Some(self.next_request) {
-                let reason = "there was no request for too long";
+                let reason = "no request within the idle timeout";
                 self.close(t, ConnectionError::new(code::H3_NO_ERROR, reason));
             } else {
                 // RFC 9114, section 3.3: "the terminating endpoint SHOULD first send a GOAWAY
                 // frame".
-                self.announce_last(t, self.next_request);
+                self.send_goaway(t, self.next_request);
             }
         }
     }
 
-    /// Sees to it that a request which takes too long from here on is looked at.
+    /// Schedules the check of a request's timeout.
     pub(crate) fn watch(&mut self, id: StreamId) {
         let timeout = self.config.request_timeout;
         if let Some(due) = self.live(id).and_then(|request| request.due(timeout)) {
-            self.look_at = Some(self.look_at.map_or(due, |at| at.min(due)));
+            self.check_at = Some(self.check_at.map_or(due, |at| at.min(due)));
         }
     }
 
-    fn end_slow_requests(&mut self, t: &mut impl Transport, now: Timestamp) {
+    fn reset_slow_requests(&mut self, t: &mut impl Transport, now: Timestamp) {
         let timeout = self.config.request_timeout;
         let mut slow = Vec::new();
         let mut next: Option<Timestamp> = None;
@@ -110,7 +110,7 @@ impl Server {
                 None => {}
             }
         }
-        self.look_at = next.map(|at| at.max(now + CHECK_INTERVAL));
+        self.check_at = next.map(|at| at.max(now + CHECK_INTERVAL));
         for id in slow {
             let code = code::H3_REQUEST_INCOMPLETE;
             self.abort(t, id, code, code);

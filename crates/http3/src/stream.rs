@@ -1,5 +1,5 @@
-//! The receiving part of a request stream (RFC 9114, section 4.1): HEADERS, DATA, optional
-//! trailers, with unknown frames in between; and the errors for other orders.
+//! Receiving part of a request stream (RFC 9114, section 4.1): HEADERS, DATA and optional trailers,
+//! with unknown frames in between, and errors for other sequences.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -15,9 +15,10 @@ use crate::qpack::{self, DecodeError, Field};
 use crate::request;
 use crate::transport::Transport;
 
-/// Bytes of unwanted content that are read and dropped: most requests end within them.
+/// Maximum number of bytes of declined content that are read and dropped. Most requests end within
+/// them.
 const MAX_DISCARDED: u64 = 16 * 1024;
-/// Content in bytes per second below which a request takes too long.
+/// Minimum rate of content, in bytes per second.
 const MIN_RATE: u64 = 1024;
 
 /// A request with an unfinished response.
@@ -27,30 +28,30 @@ pub(crate) struct RequestStream {
     frame: Frame,
     phase: Phase,
     content_length: Option<u64>,
-    /// Sum of the lengths of the DATA frames that have begun, in bytes.
+    /// Total length of the DATA frames that have started, in bytes.
     announced: u64,
-    /// When the stream began; when its head was complete, once it is.
+    /// Time at which the stream started, or at which its head was complete.
     since: Timestamp,
     /// Bytes of content that the application has read.
     content_read: u64,
-    /// Stream offset from which content is unwanted.
+    /// Stream offset from which content is declined.
     unwanted_from: Option<u64>,
-    /// What PRIORITY_UPDATE said; it goes before the header field (RFC 9218, section 7).
+    /// Priority from PRIORITY_UPDATE, which overrides the header field (RFC 9218, section 7).
     pub(crate) priority_update: Option<Priority>,
-    /// Whether the application has been handed the request.
+    /// Whether the request has been delivered to the application.
     pub(crate) is_delivered: bool,
-    /// Whether the application has been told of content that it has not yet read to its end.
+    /// Whether the application has been notified of content that it has not read completely.
     is_notified: bool,
     /// Whether the head of the response has been sent.
     pub(crate) head_sent: bool,
 }
 
-/// Where in a frame the stream is.
+/// Position within a frame.
 #[derive(Debug)]
 enum Frame {
     Header(Varints<2>),
     Fields(Collect),
-    /// In a DATA frame with this many bytes to go, at least 1; they wait for the application.
+    /// In a DATA frame with this many remaining bytes, at least 1, which the application reads.
     Data(u64),
     Skip(u64),
     /// The stream has ended.
@@ -63,23 +64,23 @@ impl Default for Frame {
     }
 }
 
-/// Where in the message the stream is.
+/// Position within the message.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 enum Phase {
     #[default]
     Head,
     Content,
-    Trailed,
+    Trailers,
 }
 
-/// Where [`RequestStream::advance`] stopped.
+/// Reason for which [`RequestStream::advance`] stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stop {
-    /// Nothing to read now.
+    /// No data is available.
     Blocked,
-    /// Stopped at content for the application.
+    /// Content for the application.
     Content,
-    /// At the end of the request.
+    /// The end of the request.
     End,
 }
 
@@ -88,19 +89,19 @@ impl RequestStream {
         Self { priority_update, since: now, ..Self::default() }
     }
 
-    /// Bytes on the heap, this struct included.
+    /// Heap memory including this struct, in bytes.
     #[cfg(test)]
     pub(crate) fn heap(&self) -> usize {
         let payload = if let Frame::Fields(payload) = &self.frame { payload.heap() } else { 0 };
         size_of::<Self>() + self.input.heap() + payload
     }
 
-    /// Whether everything that the client sent has been read.
+    /// Whether all data of the client has been read.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.frame, Frame::End)
     }
 
-    /// When the request will have taken too long; `None` if nothing of it is waited for.
+    /// Returns the time at which the request times out; `None` if no more of it is expected.
     pub(crate) fn due(&self, timeout: Duration) -> Option<Timestamp> {
         if self.has_ended() || self.unwanted_from.is_some() {
             return None;
@@ -108,7 +109,7 @@ impl RequestStream {
         Some(self.since + timeout + Duration::from_secs(self.content_read / MIN_RATE))
     }
 
-    /// Bytes of a field section that has not arrived whole.
+    /// Returns the number of bytes of a partially received field section.
     pub(crate) fn collected(&self) -> usize {
         if let Frame::Fields(section) = &self.frame { section.len() } else { 0 }
     }
@@ -119,7 +120,7 @@ impl RequestStream {
     }
 
     /// Reads up to the next requested content, the end, or the end of available data. Appends the
-    /// results to `events`.
+    /// resulting events to `events`.
     pub(crate) fn advance(
         &mut self,
         t: &mut impl Transport,
@@ -169,7 +170,7 @@ impl RequestStream {
                     Err(pause) => pause,
                 },
                 Frame::Data(_) if self.unwanted_from.is_none() => return Ok(Stop::Content),
-                // The content is unwanted.
+                // The content is declined.
                 Frame::Data(remaining) | Frame::Skip(remaining) => {
                     match self.input.skip(t, id, remaining) {
                         Ok(()) => {
@@ -186,7 +187,7 @@ impl RequestStream {
     }
 
     /// Reads up to `max` bytes of the content at which [`RequestStream::advance`] stopped. `None`
-    /// if it did not stop at content, or none is readable now.
+    /// if it did not stop at content, or no data is available.
     pub(crate) fn read_content(
         &mut self,
         t: &mut impl Transport,
@@ -208,23 +209,23 @@ impl RequestStream {
         }
     }
 
-    /// Whether to tell the application about readable content: once, until it has read everything.
+    /// Whether to notify the application of readable content: once, until it has read everything.
     pub(crate) fn notify(&mut self) -> bool {
         !core::mem::replace(&mut self.is_notified, true)
     }
 
-    /// The application has read all there was.
+    /// Allows the next notification, after the application has read all available content.
     pub(crate) fn rearm(&mut self) {
         self.is_notified = false;
     }
 
-    /// The code for a request that the client gave up. RFC 9114, section 4.1.1: rejected only "if
-    /// no processing was performed".
+    /// Returns the code for a request that the client cancelled. RFC 9114, section 4.1.1: rejected
+    /// only "if no processing was performed".
     pub(crate) fn cancel_code(&self) -> u64 {
         if self.is_delivered { code::H3_REQUEST_CANCELLED } else { code::H3_REQUEST_REJECTED }
     }
 
-    /// Decides what to do with a frame by its type and length.
+    /// Starts a frame of this type and length.
     fn begin(&mut self, kind: u64, length: u64, limit: u64) -> Result<Frame, Failure> {
         let unexpected = |reason| {
             // RFC 9114, section 4.1: an invalid sequence of frames is H3_FRAME_UNEXPECTED.
@@ -232,7 +233,7 @@ impl RequestStream {
         };
         match (kind, self.phase) {
             (frame::DATA, Phase::Head) => unexpected("DATA before HEADERS"),
-            (frame::DATA | frame::HEADERS, Phase::Trailed) => {
+            (frame::DATA | frame::HEADERS, Phase::Trailers) => {
                 unexpected("HEADERS or DATA after the trailers")
             }
             (frame::DATA, Phase::Content) => {
@@ -255,19 +256,19 @@ impl RequestStream {
                 | frame::PRIORITY_UPDATE_REQUEST
                 | frame::PRIORITY_UPDATE_PUSH,
                 _,
-            ) => unexpected("a frame not allowed on a request stream"),
-            _ if frame::is_reserved_by_http2(kind) => unexpected("a frame reserved by HTTP/2"),
+            ) => unexpected("frame not allowed on a request stream"),
+            _ if frame::is_reserved_by_http2(kind) => unexpected("frame type reserved by HTTP/2"),
             // RFC 9114, section 9: unknown types are ignored.
             _ => Ok(Frame::Skip(length)),
         }
     }
 
-    /// RFC 9114, section 4.2.2: a header section that is too large is answered with status 431.
-    /// Trailers may come when the response is under way, so the stream ends.
+    /// Returns the error for a section that is too large. RFC 9114, section 4.2.2: a header section
+    /// gets status 431. Trailers may follow the start of the response, so the stream is reset.
     fn too_large(&self) -> Failure {
         match self.phase {
             Phase::Head => Failure::Answer(431),
-            Phase::Content | Phase::Trailed => Failure::Stream(code::H3_EXCESSIVE_LOAD),
+            Phase::Content | Phase::Trailers => Failure::Stream(code::H3_EXCESSIVE_LOAD),
         }
     }
 
@@ -296,13 +297,13 @@ impl RequestStream {
             events.push_back(Event::Request { id, head, end: false });
         } else {
             request::check_trailers(&fields)?;
-            self.phase = Phase::Trailed;
+            self.phase = Phase::Trailers;
             events.push_back(Event::Trailers { id, fields });
         }
         Ok(())
     }
 
-    /// The stream ended between two frames.
+    /// Handles the end of the stream between two frames.
     fn end(&mut self, id: StreamId, events: &mut VecDeque<Event>) -> Result<(), Failure> {
         if self.phase == Phase::Head {
             // RFC 9114, section 4.1: "the server SHOULD abort its response stream with the error

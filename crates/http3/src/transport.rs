@@ -1,24 +1,23 @@
-//! What HTTP/3 needs from QUIC (RFC 9114, section 6; RFC 9000, section 2): streams that are
-//! opened, written, read, reset and prioritised. The QUIC connection implements this trait; tests
-//! use a mock.
+//! Interface to QUIC (RFC 9114, section 6; RFC 9000, section 2): streams that are opened, written,
+//! read, reset and prioritised. The QUIC connection implements this trait; tests use a mock.
 
 use bytes::Bytes;
 use quic::streams::{Priority, ReadOutcome, UnknownStream, WriteError};
 use units::{StreamId, Timestamp};
 
-/// A QUIC connection, as HTTP/3 sees it. Error codes are application error codes ([`crate::code`]).
+/// A QUIC connection. Error codes are application error codes ([`crate::code`]).
 pub trait Transport {
-    /// The time of the call.
+    /// Returns the time of the call.
     fn now(&self) -> Timestamp;
 
-    /// Number of request streams the client was allowed to open.
+    /// Returns the number of request streams that the client is allowed to open.
     fn request_limit(&self) -> u64;
 
-    /// Opens a unidirectional stream; `None` when the peer allows no more.
+    /// Opens a unidirectional stream; `None` if the peer's limit is reached.
     fn open_uni(&mut self) -> Option<StreamId>;
 
-    /// Appends `data` to the stream's send buffer. All of it is accepted; the caller decides how
-    /// much to write, see [`Transport::unsent`].
+    /// Appends `data` to the stream's send buffer. All of it is accepted; the caller limits the
+    /// amount by [`Transport::unsent`].
     ///
     /// # Errors
     /// [`WriteError`] if the sending part is closed.
@@ -30,17 +29,19 @@ pub trait Transport {
     /// Resets the sending part.
     fn reset(&mut self, id: StreamId, code: u64);
 
-    /// Asks the peer to stop sending; nothing more of this stream is read.
+    /// Asks the peer to stop sending, and ends reading of the stream.
     fn stop_sending(&mut self, id: StreamId, code: u64);
 
-    /// Reads up to `max` bytes (at least 1) in order and gives their flow-control credit back.
+    /// Reads up to `max` bytes (at least 1) in order, and returns their flow-control credit to the
+    /// peer.
     ///
     /// # Errors
-    /// [`UnknownStream`] if there is no such stream, or its receiving part was stopped here.
+    /// [`UnknownStream`] if there is no such stream, or its receiving part was stopped by this
+    /// endpoint.
     fn read(&mut self, id: StreamId, max: usize) -> Result<ReadOutcome, UnknownStream>;
 
-    /// Bytes of the stream that were never sent. Streamed responses check it before they write
-    /// more.
+    /// Returns the number of bytes of the stream that were never sent. Streamed responses check it
+    /// before they write more.
     fn unsent(&self, id: StreamId) -> u64;
 
     /// Sets the stream's priority (RFC 9218, section 4).

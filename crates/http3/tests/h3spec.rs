@@ -1,6 +1,6 @@
-//! The HTTP/3 and QPACK cases of h3spec, a conformance tester for servers, by their names
-//! ("HTTP/3" is RFC 9114, "QPACK" RFC 9204), over the real transport: the client writes STREAM
-//! frames by hand. h3spec accepts generic error codes; these tests require the specific one.
+//! The HTTP/3 and QPACK cases of h3spec, a conformance tester for servers, by their names ("HTTP/3"
+//! is RFC 9114, "QPACK" RFC 9204), over the real transport. The client writes STREAM frames by
+//! hand. h3spec accepts generic error codes; these tests require the specific one.
 
 extern crate quic as mendcast_quic;
 
@@ -45,33 +45,33 @@ const CONTROL: StreamId = StreamId(2);
 const ENCODER: StreamId = StreamId(6);
 const DECODER: StreamId = StreamId(10);
 
-/// The offence of an otherwise correct client.
-enum Deed {
-    /// A request stream with these bytes and its end.
+/// The violation of an otherwise correct client.
+enum Violation {
+    /// A request stream with these bytes, then its end.
     Request(&'static [u8]),
-    /// A control stream with these frames; the stream type goes before them.
+    /// A control stream with these frames after its type.
     Control(&'static [u8]),
     /// A QPACK stream with these instructions.
     Encoder(&'static [u8]),
     Decoder(&'static [u8]),
-    /// The control stream ends behind SETTINGS.
+    /// The control stream ends after SETTINGS.
     ControlEnds,
 }
 
-use Deed::*;
+use Violation::*;
 
-/// The signal to the client: a closed connection or a reset request stream.
+/// Reaction of the server: a closed connection or a reset request stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum Reaction {
     Closed(u64),
     Reset(u64),
     Nothing,
 }
 
-use Told::{Closed, Reset};
+use Reaction::{Closed, Reset};
 
-/// A case: name, offence, error, and the section that prescribes it.
-type Case = (&'static str, Deed, Told, &'static str);
+/// A case: name, violation, error, and the section that requires it.
+type Case = (&'static str, Violation, Reaction, &'static str);
 
 #[rustfmt::skip]
 const CASES: [Case; 16] = [
@@ -120,14 +120,14 @@ const CASES: [Case; 16] = [
 ];
 
 /// HEADERS with `:method: GET`, `:scheme: https`, `:authority: 127.0.0.1` and `:path: /` from the
-/// static table: a correct request, which the cases above break.
-const GOOD: &[u8] = b"\x01\x10\x00\x00\xd1\xd7\x50\x09127.0.0.1\xc1";
+/// static table: a valid request, on which the cases above are based.
+const VALID_REQUEST: &[u8] = b"\x01\x10\x00\x00\xd1\xd7\x50\x09127.0.0.1\xc1";
 
-/// A client, and HTTP/3 on the server's side of its connection.
+/// A client, and an HTTP/3 server on the other side of its connection.
 struct Pair {
     raw: Raw,
     http: Server,
-    /// How many requests the application was handed.
+    /// Number of requests delivered to the application.
     requests: usize,
 }
 
@@ -139,7 +139,7 @@ impl Pair {
             .retain(|suite| suite.suite() == rustls::CipherSuite::TLS13_AES_128_GCM_SHA256);
         let tls = Arc::new(server::client_tls(provider, b"test"));
         let mut parameters = honest();
-        // Room for the server's three streams.
+        // Allow the server's three streams.
         parameters.push((INITIAL_MAX_STREAM_DATA_UNI, varint(1 << 16)));
         parameters.push((INITIAL_MAX_STREAMS_UNI, varint(10)));
         let mut raw = Raw::new(Endpoint::new(server::config(), [3; 32]), tls, &parameters);
@@ -152,7 +152,7 @@ impl Pair {
         Self { raw, http, requests: 0 }
     }
 
-    /// Sends bytes on a stream, and lets the server take them.
+    /// Sends bytes on a stream, and handles them in the server.
     fn send(&mut self, id: StreamId, bytes: &[u8], fin: bool) {
         let payload = frames(|w| {
             put_stream_header(w, id, 0, Some(bytes.len()), fin);
@@ -172,24 +172,26 @@ impl Pair {
         self.raw.collect();
     }
 
-    /// The signal to the client; a closed connection takes precedence.
-    fn told(&self) -> Told {
-        let mut told = Told::Nothing;
+    /// Returns the server's reaction; a closed connection takes precedence.
+    fn reaction(&self) -> Reaction {
+        let mut reaction = Reaction::Nothing;
         for payload in &self.raw.received {
             for frame in Frames::new(payload) {
                 match frame.expect("the server's frames are well formed") {
                     Frame::ApplicationClose { error_code, .. } => return Closed(error_code),
-                    Frame::ResetStream { id: REQUEST, error_code, .. } => told = Reset(error_code),
+                    Frame::ResetStream { id: REQUEST, error_code, .. } => {
+                        reaction = Reset(error_code)
+                    }
                     _ => {}
                 }
             }
         }
-        told
+        reaction
     }
 }
 
-/// Runs a client with empty SETTINGS and QPACK streams, then the case's offence.
-fn run(deed: &Deed) -> Pair {
+/// Runs a client with empty SETTINGS and QPACK streams, then the violation.
+fn run(deed: &Violation) -> Pair {
     const SETTINGS: &[u8] = b"\x00\x04\x00";
     let mut pair = Pair::new();
     let (mut control, mut encoder, mut decoder) = (SETTINGS.to_vec(), vec![0x02], vec![0x03]);
@@ -201,7 +203,7 @@ fn run(deed: &Deed) -> Pair {
     }
     pair.send(CONTROL, &control, matches!(deed, ControlEnds));
     for (id, bytes) in [(ENCODER, encoder), (DECODER, decoder)] {
-        if pair.told() == Told::Nothing {
+        if pair.reaction() == Reaction::Nothing {
             pair.send(id, &bytes, false);
         }
     }
@@ -216,15 +218,15 @@ fn name_of(code: u64) -> String {
     known.map_or_else(|| format!("{code:#x}"), |(_, name)| (*name).to_owned())
 }
 
-fn shown(told: Told) -> String {
-    match told {
+fn shown(reaction: Reaction) -> String {
+    match reaction {
         Closed(code) => format!("connection: {}", name_of(code)),
         Reset(code) => format!("stream: {}", name_of(code)),
-        Told::Nothing => "no error".to_owned(),
+        Reaction::Nothing => "no error".to_owned(),
     }
 }
 
-fn sent(deed: &Deed) -> String {
+fn sent(deed: &Violation) -> String {
     match deed {
         Request(bytes) => format!("request stream: {}", hex(bytes)),
         Control(frames) => format!("control stream: {}", hex(frames)),
@@ -235,9 +237,9 @@ fn sent(deed: &Deed) -> String {
 }
 
 #[test]
-fn an_honest_request_reaches_the_application() {
-    let pair = run(&Request(GOOD));
-    assert!(pair.told() == Told::Nothing, "{}", shown(pair.told()));
+fn a_valid_request_reaches_the_application() {
+    let pair = run(&Request(VALID_REQUEST));
+    assert!(pair.reaction() == Reaction::Nothing, "{}", shown(pair.reaction()));
     assert_eq!(pair.requests, 1);
 }
 
@@ -245,13 +247,13 @@ fn an_honest_request_reaches_the_application() {
 fn h3spec_every_http_3_case_ends_with_its_error() {
     let rows = CASES.iter().map(|(name, deed, expected, section)| {
         let pair = run(deed);
-        let got = pair.told();
+        let got = pair.reaction();
         Row {
             name,
             sent: sent(deed),
             expected: format!("{} (RFC {section})", shown(*expected)),
             got: shown(got),
-            // A request that is wrong is not handed over.
+            // Malformed requests are not delivered.
             good: got == *expected && pair.requests == 0,
         }
     });

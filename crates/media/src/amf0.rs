@@ -1,14 +1,14 @@
-//! AMF0, the encoding of RTMP's commands and of FLV's script data.
+//! AMF0, the encoding of RTMP commands and FLV script data.
 //!
-//! Adobe's Action Message Format AMF0 specification (2007), without what no live encoder sends:
-//! references, XML, typed objects, and the switch to AMF3. The reader's work is bounded by the
-//! length of the input, by [`MAX_DEPTH`] and by [`MAX_VALUES`].
+//! Adobe's Action Message Format AMF0 specification (2007), without types that live encoders do not
+//! use: references, XML, typed objects, and the switch to AMF3. The cost of parsing is bounded by
+//! the length of the input, [`MAX_DEPTH`] and [`MAX_VALUES`].
 
 use bytes::{BufMut, BytesMut};
 
-/// How deep arrays and objects may be nested.
+/// Maximum nesting depth of arrays and objects.
 pub const MAX_DEPTH: usize = 16;
-/// How many values one message may hold, members of arrays and objects included.
+/// Maximum number of values in a message, including members of arrays and objects.
 pub const MAX_VALUES: usize = 4_096;
 
 const NUMBER: u8 = 0x00;
@@ -23,7 +23,7 @@ const STRICT_ARRAY: u8 = 0x0a;
 const DATE: u8 = 0x0b;
 const LONG_STRING: u8 = 0x0c;
 
-/// A value.
+/// An AMF0 value.
 ///
 /// ```
 /// use bytes::BytesMut;
@@ -38,13 +38,13 @@ const LONG_STRING: u8 = 0x0c;
 /// ```
 #[derive(Clone, PartialEq, Debug)]
 pub enum Value {
-    /// A double; there are no integers.
+    /// A double; AMF0 has no integers.
     Number(f64),
     /// A boolean.
     Boolean(bool),
-    /// A short or long string. Invalid UTF-8 was replaced.
+    /// A short or long string. Invalid UTF-8 is replaced.
     String(String),
-    /// An object: its members in their order.
+    /// An object, as an ordered list of members.
     Object(Vec<(String, Value)>),
     /// An array with named members.
     EcmaArray(Vec<(String, Value)>),
@@ -54,12 +54,12 @@ pub enum Value {
     Null,
     /// Undefined.
     Undefined,
-    /// Milliseconds since 1970, in UTC: the time zone is reserved, and 0.
+    /// Milliseconds since 1970, in UTC. The time zone is reserved and 0.
     Date(f64),
 }
 
 impl Value {
-    /// The number, if it is one.
+    /// Returns the number, if the value is one.
     pub fn number(&self) -> Option<f64> {
         match self {
             Self::Number(number) => Some(*number),
@@ -67,7 +67,7 @@ impl Value {
         }
     }
 
-    /// The text, if it is a string.
+    /// Returns the text, if the value is a string.
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::String(text) => Some(text),
@@ -75,7 +75,7 @@ impl Value {
         }
     }
 
-    /// The member of this name, if it is an object or a named array that has one.
+    /// Returns the member with this name, if the value is an object or named array that has one.
     pub fn get(&self, name: &str) -> Option<&Value> {
         match self {
             Self::Object(members) | Self::EcmaArray(members) => {
@@ -85,8 +85,7 @@ impl Value {
         }
     }
 
-    /// Appends the value's encoding. Names are cut at 65,535 bytes, which is all that AMF0 has
-    /// room for.
+    /// Appends the encoded value. Names are truncated to 65,535 bytes, the maximum in AMF0.
     pub fn write(&self, out: &mut BytesMut) {
         match self {
             Self::Number(number) => {
@@ -146,7 +145,7 @@ impl From<&str> for Value {
     }
 }
 
-/// An object of these members.
+/// Returns an object with these members.
 pub fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
     Value::Object(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
@@ -165,16 +164,16 @@ fn write_members(members: &[(String, Value)], out: &mut BytesMut) {
     out.put_slice(&[0, 0, OBJECT_END]);
 }
 
-/// Why a value cannot be read.
+/// Reason for which a value cannot be parsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
     /// The input ends within a value.
-    #[error("AMF0 value is cut off")]
+    #[error("truncated AMF0 value")]
     Truncated,
-    /// A type that is not read here.
+    /// The type is not supported.
     #[error("AMF0 type {0} is not supported")]
     Unsupported(u8),
-    /// More than [`MAX_DEPTH`] levels.
+    /// Nesting exceeds [`MAX_DEPTH`] levels.
     #[error("AMF0 nested deeper than {MAX_DEPTH}")]
     TooDeep,
     /// More than [`MAX_VALUES`] values.
@@ -182,10 +181,10 @@ pub enum Error {
     TooMany,
 }
 
-/// Reads all values of a message.
+/// Parses all values of a message.
 ///
 /// # Errors
-/// The input is no sequence of values within the limits.
+/// The input is not a sequence of values within the limits.
 pub fn read(input: &[u8]) -> Result<Vec<Value>, Error> {
     let mut reader = Reader { input, values: 0 };
     let mut values = Vec::new();
@@ -241,12 +240,12 @@ impl<'a> Reader<'a> {
             }
             OBJECT => Value::Object(self.members(depth)?),
             ECMA_ARRAY => {
-                // The count is a hint, and wrong in what some encoders send.
+                // The count is a hint, and some encoders send a wrong one.
                 self.take(4)?;
                 Value::EcmaArray(self.members(depth)?)
             }
             STRICT_ARRAY => {
-                // No room is made by a count that the input may not keep.
+                // The count is untrusted: do not reserve memory for it.
                 let count = u32::from_be_bytes(self.array()?);
                 let mut values = Vec::new();
                 for _ in 0..count {
@@ -311,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_laid_out_as_specified() {
+    fn values_are_encoded_as_specified() {
         let values = [
             Value::from("connect"),
             Value::from(1.0),
@@ -333,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_amf0_is_named() {
+    fn invalid_amf0_is_rejected() {
         assert_eq!(read(&[0x11, 1]), Err(Error::Unsupported(0x11)), "AMF3");
         assert_eq!(read(&[NUMBER, 1]), Err(Error::Truncated));
         assert_eq!(read(b"\x03\x00\x01a"), Err(Error::Truncated));
@@ -363,7 +362,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_panic(bytes in proptest::collection::vec(0..16u8, 0..200)) {
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(0..16u8, 0..200)) {
             let _ = read(&bytes);
         }
     }

@@ -1,12 +1,12 @@
-//! The first bytes of audio and video tags: codec, and role in the stream.
+//! Classification of audio and video tags by their first bytes: codec and role.
 //!
 //! Sources: Adobe's Flash Video File Format Specification 10.1, annex E.4 (AUDIODATA, VIDEODATA)
 //! and Veovera's Enhanced RTMP v2 (ExAudioTagHeader, ExVideoTagHeader, FourCC). Codec ID 12 for
-//! H.265 is no standard, but common in Chinese encoders.
+//! H.265 is not standardised, but common in Chinese encoders.
 
 use core::fmt;
 
-/// A codec as FLV names it.
+/// A codec in FLV.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Codec {
     /// H.264.
@@ -31,7 +31,7 @@ pub enum Codec {
     Ac3,
     /// E-AC-3.
     Eac3,
-    /// One of the legacy codecs, by its ID (4 bits).
+    /// A legacy codec, by its 4-bit ID.
     Legacy(u8),
     /// An unsupported FourCC.
     FourCc([u8; 4]),
@@ -57,40 +57,40 @@ impl fmt::Display for Codec {
     }
 }
 
-/// Role of a tag for a viewer who joins the stream.
+/// Role of a tag for joining viewers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
-    /// Codec configuration; needed before the first frame, and valid until the next one.
+    /// Codec configuration, needed before the first frame and valid until the next one.
     SequenceHeader,
-    /// A video frame that needs no other: playing can start here.
+    /// A video frame at which playback can start.
     KeyFrame,
     /// Any other video frame.
     InterFrame,
     /// An audio frame.
     AudioFrame,
-    /// `onMetaData`: needed by some players, valid until the next one.
+    /// `onMetaData`: needed by some players and valid until the next one.
     Metadata,
-    /// End of sequence, commands and other things that only pass by.
+    /// End of sequence, commands and other tags without lasting effect.
     Other,
 }
 
 impl Role {
-    /// Whether it holds until the next one of its kind, and so concerns everybody who joins.
+    /// Whether the tag is valid until the next one of its kind, so that joining viewers need it.
     pub const fn is_header(self) -> bool {
         matches!(self, Self::SequenceHeader | Self::Metadata)
     }
 }
 
-/// Codec and role, as the tag's payload declares them.
+/// Codec and role declared in a tag's payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Class {
     /// The codec; `None` if the payload is too short.
     pub codec: Option<Codec>,
-    /// The role.
+    /// Role of the tag.
     pub role: Role,
-    /// Where the codec's own data starts in the payload (behind composition times as well).
+    /// Offset of the codec data in the payload, after any composition time.
     pub data_at: usize,
-    /// Milliseconds from decoding to presentation (24 bits, signed).
+    /// Offset from decoding to presentation, in milliseconds (24 bits, signed).
     pub composition_time: i32,
 }
 
@@ -100,7 +100,7 @@ impl Class {
     }
 }
 
-/// Reads the head of a VIDEODATA payload. Short or unknown payloads are [`Role::Other`].
+/// Classifies a VIDEODATA payload. Truncated or unknown payloads are [`Role::Other`].
 ///
 /// ```
 /// use mendcast_media::codec::{self, Codec, Role};
@@ -133,7 +133,7 @@ pub fn video(payload: &[u8]) -> Class {
     }
 }
 
-/// Reads the head of an AUDIODATA payload.
+/// Classifies an AUDIODATA payload. Truncated or unknown payloads are [`Role::Other`].
 pub fn audio(payload: &[u8]) -> Class {
     let Some(&first) = payload.first() else { return Class::new(None, Role::Other, 0) };
     match first >> 4 {
@@ -148,7 +148,8 @@ pub fn audio(payload: &[u8]) -> Class {
     }
 }
 
-/// FrameType of both forms. A "generated key frame" is reserved for servers and is one too.
+/// Returns the role for FrameType of legacy and enhanced tags. A "generated key frame", reserved
+/// for servers, is a key frame.
 fn frame_role(frame_type: u8) -> Role {
     match frame_type {
         1 | 4 => Role::KeyFrame,
@@ -169,22 +170,22 @@ pub(crate) const CODED_FRAMES_X: u8 = 3;
 pub(crate) const MULTITRACK_AUDIO: u8 = 5;
 pub(crate) const MULTITRACK_VIDEO: u8 = 6;
 const MOD_EX: u8 = 7;
-/// AvMultitrackType: the tracks name their codecs themselves.
+/// AvMultitrackType: a FourCC per track.
 pub(crate) const MANY_CODECS: u8 = 2;
 
-/// The packet type of an enhanced tag behind its ModEx and Multitrack headers.
+/// Header of an enhanced tag after its ModEx and multitrack headers.
 struct Enhanced {
     packet: u8,
     codec: Option<Codec>,
-    /// Position after the FourCC; `None` for multitrack packets, which have headers per track.
+    /// Offset after the FourCC; `None` for multitrack packets, which have headers per track.
     data_at: Option<usize>,
 }
 
-/// The packet type of an enhanced tag after its ModEx headers, and the offset of the rest.
+/// Returns the packet type of an enhanced tag after its ModEx headers, and the offset of the rest.
 pub(crate) fn packet_type(payload: &[u8]) -> Option<(u8, usize)> {
     let mut packet = payload.first()? & 0x0f;
     let mut at = 1;
-    // Each pass consumes at least three bytes.
+    // Each iteration consumes at least three bytes.
     while packet == MOD_EX {
         let mut size = usize::from(*payload.get(at)?) + 1;
         at += 1;
@@ -233,7 +234,7 @@ fn four_cc(name: [u8; 4]) -> Codec {
 
 fn enhanced_video(payload: &[u8]) -> Class {
     let none = Class::new(None, Role::Other, payload.len());
-    // FrameType 5 is a command: no FourCC follows.
+    // FrameType 5 is a command without a FourCC.
     let frame_type = payload.first().map_or(0, |first| first >> 4 & 0x07);
     if frame_type == 5 {
         return none;
@@ -276,14 +277,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn legacy_video_tags_tell_their_role() {
+    fn legacy_video_tags_are_classified() {
         let header = video(&[0x17, 0, 0, 0, 0, 1, 0x64]);
         assert_eq!((header.codec, header.role), (Some(Codec::Avc), Role::SequenceHeader));
         let key = video(&[0x17, 1, 0, 0, 80, 9]);
         assert_eq!((key.role, key.composition_time, key.data_at), (Role::KeyFrame, 80, 5));
         assert_eq!(video(&[0x27, 1, 0xff, 0xff, 0xff]).composition_time, -1);
         assert_eq!(video(&[0x27, 1, 0, 0, 0]).role, Role::InterFrame);
-        // End of sequence is marked as a key frame and is none.
+        // End of sequence has the frame type of a key frame.
         assert_eq!(video(&[0x17, 2, 0, 0, 0]).role, Role::Other);
         assert_eq!(video(&[0x1c, 1, 0, 0, 0]).codec, Some(Codec::Hevc));
         assert_eq!(video(&[0x12, 1]).codec, Some(Codec::Legacy(2)));
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn enhanced_video_tags_tell_their_role() {
+    fn enhanced_video_tags_are_classified() {
         let header = video(b"\x90av01\x81");
         assert_eq!((header.codec, header.role), (Some(Codec::Av1), Role::SequenceHeader));
         let key = video(b"\x91hvc1\x00\x00\x50data");
@@ -308,7 +309,7 @@ mod tests {
         // Two bytes of modifier data, then packet type 1.
         let key = video(b"\x97\x01ab\x01av01data");
         assert_eq!((key.codec, key.role, key.data_at), (Some(Codec::Av1), Role::KeyFrame, 9));
-        // 300 bytes of it.
+        // 300 bytes of modifier data.
         let long = [&b"\x97\xff\x01\x2b"[..], &[0; 300], &b"\x03hvc1x"[..]].concat();
         assert_eq!(video(&long).role, Role::KeyFrame);
         assert_eq!(video(b"\x96\x00hvc1").role, Role::SequenceHeader);
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn audio_tags_tell_their_role() {
+    fn audio_tags_are_classified() {
         assert_eq!(audio(&[0xaf, 0, 0x12, 0x10]).role, Role::SequenceHeader);
         let frame = audio(&[0xaf, 1, 0x21]);
         assert_eq!(

@@ -1,44 +1,44 @@
-//! Breaches of format rules that readers tolerate because the meaning is clear.
+//! Violations of format rules that readers tolerate because the meaning is clear.
 
 /// A tolerated violation of a format's rules.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Deviation {
-    /// A playlist's EXT-X-TARGETDURATION is absent, zero or no whole number.
+    /// EXT-X-TARGETDURATION of a playlist is missing, zero or not an integer.
     PlaylistTarget,
-    /// A playlist has bytes that are no UTF-8, or lines before `#EXTM3U`.
+    /// A playlist contains invalid UTF-8.
     PlaylistText,
-    /// A tag of a playlist has a value that cannot be read, and is left out.
+    /// A playlist tag has an invalid value and is ignored.
     PlaylistTag,
-    /// Packets of a transport stream are not where they should be; those between were left out.
+    /// Packets of a transport stream lost alignment; bytes between them are skipped.
     TsSync,
-    /// Transport stream packets of 192 or 204 bytes.
+    /// Transport stream packets have 192 or 204 bytes.
     TsPacketSize,
-    /// A segment of a transport stream has its tables late, or not at all.
+    /// The tables of a transport stream segment are late or missing.
     TsTables,
     /// Packets of a transport stream are missing.
     TsContinuity,
     /// A PreviousTagSize field of FLV is wrong.
     FlvTrailer,
-    /// An FLV tag has a type that does not exist, or is encrypted data.
+    /// An FLV tag has an unknown type or is encrypted.
     FlvTagType,
-    /// An FLV file header is repeated within the stream, or has a wrong length.
+    /// An FLV file header is repeated within the stream or has a wrong length.
     FlvHeader,
-    /// An RTMP data message or command in AMF3, or that cannot be read.
+    /// An RTMP data message or command is in AMF3 or cannot be parsed.
     RtmpMessage,
-    /// A chunk within an RTMP message has a header of type 1 or 2.
+    /// A chunk in the middle of an RTMP message has a header of type 1 or 2.
     RtmpContinuation,
-    /// An RTMP message restarts before it was complete.
+    /// An RTMP message restarts before it is complete.
     RtmpRestart,
-    /// An HTTP origin answers a request for a range with the whole.
+    /// An HTTP origin answers a range request with the whole resource.
     HttpRange,
 }
 
-/// How many deviations there are.
+/// Number of deviations.
 const COUNT: usize = 14;
 
 impl Deviation {
-    /// All of them.
+    /// All deviations.
     pub const ALL: [Self; COUNT] = [
         Self::PlaylistTarget,
         Self::PlaylistText,
@@ -56,7 +56,7 @@ impl Deviation {
         Self::HttpRange,
     ];
 
-    /// Its name in metrics and logs.
+    /// Name in metrics and logs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::PlaylistTarget => "playlist_target",
@@ -77,25 +77,25 @@ impl Deviation {
     }
 }
 
-/// How often a reader met each deviation since it was last asked.
+/// Number of occurrences of each deviation since the last [`Deviations::take`].
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Deviations([u32; COUNT]);
 
 impl Deviations {
-    /// Counts one.
+    /// Counts an occurrence.
     pub fn note(&mut self, deviation: Deviation) {
         let count = &mut self.0[deviation as usize];
         *count = count.saturating_add(1);
     }
 
-    /// Adds what another reader has met.
+    /// Adds the counts of another reader.
     pub fn add(&mut self, other: &Self) {
         for (count, more) in self.0.iter_mut().zip(&other.0) {
             *count = count.saturating_add(*more);
         }
     }
 
-    /// Returns the counts and resets them.
+    /// Returns the non-zero counts and resets them.
     pub fn take(&mut self) -> impl Iterator<Item = (Deviation, u32)> + use<> {
         let counts = core::mem::take(&mut self.0);
         Deviation::ALL.into_iter().zip(counts).filter(|(_, count)| *count > 0)
@@ -111,10 +111,10 @@ mod tests {
         for (place, deviation) in Deviation::ALL.into_iter().enumerate() {
             assert_eq!(deviation as usize, place);
         }
-        let mut met = Deviations::default();
-        met.note(Deviation::TsSync);
-        let mut all = met.clone();
-        all.add(&met);
+        let mut seen = Deviations::default();
+        seen.note(Deviation::TsSync);
+        let mut all = seen.clone();
+        all.add(&seen);
         all.note(Deviation::HttpRange);
         let taken: Vec<_> = all.take().collect();
         assert_eq!(taken, [(Deviation::TsSync, 2), (Deviation::HttpRange, 1)]);

@@ -1,20 +1,20 @@
-//! Pictures that no other picture references, as marked by the codec. Dropping them first keeps
-//! all later pictures decodable.
+//! Disposable frames: frames that no other frame references, as marked by the codec. Dropping them
+//! first keeps all later frames decodable.
 //!
 //! H.264 (clause 7.4.1): nal_ref_idc is 0 in all slices of a non-reference picture. H.265 (table
 //! 7-1): even types up to 8 mark pictures that no other picture of the same sub-layer references,
-//! so the picture must also be in the highest sub-layer. The configuration has the number of
-//! sub-layers (ISO/IEC 14496-15, 8.3.3.1). Other codecs are not supported: AV1 and VP9 put the
-//! mark after fields whose length depends on the sequence header.
+//! so the picture must also be in the highest sub-layer. The configuration contains the number of
+//! sub-layers (ISO/IEC 14496-15, 8.3.3.1). Other codecs are not supported: in AV1 and VP9, the mark
+//! follows fields of variable length, which depends on the sequence header.
 
 use crate::codec::Codec;
 use crate::{Role, Tag};
 
-/// Properties of a codec's configuration that decide whether pictures are disposable.
+/// Properties of a codec configuration that are needed to find disposable frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Marks {
     codec: Marked,
-    /// Bytes of the length before each NAL unit.
+    /// Size of the length prefix of NAL units, in bytes.
     length_size: usize,
 }
 
@@ -25,19 +25,19 @@ enum Marked {
     Hevc(u8),
 }
 
-/// Effect of a NAL unit on whether its picture is disposable.
+/// Effect of a NAL unit on whether its frame is disposable.
 #[derive(PartialEq, Eq)]
 enum Importance {
-    /// No other picture references it.
+    /// A slice that no other frame references.
     Disposable,
-    /// No slice: it is dropped with its picture.
-    Nothing,
-    /// Referenced by other pictures, or unknown.
-    Needed,
+    /// Not a slice, and droppable with its frame.
+    Neutral,
+    /// Referenced by other frames, or unknown.
+    Referenced,
 }
 
 impl Marks {
-    /// Rules for the pictures that follow this sequence header; `None` for unsupported codecs.
+    /// Returns the marks of frames that follow this sequence header; `None` for unsupported codecs.
     pub fn of(header: &Tag) -> Option<Self> {
         let class = header.class();
         if class.role != Role::SequenceHeader {
@@ -49,7 +49,7 @@ impl Marks {
             Codec::Avc => (Marked::Avc, *config.get(4)?),
             Codec::Hevc => {
                 let sizes = *config.get(21)?;
-                // 0: not known.
+                // 0: unknown.
                 (Marked::Hevc((sizes >> 3 & 7).checked_sub(1)?), sizes)
             }
             _ => return None,
@@ -57,7 +57,7 @@ impl Marks {
         Some(Self { codec, length_size: usize::from(sizes & 3) + 1 })
     }
 
-    /// Whether no other picture needs this one.
+    /// Whether no other frame references this one.
     pub fn is_disposable(&self, tag: &Tag) -> bool {
         let class = tag.class();
         let is_ours = match self.codec {
@@ -68,8 +68,8 @@ impl Marks {
             return false;
         }
         let payload = tag.payload();
-        let (mut rest, mut said) = (payload.get(class.data_at..).unwrap_or_default(), false);
-        // Each pass takes a length and at least one byte.
+        let (mut rest, mut has_slice) = (payload.get(class.data_at..).unwrap_or_default(), false);
+        // Each iteration consumes a length and at least one byte.
         while !rest.is_empty() {
             let Some((length, behind)) = rest.split_at_checked(self.length_size) else {
                 return false;
@@ -77,13 +77,13 @@ impl Marks {
             let length = length.iter().fold(0, |all, &byte| all << 8 | usize::from(byte));
             let Some((unit, behind)) = behind.split_at_checked(length) else { return false };
             match self.importance(unit) {
-                Importance::Disposable => said = true,
-                Importance::Nothing => {}
-                Importance::Needed => return false,
+                Importance::Disposable => has_slice = true,
+                Importance::Neutral => {}
+                Importance::Referenced => return false,
             }
             rest = behind;
         }
-        said
+        has_slice
     }
 
     fn importance(&self, unit: &[u8]) -> Importance {
@@ -92,8 +92,8 @@ impl Marks {
                 // Slices and their partitions.
                 1..=4 if head & 0x60 == 0 => Importance::Disposable,
                 // SEI, delimiter, filler.
-                6 | 9 | 12 => Importance::Nothing,
-                _ => Importance::Needed,
+                6 | 9 | 12 => Importance::Neutral,
+                _ => Importance::Referenced,
             },
             (Marked::Hevc(highest), [head, layers, ..]) => {
                 let (layer, sub_layer) =
@@ -104,11 +104,11 @@ impl Marks {
                         Importance::Disposable
                     }
                     // Delimiter, filler, SEI.
-                    35 | 38..=40 => Importance::Nothing,
-                    _ => Importance::Needed,
+                    35 | 38..=40 => Importance::Neutral,
+                    _ => Importance::Referenced,
                 }
             }
-            _ => Importance::Needed,
+            _ => Importance::Referenced,
         }
     }
 }
@@ -126,14 +126,14 @@ mod tests {
         tag(&[0x17, 0, 0, 0, 0, 1, 0x64, 0, 0x1f, 0xfc | (length_size - 1), 0xe0, 0])
     }
 
-    /// An H.265 sequence header with this many temporal layers.
+    /// Returns an H.265 sequence header with this number of temporal layers.
     fn hevc_header(layers: u8) -> Tag {
         let mut config = [0; 23];
         config[21] = layers << 3 | 3;
         tag(&[&[0x90, b'h', b'v', b'c', b'1'], &config[..]].concat())
     }
 
-    /// An inter frame of units with lengths of four bytes.
+    /// Returns an inter frame of NAL units with 4-byte lengths.
     fn avc(units: &[&[u8]]) -> Tag {
         let mut payload = vec![0x27, 1, 0, 0, 0];
         for unit in units {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_h264_refers_to_stays() {
+    fn h264_reference_frames_are_kept() {
         let marks = Marks::of(&avc_header(4)).expect("H.264");
         let is = |units: &[&[u8]]| marks.is_disposable(&avc(units));
         assert!(is(&[&[0x01, 9]]));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_h265_refers_to_in_any_sub_layer_stays() {
+    fn h265_frames_referenced_in_any_sub_layer_are_kept() {
         let one = Marks::of(&hevc_header(1)).expect("H.265");
         assert!([0, 2, 4, 6, 8].iter().all(|&kind| one.is_disposable(&hevc(kind, 0))));
         assert!(
@@ -196,7 +196,7 @@ mod tests {
         let whole = avc(&[&[0x01, 9, 9], &[0x01, 8]]).payload();
         for end in 0..whole.len() {
             let cut = &whole[..end];
-            // Behind the first unit it is whole.
+            // The prefix of 12 bytes ends after the first unit.
             assert_eq!(marks.is_disposable(&tag(cut)), end == 12, "{end}");
             let mut huge = cut.to_vec();
             huge.extend([0xff; 4]);

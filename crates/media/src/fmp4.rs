@@ -1,12 +1,12 @@
-//! Fragmented MP4: the initialisation segment and the fragments of CMAF, for HLS.
+//! Fragmented MP4 for HLS: initialisation segments and fragments according to CMAF.
 //!
-//! ISO/IEC 14496-12 (boxes: section 8), 14496-15 (avcC, hvcC), 14496-14 and 14496-1 (esds), the AV1
-//! and Opus bindings. An initialisation segment has at most a video and an audio track; each
+//! ISO/IEC 14496-12 (boxes: section 8), 14496-15 (avcC, hvcC), 14496-14 and 14496-1 (esds), and the
+//! AV1 and Opus bindings. An initialisation segment has at most one video and one audio track. A
 //! fragment is one moof, with a traf per track that has samples, and one mdat. Payload bytes are
 //! copied once, into the fragment.
 //!
-//! The writers are our own: we write about a dozen boxes, and general crates know over a hundred.
-//! [`read`] is our own because its input is untrusted.
+//! The writer needs about a dozen boxes, where general-purpose crates support over a hundred. The
+//! reader, [`read`], must tolerate untrusted input.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -18,38 +18,39 @@ pub mod read;
 
 use config::{Audio, Video};
 
-/// Units per second of video times: FLV's milliseconds, so that nothing is rounded.
+/// Timescale of video: FLV's milliseconds, so that nothing is rounded.
 pub const VIDEO_TIMESCALE: u32 = 1_000;
-/// The video track's ID.
+/// Track ID of video.
 pub const VIDEO_TRACK: u32 = 1;
-/// The audio track's ID.
+/// Track ID of audio.
 pub const AUDIO_TRACK: u32 = 2;
 
 /// An access unit of a track.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sample {
-    /// The codec's data as FLV and MP4 have it: NAL units behind their lengths, a raw AAC frame.
+    /// Codec data in the format shared by FLV and MP4: NAL units with length prefixes, or a raw AAC
+    /// frame.
     pub data: Bytes,
-    /// Decoding time in units of the track's timescale.
+    /// Decoding time, in units of the track's timescale.
     pub dts: i64,
-    /// From decoding to presentation, in the same units.
+    /// Offset from decoding to presentation time, in the same units.
     pub composition: i32,
-    /// Whether decoding can start here.
+    /// Whether decoding can start at this sample.
     pub sync: bool,
 }
 
-/// A track's samples in a fragment.
+/// Samples of one track in a fragment.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     /// [`VIDEO_TRACK`] or [`AUDIO_TRACK`].
     pub track: u32,
-    /// The samples; their times do not go back.
+    /// Samples with non-decreasing times.
     pub samples: &'a [Sample],
-    /// Where the last one ends.
+    /// End of the last sample.
     pub end: i64,
 }
 
-/// The initialisation segment, ftyp and moov.
+/// Returns the initialisation segment: ftyp and moov.
 pub fn init(video: Option<&Video>, audio: Option<&Audio>) -> Bytes {
     let mut out = BytesMut::with_capacity(1_024);
     atom(&mut out, b"ftyp", |out| {
@@ -88,13 +89,13 @@ pub fn init(video: Option<&Video>, audio: Option<&Audio>) -> Bytes {
     out.freeze()
 }
 
-/// sample_flags (section 8.8.3.1): depends on no other sample.
+/// sample_flags (section 8.8.3.1): independent of other samples.
 const SYNC: u32 = 0x0200_0000;
-/// Depends on others, and is no sync sample.
+/// sample_flags: depends on other samples, not a sync sample.
 const NOT_SYNC: u32 = 0x0101_0000;
 
-/// A fragment, moof and mdat, of these runs; those without samples are left out. `sequence` counts
-/// fragments. Together, samples must stay below 4 GiB.
+/// Returns a fragment, moof and mdat, of these runs. Runs without samples are omitted. `sequence`
+/// is the fragment's number. The samples must total less than 4 GiB.
 pub fn fragment(sequence: u32, runs: &[Run<'_>]) -> Bytes {
     let runs = || runs.iter().filter(|run| !run.samples.is_empty());
     let count: usize = runs().map(|run| run.samples.len()).sum();
@@ -123,7 +124,7 @@ fn put_traf(out: &mut BytesMut, run: &Run<'_>, offsets: &mut Vec<usize>) {
     let start = run.samples.first().map_or(0, |sample| sample.dts);
     full_atom(out, b"tfdt", 1, 0, |out| out.put_i64(start));
     let video = run.track == VIDEO_TRACK;
-    // Data offset; duration and size, for video flags and composition offset too, of each sample.
+    // Data offset; duration and size of each sample; for video also flags and composition offset.
     let flags = if video { 0x0f01 } else { 0x0301 };
     full_atom(out, b"trun", 1, flags, |out| {
         out.put_u32(run.samples.len() as u32);
@@ -141,7 +142,7 @@ fn put_traf(out: &mut BytesMut, run: &Run<'_>, offsets: &mut Vec<usize>) {
     });
 }
 
-/// A box with what `body` writes; its size is filled in behind.
+/// Writes a box with the content that `body` writes, and then fills in its size.
 fn atom(out: &mut BytesMut, name: &[u8; 4], body: impl FnOnce(&mut BytesMut)) {
     let at = out.len();
     out.put_u32(0);
@@ -172,7 +173,7 @@ fn put_matrix(out: &mut BytesMut) {
     put_u32s(out, &[0x0001_0000, 0, 0, 0, 0x0001_0000, 0, 0, 0, 0x4000_0000]);
 }
 
-/// A trak box; with a picture size if it is video.
+/// Writes a trak box. Video tracks have a `size`.
 fn track(
     out: &mut BytesMut,
     id: u32,
@@ -238,7 +239,7 @@ fn video_entry(out: &mut BytesMut, video: &Video) {
     };
     atom(out, name, |out| {
         out.put_bytes(0, 6);
-        // data_reference_index, then 16 bytes reserved.
+        // data_reference_index, then 16 reserved bytes.
         out.put_u16(1);
         out.put_bytes(0, 16);
         out.put_u16(video.width);
@@ -262,7 +263,7 @@ fn audio_entry(out: &mut BytesMut, audio: &Audio) {
         out.put_u16(u16::from(audio.channels));
         out.put_u16(16);
         out.put_u32(0);
-        // 16.16 format; larger rates are in the codec's own record only.
+        // 16.16 format. Larger rates are only in the codec's own record.
         out.put_u32(u16::try_from(audio.sample_rate).map_or(0, |rate| u32::from(rate) << 16));
         match audio.codec {
             Codec::Opus => atom(out, b"dOps", |out| put_opus(out, &audio.record)),
@@ -271,16 +272,16 @@ fn audio_entry(out: &mut BytesMut, audio: &Audio) {
     });
 }
 
-/// OpusSpecificBox: OpusHead without its magic, version 0, numbers in network order.
+/// Writes OpusSpecificBox: OpusHead without its magic, version 0, integers in network order.
 fn put_opus(out: &mut BytesMut, head: &[u8]) {
     out.put_slice(&[0, head[9], head[11], head[10], head[15], head[14], head[13], head[12]]);
     out.put_slice(&[head[17], head[16]]);
     out.put_slice(&head[18..]);
 }
 
-/// ES_Descriptor with DecoderConfigDescriptor and SLConfigDescriptor (ISO/IEC 14496-1, section
-/// 7.2.6). An AudioSpecificConfig is short, so that one byte holds each length; longer ones are cut
-/// to what does.
+/// Writes ES_Descriptor with DecoderConfigDescriptor and SLConfigDescriptor (ISO/IEC 14496-1,
+/// section 7.2.6). Lengths take one byte: an AudioSpecificConfig is short, and a longer one is
+/// truncated.
 fn put_esds(out: &mut BytesMut, audio: &Audio) {
     let specific = &audio.record[..audio.record.len().min(96)];
     let specific_len = if specific.is_empty() { 0 } else { 2 + specific.len() };
@@ -288,7 +289,7 @@ fn put_esds(out: &mut BytesMut, audio: &Audio) {
     let object_type = if audio.codec == Codec::Mp3 { 0x6b } else { 0x40 };
     out.put_slice(&[3, (3 + 2 + 13 + specific_len + 3) as u8, 0, AUDIO_TRACK as u8, 0]);
     out.put_slice(&[4, (13 + specific_len) as u8, object_type, 0x15]);
-    // Buffer size and bit rates: not known.
+    // Buffer size and bit rates: unknown.
     out.put_bytes(0, 11);
     if !specific.is_empty() {
         out.put_slice(&[5, specific.len() as u8]);

@@ -1,19 +1,20 @@
-//! The newest groups of pictures of a stream, for joining viewers and slow ones.
+//! Cache of a stream's newest groups of pictures, for joining viewers and slow ones.
 //!
-//! Tags are numbered from the stream's start. The cache holds a run of them that begins at a group
-//! of pictures and ends with the newest tag, bounded by a number of groups and, hard, by bytes.
-//! With each group it remembers the headers in force, so that playing can start at any of them. A
-//! stream without video has a group each second: any audio frame is a start.
+//! Tags are numbered from the start of the stream. The cache holds a contiguous range of them, from
+//! the start of a group of pictures to the newest tag. It is limited by a number of groups and by
+//! bytes. Each group stores the sequence headers that apply to it, so that playback can start at
+//! any group. A stream without video has a group per second, because playback can start at any
+//! audio frame.
 //!
-//! Where video has not come for [`VIDEO_GONE_MS`] of audio, its last key frame is repeated until it
-//! is back with a new one: a browser stops the sound as well when it has no picture, and few
-//! players bear that a track goes or comes. Video that never had a key frame is gone.
+//! If no video frame arrives during [`VIDEO_GONE_MS`] of audio, the last key frame is repeated
+//! until a new one arrives. Browsers also stop audio if they have no video frame, and few players
+//! tolerate tracks that appear or disappear. Video without a key frame is treated as stopped.
 //!
-//! Audio is active if a frame arrived within the last [`SOUND_GONE_MS`] of video. A header alone
-//! announces audio for [`SOUND_EXPECTED_MS`]: players wait forever for an announced track without
-//! data. Audio that starts late, or restarts, starts with its header.
+//! Audio is active if a frame arrived within the last [`AUDIO_GONE_MS`] of video. A sequence header
+//! alone announces audio for [`AUDIO_EXPECTED_MS`], because players wait forever for an announced
+//! track without data. Audio that starts late, or restarts, starts with its sequence header.
 //!
-//! Only the default audio and video tracks are kept ([`crate::tracks`]).
+//! Only the default audio and video tracks are stored ([`crate::tracks`]).
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -22,35 +23,35 @@ use std::sync::Arc;
 use crate::codec::Role;
 use crate::flv::{Kind, Tag};
 
-/// Length of a group in a stream without video, in milliseconds.
+/// Duration of a group in a stream without video, in milliseconds.
 const AUDIO_GROUP_MS: u32 = 1_000;
 
-/// Video counts as stopped after this long without a frame, in milliseconds of audio. Otherwise
-/// new viewers would start at its last key frame, however old.
+/// Time without a video frame after which video is treated as stopped, in milliseconds of audio.
+/// Otherwise new viewers would start at its last key frame, however old.
 pub const VIDEO_GONE_MS: u32 = 5_000;
 
-/// Audio that stops for longer than this, in milliseconds of video, is not announced to new
-/// viewers.
-pub const SOUND_GONE_MS: u32 = VIDEO_GONE_MS;
+/// Time without an audio frame after which audio is no longer announced to new viewers, in
+/// milliseconds of video.
+pub const AUDIO_GONE_MS: u32 = VIDEO_GONE_MS;
 
-/// Wait for the first audio frame after an audio header, in milliseconds of video. The kinds of
-/// tracks are unknown meanwhile.
-pub const SOUND_EXPECTED_MS: u32 = 1_000;
+/// Maximum wait for the first audio frame after an audio header, in milliseconds of video. Until
+/// then, it is unknown whether the stream has audio.
+pub const AUDIO_EXPECTED_MS: u32 = 1_000;
 
-/// Interval at which the last key frame of such video is repeated, in milliseconds of audio.
-/// Players of Low-Latency HLS need a picture once per part.
-pub const STILL_MS: u32 = 300;
+/// Interval at which the last key frame of stopped video is repeated, in milliseconds of audio.
+/// Players of Low-Latency HLS need a video frame in each part.
+pub const KEY_FRAME_REPEAT_MS: u32 = 300;
 
-/// Bytes of repeated key frames for each byte of sound, at most: a publisher's little must not
-/// become much by itself. AAC of 128 kbit/s pays for a key frame of 300 KB each 300 ms.
-const STILL_PER_SOUND: usize = 64;
-/// Memory per tag beside its bytes: its entry in the cache and its buffer's bookkeeping.
+/// Maximum number of bytes of repeated key frames per byte of audio, which limits amplification of
+/// a publisher's data. AAC at 128 kbit/s allows a key frame of 300 KB every 300 ms.
+const MAX_REPEAT_RATIO: usize = 64;
+/// Memory per tag in addition to its bytes: its entry in the cache and the overhead of its buffer.
 const TAG_COST: usize = size_of::<Tag>() + 64;
 
 /// Limits of the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Groups of pictures, the one that is still growing included; at least 1.
+    /// Groups of pictures including the growing one, at least 1.
     pub groups: usize,
     /// Bytes of tags.
     pub bytes: usize,
@@ -62,7 +63,7 @@ impl Default for Limits {
     }
 }
 
-/// Headers that a player needs before the first frame.
+/// Sequence headers and metadata that a player needs before the first frame.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Headers {
     /// `onMetaData`.
@@ -74,12 +75,12 @@ pub struct Headers {
 }
 
 impl Headers {
-    /// The headers, in the order in which a player gets them.
+    /// Returns the headers in the order of transmission.
     pub fn tags(&self) -> impl Iterator<Item = &Tag> {
         [&self.metadata, &self.video, &self.audio].into_iter().flatten()
     }
 
-    /// Takes the tag in if it is a header.
+    /// Stores the tag if it is a header.
     pub fn take(&mut self, tag: &Tag) {
         match (tag.role(), tag.kind()) {
             (Role::Metadata, _) => self.metadata = Some(tag.clone()),
@@ -90,43 +91,43 @@ impl Headers {
     }
 }
 
-/// The start of a group of pictures.
+/// Start of a group of pictures.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// The number of its first tag.
+    /// Number of the group's first tag.
     pub start: u64,
-    /// That tag's time, in milliseconds.
+    /// Timestamp of this tag, in milliseconds.
     pub timestamp: u32,
-    /// The headers in force there.
+    /// Headers that apply to the group.
     pub headers: Arc<Headers>,
 }
 
-/// Whether a stream has video.
+/// Presence of video in a stream.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 enum Video {
     #[default]
     None,
-    /// The newest tag that is not script is video.
+    /// The newest audio or video tag is video.
     Newest,
-    /// Since this time of its audio, none came. Audio alone is the measure: it may be seconds
-    /// before or behind its video.
+    /// No video frame has arrived since this time of the audio. Only audio measures the time: it
+    /// may be seconds ahead of or behind its video.
     MissingSince(u32),
 }
 
-/// Whether a stream has audio.
+/// Presence of audio in a stream.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-enum Sound {
+enum Audio {
     #[default]
     None,
-    /// Its header came, and video frames since this time, but none of its own.
+    /// The audio header has arrived, but no frame. Video frames have arrived since this time.
     Expected(Option<u32>),
     /// The newest frame is audio.
     Newest,
-    /// Since this time of its video, none came.
+    /// No audio frame has arrived since this time of the video.
     MissingSince(u32),
 }
 
-/// The newest tags of a stream.
+/// Cache of a stream's newest tags.
 ///
 /// ```
 /// use mendcast_media::{GopCache, Kind, Limits, Tag};
@@ -144,39 +145,39 @@ pub struct GopCache {
     limits: Limits,
     headers: Arc<Headers>,
     tags: VecDeque<Tag>,
-    /// The number of the first tag in `tags`.
+    /// Number of the first tag in `tags`.
     base: u64,
     groups: VecDeque<Group>,
     bytes: usize,
     video: Video,
-    /// The last key frame of the video in force.
+    /// Newest key frame for the current video header.
     key: Option<Tag>,
-    /// The newest time of its frames.
+    /// Timestamp of the newest video frame.
     video_ms: u32,
-    /// Bytes that the sound since then allows to repeat.
-    still_credit: usize,
-    /// The header of video that is gone.
+    /// Bytes of key frames that may be repeated, earned by later audio.
+    repeat_credit: usize,
+    /// Sequence header of video that has stopped.
     idle_video: Option<Tag>,
-    /// Video frames are of no use before the next key frame.
+    /// Whether video frames are dropped until the next key frame.
     awaits_key: bool,
-    sound: Sound,
-    /// The header of audio that does not play.
+    audio: Audio,
+    /// Sequence header of audio that is not active.
     idle_audio: Option<Tag>,
     has_frames: bool,
-    /// The number of the first tag of the present publisher.
+    /// Number of the current publisher's first tag.
     publisher: u64,
     overflows: u64,
 }
 
 impl GopCache {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new(limits: Limits) -> Self {
         Self { limits, ..Self::default() }
     }
 
-    /// Announces a new publisher. The headers and tracks of the last publisher do not apply to its
-    /// tags, and its video starts with its first key frame. If the last publisher sent no frame,
-    /// its tags are dropped: headers alone start no group, and would pile up.
+    /// Announces a new publisher. The headers and tracks of the previous publisher do not apply to
+    /// its tags, and its video starts at its first key frame. If the previous publisher sent no
+    /// frame, its tags are dropped: headers alone start no group, and would accumulate.
     pub fn on_publisher(&mut self) {
         if !self.has_frames {
             self.drop_before(self.publisher);
@@ -187,18 +188,19 @@ impl GopCache {
         self.key = None;
         self.idle_video = None;
         self.awaits_key = true;
-        self.sound = Sound::None;
+        self.audio = Audio::None;
         self.idle_audio = None;
         self.has_frames = false;
     }
 
-    /// The new publisher continues the same stream: its video may resume at any frame.
+    /// Announces that the new publisher continues the same stream, so that its video may resume at
+    /// any frame.
     pub fn resume(&mut self) {
         self.awaits_key = false;
     }
 
-    /// Appends a tag. Repeated headers are dropped, and so is video that cannot be decoded because
-    /// its key frame is missing. Returns whether the tag was appended.
+    /// Appends a tag. Repeated headers are dropped, as is video that cannot be decoded because its
+    /// key frame is missing. Returns whether the tag was appended.
     pub fn push(&mut self, tag: Tag) -> bool {
         let idle = self.idle_video.iter().chain(&self.idle_audio);
         let repeated = self.headers.tags().chain(idle).any(|header| {
@@ -217,15 +219,15 @@ impl GopCache {
             (Kind::Video, Role::KeyFrame) => {
                 self.awaits_key = false;
                 self.key = Some(tag.clone());
-                // Viewers who joined while there was no video lack the header.
+                // Viewers who joined without video lack the header.
                 if let Some(header) = self.idle_video.take() {
                     self.append(header.with_timestamp(tag.timestamp()));
                 }
             }
             (Kind::Video, Role::InterFrame) if self.awaits_key => return false,
             (Kind::Audio, Role::AudioFrame) => {
-                self.look_for_video(&tag);
-                // Viewers who joined while there was no audio lack the header.
+                self.check_video(&tag);
+                // Viewers who joined without audio lack the header.
                 if let Some(header) = self.idle_audio.take() {
                     self.append(header.with_timestamp(tag.timestamp()));
                 }
@@ -233,54 +235,57 @@ impl GopCache {
             _ => {}
         }
         if matches!(tag.role(), Role::KeyFrame | Role::InterFrame) {
-            self.look_for_sound(tag.timestamp());
+            self.check_audio(tag.timestamp());
         }
         self.append(tag);
         true
     }
 
-    /// Takes back the announcement of audio that does not come, at this time of a video frame.
-    fn look_for_sound(&mut self, now: u32) {
-        let (then, patience) = match self.sound {
-            Sound::None => return,
-            Sound::Expected(None) => return self.sound = Sound::Expected(Some(now)),
-            Sound::Newest => return self.sound = Sound::MissingSince(now),
-            Sound::Expected(Some(then)) => (then, SOUND_EXPECTED_MS),
-            Sound::MissingSince(then) => (then, SOUND_GONE_MS),
+    /// Withdraws the announcement of audio that has not arrived by `now`, the time of a video
+    /// frame.
+    fn check_audio(&mut self, now: u32) {
+        let (then, timeout) = match self.audio {
+            Audio::None => return,
+            Audio::Expected(None) => return self.audio = Audio::Expected(Some(now)),
+            Audio::Newest => return self.audio = Audio::MissingSince(now),
+            Audio::Expected(Some(then)) => (then, AUDIO_EXPECTED_MS),
+            Audio::MissingSince(then) => (then, AUDIO_GONE_MS),
         };
-        if !(patience..1 << 31).contains(&now.wrapping_sub(then)) {
+        if !(timeout..1 << 31).contains(&now.wrapping_sub(then)) {
             return;
         }
-        if let Sound::Expected(_) = self.sound {
+        if let Audio::Expected(_) = self.audio {
             for group in self.groups.iter_mut().filter(|group| group.start >= self.publisher) {
                 Arc::make_mut(&mut group.headers).audio = None;
             }
         }
-        self.sound = Sound::None;
+        self.audio = Audio::None;
         self.idle_audio = Arc::make_mut(&mut self.headers).audio.take();
     }
 
-    /// Repeats the last key frame of video that stopped; video without one is forgotten.
-    fn look_for_video(&mut self, sound: &Tag) {
-        let now = sound.timestamp();
+    /// Repeats the last key frame of stopped video. Video without a key frame is removed from the
+    /// headers.
+    fn check_video(&mut self, frame: &Tag) {
+        let now = frame.timestamp();
         let then = match self.video {
             Video::None => return,
             Video::Newest => {
                 self.video = Video::MissingSince(now);
-                self.still_credit = 0;
+                self.repeat_credit = 0;
                 return;
             }
             Video::MissingSince(then) => then,
         };
-        let is_still = self.key.is_some() && self.awaits_key;
-        let patience = if is_still { STILL_MS } else { VIDEO_GONE_MS };
+        let repeats = self.key.is_some() && self.awaits_key;
+        let timeout = if repeats { KEY_FRAME_REPEAT_MS } else { VIDEO_GONE_MS };
         let missing = now.wrapping_sub(then);
         let size = self.key.as_ref().map_or(0, |key| key.bytes().len());
-        self.still_credit = (self.still_credit + STILL_PER_SOUND * sound.bytes().len()).min(size);
-        if !(patience..1 << 31).contains(&missing) || self.still_credit < size {
+        self.repeat_credit =
+            (self.repeat_credit + MAX_REPEAT_RATIO * frame.bytes().len()).min(size);
+        if !(timeout..1 << 31).contains(&missing) || self.repeat_credit < size {
             return;
         }
-        self.still_credit = 0;
+        self.repeat_credit = 0;
         self.awaits_key = true;
         match self.key.clone() {
             Some(key) => {
@@ -298,7 +303,7 @@ impl GopCache {
         match (tag.kind(), tag.role()) {
             (Kind::Video, Role::SequenceHeader) => self.video = Video::Newest,
             (Kind::Video, Role::KeyFrame | Role::InterFrame) => {
-                // Stills have audio timestamps, which differ slightly from video's.
+                // Repeated key frames have audio timestamps, which differ slightly from video's.
                 if self.video_ms.wrapping_sub(tag.timestamp()) < VIDEO_GONE_MS && self.key.is_some()
                 {
                     tag = tag.with_timestamp(self.video_ms);
@@ -306,11 +311,11 @@ impl GopCache {
                 self.video_ms = tag.timestamp();
                 self.video = Video::Newest;
             }
-            (Kind::Audio, Role::AudioFrame) => self.sound = Sound::Newest,
+            (Kind::Audio, Role::AudioFrame) => self.audio = Audio::Newest,
             (Kind::Audio, Role::SequenceHeader) => {
                 self.idle_audio = None;
-                if self.sound == Sound::None {
-                    self.sound = Sound::Expected(None);
+                if self.audio == Audio::None {
+                    self.audio = Audio::Expected(None);
                 }
             }
             _ => {}
@@ -318,7 +323,7 @@ impl GopCache {
         self.has_frames |=
             matches!(tag.role(), Role::KeyFrame | Role::InterFrame | Role::AudioFrame);
         if tag.role().is_header() {
-            // Groups keep the headers that they were made with.
+            // Groups keep the headers that they started with.
             Arc::make_mut(&mut self.headers).take(&tag);
         }
         if self.starts_group(&tag) {
@@ -331,32 +336,32 @@ impl GopCache {
             let next = self.groups[1].start;
             self.drop_before(next);
         }
-        // A single group above the limit loses its oldest tags: new viewers cannot join there any
-        // more, present viewers continue.
+        // A single group above the limit loses its oldest tags: new viewers can no longer join
+        // there, present viewers continue.
         while self.bytes > self.limits.bytes && self.tags.len() > 1 {
             self.drop_first();
         }
     }
 
     /// Evicts groups before the newest one, oldest first, until `excess` bytes of
-    /// [`GopCache::held`] are free. New viewers do not need them.
+    /// [`GopCache::memory`] are free. New viewers do not need them.
     pub fn shed(&mut self, excess: usize) {
-        let enough = self.held().saturating_sub(excess);
-        while self.held() > enough
+        let enough = self.memory().saturating_sub(excess);
+        while self.memory() > enough
             && let Some(next) = self.groups.iter().map(|g| g.start).find(|at| *at > self.base)
         {
             self.drop_before(next);
         }
-        self.give_room_back();
+        self.release_capacity();
     }
 
-    /// Evicts the oldest tags until at most `most` bytes are [held](GopCache::held), or only the
-    /// newest tag is left. A larger group loses its start, as with the byte limit.
+    /// Evicts the oldest tags until at most `most` bytes of [memory](GopCache::memory) are used, or
+    /// only the newest tag is left. A larger group loses its start, as with the byte limit.
     pub fn cut(&mut self, most: usize) {
-        while self.held() > most && self.tags.len() > 1 {
+        while self.memory() > most && self.tags.len() > 1 {
             self.drop_first();
         }
-        self.give_room_back();
+        self.release_capacity();
     }
 
     fn drop_first(&mut self) {
@@ -364,7 +369,7 @@ impl GopCache {
         self.drop_before(self.base + 1);
     }
 
-    fn give_room_back(&mut self) {
+    fn release_capacity(&mut self) {
         if self.tags.len() < self.tags.capacity() / 8 {
             self.tags.shrink_to(self.tags.len() * 2);
         }
@@ -373,7 +378,7 @@ impl GopCache {
     fn starts_group(&self, tag: &Tag) -> bool {
         match tag.role() {
             Role::KeyFrame if !self.awaits_key => true,
-            // One that is repeated, or a sound in a stream without video.
+            // A repeated key frame, or audio in a stream without video.
             Role::KeyFrame | Role::AudioFrame
                 if tag.kind() == Kind::Video || self.video == Video::None =>
             {
@@ -397,52 +402,53 @@ impl GopCache {
         }
     }
 
-    /// The number of the next tag to come.
+    /// Returns the number of the next tag to be appended.
     pub fn head(&self) -> u64 {
         self.base + self.tags.len() as u64
     }
 
-    /// The number of the oldest tag that is kept.
+    /// Returns the number of the oldest stored tag.
     pub fn base(&self) -> u64 {
         self.base
     }
 
-    /// The tag with this number, if it is kept.
+    /// Returns the tag with this number, if it is stored.
     pub fn get(&self, number: u64) -> Option<&Tag> {
         let place = number.checked_sub(self.base)?;
         self.tags.get(usize::try_from(place).ok()?)
     }
 
-    /// The newest tag.
+    /// Returns the newest tag.
     pub fn newest(&self) -> Option<&Tag> {
         self.tags.back()
     }
 
-    /// The groups that are kept from their start on, oldest first.
+    /// Returns the groups with a stored start, oldest first.
     pub fn groups(&self) -> impl DoubleEndedIterator<Item = &Group> {
         self.groups.iter()
     }
 
-    /// The headers in force after the newest tag.
+    /// Returns the headers that apply after the newest tag.
     pub fn headers(&self) -> &Arc<Headers> {
         &self.headers
     }
 
-    /// Bytes of tags that are kept.
+    /// Returns the size of the stored tags, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Time span of the kept tags. Wrong if the publisher's clock jumped: callers bound it.
+    /// Returns the time span of the stored tags. Wrong if the publisher's clock jumped: callers
+    /// must bound it.
     pub fn span(&self) -> Duration {
         let ends = self.tags.front().zip(self.tags.back());
         let ms = ends.map_or(0, |(first, last)| last.timestamp().wrapping_sub(first.timestamp()));
         Duration::from_millis(ms.into())
     }
 
-    /// Memory in bytes: all kept tags with their overhead, and the headers of the oldest group,
-    /// even if their tags are gone.
-    pub fn held(&self) -> usize {
+    /// Returns the memory use in bytes: all stored tags with their overhead, and the headers of the
+    /// oldest group, even if their tags are evicted.
+    pub fn memory(&self) -> usize {
         let headers = self.groups.front().map_or(&self.headers, |group| &group.headers);
         let headers = headers
             .tags()
@@ -452,15 +458,15 @@ impl GopCache {
         self.bytes + self.tags.len() * TAG_COST + headers.sum::<usize>()
     }
 
-    /// Whether audio is active, and whether there is video, for the FLV file header. `None` before
-    /// a publisher's first frame, which the headers of all tracks precede, and while audio is
-    /// expected.
+    /// Returns whether audio is active, and whether there is video, for the FLV file header. `None`
+    /// before a publisher's first frame, which the headers of all tracks precede, and while audio
+    /// is expected.
     pub fn kinds(&self) -> Option<(bool, bool)> {
-        let is_known = self.has_frames && !matches!(self.sound, Sound::Expected(_));
-        is_known.then_some((self.sound != Sound::None, self.video != Video::None))
+        let is_known = self.has_frames && !matches!(self.audio, Audio::Expected(_));
+        is_known.then_some((self.audio != Audio::None, self.video != Video::None))
     }
 
-    /// Groups that lost their start to the byte limit.
+    /// Returns the number of groups that lost their start to the byte limit.
     pub fn overflows(&self) -> u64 {
         self.overflows
     }

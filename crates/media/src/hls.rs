@@ -1,10 +1,10 @@
-//! HTTP Live Streaming: FLV tags into segments, parts and playlists, and an origin's segments into
-//! FLV tags.
+//! HTTP Live Streaming: packages FLV tags into segments, parts and playlists, and converts an
+//! origin's segments into FLV tags.
 //!
-//! RFC 8216 (HLS), and draft-pantos-hls-rfc8216bis for Low-Latency HLS: partial segments, blocking
-//! reload, preload hints, delta updates. Players without Low-Latency HLS play the same playlist.
-//! Our own code reads and writes playlists: the writer is short, and the reader must bound the
-//! cost of untrusted playlists.
+//! Implements RFC 8216 (HLS) and draft-pantos-hls-rfc8216bis (Low-Latency HLS): partial segments,
+//! blocking reload, preload hints and delta updates. Players without Low-Latency HLS use the same
+//! playlist. Playlists are written and parsed without a library: the writer is short, and the
+//! parser must bound the cost of untrusted playlists.
 
 mod bounds;
 mod clock;
@@ -15,7 +15,6 @@ mod error;
 pub(crate) mod fixture;
 mod flv_tags;
 mod grid;
-mod kept;
 mod lookup;
 mod manifest;
 pub mod name;
@@ -24,11 +23,12 @@ mod parts;
 mod playlist;
 pub mod pull;
 mod reference;
+mod retained;
 pub mod segmenter;
-mod unpacked;
+mod unsupported;
 mod variant;
 
-pub use lookup::When;
+pub use lookup::Availability;
 pub use name::Name;
 pub use pull::Pull;
 pub use reference::follow;

@@ -1,8 +1,9 @@
-//! Media without IO: FLV tags, RTMP, HLS, and the cache of the newest groups of pictures.
+//! Live media formats without I/O: FLV, RTMP, HLS, MPEG-TS and fragmented MP4, and the cache of
+//! recent groups of pictures.
 //!
-//! Bytes in, bytes out: no clock, no socket. Codecs pass through; the server only needs to know
-//! whether playback can start with a tag. A tag is one shared buffer from the publisher to every
-//! viewer.
+//! Everything here maps bytes to bytes, without clocks or sockets. Media is never transcoded: the
+//! server only needs to know whether playback can start at a tag. A tag is one shared buffer from
+//! the publisher to every viewer.
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,12 @@
-//! RTMP, both sides, without IO: bytes of the peer in, events and bytes for the peer out.
+//! RTMP client and server without I/O: they map bytes from the peer to events and bytes for the
+//! peer.
 //!
-//! Adobe's RTMP specification 1.0 (December 2012), as spoken by OBS, ffmpeg, librtmp, nginx-rtmp
-//! and SRS, and the connect negotiation of Veovera's Enhanced RTMP v2, whose codecs pass through.
-//! A [`Server`] handles one publisher or player per connection; a [`Client`] plays from or
+//! Implements Adobe's RTMP specification 1.0 (December 2012), as used by OBS, ffmpeg, librtmp,
+//! nginx-rtmp and SRS, and the connect negotiation of Veovera's Enhanced RTMP v2, whose codecs pass
+//! through. A [`Server`] handles one publisher or player per connection. A [`Client`] plays from or
 //! publishes to another server. The caller adds TLS (`rtmps`). RTMPE and RTMPT are not supported.
 //!
-//! A tag's payload is copied once, from the input into the buffer that all viewers share.
+//! The payload of a tag is copied once, from the input to the buffer that all viewers share.
 
 mod chunk;
 mod client;
@@ -21,24 +22,25 @@ pub use error::Error;
 pub use handshake::Random;
 pub use server::{Event, Request, Server};
 
-/// The port that URLs without one mean.
+/// Default port of `rtmp` URLs.
 pub const DEFAULT_PORT: u16 = 1935;
 
-/// Limits and sizes of one connection.
+/// Limits and sizes of a connection.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The largest message that is taken, in bytes: the largest frame of a publisher. At most
-    /// [`crate::flv::MAX_PAYLOAD`]. All unfinished messages together may be twice as long.
+    /// Maximum size of a received message, and thereby of a frame, in bytes. At most
+    /// [`crate::flv::MAX_PAYLOAD`], default 4 MiB. All incomplete messages together may be twice as
+    /// large.
     pub max_message: usize,
-    /// How many bytes of a message we send between two chunk headers, 1 to 0xff_ffff.
+    /// Maximum size of sent chunks, in bytes, without headers. 1 to 0xff_ffff, default 64 KiB.
     pub chunk_size: u32,
-    /// How many bytes the peer may send between its acknowledgements.
+    /// Number of bytes that the peer may send between acknowledgements. Default 2.5 MB.
     pub window_ack: u32,
 }
 
 impl Default for Config {
-    /// 4 MiB of message, enough for key frames of 100 Mbit/s; chunks of 64 KiB, the largest that
-    /// SRS takes without a warning; 2.5 MB of window, as everybody has.
+    /// 4 MiB are enough for key frames at 100 Mbit/s. Chunks of 64 KiB are the largest that SRS
+    /// accepts without a warning. A window of 2.5 MB is common.
     fn default() -> Self {
         Self { max_message: 4 << 20, chunk_size: 65_536, window_ack: 2_500_000 }
     }

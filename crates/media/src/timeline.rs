@@ -1,31 +1,31 @@
-//! One timeline per stream, whatever its publishers send.
+//! Maps the timestamps of a stream's publishers to a single timeline.
 //!
-//! FLV and RTMP timestamps are 32 bits of milliseconds that wrap, start anywhere, and start again
-//! when a publisher comes back. The stream's time wraps as they do and never goes back within a
-//! kind of tag. It begins at the first publisher's own time, so that servers that pull one upstream
-//! agree on it, or where [`Timeline::begin_at`] says. A publisher that jumps, or a new one,
-//! continues where the stream was. The adjustment is made once, where a tag comes in, never per
-//! viewer.
+//! FLV and RTMP timestamps are 32-bit milliseconds that wrap, start anywhere, and restart with a
+//! reconnecting publisher. The stream's time wraps as well, but never decreases within a kind of
+//! tag. It starts at the first publisher's own time, so that servers that pull the same upstream
+//! agree on it, or at the time given to [`Timeline::begin_at`]. After a jump, or with a new
+//! publisher, the stream continues at its current time. Timestamps are adjusted once, when a tag
+//! arrives, never per viewer.
 //!
-//! Audio and video are tracked separately. They may be seconds apart for any time: the two clocks
-//! of a cheap encoder drift, and a burst delivers one kind first. A kind whose time jumps
-//! continues at its own last time. If the other kind jumps to the same place, it gets the same
-//! adjustment, which keeps both in sync. Script tags follow the other kinds.
+//! Audio and video are tracked separately. They may be seconds apart indefinitely: the two clocks
+//! of a cheap encoder drift, and a burst delivers one kind first. A kind whose time jumps continues
+//! at its own last time. If the other kind jumps to the same place, the same adjustment applies,
+//! which keeps both in sync. Script tags follow the other kinds.
 
 use crate::flv::Kind;
 
-/// A step back by more than this is a jump within a kind, not the order of frames.
+/// Maximum backward step within a kind. A larger step is a jump, not reordering.
 const MAX_BACK_MS: i64 = 1_000;
-/// So is a step forward by more than this. Encoders that pause send nothing and then go on.
+/// Maximum forward step. Encoders that pause send nothing and then continue.
 const MAX_FORWARD_MS: i64 = 30_000;
-/// Audio and video of one clock are not further apart.
+/// Maximum distance of audio and video from the same clock.
 const MAX_APART_MS: i64 = 10_000;
-/// Largest overlap with an upstream that sends its cache again.
+/// Maximum overlap with an upstream that resends its cache.
 const MAX_REWIND_MS: i64 = 60_000;
-/// Distance of the two sides of a jump: about a frame.
+/// Interval inserted at a jump: about one frame.
 const GAP_MS: i64 = 40;
 
-/// Position of a kind in the publisher's time, and its offset to the stream's time.
+/// Last time of a kind in the publisher's clock, and its offset to the stream's time.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     /// Without wraps.
@@ -34,7 +34,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// This clock at the nearest time with these 32 bits, and the step there.
+    /// Returns this clock at the nearest time with these 32 bits, and the step to it.
     fn at(self, timestamp: u32) -> (Self, i64) {
         let step = i64::from(timestamp.wrapping_sub(self.input as u32) as i32);
         (Self { input: self.input + step, ..self }, step)
@@ -53,35 +53,34 @@ impl Clock {
 /// let mut timeline = Timeline::default();
 /// timeline.on_publisher();
 /// assert_eq!(timeline.map(Kind::Video, 5_000), 5_000);
-/// // A second encoder takes over, with a clock of its own: the stream continues.
+/// A second encoder takes over with its own clock: the stream continues.
 /// timeline.on_publisher();
 /// assert_eq!(timeline.map(Kind::Video, 0), 5_040);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
-    /// Where the stream begins, if not at its first publisher's own time.
+    /// Start time of the stream; `None` for its first publisher's own time.
     start: Option<u32>,
-    /// The stream's time at the publisher's time 0, if announced.
+    /// Stream time at the publisher's time 0, if announced.
     base: Option<u32>,
-    /// The publisher's audio and video, by `Kind as usize`.
+    /// Clocks of the publisher's audio and video, indexed by `Kind`.
     clocks: [Option<Clock>; 2],
-    /// The latest times of audio, video and script tags in the stream, without wraps.
+    /// Latest stream times of audio, video and script tags, without wraps.
     latest: [Option<i64>; 3],
     /// Whether audio and video may repeat tags that the stream already has.
     rewound: [bool; 2],
-    /// Whether a new publisher's time may be the stream's.
+    /// Whether a new publisher's timestamps may already be stream times.
     returns: bool,
     jumps: u64,
 }
 
 impl Timeline {
-    /// Starts the stream at this time. For publishers with arbitrary clocks: their own times are
-    /// ignored.
+    /// Starts the stream at this time, for publishers with arbitrary clocks.
     pub fn begin_at(&mut self, start: u32) {
         self.start = Some(start);
     }
 
-    /// A new publisher: its first tag continues the stream.
+    /// Announces a new publisher. Its first tag continues the stream.
     pub fn on_publisher(&mut self) {
         self.clocks = [None; 2];
         self.base = None;
@@ -89,31 +88,30 @@ impl Timeline {
         self.returns = false;
     }
 
-    /// A new publisher that may be the same upstream, pulled again: if its time is a little later
-    /// than the stream's, it is the stream's, so that all who pull it stay in agreement.
+    /// Announces a repeated pull, possibly from the same upstream. If its first timestamp is
+    /// slightly later than the stream's time, it is taken as the stream's time, so that all servers
+    /// that pull the upstream stay in agreement.
     pub fn on_upstream(&mut self) {
         self.on_publisher();
         self.returns = self.start.is_none();
     }
 
-    /// Maps the publisher's time 0 to this time of the stream: the publisher relays the same
-    /// stream with its own times. Tags that it repeats, because it starts with its cache, are
-    /// dropped.
+    /// Maps the publisher's time 0 to `base` in the stream's time, for publishers that relay the
+    /// same stream with their own timestamps. Tags that they repeat from their cache are dropped.
     pub fn on_base(&mut self, base: u32) {
         self.clocks = [None; 2];
         self.base = Some(base);
         self.rewound = [true; 2];
     }
 
-    /// The stream's time, in milliseconds, of a tag that the publisher sends at its time
-    /// `timestamp`.
+    /// Maps the timestamp of a publisher's tag to the stream's time, in milliseconds.
     pub fn map(&mut self, kind: Kind, timestamp: u32) -> u32 {
         let latest = self.latest[kind as usize].unwrap_or(0) as u32;
         self.map_new(kind, timestamp).unwrap_or(latest)
     }
 
-    /// As [`Timeline::map`]; `None` for audio and video that the stream has already, which happens
-    /// only after [`Timeline::on_base`].
+    /// Like [`Timeline::map`], but returns `None` for audio and video that the stream already has.
+    /// This happens only after [`Timeline::on_base`].
     pub fn map_new(&mut self, kind: Kind, timestamp: u32) -> Option<u32> {
         let time = match kind {
             Kind::Audio | Kind::Video => self.media_time(kind as usize, timestamp),
@@ -132,7 +130,7 @@ impl Timeline {
         Some(time as u32)
     }
 
-    /// The stream's newest time of audio and video, without wraps.
+    /// Returns the newest time of audio and video, without wraps.
     fn newest(&self) -> Option<i64> {
         self.latest[..2].iter().flatten().copied().max()
     }
@@ -154,7 +152,7 @@ impl Timeline {
                     self.jumps += 1;
                     latest.map_or(0, |latest| latest + GAP_MS)
                 }
-                // Two kinds of different clocks: they go on together from here.
+                // Two kinds with different clocks continue together from here.
                 (None, Some(_)) => self.newest().unwrap_or(0),
                 (None, None) => self.first_time(timestamp),
             };
@@ -165,7 +163,7 @@ impl Timeline {
         clock.time()
     }
 
-    /// The time of a publisher's first tag.
+    /// Returns the stream time of a publisher's first tag.
     fn first_time(&self, timestamp: u32) -> i64 {
         let stated = self.base.map(|base| base.wrapping_add(timestamp));
         let Some(newest) = self.newest() else {
@@ -178,7 +176,8 @@ impl Timeline {
         newest + step.filter(|step| (-back..=forward).contains(step)).unwrap_or(GAP_MS)
     }
 
-    /// Time of a script tag. Often it carries 0 or the encoder's start time; then it belongs here.
+    /// Returns the stream time of a script tag. Script tags often carry 0 or the encoder's start
+    /// time; they then get the newest time.
     fn script_time(&self, timestamp: u32) -> i64 {
         let near = self.clocks.into_iter().flatten().map(|clock| clock.at(timestamp));
         let near =
@@ -190,7 +189,7 @@ impl Timeline {
         near.max().or_else(|| self.newest()).unwrap_or_else(first)
     }
 
-    /// How often a publisher's time jumped.
+    /// Returns the number of timestamp jumps.
     pub fn jumps(&self) -> u64 {
         self.jumps
     }
@@ -286,13 +285,13 @@ mod tests {
             timeline.map(Kind::Video, 500_000 + at);
             timeline.map(Kind::Audio, 501_500 + at);
         }
-        // Whichever kind comes first.
+        // In either order.
         assert_eq!(timeline.map(Kind::Audio, 1_500), 503_500);
         assert_eq!(timeline.map(Kind::Video, 0), 502_000);
         assert_eq!(timeline.map(Kind::Audio, 1_540), 503_540);
         assert_eq!(timeline.map(Kind::Video, 40), 502_040);
         assert_eq!(timeline.jumps(), 1, "one for both");
-        // By less than audio and video may be apart.
+        // A jump smaller than the allowed distance of audio and video.
         for at in (40..9_000).step_by(40) {
             timeline.map(Kind::Video, at);
             timeline.map(Kind::Audio, 1_500 + at);
@@ -328,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn script_tags_follow_audio_and_video_and_move_nothing() {
+    fn script_tags_follow_audio_and_video() {
         let mut timeline = Timeline::default();
         assert_eq!(timeline.map(Kind::Script, 0), 0);
         assert_eq!(timeline.map(Kind::Video, 700_000), 700_000);
@@ -364,7 +363,7 @@ mod tests {
         assert_eq!(timeline.map_new(Kind::Video, 2_000), None);
         assert_eq!(timeline.map_new(Kind::Video, 2_040), Some(5_004_040));
         assert_eq!(timeline.map_new(Kind::Video, 2_000), Some(5_004_040), "never again");
-        // A relay that was away for long.
+        // A relay after a long outage.
         timeline.on_publisher();
         timeline.on_base(9_000_000);
         assert_eq!(timeline.map_new(Kind::Video, 0), Some(9_000_000));

@@ -1,11 +1,11 @@
-//! The default track of multitrack packets (Veovera's Enhanced RTMP v2, "Multitrack Streaming via
-//! Enhanced RTMP").
+//! Extraction of the default track from multitrack packets (Veovera's Enhanced RTMP v2, "Multitrack
+//! Streaming via Enhanced RTMP").
 //!
 //! A stream has one video and one audio track: players of FLV, RTMP and HLS play one of each, and
-//! mistake headers and frames of other tracks for theirs. The server therefore keeps the default
-//! track (ID 0), rewritten as a single-track packet, and drops the others.
+//! would mistake sequence headers and frames of other tracks for their own. The server therefore
+//! keeps the default track (ID 0), rewritten as single-track packets, and drops the others.
 //!
-//! Codecs with a number in FLV are written with it, and others with their FourCC of Enhanced RTMP.
+//! Codecs with an FLV codec ID are written with it, and others with their FourCC of Enhanced RTMP.
 //! Players know `hvc1`, `av01` and `Opus`, but few know `avc1` or `mp4a`.
 
 use bytes::BufMut;
@@ -18,13 +18,13 @@ use crate::flv::{Kind, Tag};
 
 /// AvMultitrackType: one track, with data up to the end.
 const ONE_TRACK: u8 = 0;
-/// The track that has the ID 0.
+/// ID of the default track.
 const DEFAULT_TRACK: u8 = 0;
 
-/// The tag with the default track only, in FLV's own form if there is one. `None` if the tag lacks
-/// the default track, or the form cannot express it.
+/// Returns the tag reduced to its default track, with an FLV codec ID if the codec has one. `None`
+/// if the tag lacks the default track, or if FLV cannot express it.
 ///
-/// Tags that are no multitrack packets belong to the default track.
+/// Single-track tags belong to the default track.
 pub fn default_track(tag: Tag) -> Option<Tag> {
     let payload = tag.payload();
     let Some(first) = payload.first().copied() else { return Some(tag) };
@@ -34,8 +34,8 @@ pub fn default_track(tag: Tag) -> Option<Tag> {
         _ => return Some(tag),
     };
     let Some((packet, at)) = packet_type(&payload) else { return Some(tag) };
-    let is_one_of_many = packet == multitrack;
-    let (packet, codec, data) = if is_one_of_many {
+    let is_multitrack = packet == multitrack;
+    let (packet, codec, data) = if is_multitrack {
         track(&payload, at)?
     } else {
         let Some((codec, data)) = payload.get(at..).and_then(|rest| rest.split_at_checked(4))
@@ -50,7 +50,7 @@ pub fn default_track(tag: Tag) -> Option<Tag> {
         (Kind::Audio, b"mp4a") if packet <= CODED_FRAMES => buffer.put_slice(&[0xaf, packet]),
         (Kind::Audio, b".mp3") if packet == CODED_FRAMES => buffer.put_u8(0x2f),
         (Kind::Audio, b"mp4a" | b".mp3") => return None,
-        _ if is_one_of_many => {
+        _ if is_multitrack => {
             buffer.put_u8(first & 0xf0 | packet);
             buffer.put_slice(codec);
         }
@@ -60,8 +60,8 @@ pub fn default_track(tag: Tag) -> Option<Tag> {
     Tag::assemble(buffer, tag.kind(), tag.timestamp())
 }
 
-/// The bytes before the data of an H.264 packet in FLV's own form (VIDEODATA, AVCVIDEOPACKET):
-/// frame type and codec, packet type, and the composition time unless the data has it.
+/// Returns the legacy header of an H.264 packet (VIDEODATA, AVCVIDEOPACKET): frame type and codec,
+/// packet type, and the composition time unless `data` starts with it.
 fn avc_head(first: u8, packet: u8) -> Option<Vec<u8>> {
     let frame = first & 0x70 | 7;
     Some(match packet {
@@ -73,8 +73,8 @@ fn avc_head(first: u8, packet: u8) -> Option<Vec<u8>> {
     })
 }
 
-/// Packet type, FourCC and data of the default track in a packet with a multitrack header at `at`.
-/// `None` if the track is missing or the packet is truncated.
+/// Returns packet type, FourCC and data of the default track in a packet with a multitrack header
+/// at `at`. `None` if the track is missing or the packet is truncated.
 fn track(payload: &[u8], mut at: usize) -> Option<(u8, &[u8], &[u8])> {
     let mut take = |count: usize| {
         let taken = payload.get(at..at.checked_add(count)?)?;
@@ -84,7 +84,7 @@ fn track(payload: &[u8], mut at: usize) -> Option<(u8, &[u8], &[u8])> {
     let head = *take(1)?.first()?;
     let (form, packet) = (head >> 4, head & 0x0f);
     let shared = if form == MANY_CODECS { None } else { Some(take(4)?) };
-    // Each pass takes at least a byte.
+    // Each iteration consumes at least a byte.
     loop {
         let codec = match shared {
             Some(codec) => codec,
@@ -140,7 +140,7 @@ mod tests {
         let tag = default_of(Kind::Video, packet).expect("track 0");
         assert_eq!(&tag.payload()[..], b"\x91hvc1\0\0\x50bc");
         assert_eq!((tag.role(), tag.class().composition_time), (Role::KeyFrame, 80));
-        // Each its own codec, behind modifiers.
+        // A codec per track, after modifiers.
         let packet = b"\xa7\x00a\x06\x23hvc1\x01\0\0\x01aav01\x00\0\0\x02bc";
         let tag = default_of(Kind::Video, packet).expect("track 0");
         assert_eq!((&tag.payload()[..], tag.role()), (&b"\xa3av01bc"[..], Role::InterFrame));
@@ -162,7 +162,7 @@ mod tests {
             let tag = default_of(kind, enhanced).expect("track 0");
             assert_eq!((&tag.payload()[..], tag.timestamp()), (own, 7));
         }
-        // Colours, and the layout of channels: FLV has no place for them.
+        // FLV cannot express colour information and channel layouts.
         assert_eq!(default_of(Kind::Video, b"\x94avc1\x02\0"), None);
         assert_eq!(default_of(Kind::Audio, b"\x94mp4a\x01"), None);
     }

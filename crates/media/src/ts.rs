@@ -1,8 +1,8 @@
-//! MPEG transport streams as HLS uses them: a writer and a reader of whole segments.
+//! Writer and reader of MPEG transport streams, in whole HLS segments.
 //!
 //! Rec. ITU-T H.222.0 (ISO/IEC 13818-1), sections 2.4.3 (packets and PES) and 2.4.4 (tables), and
-//! RFC 8216, section 3.2: one program, each segment starting with its tables. Our own, because what
-//! HLS needs of it is a page of tables, and general crates copy payload per packet.
+//! RFC 8216, section 3.2: one program, and tables at the start of each segment. HLS needs only a
+//! small part of the standard, and general-purpose crates copy the payload per packet.
 
 mod packed;
 mod packets;
@@ -14,9 +14,9 @@ pub mod write;
 pub use read::Reader;
 pub use write::Writer;
 
-/// Bytes of a packet.
+/// Size of a packet, in bytes.
 pub const PACKET_LEN: usize = 188;
-/// Units per second of PTS, DTS and the base of PCR.
+/// Units per second of PTS, DTS and the PCR base.
 pub const TIMESCALE: u32 = 90_000;
 
 const SYNC_BYTE: u8 = 0x47;
@@ -29,7 +29,8 @@ mod stream_type {
     pub(super) const ADTS: u8 = 0x0f;
     pub(super) const AVC: u8 = 0x1b;
     pub(super) const HEVC: u8 = 0x24;
-    /// Sound and pictures that FLV cannot carry; the last three as ATSC A/53 and Blu-ray have them.
+    /// Audio and video types that FLV cannot carry. The last three are defined by ATSC A/53 and
+    /// Blu-ray.
     pub(super) const UNSUPPORTED: [(u8, &str); 8] = [
         (0x01, "MPEG-1 video"),
         (0x02, "MPEG-2 video"),
@@ -42,7 +43,7 @@ mod stream_type {
     ];
 }
 
-/// The CRC of annex A; 0 over a section with its CRC.
+/// Returns the CRC of annex A, which is 0 for a section that includes its CRC.
 fn crc_32(bytes: &[u8]) -> u32 {
     bytes.iter().fold(u32::MAX, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte) << 24, |crc, _| {

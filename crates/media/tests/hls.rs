@@ -1,5 +1,5 @@
-//! HLS segments against ffmpeg: it decodes our segments to the same packets, and we read its
-//! segments to the same access units.
+//! Interoperability with ffmpeg: it decodes generated segments to the same packets, and its
+//! segments are read as the same access units.
 
 mod support;
 
@@ -12,7 +12,7 @@ use mendcast_media::hls::segmenter::{Config, Container};
 use mendcast_media::{Kind, Role, Tag};
 use support::*;
 
-/// All that a segmenter makes of tags, in one file.
+/// Writes all output of a segmenter for these tags to one file.
 fn write(folder: &Path, container: Container, tags: &[Tag], output: &str) -> Segmenter {
     let mut segmenter = Segmenter::new(Config { container, window: 1_000, ..Config::default() });
     for tag in tags {
@@ -73,7 +73,7 @@ fn codecs_of_enhanced_tags_pass_through_fmp4_and_transport_streams() {
         ("-c:v libsvtav1 -preset 12 -g 25 -c:a aac".to_owned(), "av01.0.00M.08,mp4a.40.2", false),
     ] {
         let hls = "-f hls -hls_time 1 -hls_list_size 0 -hls_segment_type fmp4";
-        // SVT-AV1 cannot be told to be quiet otherwise.
+        // SVT-AV1 has no other option to suppress its output.
         encode_quietly(folder, &format!("-y {options} {hls}"), "clip.m3u8");
         let tags = pull(folder, "clip.m3u8");
         let wanted = probe(folder, "clip.m3u8");
@@ -97,7 +97,7 @@ fn codecs_of_enhanced_tags_pass_through_fmp4_and_transport_streams() {
     }
 }
 
-/// Without the audio before the first picture, which no segment starts with.
+/// Removes the audio before the first key frame, because segments start there.
 fn trimmed(mut wanted: [Vec<Packet>; 2], got: &[Vec<Packet>; 2]) -> [Vec<Packet>; 2] {
     let early = wanted[1].len() - got[1].len();
     assert!(early <= 8, "{early} audio frames are missing");
@@ -122,7 +122,7 @@ fn encode_quietly(folder: &Path, options: &str, output: &str) {
 /// Role, time in milliseconds relative to the first key frame, composition time, codec data.
 type Unit = (Role, i64, i64, Vec<u8>);
 
-/// Access units of tags by whether they are audio, and their number.
+/// Returns the access units of tags, by kind (audio or not) and number.
 fn units(tags: &[Tag]) -> BTreeMap<(bool, usize), Unit> {
     let start = tags.iter().find(|tag| tag.role() == Role::KeyFrame).map_or(0, Tag::timestamp);
     let mut counts = [0; 2];
@@ -142,7 +142,7 @@ fn units(tags: &[Tag]) -> BTreeMap<(bool, usize), Unit> {
         .collect()
 }
 
-/// The same access units, with times at most a millisecond apart. Headers too.
+/// Checks for equal headers and access units, with time differences of at most a millisecond.
 fn assert_same_units(got: &[Tag], wanted: &[Tag]) {
     for kind in [Kind::Video, Kind::Audio] {
         let header = |tags: &[Tag]| {
@@ -197,7 +197,7 @@ fn a_pulled_folder_has_the_access_units_of_the_flv() {
 }
 
 #[test]
-fn our_segments_can_be_pulled() {
+fn generated_segments_can_be_pulled() {
     let Some(folder) = folder() else { return };
     let folder = folder.path();
     let clip = encode(folder, 5, &format!("{H264} -c:a aac"), "clip.flv");
@@ -224,7 +224,7 @@ fn our_segments_can_be_pulled() {
             .cloned()
             .collect();
         assert_same_units(&pull(folder, "index.m3u8"), &frames);
-        // Players of plain HLS read the same playlist.
+        // Players of plain HLS use the same playlist.
         assert_decodes(folder, "index.m3u8");
         assert_same_packets(&probe(folder, "index.m3u8"), &probe(folder, "clip.flv"));
     }

@@ -1,7 +1,8 @@
-//! RTMP against ffmpeg, which publishes and plays, as client and as server; and against librtmp,
-//! the origin of OBS's RTMP, as a client through curl.
+//! Interoperability of RTMP with ffmpeg, which publishes and plays, as client and as server, and
+//! with librtmp, the origin of OBS's RTMP, as a client through curl.
 //!
-//! Loopback only, on ports chosen by the kernel. Tests without their program report so and pass.
+//! Loopback only, on ports chosen by the kernel. Tests without their program print a message and
+//! pass.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -15,9 +16,9 @@ use mendcast_media::rtmp::{
 };
 use mendcast_media::{Kind, Role, Tag, flv};
 
-/// Each test as a whole is much faster; the machine may be busy.
+/// Much longer than a test takes on an idle machine.
 const TIMEOUT: Duration = Duration::from_secs(40);
-/// Two seconds of picture and tone.
+/// Two seconds of a test picture and a tone.
 const SOURCE: &str = "-f lavfi -i testsrc2=size=320x180:rate=25 -f lavfi -i sine=frequency=440 \
     -t 2 -c:v libx264 -preset ultrafast -g 25 -pix_fmt yuv420p -c:a aac -f flv";
 
@@ -28,7 +29,7 @@ struct Program {
 }
 
 impl Program {
-    /// ffmpeg; `None`, and a line of explanation, if there is none.
+    /// Starts ffmpeg; `None`, with a message, if it is not installed.
     fn ffmpeg(arguments: &str) -> Option<Self> {
         Self::start(
             "ffmpeg",
@@ -37,7 +38,7 @@ impl Program {
         )
     }
 
-    /// curl, if it speaks RTMP, which it does through librtmp.
+    /// Starts curl, if it supports RTMP through librtmp.
     fn curl(arguments: &str, input: Vec<u8>) -> Option<Self> {
         let version = Command::new("curl").arg("--version").output();
         let version = version.map(|output| output.stdout).unwrap_or_default();
@@ -59,7 +60,7 @@ impl Program {
                 return None;
             }
         };
-        // Missing data of either side shows in the comparison.
+        // The comparison detects missing data of either side.
         if let Some(mut stdin) = child.stdin.take() {
             spawn(move || stdin.write_all(&input));
         }
@@ -73,7 +74,7 @@ impl Program {
         Some(Self { child, output })
     }
 
-    /// The tags that it wrote, when it is done.
+    /// Returns the tags that the program wrote until its end.
     fn finish(mut self) -> Vec<Tag> {
         let start = Instant::now();
         while self.child.try_wait().expect("a child").is_none() {
@@ -89,7 +90,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Fails if it has ended, which is as well.
+        // Fails if the program has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -118,7 +119,7 @@ impl Side for Client {
     }
 }
 
-/// Carries bytes until the peer closes. Returns whether `step` had said that all is done.
+/// Transfers bytes until the peer closes. Returns whether `step` has reported completion.
 fn drive<S: Side>(
     mut socket: TcpStream,
     side: &mut S,
@@ -138,7 +139,7 @@ fn drive<S: Side>(
                 }
             }
             if is_done {
-                // It may have closed before.
+                // The peer may already have closed the connection.
                 let _ = socket.shutdown(Shutdown::Write);
             }
         }
@@ -147,7 +148,7 @@ fn drive<S: Side>(
             Ok(_) if is_done => {}
             Ok(len) => side.handle(&input[..len]).expect("RTMP"),
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-            // A peer that closes with our acknowledgements unread.
+            // The peer closed without reading all acknowledgements.
             Err(e) if e.kind() == ErrorKind::ConnectionReset => break,
             Err(e) => panic!("{e}"),
         }
@@ -185,7 +186,7 @@ fn connect(url: &Url) -> TcpStream {
     }
 }
 
-/// Tags that a peer publishes to our server at this socket.
+/// Receives the tags that a peer publishes to the server on this socket.
 fn received(socket: TcpStream) -> (Request, Vec<Tag>) {
     let mut server = Server::new(Config::default(), &[7; 1_528]);
     let (mut request, mut tags, mut has_ended) = (None, Vec::new(), false);
@@ -207,7 +208,7 @@ fn received(socket: TcpStream) -> (Request, Vec<Tag>) {
     (request.expect("a request"), tags)
 }
 
-/// What ffmpeg publishes to our server.
+/// Returns the tags that ffmpeg publishes to the server.
 fn published() -> Option<Vec<Tag>> {
     let (listener, url) = listen();
     let _ffmpeg = Program::ffmpeg(&format!("{SOURCE} {url}?key=1"))?;
@@ -216,7 +217,7 @@ fn published() -> Option<Vec<Tag>> {
     Some(tags)
 }
 
-/// Plays these tags from our server to a peer at this socket.
+/// Plays these tags from the server to a peer on this socket.
 fn play(socket: TcpStream, tags: &[Tag]) {
     let mut server = Server::new(small_chunks(), &[7; 1_528]);
     let is_done = drive(socket, &mut server, |server| match server.poll_event() {
@@ -233,7 +234,8 @@ fn play(socket: TcpStream, tags: &[Tag]) {
     assert!(is_done);
 }
 
-/// The same tags at times that need extended timestamps, at least the first of each kind.
+/// Returns the same tags at times that require extended timestamps, at least for the first of each
+/// kind.
 fn later(tags: &[Tag]) -> Vec<Tag> {
     let later = |tag: &Tag| {
         let time = tag.timestamp() + 0x0123_4567;
@@ -251,7 +253,7 @@ fn roles(tags: &[Tag], role: Role) -> Vec<&Tag> {
     tags.iter().filter(|tag| tag.role() == role).collect()
 }
 
-/// Coded data, which must arrive unchanged, and its time since the first frame.
+/// Returns coded data, which must arrive unchanged, with its time since the first frame.
 fn frames(tags: &[Tag], kind: Kind) -> Vec<(u32, Bytes)> {
     let is_frame = |tag: &&Tag| {
         let roles = [Role::KeyFrame, Role::InterFrame, Role::AudioFrame];
@@ -281,21 +283,21 @@ fn assert_complete(tags: &[Tag]) {
     assert!(headers.contains(&(Role::SequenceHeader, Kind::Video)), "{headers:?}");
     assert!(headers.contains(&(Role::SequenceHeader, Kind::Audio)), "{headers:?}");
     let keys: Vec<u32> = roles(tags, Role::KeyFrame).iter().map(|tag| tag.timestamp()).collect();
-    // The picture starts after the AAC encoder's priming samples.
+    // Video starts after the AAC encoder's priming samples.
     assert!(keys.len() == 2 && keys[0] < 100 && keys[1] - keys[0] == 1_000, "{keys:?}");
     assert_eq!(roles(tags, Role::InterFrame).len(), 48);
     assert!(roles(tags, Role::AudioFrame).len() > 80);
 }
 
 #[test]
-fn ffmpeg_publishes_to_us() {
+fn ffmpeg_publishes_to_the_server() {
     if let Some(tags) = published() {
         assert_complete(&tags);
     }
 }
 
 #[test]
-fn ffmpeg_plays_from_us() {
+fn ffmpeg_plays_from_the_server() {
     let Some(tags) = published().map(|tags| later(&tags)) else { return };
     let (listener, url) = listen();
     let arguments = format!("-i {url} -c copy -f flv pipe:1");
@@ -305,7 +307,7 @@ fn ffmpeg_plays_from_us() {
 }
 
 #[test]
-fn librtmp_plays_from_us() {
+fn librtmp_plays_from_the_server() {
     let Some(tags) = published().map(|tags| later(&tags)) else { return };
     let (listener, url) = listen();
     let Some(curl) = Program::curl(&url, Vec::new()) else { return };
@@ -314,7 +316,7 @@ fn librtmp_plays_from_us() {
 }
 
 #[test]
-fn librtmp_publishes_to_us() {
+fn librtmp_publishes_to_the_server() {
     let Some(tags) = published().map(|tags| later(&tags)) else { return };
     let mut body = flv::file_header(true, true).to_vec();
     tags.iter().for_each(|tag| body.extend_from_slice(tag.bytes()));
@@ -326,7 +328,7 @@ fn librtmp_publishes_to_us() {
 }
 
 #[test]
-fn we_publish_to_ffmpeg() {
+fn the_client_publishes_to_ffmpeg() {
     let Some(tags) = published().map(|tags| later(&tags)) else { return };
     let (listener, url) = listen();
     drop(listener);
@@ -349,7 +351,7 @@ fn we_publish_to_ffmpeg() {
 }
 
 #[test]
-fn we_play_from_ffmpeg() {
+fn the_client_plays_from_ffmpeg() {
     let (listener, url) = listen();
     drop(listener);
     let Some(_ffmpeg) = Program::ffmpeg(&format!("{SOURCE} -listen 1 {url}")) else { return };
@@ -357,7 +359,7 @@ fn we_play_from_ffmpeg() {
     let socket = connect(&url);
     let mut client = Client::new(url, Intent::Play, Config::default(), &[7; 1_528]);
     let (mut is_playing, mut tags) = (false, Vec::new());
-    // This server closes without a word.
+    // This server closes the connection without a message.
     drive(socket, &mut client, |client| {
         while let Some(event) = client.poll_event() {
             match event {

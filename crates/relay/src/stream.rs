@@ -133,12 +133,12 @@ impl Live {
 
     /// Updates the memory accounting and evicts beyond the stream's share.
     fn settle(&mut self) {
-        let Some(surplus) = self.account.set(self.cache.held()) else { return };
+        let Some(surplus) = self.account.set(self.cache.memory()) else { return };
         match surplus {
             Surplus::Excess(bytes) => self.cache.shed(bytes),
             Surplus::Beyond(bytes) => self.cache.cut(bytes),
         }
-        self.account.shrink(self.cache.held());
+        self.account.shrink(self.cache.memory());
     }
 }
 

@@ -53,7 +53,7 @@ impl PublisherInput {
             if made > *reported {
                 if *reported == 0 {
                     let name = self.publisher.stream().name();
-                    tracing::warn!("{name}: corrected: {}", repair.words());
+                    tracing::warn!("{name}: corrected: {}", repair.description());
                 }
                 repairs.add(repair.name(), made - *reported);
                 self.publisher.stream().count_corrections(repair.name(), made - *reported);

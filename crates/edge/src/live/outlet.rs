@@ -110,7 +110,7 @@ impl Outlet {
             let mut packed = lock(&self.packed);
             let news = packed.segmenter.push(&tag, now.saturating_sub(lag).as_millis() as u64);
             packed.update_account();
-            let dropped = packed.segmenter.left_out().filter(|_| !logged);
+            let dropped = packed.segmenter.unsupported_codec().filter(|_| !logged);
             drop(packed);
             if let Some(codec) = dropped {
                 logged = true;
@@ -375,7 +375,7 @@ mod tests {
         let setup = Setup::new(1 << 30);
         let (publisher, outlet) = setup.publish("live/a").await;
         assert!(bytes(&outlet) > 2_000_000, "{}", bytes(&outlet));
-        let cache = publisher.stream().with_cache(media::GopCache::held);
+        let cache = publisher.stream().with_cache(media::GopCache::memory);
         assert_eq!(publisher.stream().memory().held(), (cache + bytes(&outlet)) as u64);
         set_idle(&outlet, VIEWER_IDLE);
         setup.look();
@@ -397,7 +397,7 @@ mod tests {
         assert!(setup.streams.memory().is_pressed());
         setup.look();
         assert_eq!((bytes(&kept), bytes(&evicted)), (before, 0));
-        assert!(unwatched.stream().with_cache(media::GopCache::held) > 0);
+        assert!(unwatched.stream().with_cache(media::GopCache::memory) > 0);
         let memory = setup.streams.memory();
         assert_eq!(memory.count_of(Event::Unpacked), 1);
         assert_eq!(memory.count_of(Event::Shrunk), 0);

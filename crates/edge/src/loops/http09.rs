@@ -154,7 +154,7 @@ impl Application for Http09 {
 
     fn on_timeout(&mut self, now: Timestamp, connection: &mut Connection) {
         if self.deadline().is_some_and(|at| at <= now) {
-            self.close(now, connection, code::H3_NO_ERROR, "there was no request for too long");
+            self.close(now, connection, code::H3_NO_ERROR, "no request within the idle timeout");
         }
     }
 

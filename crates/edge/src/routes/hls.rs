@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use media::Codec;
 use media::hls::segmenter::MEDIA_PLAYLIST;
-use media::hls::{Name, Segmenter, When};
+use media::hls::{Availability, Name, Segmenter};
 
 use super::viewing::{self, VIEWER, denied, full, late, missing, opening};
 use crate::bans::Refused;
@@ -157,7 +157,7 @@ fn enter(
             Err(refusal) => return *refusal,
         };
         drop(lookup);
-        let found = |s: &Segmenter| s.master().map(Ok).or(s.refuses().map(Err));
+        let found = |s: &Segmenter| s.master().map(Ok).or(s.unsupported_stream().map(Err));
         let text = match outlet.wait(found).await {
             Some(Ok(text)) => text,
             Some(Err(codec)) => return Response::text(415, &unsupported(codec), now),
@@ -252,8 +252,8 @@ impl Request {
                 self.media(init.map(|bytes| vec![bytes]), None, state, outlet, opening)
             }
             Resource::Segment(name) => {
-                let parts = outlet.wait(|s| match s.when_named(name, None) {
-                    When::Next => None,
+                let parts = outlet.wait(|s| match s.availability_of(name, None) {
+                    Availability::Pending => None,
                     _ => Some(s.segment(name)),
                 });
                 let parts = parts.await.flatten();
@@ -261,8 +261,8 @@ impl Request {
                 self.media(parts, slack, state, outlet, opening)
             }
             Resource::Part(name, part) => {
-                let bytes = outlet.wait(|s| match s.when_named(name, Some(part)) {
-                    When::Next => None,
+                let bytes = outlet.wait(|s| match s.availability_of(name, Some(part)) {
+                    Availability::Pending => None,
                     _ => Some(s.part(name, part)),
                 });
                 let parts = bytes.await.flatten().map(|bytes| vec![bytes]);
@@ -301,10 +301,10 @@ impl Request {
             let text = outlet.wait(|s| s.playlist(skip)).await;
             return text.map_or_else(|| late(self.now), answer);
         };
-        let found = outlet.wait(|s| match s.when(msn, part) {
-            When::Next => None,
-            When::TooFar => Some(None),
-            When::Past | When::Present => Some(s.playlist(skip)),
+        let found = outlet.wait(|s| match s.availability(msn, part) {
+            Availability::Pending => None,
+            Availability::TooFar => Some(None),
+            Availability::Past | Availability::Present => Some(s.playlist(skip)),
         });
         match found.await {
             Some(Some(text)) => answer(text),

@@ -1,5 +1,5 @@
-//! Decoding of field sections (RFC 9204, section 4.5) and of the two instruction streams
-//! (sections 4.3 and 4.4), which a table of capacity 0 makes nearly empty.
+//! Decoding of field sections (RFC 9204, section 4.5) and of the two instruction streams (sections
+//! 4.3 and 4.4), which are nearly empty with a table capacity of 0.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use quic::wire::VARINT_MAX;
@@ -8,37 +8,38 @@ use super::static_table::STATIC_TABLE;
 use super::{Field, field_size, huffman};
 use crate::error::{ConnectionError, code};
 
-/// Why a field section gave no fields.
+/// Error of decoding a field section.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DecodeError {
-    /// It is wrong: QPACK_DECOMPRESSION_FAILED, a connection error.
+    /// The section is invalid: QPACK_DECOMPRESSION_FAILED, a connection error.
     Failed(&'static str),
-    /// Its fields exceed the limit.
+    /// The decoded fields exceed the limit.
     TooLarge,
 }
 
 impl DecodeError {
-    pub(super) const CUT_SHORT: Self = Self::Failed("a field section is cut short");
+    pub(super) const TRUNCATED: Self = Self::Failed("truncated field section");
     const DYNAMIC: Self = Self::Failed("reference to the dynamic table (capacity 0)");
 }
 
-/// Decodes a field section of at most `limit` bytes when decoded (RFC 9114, section 4.2.2).
+/// Decodes a field section. Its decoded size may be at most `limit` bytes (RFC 9114, section
+/// 4.2.2).
 ///
 /// All literals share one allocation of at most 8/5 of the section's length, so that a stored
-/// request does not keep the transport's receive buffers alive.
+/// request does not keep the transport's receive buffers allocated.
 pub(crate) fn decode(section: &[u8], limit: u64) -> Result<Vec<Field>, DecodeError> {
     let mut input = section;
-    // RFC 9204, section 4.5.1.1: with a capacity of 0 no encoded Required Insert Count but 0 can
-    // come from a conformant encoder.
+    // RFC 9204, section 4.5.1.1: with a capacity of 0, a conformant encoder always encodes a
+    // Required Insert Count of 0.
     let (_, required_insert_count) = take_integer(&mut input, 8)?;
     if required_insert_count != 0 {
         return Err(DecodeError::DYNAMIC);
     }
     // RFC 9204, section 4.5.1.2: a Sign bit of 1 is invalid if the Required Insert Count is not
-    // above Delta Base; a positive Base is of no consequence.
+    // above Delta Base. A positive Base has no effect.
     let (sign, _) = take_integer(&mut input, 7)?;
     if sign & 0x80 != 0 {
-        return Err(DecodeError::Failed("a negative Base"));
+        return Err(DecodeError::Failed("negative Base"));
     }
 
     let mut scratch = BytesMut::new();
@@ -82,12 +83,12 @@ fn static_entry(is_static: bool, index: u64) -> Result<(Bytes, &'static str), De
     // RFC 9204, section 3.1: an invalid static table index in a field line representation "MUST"
     // be "a connection error of type QPACK_DECOMPRESSION_FAILED".
     let entry = usize::try_from(index).ok().and_then(|index| STATIC_TABLE.get(index));
-    let (name, value) = entry.ok_or(DecodeError::Failed("an invalid static table index"))?;
+    let (name, value) = entry.ok_or(DecodeError::Failed("invalid static table index"))?;
     Ok((Bytes::from_static(name.as_bytes()), value))
 }
 
-/// Takes a prefixed integer (RFC 7541, section 5.1; RFC 9204, section 4.1.1) of at most 62 bits,
-/// and gives its first byte, for the flags above the prefix, and its value.
+/// Reads a prefixed integer (RFC 7541, section 5.1; RFC 9204, section 4.1.1) of at most 62 bits.
+/// Returns its first byte, for the flags above the prefix, and its value.
 fn take_integer(input: &mut &[u8], prefix: u32) -> Result<(u8, u64), DecodeError> {
     let first = take_byte(input)?;
     let mask = 0xff >> (8 - prefix);
@@ -105,16 +106,16 @@ fn take_integer(input: &mut &[u8], prefix: u32) -> Result<(u8, u64), DecodeError
             return Ok((first, value));
         }
     }
-    Err(DecodeError::Failed("an integer of more than 62 bits"))
+    Err(DecodeError::Failed("integer of more than 62 bits"))
 }
 
 fn take_byte(input: &mut &[u8]) -> Result<u8, DecodeError> {
-    let (&byte, rest) = input.split_first().ok_or(DecodeError::CUT_SHORT)?;
+    let (&byte, rest) = input.split_first().ok_or(DecodeError::TRUNCATED)?;
     *input = rest;
     Ok(byte)
 }
 
-/// Takes a string literal (RFC 9204, section 4.1.2). Its length has a prefix of `prefix` bits,
+/// Reads a string literal (RFC 9204, section 4.1.2). Its length has a prefix of `prefix` bits,
 /// preceded by the Huffman flag.
 fn take_string(
     input: &mut &[u8],
@@ -126,21 +127,21 @@ fn take_string(
         // The shortest Huffman code has 5 bits.
         scratch.reserve(input.len() * 8 / 5);
     }
-    let length = usize::try_from(length).map_err(|_| DecodeError::CUT_SHORT)?;
-    let (literal, rest) = input.split_at_checked(length).ok_or(DecodeError::CUT_SHORT)?;
+    let length = usize::try_from(length).map_err(|_| DecodeError::TRUNCATED)?;
+    let (literal, rest) = input.split_at_checked(length).ok_or(DecodeError::TRUNCATED)?;
     *input = rest;
     if flags >> prefix & 1 == 0 {
         scratch.put_slice(literal);
     } else {
-        huffman::decode(literal, scratch).ok_or(DecodeError::Failed("a wrong Huffman code"))?;
+        huffman::decode(literal, scratch).ok_or(DecodeError::Failed("invalid Huffman code"))?;
     }
     Ok(scratch.split().freeze())
 }
 
 /// Checks bytes of the peer's encoder stream (RFC 9204, section 4.3).
 ///
-/// With a capacity of 0 nothing can be inserted or duplicated, and the only capacity that can be
-/// set is 0: the byte 0x20.
+/// With a capacity of 0, nothing can be inserted or duplicated, and the only valid instruction sets
+/// the capacity to 0: the byte 0x20.
 pub(crate) fn check_encoder_stream(data: &[u8]) -> Result<(), ConnectionError> {
     // RFC 9204, section 4.3.1: a new capacity above the limit "MUST" be "a connection error of
     // type QPACK_ENCODER_STREAM_ERROR".
@@ -149,13 +150,13 @@ pub(crate) fn check_encoder_stream(data: &[u8]) -> Result<(), ConnectionError> {
     } else {
         Err(ConnectionError::new(
             code::QPACK_ENCODER_STREAM_ERROR,
-            "an encoder instruction for a dynamic table of capacity 0",
+            "encoder instruction for a dynamic table of capacity 0",
         ))
     }
 }
 
-/// What must be remembered of the peer's decoder stream (RFC 9204, section 4.4): how many
-/// continuation bytes of a Stream Cancellation have been read, if one is unfinished.
+/// State of the peer's decoder stream (RFC 9204, section 4.4): the number of continuation bytes
+/// read in an incomplete Stream Cancellation.
 #[derive(Debug, Default)]
 pub(crate) struct DecoderStream {
     continuation: Option<u8>,
@@ -164,19 +165,18 @@ pub(crate) struct DecoderStream {
 impl DecoderStream {
     /// Checks the next bytes.
     ///
-    /// RFC 9204, section 4.4: our encoder never refers to the dynamic table, so there is nothing
-    /// to acknowledge, and every increment, of 0 or more, is wrong. Stream Cancellation is allowed
-    /// whatever the table, and means nothing here.
+    /// RFC 9204, section 4.4: the encoder never refers to the dynamic table, so acknowledgements
+    /// and increments are always invalid. Stream Cancellation is always allowed, and has no effect.
     pub(crate) fn check(&mut self, data: &[u8]) -> Result<(), ConnectionError> {
         let error = |reason| Err(ConnectionError::new(code::QPACK_DECODER_STREAM_ERROR, reason));
         for &byte in data {
             self.continuation = match (self.continuation, byte) {
                 (None, 0x80..) => return error("acknowledgement of a section without references"),
-                (None, 0x00..0x40) => return error("an Insert Count Increment without inserts"),
+                (None, 0x00..0x40) => return error("Insert Count Increment without inserts"),
                 (None, 0x7f) => Some(0),
                 (None, 0x40..0x7f) | (Some(_), 0x00..0x80) => None,
                 // 9 bytes of 7 bits hold any integer of 62 bits.
-                (Some(8..), 0x80..) => return error("an integer of more than 62 bits"),
+                (Some(8..), 0x80..) => return error("integer of more than 62 bits"),
                 (Some(read), 0x80..) => Some(read + 1),
             };
         }

@@ -1,12 +1,12 @@
-//! Encoding of field sections (RFC 9204, section 4.5): references to the static table where it
-//! knows the field or its name, literals elsewhere, Huffman-coded where that is shorter.
+//! Encoding of field sections (RFC 9204, section 4.5). Fields and names in the static table are
+//! encoded as references, others as literals, Huffman-coded if that is shorter.
 
 use bytes::Bytes;
 
 use super::huffman;
 use super::static_table::{Match, find};
 
-/// Encodes field lines, in their order.
+/// Encodes field lines in this order.
 pub(crate) fn encode<'a>(fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> Bytes {
     // RFC 9204, section 4.5.1: Required Insert Count 0, and Base 0.
     let mut out = vec![0, 0];

@@ -1,19 +1,19 @@
 //! The Huffman code of RFC 7541, appendix B, which QPACK shares (RFC 9204, section 4.1.2).
 //!
-//! The code is canonical: codes of one length are consecutive in the order of their symbols, and
-//! shorter codes come first. The 257 lengths below therefore define the code, which is computed at
-//! compile time.
+//! The code is canonical: codes of equal length are consecutive in the order of their symbols, and
+//! shorter codes come first. The code therefore follows from the 257 lengths below, and is computed
+//! at compile time.
 
 use bytes::{BufMut, BytesMut};
 
 /// The end-of-string symbol, which never appears in a string (RFC 7541, section 5.2).
 const EOS: usize = 256;
-/// The shortest code, in bits.
+/// Length of the shortest code, in bits.
 const MIN_LENGTH: usize = 5;
-/// The longest code, in bits.
+/// Length of the longest code, in bits.
 const MAX_LENGTH: usize = 30;
 
-/// Bits of the code of each octet and of EOS.
+/// Code lengths of all octets and of EOS, in bits.
 const LENGTHS: [u8; 257] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28,
     28, 28, 28, 28, 28, 28, 28, 28, 6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, 5, 5,
@@ -27,14 +27,14 @@ const LENGTHS: [u8; 257] = [
     22, 25, 25, 24, 24, 26, 23, 26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26, 30,
 ];
 
-/// The code in its three useful shapes.
+/// Lookup tables of the code.
 struct Code {
     /// The code of each symbol, right-aligned.
     codes: [u32; 257],
     /// The symbols in the order of their codes.
     symbols: [u16; 257],
-    /// By length in bits: the first code that is longer, left-aligned in 32 bits; the number of
-    /// the length's first symbol in `symbols`; its first code.
+    /// By length in bits: the first longer code, left-aligned in 32 bits; the index of the first
+    /// symbol of this length in `symbols`; the code of this symbol.
     lengths: [(u64, u16, u32); MAX_LENGTH + 1],
 }
 
@@ -63,7 +63,7 @@ const fn build() -> Code {
     built
 }
 
-/// Octets that `input` takes when encoded, padding included.
+/// Returns the encoded size of `input` in octets, including padding.
 pub(crate) fn encoded_length(input: &[u8]) -> usize {
     let bits: usize = input.iter().map(|&byte| usize::from(LENGTHS[usize::from(byte)])).sum();
     bits.div_ceil(8)
@@ -88,7 +88,7 @@ pub(crate) fn encode(input: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Appends the decoded form of `input`, at most 8/5 of its length. `None` for an invalid encoding;
-/// `out` may then hold a part of the output.
+/// `out` may then contain partial output.
 pub(crate) fn decode(input: &[u8], out: &mut BytesMut) -> Option<()> {
     let mut input = input.iter();
     let (mut bits, mut count) = (0u64, 0usize);
@@ -98,7 +98,7 @@ pub(crate) fn decode(input: &[u8], out: &mut BytesMut) -> Option<()> {
             bits = bits << 8 | u64::from(byte);
             count += 8;
         }
-        // The next 32 bits; past the end, ones.
+        // The next 32 bits, padded with ones at the end.
         let window = if count >= 32 {
             (bits >> (count - 32)) as u32
         } else {
@@ -172,9 +172,9 @@ mod tests {
     }
 
     #[test]
-    fn wrong_padding_and_eos_are_decoding_errors() {
+    fn invalid_padding_and_eos_are_decoding_errors() {
         assert_eq!(decoded(&[]), Some(vec![]));
-        // '0' is 00000; padded with 111 it is valid, with anything else it is not.
+        // '0' is 00000; only padding with 111 is valid.
         assert_eq!(decoded(&[0b0000_0111]), Some(b"0".to_vec()));
         assert_eq!(decoded(&[0b0000_0110]), None);
         assert_eq!(decoded(&[0b0000_0000]), None);
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(decoded(&[0xff]), None, "padding of 8 bits");
         assert_eq!(decoded(&[0xff; 3]), None, "padding of 24 bits");
         assert_eq!(decoded(&[0xff; 4]), None, "EOS");
-        assert_eq!(decoded(&[0xff; 64]), None, "EOS again and again");
+        assert_eq!(decoded(&[0xff; 64]), None, "repeated EOS");
     }
 
     proptest! {

@@ -13,10 +13,10 @@ use bytes::Bytes;
 pub(crate) use decode::{DecodeError, DecoderStream, check_encoder_stream, decode};
 pub(crate) use encode::encode;
 
-/// Size of a field line beside its name and value, in bytes (RFC 9114, section 4.2.2).
+/// Overhead of a field line in addition to its name and value, in bytes (RFC 9114, section 4.2.2).
 const FIELD_OVERHEAD: u64 = 32;
 
-/// One field line: name and value, uninterpreted.
+/// A field line: name and value, uninterpreted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Field {
     /// The name, in lower case.
@@ -25,7 +25,7 @@ pub struct Field {
     pub value: Bytes,
 }
 
-/// The size of a field line for the limits of field sections (RFC 9114, section 4.2.2).
+/// Returns the size of a field line for the limits of field sections (RFC 9114, section 4.2.2).
 pub(crate) fn field_size(name: &[u8], value: &[u8]) -> u64 {
     name.len() as u64 + value.len() as u64 + FIELD_OVERHEAD
 }

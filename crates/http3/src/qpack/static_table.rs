@@ -1,5 +1,5 @@
-//! The static table of QPACK (RFC 9204, appendix A): 99 field lines that both ends know, so that
-//! common fields travel as one or two bytes. It is the only table that this server uses.
+//! Static table of QPACK (RFC 9204, appendix A): 99 field lines known to both sides, so that common
+//! fields are encoded in one or two bytes. The dynamic table is not used.
 
 /// Name and value by index (RFC 9204, appendix A).
 pub(crate) const STATIC_TABLE: [(&str, &str); 99] = [
@@ -115,7 +115,8 @@ pub(crate) enum Match {
     None,
 }
 
-/// The best entry for a field line; of several with the name only, the first.
+/// Returns the best entry for a field line: the first one with the same name if none has the same
+/// value.
 pub(crate) fn find(name: &str, value: &str) -> Match {
     let mut best = Match::None;
     for (index, entry) in STATIC_TABLE.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! QPACK against the RFC's own examples, against wrong input, and against itself.
+//! QPACK: examples of the RFC, invalid input, and round trips.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -45,9 +45,10 @@ fn the_static_table_has_the_entries_of_rfc_9204_appendix_a() {
 #[test]
 fn the_encoder_takes_the_shortest_form() {
     assert_eq!(encode([(":status", "200")])[..], [0, 0, 0xc0 | 25]);
-    // Index 92 takes a second byte after a prefix of 4 bits; "m" is 6 bits, so not shorter.
+    // Index 92 takes a second byte after a prefix of 4 bits; "m" has 6 bits, so its Huffman code is
+    // not shorter.
     assert_eq!(encode([("server", "m")])[..], [0, 0, 0x5f, 92 - 15, 1, b'm']);
-    // A name of 7 letters would need a second length byte; its Huffman form has 5 and needs none.
+    // A name of 7 letters would need a second length byte; its Huffman form has 5 bytes.
     assert_eq!(encode([("x-abcde", "")])[2] & 0xf8, 0x28);
 }
 
@@ -70,27 +71,27 @@ fn static_indices_end_at_98() {
 }
 
 #[test]
-fn integers_beyond_62_bits_and_endless_ones_fail() {
+fn integers_above_62_bits_and_unterminated_integers_fail() {
     let integer = |bytes: &[u8]| [&[0, 0, 0xff], bytes].concat();
     assert!(fails(&integer(&[0xff; 12])), "no end");
     assert!(fails(&integer(&[0x80; 12])), "no end, and no value either");
-    // A length of exactly 2^62 - 1 is an integer, though no string is that long.
+    // A length of exactly 2^62 - 1 is a valid integer, although the string is truncated.
     let long = [0, 0, 0x27, 0xf8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x3f];
-    assert_eq!(lines(&long), Err(DecodeError::CUT_SHORT));
+    assert_eq!(lines(&long), Err(DecodeError::TRUNCATED));
     let mut longer = long;
     longer[3] = 0xf9;
     assert!(fails(&longer));
-    assert_ne!(lines(&longer), Err(DecodeError::CUT_SHORT));
+    assert_ne!(lines(&longer), Err(DecodeError::TRUNCATED));
 }
 
 #[test]
-fn sections_cut_short_fail() {
+fn truncated_sections_fail() {
     let section = encode([(":path", "/live/a.flv"), ("x-name", "some value"), ("age", "0")]);
     let whole = lines(&section).expect("encoded by our encoder");
     for length in 0..section.len() {
         match lines(&section[..length]) {
             Ok(some) => assert!(some.len() < whole.len()),
-            Err(error) => assert_eq!(error, DecodeError::CUT_SHORT),
+            Err(error) => assert_eq!(error, DecodeError::TRUNCATED),
         }
     }
 }
@@ -132,7 +133,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn every_field_section_survives(
+    fn field_sections_round_trip(
         fields in proptest::collection::vec(("[a-z:-]{0,20}", ".{0,40}"), 0..20),
         known in proptest::collection::vec(0usize..99, 0..10),
     ) {

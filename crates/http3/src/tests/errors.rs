@@ -6,7 +6,7 @@ use crate::frame::{
     CANCEL_PUSH, GOAWAY, MAX_PUSH_ID, PRIORITY_UPDATE_PUSH, PRIORITY_UPDATE_REQUEST, PUSH_PROMISE,
 };
 
-/// A frame type, stream type and setting that is reserved to be ignored.
+/// A type of frames, streams and settings that is reserved to be ignored.
 const GREASE: u64 = 0x1f * 1_000 + 0x21;
 
 fn control(frames: &[Vec<u8>]) -> Option<u64> {
@@ -53,7 +53,7 @@ fn frames_that_belong_elsewhere_are_unexpected_on_the_control_stream() {
 }
 
 #[test]
-fn nothing_but_unknown_frames_may_follow_the_trailers() {
+fn only_unknown_frames_may_follow_the_trailers() {
     let trailers = headers(&[("x-sum", "1")]);
     let message = [headers(&POST), data(b"abc"), trailers.clone()];
     for late in [data(b""), trailers] {
@@ -100,14 +100,14 @@ fn settings_are_pairs_without_repetition_and_unknown_ones_are_ignored() {
 }
 
 #[test]
-fn an_unknown_frame_does_not_stand_in_for_settings() {
+fn an_unknown_frame_does_not_replace_settings() {
     let mut pair = Pair::silent(Config::default());
     pair.send(CONTROL, &[vec![0x00], frame(GREASE, &[]), frame(SETTINGS, &[])].concat());
     assert_eq!(pair.close_code(), Some(H3_MISSING_SETTINGS));
 }
 
 #[test]
-fn push_identifiers_only_grow_and_no_push_was_promised() {
+fn push_identifiers_only_increase_and_no_push_is_promised() {
     let max = |id| frame(MAX_PUSH_ID, &varint(id));
     assert_eq!(control(&[max(5), max(5), max(6)]), None);
     assert_eq!(control(&[max(5), max(4)]), Some(H3_ID_ERROR));
@@ -116,7 +116,7 @@ fn push_identifiers_only_grow_and_no_push_was_promised() {
 }
 
 #[test]
-fn the_identifiers_of_goaway_only_shrink() {
+fn goaway_identifiers_only_decrease() {
     let goaway = |id| frame(GOAWAY, &varint(id));
     assert_eq!(control(&[goaway(7), goaway(7), goaway(0)]), None);
     assert_eq!(control(&[goaway(7), goaway(8)]), Some(H3_ID_ERROR));
@@ -145,7 +145,7 @@ fn a_priority_for_no_request_or_one_beyond_the_limit_is_an_id_error() {
 }
 
 #[test]
-fn control_frames_hold_exactly_their_fields() {
+fn control_frames_contain_exactly_their_fields() {
     for kind in [GOAWAY, MAX_PUSH_ID, CANCEL_PUSH] {
         for payload in [&[][..], &[0x40], &[0, 0], &[0; 9]] {
             assert_eq!(control(&[frame(kind, payload)]), Some(H3_FRAME_ERROR), "frame {kind:#x}");
@@ -166,10 +166,10 @@ fn closing_or_stopping_a_critical_stream_ends_the_connection() {
     }
     for index in 0..3 {
         let mut pair = Pair::new();
-        pair.server.on_stopped(&mut pair.t, ours(index), H3_NO_ERROR);
+        pair.server.on_stopped(&mut pair.t, server_uni(index), H3_NO_ERROR);
         assert_eq!(pair.close_code(), Some(H3_CLOSED_CRITICAL_STREAM), "our {index}");
     }
-    // In the middle of a frame, too.
+    // Also in the middle of a frame.
     let mut pair = Pair::new();
     pair.send_fin(CONTROL, &[GOAWAY as u8]);
     assert_eq!(pair.close_code(), Some(H3_CLOSED_CRITICAL_STREAM));
@@ -183,12 +183,12 @@ fn a_push_stream_from_a_client_ends_the_connection() {
 }
 
 #[test]
-fn streams_of_unknown_type_are_refused_and_do_no_harm() {
+fn streams_of_unknown_type_are_rejected_without_closing_the_connection() {
     let mut pair = Pair::new();
     pair.send(StreamId(14), &[varint(GREASE), vec![7; 100]].concat());
     assert_eq!(pair.t.stream(StreamId(14)).stopped, Some(H3_STREAM_CREATION_ERROR));
     pair.send(StreamId(14), &[0; 100]);
-    // Closed before the type was complete.
+    // The stream ends before its type is complete.
     pair.send_fin(StreamId(18), &[0x40]);
     pair.send(StreamId(22), &[0x40]);
     pair.reset(StreamId(22), 7);
@@ -230,7 +230,7 @@ fn content_that_is_not_as_long_as_announced_is_malformed() {
 }
 
 #[test]
-fn content_above_its_announced_length_is_not_handed_over() {
+fn content_above_its_announced_length_is_not_delivered() {
     let mut pair = Pair::new();
     pair.send(request(0), &headers(&[&POST[..], &[("content-length", "5")]].concat()));
     assert_eq!(pair.events().len(), 1);
@@ -239,7 +239,7 @@ fn content_above_its_announced_length_is_not_handed_over() {
 }
 
 #[test]
-fn a_request_that_is_wrong_at_once_is_not_handed_over() {
+fn malformed_requests_are_not_delivered() {
     let post = headers(&[&POST[..], &[("content-length", "5")]].concat());
     for (wrong, close) in [(vec![], None), (frame(SETTINGS, &[]), Some(H3_FRAME_UNEXPECTED))] {
         let mut pair = Pair::new();
@@ -250,7 +250,7 @@ fn a_request_that_is_wrong_at_once_is_not_handed_over() {
 }
 
 #[test]
-fn wrong_trailers_cancel_a_request_that_was_handed_over() {
+fn invalid_trailers_cancel_a_delivered_request() {
     for trailers in [&GET[..], &[("connection", "close")], &[("X", "y")]] {
         let mut pair = Pair::new();
         pair.send(request(0), &[headers(&POST), data(b"abc")].concat());
@@ -326,7 +326,7 @@ fn a_head_that_arrives_byte_by_byte_is_collected_within_the_limit() {
 }
 
 #[test]
-fn a_client_without_room_for_a_control_stream_is_refused() {
+fn a_client_that_allows_no_control_stream_is_rejected() {
     let mut pair = Pair::silent(Config::default());
     pair.t.opened = pair.t.max_uni;
     let mut server = Server::new(Config::default());
@@ -335,13 +335,13 @@ fn a_client_without_room_for_a_control_stream_is_refused() {
 }
 
 #[test]
-fn after_a_violation_nothing_is_processed() {
+fn input_after_a_violation_is_ignored() {
     let mut pair = Pair::new();
     pair.send_fin(CONTROL, b"");
     pair.send_fin(request(0), &headers(&GET));
     pair.send_fin(request(4), &data(b""));
     pair.reset(ENCODER, 0);
-    pair.server.on_stopped(&mut pair.t, ours(0), 0);
+    pair.server.on_stopped(&mut pair.t, server_uni(0), 0);
     assert_eq!(pair.events(), []);
     assert_eq!(pair.server.read_body(&mut pair.t, request(0), 1), BodyRead::Gone);
 }

@@ -1,4 +1,4 @@
-//! The server against a mock transport and a client that writes frames by hand.
+//! The server with a mock transport and a client that writes frames by hand.
 
 mod errors;
 mod random;
@@ -22,7 +22,7 @@ use crate::{BodyRead, Config, Event, Priority, Server, Transport};
 const CONTROL: StreamId = StreamId::new(Side::Client, Direction::Unidirectional, 0);
 const ENCODER: StreamId = StreamId::new(Side::Client, Direction::Unidirectional, 1);
 const DECODER: StreamId = StreamId::new(Side::Client, Direction::Unidirectional, 2);
-/// Takes a variable-length integer off the front of `input`.
+/// Reads a variable-length integer from the start of `input`.
 fn take_varint(input: &mut &[u8]) -> Option<u64> {
     let mut reader = Reader::new(input);
     let value = reader.varint().ok()?;
@@ -30,19 +30,19 @@ fn take_varint(input: &mut &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// A request that any server would take.
+/// Valid requests.
 const GET: [(&str, &str); 4] =
     [(":method", "GET"), (":scheme", "https"), (":authority", "edge.test"), (":path", "/")];
 const POST: [(&str, &str); 4] =
     [(":method", "POST"), (":scheme", "https"), (":authority", "edge.test"), (":path", "/in")];
 
-/// The stream of the `index`-th request.
+/// Returns the stream of the client's request number `index`.
 fn request(index: u64) -> StreamId {
     StreamId::new(Side::Client, Direction::Bidirectional, index)
 }
 
-/// The server's `index`-th unidirectional stream.
-fn ours(index: u64) -> StreamId {
+/// Returns the server's unidirectional stream number `index`.
+fn server_uni(index: u64) -> StreamId {
     StreamId::new(Side::Server, Direction::Unidirectional, index)
 }
 
@@ -68,12 +68,12 @@ fn varint(value: u64) -> Vec<u8> {
     out
 }
 
-/// One stream as the mock transport knows it.
+/// A stream of the mock transport.
 #[derive(Debug, Default)]
 struct MockStream {
     incoming: VecDeque<u8>,
     fin: bool,
-    /// Everything up to the end was read.
+    /// Whether everything up to the end was read.
     read: bool,
     peer_reset: Option<u64>,
     sent: Vec<u8>,
@@ -82,13 +82,12 @@ struct MockStream {
     reset: Option<u64>,
     stopped: Option<u64>,
     priority: Option<(u8, bool)>,
-    /// The server was told that the stream is over.
+    /// Whether the server was notified of the stream's end.
     closed: bool,
 }
 
 impl MockStream {
-    /// Whether the transport has nothing more to do with stream `id` once the client has
-    /// acknowledged everything.
+    /// Whether the transport is done with stream `id` once the client has acknowledged everything.
     fn is_over(&self, id: StreamId) -> bool {
         let both = id.direction() == Direction::Bidirectional;
         let sends = both || id.initiator() == Side::Server;
@@ -106,10 +105,10 @@ struct Mock {
     closed: Option<(u64, &'static str)>,
     max_uni: u64,
     opened: u64,
-    /// Largest result of a read.
+    /// Maximum size of a read.
     chunk: usize,
     early: bool,
-    /// How often something was read.
+    /// Number of reads.
     reads: usize,
     now: Timestamp,
     request_limit: u64,
@@ -135,7 +134,7 @@ impl Transport for Mock {
             return None;
         }
         self.opened += 1;
-        Some(ours(self.opened - 1))
+        Some(server_uni(self.opened - 1))
     }
 
     fn write(&mut self, id: StreamId, data: Bytes) -> Result<(), WriteError> {
@@ -207,7 +206,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// A server that has started; the client has sent nothing.
+    /// Starts a server, and a client that has sent nothing.
     fn silent(config: Config) -> Self {
         let t = Mock {
             streams: BTreeMap::new(),
@@ -225,7 +224,7 @@ impl Pair {
         pair
     }
 
-    /// A server with a client that has opened its three streams and sent empty SETTINGS.
+    /// Starts a server, and a client that has opened its three streams and sent empty SETTINGS.
     fn new() -> Self {
         Self::with(Config::default())
     }
@@ -238,7 +237,7 @@ impl Pair {
         pair
     }
 
-    /// The client sends `bytes`, then perhaps the end of the stream.
+    /// Sends `bytes` from the client, and optionally the end of the stream.
     fn put(&mut self, id: StreamId, bytes: &[u8], fin: bool) {
         let stream = self.t.stream(id);
         stream.incoming.extend(bytes);
@@ -261,8 +260,7 @@ impl Pair {
         self.server.on_reset(&mut self.t, id, code);
     }
 
-    /// The client wants nothing more of stream `id`; the transport resets it (RFC 9000, section
-    /// 3.5).
+    /// Sends STOP_SENDING from the client; the transport resets the stream (RFC 9000, section 3.5).
     fn stop(&mut self, id: StreamId, code: u64) {
         let stream = self.t.stream(id);
         if !stream.finished {
@@ -271,7 +269,7 @@ impl Pair {
         self.server.on_stopped(&mut self.t, id, code);
     }
 
-    /// The client receives and acknowledges everything; the transport reports finished streams.
+    /// Acknowledges everything from the client; the transport reports finished streams.
     fn acknowledge(&mut self) {
         let over: Vec<StreamId> = self
             .t
@@ -287,7 +285,7 @@ impl Pair {
         }
     }
 
-    /// Advances the time, and runs the timeouts on the way.
+    /// Advances the time, and handles the timeouts on the way.
     fn wait(&mut self, time: Duration) {
         let end = self.t.now + time;
         while let Some(at) = self.server.deadline().filter(|&at| at <= end) {
@@ -303,7 +301,7 @@ impl Pair {
         std::iter::from_fn(|| self.server.poll_event()).collect()
     }
 
-    /// All content that can be read now, and how it ended.
+    /// Reads all available content. Returns it and the final result.
     fn body(&mut self, id: StreamId) -> (Vec<u8>, BodyRead) {
         let mut content = Vec::new();
         loop {
@@ -314,12 +312,12 @@ impl Pair {
         }
     }
 
-    /// The error code that the connection was closed with.
+    /// Returns the error code with which the connection was closed.
     fn close_code(&self) -> Option<u64> {
         self.t.closed.map(|(code, _)| code)
     }
 
-    /// The server's field sections and content on a request stream.
+    /// Returns the server's field sections and content on a request stream.
     fn response(&mut self, id: StreamId) -> (Vec<Vec<(String, String)>>, Vec<u8>) {
         let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
         let (mut sections, mut content) = (Vec::new(), BytesMut::new());

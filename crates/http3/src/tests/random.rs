@@ -1,5 +1,5 @@
-//! Random clients: whatever bytes come on whatever stream in whatever pieces, the server neither
-//! panics nor keeps more than its limits allow, and pieces make no difference.
+//! Random clients: arbitrary bytes on arbitrary streams neither cause panics nor exceed memory
+//! limits, and fragmentation has no effect.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::frame::{GOAWAY, MAX_PUSH_ID, PRIORITY_UPDATE_REQUEST};
 
-/// The application's final view of a request, independent of how it was split into events.
+/// The application's final view of a request, independent of its split into events.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Seen {
     head: Option<Box<crate::RequestHead>>,
@@ -17,7 +17,7 @@ struct Seen {
     reset: Option<u64>,
 }
 
-/// Delivers one request stream in pieces of the given lengths (the last one repeats) and reads as
+/// Delivers a request stream in pieces of the given lengths (the last one repeats), and reads it as
 /// an application would, `max` bytes at a time.
 fn deliver(stream: &[u8], pieces: &[usize], chunk: usize, max: usize) -> (Seen, Option<u64>) {
     let mut pair = Pair::new();
@@ -53,13 +53,13 @@ fn deliver(stream: &[u8], pieces: &[usize], chunk: usize, max: usize) -> (Seen, 
     }
     seen.reset = pair.t.stream(request(0)).reset;
     if seen.reset.is_some() || pair.close_code().is_some() {
-        // How much of a request that went wrong was handed over depends on when it came.
+        // The delivered part of a failed request depends on timing.
         seen = Seen { reset: seen.reset, ..Seen::default() };
     }
     (seen, pair.close_code())
 }
 
-/// A frame, permitted or not on a request stream.
+/// Returns a frame that may or may not be allowed on a request stream.
 fn any_frame() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         4 => Just(headers(&POST)),
@@ -72,7 +72,7 @@ fn any_frame() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Bytes that are likely to get somewhere on any stream.
+/// Returns bytes that are likely to be partly valid on some stream.
 fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         vec(any::<u8>(), 0..40),
@@ -102,7 +102,7 @@ enum Step {
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
-    // Streams 0 to 31 of all four kinds, client-initiated ones above all.
+    // Streams 0 to 31 of all four types, mostly client-initiated ones.
     let id = || prop_oneof![4 => (0u64..16).prop_map(|n| 2 * n), 1 => 0u64..32];
     prop_oneof![
         12 => (id(), any_bytes(), any::<bool>())
@@ -122,7 +122,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn pieces_make_no_difference(
+    fn fragmentation_makes_no_difference(
         frames in vec(any_frame(), 0..6),
         begins_well in any::<bool>(),
         pieces in vec(1usize..20, 0..60),
@@ -137,7 +137,7 @@ proptest! {
     }
 
     #[test]
-    fn no_client_makes_the_server_panic_or_grow(steps in vec(any_step(), 0..60)) {
+    fn arbitrary_clients_cause_neither_panics_nor_memory_growth(steps in vec(any_step(), 0..60)) {
         let mut pair = Pair::silent(Config { max_concurrent_requests: 4, ..Config::default() });
         for step in steps {
             let Pair { server, t } = &mut pair;

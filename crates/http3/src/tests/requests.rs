@@ -1,5 +1,5 @@
-//! Requests and responses as they should be: events, content under flow control, priorities,
-//! cancellation, and the memory that all this takes.
+//! Valid requests and responses: events, content under flow control, priorities, cancellation and
+//! memory use.
 
 use super::*;
 use crate::code::*;
@@ -14,9 +14,9 @@ fn priority_update(id: StreamId, value: &str) -> Vec<u8> {
 fn the_connection_begins_with_settings_and_the_two_qpack_streams() {
     let mut pair = Pair::silent(Config { grease: 2, ..Config::default() });
     let settings = [0x01, 0, 0x07, 0, 0x06, 0x80, 0, 0x40, 0, 0x40, 0x5f, 2];
-    assert_eq!(pair.t.stream(ours(0)).sent, [vec![0], frame(SETTINGS, &settings)].concat());
-    assert_eq!(pair.t.stream(ours(1)).sent, [2]);
-    assert_eq!(pair.t.stream(ours(2)).sent, [3]);
+    assert_eq!(pair.t.stream(server_uni(0)).sent, [vec![0], frame(SETTINGS, &settings)].concat());
+    assert_eq!(pair.t.stream(server_uni(1)).sent, [2]);
+    assert_eq!(pair.t.stream(server_uni(2)).sent, [3]);
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn a_get_is_one_event_and_its_response_follows() {
     server.send_data(t, *id, content.clone()).expect("in order");
     server.send_data(t, *id, Bytes::new()).expect("in order");
     let chunks = t.stream(request(0)).chunks.len();
-    server.send_data_behind(t, *id, b"own", content.slice(..3)).expect("in order");
+    server.send_data_with_head(t, *id, b"own", content.slice(..3)).expect("in order");
     assert_eq!(
         t.stream(request(0)).chunks.len() - chunks,
         2,
@@ -54,7 +54,7 @@ fn a_get_is_one_event_and_its_response_follows() {
 }
 
 #[test]
-fn content_but_a_chunk_stays_in_the_transport_until_it_is_asked_for() {
+fn unread_content_stays_in_the_transport_except_for_a_chunk() {
     let mut pair = Pair::new();
     pair.send(request(0), &[headers(&POST), data(&[1; 5_000]), data(&[2; 5_000])].concat());
     pair.send(request(0), b"");
@@ -122,7 +122,7 @@ fn an_early_response_declines_the_rest_of_the_request() {
 }
 
 #[test]
-fn a_response_has_an_order() {
+fn response_parts_out_of_order_are_rejected() {
     let mut pair = Pair::new();
     pair.send_fin(request(0), &headers(&GET));
     let Pair { server, t } = &mut pair;
@@ -191,7 +191,7 @@ fn a_priority_update_overrides_the_priority_field() {
 }
 
 #[test]
-fn an_update_between_the_pieces_of_a_head_counts() {
+fn a_priority_update_in_the_middle_of_a_head_applies() {
     let mut pair = Pair::new();
     let head = headers(&GET);
     pair.send(request(0), &head[..5]);
@@ -201,7 +201,7 @@ fn an_update_between_the_pieces_of_a_head_counts() {
 }
 
 #[test]
-fn cancellation_by_the_client_ends_both_directions_and_is_told_once() {
+fn cancellation_by_the_client_ends_both_directions_with_one_event() {
     for stop in [false, true] {
         let mut pair = Pair::new();
         pair.send(request(0), &headers(&POST));
@@ -224,7 +224,7 @@ fn cancellation_by_the_client_ends_both_directions_and_is_told_once() {
 }
 
 #[test]
-fn a_request_that_is_cancelled_before_it_was_handed_over_is_rejected() {
+fn a_request_cancelled_before_delivery_is_rejected() {
     for bytes in [&[][..], &headers(&GET)[..5]] {
         let mut pair = Pair::new();
         if !bytes.is_empty() {

@@ -4,9 +4,9 @@ use super::*;
 use crate::code::*;
 use crate::frame::GOAWAY;
 
-/// The identifiers of the GOAWAY frames on our control stream.
+/// Returns the identifiers of the GOAWAY frames on the server's control stream.
 fn goaways(pair: &mut Pair) -> Vec<u64> {
-    let sent = &pair.t.stream(ours(0)).sent;
+    let sent = &pair.t.stream(server_uni(0)).sent;
     let mut rest = &sent[1..];
     let mut found = Vec::new();
     while !rest.is_empty() {
@@ -27,7 +27,7 @@ fn a_shutdown_warns_then_names_the_last_request_then_drains() {
     let mut pair = Pair::new();
     pair.send_fin(request(0), &headers(&GET));
     pair.server.go_away(&mut pair.t);
-    // Made before the client saw the warning.
+    // Sent before the client received the first GOAWAY.
     pair.send_fin(request(2), &headers(&GET));
     assert_eq!(pair.events().len(), 2);
     assert!(!pair.server.is_drained());
@@ -35,7 +35,7 @@ fn a_shutdown_warns_then_names_the_last_request_then_drains() {
     pair.server.go_away(&mut pair.t);
     assert_eq!(goaways(&mut pair), [(1 << 62) - 4, request(3).0]);
 
-    // Below the limit, but arriving late.
+    // Below the limit, but late.
     pair.send_fin(request(1), &headers(&GET));
     assert_eq!(pair.events().len(), 1);
     pair.send_fin(request(3), &headers(&GET));

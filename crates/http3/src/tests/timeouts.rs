@@ -1,4 +1,4 @@
-//! Requests that do not complete, and connections without any, end.
+//! Timeouts of incomplete requests and of unused connections.
 
 use super::*;
 use crate::code::*;
@@ -6,7 +6,7 @@ use crate::code::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn a_head_that_drips_is_given_up_after_ten_seconds() {
+fn a_slow_head_is_reset_after_ten_seconds() {
     let mut pair = Pair::new();
     let head = headers(&[&GET[..], &[("x-long", &"y".repeat(100)[..])]].concat());
     for second in 0..9 {
@@ -24,7 +24,7 @@ fn a_head_that_drips_is_given_up_after_ten_seconds() {
 }
 
 #[test]
-fn frames_before_the_head_buy_no_time() {
+fn frames_before_the_head_do_not_extend_the_timeout() {
     let mut pair = Pair::new();
     for _ in 0..11 {
         pair.send(request(0), &frame(0x21, &[7; 2_000]));
@@ -34,7 +34,7 @@ fn frames_before_the_head_buy_no_time() {
 }
 
 #[test]
-fn content_that_drips_is_given_up_and_the_application_is_told() {
+fn slow_content_is_reset_with_an_event() {
     let mut pair = Pair::new();
     pair.send(request(0), &headers(&POST));
     pair.events();
@@ -64,10 +64,10 @@ fn steady_content_may_take_long() {
 }
 
 #[test]
-fn an_answer_may_take_as_long_as_it_takes() {
+fn responses_have_no_timeout() {
     let mut pair = Pair::new();
     pair.send_fin(request(0), &headers(&GET));
-    // Not ended by the client, and its end is not needed.
+    // The client has not ended this request, and does not need to.
     pair.send(request(1), &headers(&GET));
     pair.server.discard_body(&mut pair.t, request(1));
     pair.wait(1_000 * SECOND);
@@ -80,40 +80,40 @@ fn an_answer_may_take_as_long_as_it_takes() {
     for id in [request(0), request(1)] {
         server.finish(t, id).expect("open");
     }
-    // The client takes it in slowly.
+    // The client reads the response slowly.
     pair.wait(1_000 * SECOND);
     assert_eq!(pair.close_code(), None);
 }
 
 #[test]
-fn many_slow_requests_end_with_few_looks() {
+fn many_slow_requests_are_reset_in_few_checks() {
     let mut pair = Pair::new();
     for index in 0..100 {
         pair.send(request(index), &[0x01]);
         pair.t.now += Duration::from_millis(20);
     }
-    let mut looks = 0;
+    let mut checks = 0;
     while pair.server.active > 0 {
         pair.t.now = pair.server.deadline().expect("requests are open");
         pair.server.on_timeout(&mut pair.t);
-        looks += 1;
+        checks += 1;
     }
-    assert!(looks < 6, "{looks}");
+    assert!(checks < 6, "{checks}");
     assert!(pair.t.now < Timestamp::from_millis(1) + 14 * SECOND);
 }
 
 #[test]
 fn a_connection_without_a_request_gets_a_goaway_and_is_closed_after_thirty_seconds() {
-    // With and without a control stream of the client's.
+    // With and without a control stream of the client.
     for mut pair in [Pair::new(), Pair::silent(Config::default())] {
-        let control = |pair: &mut Pair| pair.t.stream(ours(0)).sent.len();
+        let control = |pair: &mut Pair| pair.t.stream(server_uni(0)).sent.len();
         let before = control(&mut pair);
         pair.wait(29 * SECOND);
         assert_eq!(control(&mut pair), before);
         pair.wait(SECOND);
-        assert_eq!(pair.t.stream(ours(0)).sent[before..], frame(crate::frame::GOAWAY, &[0]));
+        assert_eq!(pair.t.stream(server_uni(0)).sent[before..], frame(crate::frame::GOAWAY, &[0]));
         assert_eq!(pair.close_code(), None);
-        // A request that has crossed the GOAWAY.
+        // This request crosses the GOAWAY.
         pair.send_fin(request(0), &headers(&GET));
         assert_eq!(pair.t.stream(request(0)).reset, Some(H3_REQUEST_REJECTED));
         pair.wait(SECOND);
@@ -123,7 +123,7 @@ fn a_connection_without_a_request_gets_a_goaway_and_is_closed_after_thirty_secon
 }
 
 #[test]
-fn after_a_shutdown_the_client_has_time_to_take_note() {
+fn a_connection_closes_one_second_after_its_last_goaway() {
     let mut pair = Pair::new();
     pair.wait(20 * SECOND);
     pair.server.go_away(&mut pair.t);
@@ -134,7 +134,7 @@ fn after_a_shutdown_the_client_has_time_to_take_note() {
 }
 
 #[test]
-fn the_time_without_a_request_counts_from_the_last_delivered_byte() {
+fn the_unused_timeout_starts_at_the_last_acknowledgement() {
     let mut pair = Pair::new();
     pair.wait(29 * SECOND);
     pair.send_fin(request(0), &headers(&GET));
@@ -149,9 +149,9 @@ fn the_time_without_a_request_counts_from_the_last_delivered_byte() {
 }
 
 #[test]
-fn streams_that_the_client_never_ends_do_not_hold_the_connection() {
+fn streams_without_fin_do_not_keep_the_connection_open() {
     let mut pair = Pair::new();
-    // Rejected, given up, malformed, and answered early: all wait for the client's FIN.
+    // An incomplete, a timed-out, a malformed and an early answered request, all without FIN.
     pair.send(request(0), &[0x01]);
     pair.send(request(1), &headers(&POST));
     pair.send(request(2), &headers(&GET[..2]));
@@ -163,7 +163,7 @@ fn streams_that_the_client_never_ends_do_not_hold_the_connection() {
 }
 
 #[test]
-fn unfinished_heads_of_all_requests_together_are_bounded() {
+fn incomplete_heads_are_bounded_across_requests() {
     let mut pair = Pair::new();
     let limit = Config::default().max_field_section_size;
     let start = [vec![0x01], varint(limit), vec![0; 1_000]].concat();
@@ -174,7 +174,7 @@ fn unfinished_heads_of_all_requests_together_are_bounded() {
     assert_eq!(pair.t.stream(request(0)).reset, None, "the first ones may go on");
     assert_eq!(pair.t.stream(request(99)).reset, Some(H3_EXCESSIVE_LOAD));
     assert_eq!(pair.close_code(), None);
-    // There is room again when they are over.
+    // Resets free the memory.
     for index in 0..100 {
         pair.reset(request(index), H3_REQUEST_CANCELLED);
     }
@@ -194,7 +194,7 @@ fn unread_content_is_declined_above_a_limit() {
     pair.send(request(0), &data(&[7; 10_000]));
     assert_eq!(pair.t.stream(request(0)).stopped, Some(H3_NO_ERROR));
     let Pair { server, t } = &mut pair;
-    server.respond(t, request(0), 200, &[], true).expect("the answer is not concerned");
+    server.respond(t, request(0), 200, &[], true).expect("the response is unaffected");
     let stream = pair.t.stream(request(0));
     assert_eq!((stream.finished, stream.reset), (true, None));
     assert!(pair.events().iter().all(|event| matches!(event, Event::Request { .. })));
@@ -213,7 +213,7 @@ fn short_unread_content_is_read_to_its_end() {
 }
 
 #[test]
-fn a_client_that_cancels_all_it_asks_for_is_closed() {
+fn a_client_that_cancels_all_requests_is_closed() {
     for (how, open) in [(0, 128), (1, 128), (2, 128), (0, 200)] {
         let config = Config { max_concurrent_requests: open, ..Config::default() };
         let mut pair = Pair::with(config);
@@ -221,7 +221,7 @@ fn a_client_that_cancels_all_it_asks_for_is_closed() {
         let cancel = |pair: &mut Pair, index: u64| match how {
             0 => pair.reset(request(index), H3_REQUEST_CANCELLED),
             1 => pair.stop(request(index), H3_REQUEST_CANCELLED),
-            // Content that is longer than it was said to be has us reset the stream.
+            // Content above its announced length makes the server reset the stream.
             _ => pair.send_fin(request(index), &data(b"xx")),
         };
         let head = headers(&[&POST[..], &[("content-length", "1")]].concat());

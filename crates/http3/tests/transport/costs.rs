@@ -1,5 +1,5 @@
 //! Processing time of the most expensive known datagrams, from arrival to the last event, with an
-//! application that answers at once. Run by hand on an idle machine:
+//! application that answers at once. Run manually on an idle machine:
 //!
 //! `cargo test --release -p mendcast-http3 --test transport costs -- --ignored --nocapture`
 
@@ -10,35 +10,35 @@ use mendcast_quic::wire::{put_reset_stream, put_stop_sending};
 
 use super::*;
 
-/// Bytes of frames that fill a datagram.
+/// Bytes of frames per datagram.
 const ROOM: usize = 1_350;
-/// Datagrams of a kind.
+/// Number of datagrams per case.
 const ROUNDS: u64 = 200;
-/// Requests that the server of these tests takes at a time.
+/// Maximum number of concurrent requests of the server in these tests.
 const REQUESTS: u64 = 100;
 
 fn id(n: u64) -> StreamId {
     StreamId(4 * n)
 }
 
-/// Repeats `part` as often as it fits into a datagram.
+/// Fills a datagram with copies of `part`.
 fn full(part: &[u8]) -> Vec<u8> {
     part.repeat(ROOM / part.len())
 }
 
-/// STREAM frames in order, as many as `data` needs, each for a datagram of its own.
+/// Returns `data` as consecutive STREAM frames, each for a separate datagram.
 fn pieces(id: StreamId, from: u64, data: &[u8]) -> Vec<Vec<u8>> {
     let frames = data.chunks(1_000).zip(0..);
     frames.map(|(piece, n)| stream(id, from + 1_000 * n, piece, false)).collect()
 }
 
-/// A STREAM frame for the rest of a datagram.
+/// Returns a STREAM frame that extends to the end of the datagram.
 fn filling(id: StreamId, offset: u64, data: &[u8], fin: bool) -> Vec<u8> {
     let header = frames(|w| put_stream_header(w, id, offset, None, fin));
     [header, data.to_vec()].concat()
 }
 
-/// A HEADERS frame with `value`, already encoded, as its last field.
+/// Returns a HEADERS frame with `value`, already encoded, as its last field.
 fn head(value: &[u8], huffman: bool) -> Vec<u8> {
     let mut section = GET[2..].to_vec();
     // Literal with a name of the static table: 95, user-agent.
@@ -55,7 +55,8 @@ fn head(value: &[u8], huffman: bool) -> Vec<u8> {
     [vec![0x01], varint(section.len() as u64), section].concat()
 }
 
-/// Huffman codes of these values and bits at random, in `length` bytes (RFC 7541, section 5.2).
+/// Returns `length` bytes of random Huffman codes from a list of code values and lengths (RFC 7541,
+/// section 5.2).
 fn huffman(codes: &[(u64, u32)], length: usize) -> Vec<u8> {
     let (mut out, mut queue, mut queued, mut random) = (Vec::new(), 0, 0, 0x9e37_79b9_u64);
     while out.len() < length - 4 {
@@ -77,7 +78,7 @@ fn huffman(codes: &[(u64, u32)], length: usize) -> Vec<u8> {
 }
 
 impl Pair {
-    /// How long the server works at one datagram with this payload.
+    /// Returns the server's processing time of a datagram with this payload.
     fn time(&mut self, payload: &[u8]) -> Duration {
         let mut packet = self.raw.packet(PacketType::OneRtt, payload);
         let addresses = Addresses::of(self.raw.address);
@@ -110,8 +111,8 @@ impl Pair {
     }
 }
 
-/// Prints the median processing time of a datagram. `datagram` builds it from the round's number;
-/// those of `before` precede it.
+/// Prints the median processing time of a datagram. `datagram` builds it from the round's number,
+/// and `before` builds the datagrams that precede it.
 fn measure(what: &str, before: impl Fn(u64) -> Vec<Vec<u8>>, datagram: impl Fn(u64) -> Vec<u8>) {
     let mut pair = Pair::new();
     let mut times: Vec<Duration> = (0..ROUNDS)
@@ -191,7 +192,7 @@ fn costs() {
         if n == 0 { vec![open.collect::<Vec<_>>().concat()] } else { Vec::new() }
     };
     measure("heads that grow by a byte", dripping, |n| {
-        // Beyond the head the rest is an unknown frame.
+        // The bytes after the head form an unknown frame.
         (0..REQUESTS).flat_map(|i| stream(id(i), 3 + n, &[0x00], false)).collect()
     });
     let short = [(0x00, 5), (0x14, 6), (0x5d, 7), (0xfb, 8)];

@@ -1,4 +1,4 @@
-//! HTTP/3 keeps no state of finished streams, and bounds that of endless ones.
+//! Finished streams leave no state, and the state of endless ones is bounded.
 
 use mendcast_quic::wire::{put_reset_stream, put_stop_sending};
 
@@ -11,7 +11,7 @@ const H3_EXCESSIVE_LOAD: u64 = 0x107;
 const H3_ID_ERROR: u64 = 0x108;
 const H3_REQUEST_INCOMPLETE: u64 = 0x10d;
 
-/// Finishes a graceful shutdown; whether no request is left.
+/// Performs a graceful shutdown, and returns whether no request is left.
 fn drains(pair: &mut Pair) -> bool {
     pair.with_server(|server, t| {
         server.go_away(t);
@@ -22,7 +22,7 @@ fn drains(pair: &mut Pair) -> bool {
 }
 
 #[test]
-fn requests_that_were_cancelled_are_forgotten() {
+fn cancelled_requests_leave_no_state() {
     let mut pair = Pair::new();
     for id in (0..50).map(|n| StreamId(4 * n)) {
         pair.send(&stream(id, 0, &GET, true));
@@ -34,7 +34,7 @@ fn requests_that_were_cancelled_are_forgotten() {
 }
 
 #[test]
-fn a_request_that_was_cancelled_in_both_directions_at_once_is_told_once_and_forgotten() {
+fn a_request_cancelled_in_both_directions_causes_one_event_and_leaves_no_state() {
     let mut pair = Pair::new();
     let mut expected = Vec::new();
     for id in (0..50).map(|n| StreamId(4 * n)) {
@@ -51,7 +51,7 @@ fn a_request_that_was_cancelled_in_both_directions_at_once_is_told_once_and_forg
 }
 
 #[test]
-fn requests_that_were_answered_are_forgotten() {
+fn answered_requests_leave_no_state() {
     let mut pair = Pair::new();
     for id in (0..50).map(|n| StreamId(4 * n)) {
         pair.send(&stream(id, 0, &GET, true));
@@ -63,7 +63,7 @@ fn requests_that_were_answered_are_forgotten() {
 }
 
 #[test]
-fn unknown_unidirectional_streams_may_follow_each_other_for_ever() {
+fn consecutive_unknown_unidirectional_streams_are_unlimited() {
     let mut pair = Pair::new();
     for n in 1..200 {
         let id = StreamId(CONTROL.0 + 4 * n);
@@ -78,12 +78,12 @@ fn unknown_unidirectional_streams_may_follow_each_other_for_ever() {
 }
 
 #[test]
-fn unknown_unidirectional_streams_at_the_same_time_are_bounded() {
+fn concurrent_unknown_unidirectional_streams_are_bounded() {
     let mut pair = Pair::new();
     for n in 1..200 {
         pair.send(&stream(StreamId(CONTROL.0 + 4 * n), 0, &[0x21], false));
         if let Some(code) = pair.raw.close_by_server() {
-            // The transport's limit applies before that of HTTP/3: STREAM_LIMIT_ERROR.
+            // The transport's limit applies before HTTP/3's: STREAM_LIMIT_ERROR.
             assert!(matches!(code, 0x04 | H3_EXCESSIVE_LOAD), "{code:#x}");
             assert!(n < 40);
             return;
@@ -93,7 +93,7 @@ fn unknown_unidirectional_streams_at_the_same_time_are_bounded() {
 }
 
 #[test]
-fn a_priority_for_a_request_that_cannot_be_made_yet_ends_the_connection() {
+fn a_priority_beyond_the_stream_limit_closes_the_connection() {
     let update = |id| [vec![0x80, 0x0f, 0x07, 0x00], varint(2), varint(id)].concat();
     let mut pair = Pair::new();
     // The first hundred requests are allowed at once.
@@ -104,7 +104,7 @@ fn a_priority_for_a_request_that_cannot_be_made_yet_ends_the_connection() {
 }
 
 #[test]
-fn pings_and_dripping_heads_hold_no_connection() {
+fn pings_and_slow_heads_do_not_keep_a_connection_open() {
     let mut pair = Pair::new();
     pair.send(&stream(StreamId(0), 0, &GET[..1], false));
     for second in 1..=41 {

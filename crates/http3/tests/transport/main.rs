@@ -1,5 +1,5 @@
-//! HTTP/3 over the real transport, in virtual time, against a client that writes QUIC frames by
-//! hand: behaviour that depends on the timing of transport events.
+//! HTTP/3 over the real transport, in virtual time, with a client that writes QUIC frames by hand:
+//! behaviour that depends on the timing of transport events.
 
 extern crate quic as mendcast_quic;
 
@@ -31,7 +31,7 @@ const CONTROL: StreamId = StreamId(2);
 /// A request by static-table references (RFC 9204, appendix A): GET https://a/.
 const GET: [u8; 10] = [0x01, 8, 0, 0, 0xc0 | 17, 0xc0 | 23, 0xc0 | 1, 0x50, 1, b'a'];
 
-/// A STREAM frame.
+/// Returns a STREAM frame.
 fn stream(id: StreamId, offset: u64, data: &[u8], fin: bool) -> Vec<u8> {
     frames(|w| {
         put_stream_header(w, id, offset, Some(data.len()), fin);
@@ -47,7 +47,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// A client that has connected and sent nothing more.
+    /// Connects a client that has sent nothing on streams.
     fn silent(config: Config) -> Self {
         let mut parameters = honest();
         parameters.push((INITIAL_MAX_STREAMS_UNI, varint(3)));
@@ -65,7 +65,7 @@ impl Pair {
         pair
     }
 
-    /// A client that has sent empty SETTINGS.
+    /// Connects a client that has sent empty SETTINGS.
     fn new() -> Self {
         let mut pair = Self::silent(Config::default());
         pair.send(&stream(CONTROL, 0, &[0x00, 0x04, 0x00], false));
@@ -79,7 +79,7 @@ impl Pair {
         act(&mut self.server, &mut OverQuic::new(connection, now))
     }
 
-    /// Passes the transport's events to HTTP/3, and takes the server's output.
+    /// Passes the transport's events to HTTP/3, and collects the server's output.
     fn serve(&mut self) {
         let handle = self.raw.handle.expect("a connection");
         while let Some(event) = self.raw.server.poll_event(handle) {
@@ -91,7 +91,7 @@ impl Pair {
         self.raw.collect();
     }
 
-    /// Time passes: the timers of the transport and of HTTP/3 run.
+    /// Advances the time, and runs the timers of the transport and of HTTP/3.
     fn wait(&mut self, time: Duration) {
         let end = self.raw.now + time;
         let handle = self.raw.handle.expect("a connection");
@@ -112,13 +112,13 @@ impl Pair {
         panic!("time stands still at {:?}", self.raw.now);
     }
 
-    /// Whether the server sent a packet with this frame in it.
+    /// Whether the server sent a packet that contains this frame.
     fn has_received(&self, frame: &[u8]) -> bool {
         let has = |payload: &Vec<u8>| payload.windows(frame.len()).any(|part| part == frame);
         self.raw.received.iter().any(has)
     }
 
-    /// Sends frames in a packet of its own.
+    /// Sends frames in a separate packet.
     fn send_unacked(&mut self, payload: &[u8]) {
         let mut packet = self.raw.packet(PacketType::OneRtt, payload);
         let addresses = Addresses::of(self.raw.address);

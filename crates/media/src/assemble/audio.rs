@@ -1,4 +1,4 @@
-//! AAC frames: raw, preceded by an AudioSpecificConfig.
+//! Correction of AAC: raw frames, preceded by an AudioSpecificConfig.
 
 use bytes::{BufMut, Bytes};
 
@@ -9,20 +9,20 @@ use crate::fmp4::config::{AAC_RATES, Audio, audio_specific_config};
 
 /// Samples of an AAC frame.
 const FRAME_SAMPLES: u64 = 1_024;
-/// ADTS frames of a tag at most.
+/// Maximum number of ADTS frames in a tag.
 const MAX_FRAMES: usize = 256;
 
-/// Puts AAC frames in order.
+/// Corrects AAC tags.
 #[derive(Debug, Default)]
-pub(super) struct Frames {
+pub(super) struct AudioAssembler {
     header: Option<Audio>,
-    /// The publisher's last header.
-    given: Option<Bytes>,
-    /// Whether another one is in force in its place.
+    /// The publisher's newest sequence header.
+    publisher_header: Option<Bytes>,
+    /// Whether another sequence header has replaced it.
     is_replaced: bool,
 }
 
-impl Frames {
+impl AudioAssembler {
     pub(super) fn push(&mut self, tag: Tag, out: &mut Vec<Tag>, counts: &mut Counts) {
         let class = tag.class();
         let payload = tag.payload();
@@ -45,7 +45,7 @@ impl Frames {
     }
 
     fn on_header(&mut self, record: Bytes, tag: Tag, out: &mut Vec<Tag>, counts: &mut Counts) {
-        if self.is_replaced && self.given.as_ref() == Some(&record) {
+        if self.is_replaced && self.publisher_header.as_ref() == Some(&record) {
             return;
         }
         if let Some(adts) = Adts::read(&record) {
@@ -55,7 +55,7 @@ impl Frames {
         match Audio::new(Codec::Aac, record.clone()) {
             Some(audio) => {
                 self.header = Some(audio);
-                self.given = Some(record);
+                self.publisher_header = Some(record);
                 self.is_replaced = false;
                 out.push(tag);
             }
@@ -63,7 +63,7 @@ impl Frames {
         }
     }
 
-    /// Splits a tag into its ADTS frames. One that is cut off is dropped.
+    /// Splits a tag into its ADTS frames. A truncated frame is dropped.
     fn on_adts(&mut self, mut data: Bytes, timestamp: u32, out: &mut Vec<Tag>) {
         for number in 0..MAX_FRAMES as u64 {
             let Some(adts) = Adts::read(&data).filter(|adts| adts.length <= data.len()) else {
@@ -95,7 +95,7 @@ impl Frames {
     }
 }
 
-/// An AAC tag: a sequence header (kind 0) or a frame (kind 1).
+/// Returns an AAC tag: a sequence header (kind 0) or a frame (kind 1).
 pub(super) fn aac_tag(kind: u8, data: &[u8], timestamp: u32) -> Option<Tag> {
     let mut buffer = Tag::buffer(2 + data.len());
     buffer.put_slice(&[0xaf, kind]);
@@ -111,14 +111,14 @@ struct Adts {
     channels: u8,
     /// Profile, rate and channels at their positions in the header; other bits are 0.
     start: [u8; 2],
-    /// Bytes of the frame, the header included.
+    /// Size of the frame including the header, in bytes.
     length: usize,
     header_length: usize,
 }
 
 impl Adts {
-    /// Reads the header at the start of `data`. Raw AAC frames never start with its sync word: it
-    /// would be an element that ends the frame.
+    /// Parses the header at the start of `data`. A raw AAC frame never starts with the sync word,
+    /// which would be an element that ends the frame.
     fn read(data: &[u8]) -> Option<Self> {
         let b: [u8; 7] = data.get(..7)?.try_into().ok()?;
         if b[0] != 0xff || b[1] & 0xf6 != 0xf0 {

@@ -1,10 +1,10 @@
-//! Corrects the tags of a publisher or an upstream before a stream takes them.
+//! Correction of the tags of a publisher or upstream.
 //!
-//! Players of FLV and HLS packagers expect one picture per video tag, NAL units with 4-byte
-//! lengths that fill the tag, a sequence header that fits the pictures, and raw AAC frames
-//! preceded by an AudioSpecificConfig. Encoders break each of these rules. [`Assembler`] restores
-//! them, counts each correction as a [`Repair`], and passes well-formed tags through unchanged and
-//! without delay.
+//! Players of FLV and HLS packagers expect one frame per video tag, NAL units with 4-byte lengths
+//! that fill the tag, a sequence header that fits the frames, and raw AAC frames preceded by an
+//! AudioSpecificConfig. Encoders break each of these rules. [`Assembler`] restores them, counts
+//! each correction as a [`Repair`], and passes well-formed tags through unchanged and without
+//! delay.
 //!
 //! Sources: ISO/IEC 14496-15 (length-prefixed NAL units, avcC, hvcC), Rec. ITU-T H.264 and H.265
 //! (annex B, section 7.4.1.2.4 and 7.4.2.4.4: order of NAL units in an access unit), ISO/IEC
@@ -24,28 +24,28 @@ use crate::codec::Role;
 use crate::flv::{Kind, Tag};
 use crate::tracks::default_track;
 
-/// Corrects the tags of one publisher, in their order.
+/// Corrects the tags of one publisher, in order.
 ///
 /// ```
 /// use mendcast_media::{Assembler, Kind, Repair, Tag};
 ///
 /// let mut assembler = Assembler::default();
 /// let mut out = Vec::new();
-/// // An encoder that sends empty audio tags.
+/// This encoder sends empty audio tags.
 /// assembler.push(Tag::new(Kind::Audio, 0, &[]).unwrap(), &mut out);
 /// assert!(out.is_empty());
 /// assert!(assembler.repairs().any(|repair| repair == (Repair::Empty, 1)));
 /// ```
 #[derive(Debug, Default)]
 pub struct Assembler {
-    video: video::Pictures,
-    audio: audio::Frames,
+    video: video::VideoAssembler,
+    audio: audio::AudioAssembler,
     silence: silence::Silence,
     counts: Counts,
 }
 
 impl Assembler {
-    /// Takes the next tag and appends the tags that are ready to `out`: the tag itself if it is
+    /// Handles the next tag and appends the resulting tags to `out`: the tag itself if it is
     /// well-formed.
     pub fn push(&mut self, tag: Tag, out: &mut Vec<Tag>) {
         // The stream itself drops packets of other tracks, and counts them.
@@ -61,7 +61,7 @@ impl Assembler {
                 self.video.push(tag, out, &mut self.counts);
             }
             Kind::Audio => {
-                self.video.on_other(tag.timestamp(), out);
+                self.video.on_audio_time(tag.timestamp(), out);
                 let first = out.len();
                 self.audio.push(tag, out, &mut self.counts);
                 for tag in out.split_off(first) {
@@ -77,12 +77,12 @@ impl Assembler {
         }
     }
 
-    /// The publisher is gone: appends the picture that waits for further slices to `out`.
+    /// Appends the frame that waits for further slices to `out`. Call when the publisher has ended.
     pub fn flush(&mut self, out: &mut Vec<Tag>) {
         self.video.flush(out);
     }
 
-    /// Number of corrections so far, by kind.
+    /// Returns the number of corrections by kind.
     pub fn repairs(&self) -> impl Iterator<Item = (Repair, u64)> + use<> {
         self.counts.all()
     }

@@ -1,35 +1,35 @@
-//! Kinds of corrections, and how often each was made.
+//! Kinds and counts of corrections.
 
 /// A kind of correction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Repair {
-    /// NAL units of length 0, and tags without content, were dropped.
+    /// Empty NAL units and empty tags, which were dropped.
     Empty,
-    /// NAL units that reach beyond their tag were dropped.
-    Cut,
-    /// Start codes (annex B) were replaced by lengths.
+    /// NAL units that exceed their tag, which were dropped.
+    Truncated,
+    /// Start codes (annex B), which were replaced by lengths.
     AnnexB,
-    /// Lengths of 1, 2 or 3 bytes were replaced by lengths of 4.
+    /// Lengths of 1, 2 or 3 bytes, which were replaced by 4-byte lengths.
     LengthSize,
-    /// NAL units of tags without a slice were moved to the next picture's tag, or dropped.
+    /// NAL units of tags without a slice, which were moved to the next frame or dropped.
     NoSlice,
-    /// Slices of one picture in several tags were joined.
+    /// Slices of a frame in several tags, which were joined.
     Joined,
-    /// A sequence header was built from parameter sets in the pictures.
+    /// In-band parameter sets, which were put into a sequence header.
     Sets,
-    /// A key frame was not marked as one.
+    /// Key frames that were not marked as such.
     KeyFrame,
-    /// A sequence header without content or without parameter sets was dropped.
+    /// Sequence headers without content or parameter sets, which were dropped.
     Header,
-    /// Video frames without a sequence header were dropped.
+    /// Video frames without a sequence header, which were dropped.
     VideoHeader,
-    /// ADTS headers of AAC frames were removed.
+    /// ADTS headers of AAC frames, which were removed.
     Adts,
-    /// AAC frames without a sequence header were dropped.
+    /// AAC frames without a sequence header, which were dropped.
     AudioHeader,
-    /// Silence was inserted where announced audio did not come.
+    /// Silent frames, which were inserted in place of announced audio.
     Silence,
-    /// Audio that came after its time was filled with silence was dropped.
+    /// Audio for times already filled with silence, which was dropped.
     LateAudio,
 }
 
@@ -37,7 +37,7 @@ impl Repair {
     /// All kinds.
     pub const ALL: [Self; 14] = [
         Self::Empty,
-        Self::Cut,
+        Self::Truncated,
         Self::AnnexB,
         Self::LengthSize,
         Self::NoSlice,
@@ -52,11 +52,11 @@ impl Repair {
         Self::LateAudio,
     ];
 
-    /// The name in metrics.
+    /// Name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Empty => "empty_units",
-            Self::Cut => "cut_units",
+            Self::Truncated => "cut_units",
             Self::AnnexB => "start_codes",
             Self::LengthSize => "length_size",
             Self::NoSlice => "tags_without_slice",
@@ -72,28 +72,28 @@ impl Repair {
         }
     }
 
-    /// The correction in words, for the log.
-    pub const fn words(self) -> &'static str {
+    /// Description for the log.
+    pub const fn description(self) -> &'static str {
         match self {
-            Self::Empty => "NAL units or frames without content (dropped)",
-            Self::Cut => "NAL units that reach beyond their tag (dropped)",
-            Self::AnnexB => "NAL units with start codes (lengths written)",
-            Self::LengthSize => "NAL units with lengths of less than 4 bytes (4 bytes written)",
-            Self::NoSlice => "tags without a slice (moved to the next picture)",
-            Self::Joined => "pictures in several tags (joined)",
-            Self::Sets => "parameter sets in band (sequence header built)",
-            Self::KeyFrame => "key frames that were not marked (marked)",
+            Self::Empty => "empty NAL units or frames (dropped)",
+            Self::Truncated => "truncated NAL units (dropped)",
+            Self::AnnexB => "NAL units with start codes (replaced by lengths)",
+            Self::LengthSize => "NAL units with lengths of less than 4 bytes (replaced by 4 bytes)",
+            Self::NoSlice => "tags without a slice (moved to the next frame)",
+            Self::Joined => "frames split over several tags (joined)",
+            Self::Sets => "in-band parameter sets (sequence header built)",
+            Self::KeyFrame => "key frames not marked as such (marked)",
             Self::Header => "sequence headers without content (dropped)",
             Self::VideoHeader => "video without a sequence header (dropped)",
             Self::Adts => "ADTS headers in AAC frames (removed)",
             Self::AudioHeader => "AAC frames without a sequence header (dropped)",
-            Self::Silence => "announced audio is missing (silence inserted)",
+            Self::Silence => "missing announced audio (silence inserted)",
             Self::LateAudio => "audio more than 0.5 s behind its usual time (dropped)",
         }
     }
 }
 
-/// Counts of corrections.
+/// Number of corrections by kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts([u64; Repair::ALL.len()]);
 

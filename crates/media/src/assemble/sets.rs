@@ -1,4 +1,4 @@
-//! Parameter sets in pictures, and the sequence header that they make.
+//! In-band parameter sets, and the sequence header derived from them.
 
 use bytes::Bytes;
 
@@ -6,29 +6,29 @@ use crate::codec::Codec;
 use crate::fmp4::bits;
 use crate::fmp4::config::{Video, nal};
 
-/// Parameter sets that wait for a sequence header, at most.
+/// Maximum number of parameter sets that are not in the sequence header yet.
 const MAX_SETS: usize = 64;
-/// Bytes of a parameter set: its length in a record has 16 bits.
+/// Maximum size of a parameter set, in bytes. Its length in a record has 16 bits.
 const MAX_SET_BYTES: usize = 1 << 14;
 
-/// Parameter sets that the sequence header in force does not have.
+/// Parameter sets that the current sequence header lacks.
 #[derive(Debug, Default)]
 pub(super) struct Sets {
     new: Vec<Bytes>,
 }
 
 impl Sets {
-    /// Takes a parameter set from a picture into account.
+    /// Records a parameter set of a frame.
     pub(super) fn note(&mut self, codec: Codec, unit: &[u8], header: Option<&Video>) {
         let unit = trimmed(unit);
         let Some(key) = key(codec, unit).filter(|_| unit.len() <= MAX_SET_BYTES) else { return };
         let is_known =
             header.is_some_and(|video| video.parameter_sets.iter().any(|set| trimmed(set) == unit));
-        let place = self.new.iter().position(|set| self::key(codec, set) == Some(key));
-        match (place, is_known) {
-            (Some(place), true) => drop(self.new.remove(place)),
-            (Some(place), false) if self.new[place] != unit => {
-                self.new[place] = Bytes::copy_from_slice(unit);
+        let unit_role = self.new.iter().position(|set| self::key(codec, set) == Some(key));
+        match (unit_role, is_known) {
+            (Some(unit_role), true) => drop(self.new.remove(unit_role)),
+            (Some(unit_role), false) if self.new[unit_role] != unit => {
+                self.new[unit_role] = Bytes::copy_from_slice(unit);
             }
             (None, false) if self.new.len() < MAX_SETS => {
                 self.new.push(Bytes::copy_from_slice(unit));
@@ -37,8 +37,8 @@ impl Sets {
         }
     }
 
-    /// The configuration with the new sets; sets that they do not replace come from `header`.
-    /// `None` if there are no new sets, or too few for a decoder.
+    /// Returns a configuration with the new sets, and with the sets of `header` that they do not
+    /// replace. `None` without new sets, or if a decoder needs more sets.
     pub(super) fn build(&mut self, codec: Codec, header: Option<&Video>) -> Option<Video> {
         if self.new.is_empty() {
             return None;
@@ -88,13 +88,13 @@ fn kind(codec: Codec, set: &[u8]) -> u8 {
     if codec == Codec::Hevc { first >> 1 & 0x3f } else { first & 0x1f }
 }
 
-/// Type and ID of a parameter set.
+/// Returns type and ID of a parameter set.
 fn key(codec: Codec, set: &[u8]) -> Option<(u8, u32)> {
     let id = if codec == Codec::Hevc { bits::h265_set_id(set) } else { bits::h264_set_id(set) };
     Some((kind(codec, set), id?))
 }
 
-/// The set without the trailing zeros that some encoders append.
+/// Returns the set without the trailing zeros that some encoders append.
 fn trimmed(set: &[u8]) -> &[u8] {
     let length = set.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     &set[..length]

@@ -1,9 +1,9 @@
-//! Silence in place of announced audio that does not come.
+//! Silence in place of missing announced audio.
 //!
 //! Encoders stop sending audio when they are muted, or announce a microphone that is off. Most
-//! players in browsers then freeze at the end of the audio, and cannot add an audio track later. So
-//! a stream with video that announces AAC LC, by its metadata or a sequence header, gets silent
-//! frames while no others come.
+//! browser players then freeze at the end of the audio, and cannot add an audio track later. A
+//! stream with video that announces AAC LC, by its metadata or a sequence header, therefore gets
+//! silent frames while audio is missing.
 
 use bytes::Bytes;
 
@@ -14,15 +14,15 @@ use crate::codec::{Codec, Role};
 use crate::flv::Tag;
 use crate::fmp4::config::{AAC_RATES, Audio, audio_specific_config};
 
-/// Lag of the first audio behind video that is not filled, in milliseconds. Shorter than a part of
-/// Low-Latency HLS, so that the first part has audio.
+/// Maximum initial lag of audio behind video that is not filled, in milliseconds. Shorter than a
+/// part of Low-Latency HLS, so that the first part has audio.
 const START_MS: i32 = 100;
-/// Gap in the audio that is not filled, in milliseconds beyond the usual lag behind video.
+/// Maximum gap in the audio that is not filled, in milliseconds beyond the usual lag behind video.
 const GAP_MS: i32 = 500;
-/// Longest step between video frames, in milliseconds. A longer one is a pause of the whole stream,
-/// which is not filled.
+/// Maximum step between video frames, in milliseconds. A longer step is a pause of the whole
+/// stream, which is not filled.
 const MAX_STEP_MS: i32 = 1_000;
-/// Largest lag of audio behind video, in milliseconds. With a larger one their clocks differ.
+/// Maximum lag of audio behind video, in milliseconds. A larger lag indicates different clocks.
 const MAX_LAG_MS: i32 = 5_000;
 
 /// An AAC track that can be filled.
@@ -30,7 +30,7 @@ const MAX_LAG_MS: i32 = 5_000;
 struct Track {
     audio: Audio,
     silent_frame: Bytes,
-    /// The sequence header that is not sent yet: the metadata alone announced the track.
+    /// Sequence header to send before the first frame, if only the metadata announced the track.
     header: Option<Bytes>,
 }
 
@@ -42,11 +42,11 @@ impl Track {
     }
 }
 
-/// The end of the audio.
+/// End of the audio.
 #[derive(Clone, Copy, Default, Debug)]
 struct End {
     ms: u32,
-    /// Thousandths of samples beyond it.
+    /// Fraction of a millisecond, in thousandths of samples.
     rest: u64,
 }
 
@@ -62,32 +62,32 @@ impl End {
 #[derive(Debug, Default)]
 pub(super) struct Silence {
     track: Option<Track>,
-    /// Time of the last video frame.
+    /// Timestamp of the last video frame.
     video_ms: Option<u32>,
-    /// End of the audio so far; before any audio, the time of the first video frame.
+    /// End of the received audio; before any audio, the time of the first video frame.
     end: End,
-    /// Whether an audio frame or header came.
+    /// Whether an audio frame or header has arrived.
     has_audio: bool,
-    /// Largest lag of an audio frame behind video, in milliseconds.
+    /// Maximum lag of an audio frame behind video, in milliseconds.
     lag_ms: i32,
-    /// Gap beyond it that is not filled, in milliseconds: [`START_MS`], 0 while filling,
-    /// [`GAP_MS`].
-    patience_ms: i32,
+    /// Maximum gap beyond `lag_ms` that is not filled, in milliseconds: [`START_MS`], 0 while
+    /// filling, or [`GAP_MS`].
+    tolerance_ms: i32,
 }
 
 impl Silence {
-    /// Notes the audio that `onMetaData` announces.
+    /// Records the audio track announced by `onMetaData`.
     pub(super) fn on_metadata(&mut self, tag: &Tag) {
         if self.track.is_none() && !self.has_audio {
             self.track = announced(tag).and_then(|record| Track::new(record, true));
         }
     }
 
-    /// Appends silence up to the video frame of this time to `out`, if audio is missing.
+    /// Appends silence up to the video frame at `now` to `out`, if audio is missing.
     pub(super) fn on_video(&mut self, now: u32, out: &mut Vec<Tag>, counts: &mut Counts) {
         match self.video_ms.replace(now) {
-            None if self.patience_ms == 0 => {
-                self.patience_ms = START_MS;
+            None if self.tolerance_ms == 0 => {
+                self.tolerance_ms = START_MS;
                 self.end = End { ms: now, rest: 0 };
             }
             last => {
@@ -103,13 +103,13 @@ impl Silence {
             // The clocks of audio and video differ.
             self.end = End { ms: now, rest: 0 };
         }
-        if !(self.patience_ms..GAP_MS + 2 * MAX_STEP_MS).contains(&gap) {
+        if !(self.tolerance_ms..GAP_MS + 2 * MAX_STEP_MS).contains(&gap) {
             return;
         }
         if let Some(record) = track.header.take() {
             out.extend(aac_tag(0, &record, self.end.ms));
         }
-        self.patience_ms = 0;
+        self.tolerance_ms = 0;
         while elapsed(now, self.end.ms) > self.lag_ms {
             counts.count(Repair::Silence);
             out.extend(aac_tag(1, &track.silent_frame, self.end.ms));
@@ -117,8 +117,8 @@ impl Silence {
         }
     }
 
-    /// Takes note of an audio tag. Returns whether it is of use: audio that comes after its time
-    /// was filled is not.
+    /// Handles an audio tag. Returns false if it must be dropped because its time has already been
+    /// filled.
     pub(super) fn on_audio(&mut self, tag: &Tag, counts: &mut Counts) -> bool {
         let class = tag.class();
         self.has_audio = true;
@@ -142,26 +142,26 @@ impl Silence {
             .track
             .as_ref()
             .map_or((44_100, 0), |track| (track.audio.sample_rate, track.audio.frame_samples));
-        let fills = self.video_ms.is_some() && self.patience_ms == 0;
+        let fills = self.video_ms.is_some() && self.tolerance_ms == 0;
         let frame_ms = (u64::from(length) * 1_000 / u64::from(rate)) as i32;
         if fills && (frame_ms + 1..MAX_LAG_MS).contains(&elapsed(self.end.ms, now)) {
             counts.count(Repair::LateAudio);
             return false;
         }
-        self.patience_ms = GAP_MS;
+        self.tolerance_ms = GAP_MS;
         self.end = End { ms: now, rest: 0 };
         self.end.advance(length, rate);
         true
     }
 }
 
-/// Milliseconds from `then` to `now`, negative if `then` is later.
+/// Returns the milliseconds from `then` to `now`, negative if `then` is later.
 fn elapsed(now: u32, then: u32) -> i32 {
     now.wrapping_sub(then).cast_signed()
 }
 
-/// The AudioSpecificConfig that `onMetaData` announces; `None` without AAC. The defaults of
-/// encoders that name neither are 44.1 kHz and two channels.
+/// Returns the AudioSpecificConfig announced by `onMetaData`; `None` without AAC. The defaults,
+/// 44.1 kHz and two channels, are those of encoders that specify neither.
 fn announced(metadata: &Tag) -> Option<Bytes> {
     let values = amf0::read(&metadata.payload()).ok()?;
     let object = values.get(1)?;
@@ -181,7 +181,7 @@ fn announced(metadata: &Tag) -> Option<Bytes> {
     Some(audio_specific_config(1, index as u8, channels))
 }
 
-/// A silent raw_data_block (ISO/IEC 14496-3, table 4.3) of AAC LC in one or two channels.
+/// Returns a silent raw_data_block (ISO/IEC 14496-3, table 4.3) of AAC LC in one or two channels.
 fn silent_frame(audio: &Audio) -> Option<Bytes> {
     if audio.codec != Codec::Aac || audio.adts()?[0] >> 6 != 1 || audio.frame_samples != 1_024 {
         return None;

@@ -1,4 +1,4 @@
-//! Output is what players need for any encoder; well-formed tags pass unchanged.
+//! Players get valid output from any encoder; well-formed tags pass unchanged.
 
 mod hostile;
 mod silence;
@@ -15,7 +15,7 @@ use crate::hls::fixture::AVCC;
 const HVCC: &[u8] = crate::fmp4::tests::HVCC;
 const AAC: &[u8] = &[0xaf, 0, 0x12, 0x10];
 
-/// A codec, and how its tags are written.
+/// A codec, and the format of its tags.
 #[derive(Clone, Copy, Debug)]
 struct Form {
     codec: Codec,
@@ -39,7 +39,7 @@ const HEVC: Form = Form {
     inter: b"\xa1hvc1\0\0\x28",
     record: HVCC,
 };
-/// H.265 as codec 12, with the composition time in the head.
+/// H.265 as codec 12, with the composition time in the header.
 const CLASSIC_HEVC: Form = Form {
     codec: Codec::Hevc,
     header: &[0x1c, 0, 0, 0, 0],
@@ -65,7 +65,7 @@ impl Form {
         self.unit((1, 1), &[0x9a, 0x24, 0x6c])
     }
 
-    /// A slice that continues its picture.
+    /// Returns a slice that is not the first of its frame.
     fn slice(self, is_key: bool) -> Bytes {
         self.unit(if is_key { (5, 19) } else { (1, 1) }, &[0x46, 0x21, 0x6c])
     }
@@ -138,7 +138,7 @@ fn made(assembler: &Assembler) -> Vec<Repair> {
 }
 
 #[test]
-fn a_well_formed_stream_leaves_at_once_as_it_came() {
+fn well_formed_streams_pass_unchanged_and_without_delay() {
     for form in FORMS {
         let in_band = [&form.sets()[..], &[form.idr(), form.slice(true)]].concat();
         let tags = [
@@ -165,7 +165,7 @@ fn a_well_formed_stream_leaves_at_once_as_it_came() {
 }
 
 #[test]
-fn units_without_content_and_cut_ones_are_dropped() {
+fn empty_and_truncated_units_are_dropped() {
     for form in FORMS {
         let (idr, sei, empty) = (form.idr(), form.sei(), Bytes::new());
         for units in [
@@ -181,14 +181,17 @@ fn units_without_content_and_cut_ones_are_dropped() {
         for more in [&[0][..], &[0, 0, 0], &[0, 0, 0, 9, 1]] {
             let cut = tag(Kind::Video, 0, &[&whole, more].concat());
             let (out, repairs) = assemble(&[form.start(), cut]);
-            assert_eq!((out, repairs), (vec![form.start(), form.key_frame(0)], vec![Repair::Cut]));
+            assert_eq!(
+                (out, repairs),
+                (vec![form.start(), form.key_frame(0)], vec![Repair::Truncated])
+            );
         }
-        // Nothing is left of it.
+        // Nothing remains of this frame.
         let cut = tag(Kind::Video, 0, &whole[..form.key.len() + 6]);
         let empty = form.frame(40, false, &[]);
         let (out, repairs) = assemble(&[form.start(), cut, empty, form.inter_frame(80)]);
         assert_eq!(out, [form.start(), form.inter_frame(80)]);
-        assert_eq!(repairs, [Repair::Empty, Repair::Cut]);
+        assert_eq!(repairs, [Repair::Empty, Repair::Truncated]);
     }
 }
 
@@ -212,11 +215,11 @@ fn start_codes_become_lengths() {
         let long = form.frame(80, false, &[long]);
         assert_eq!(out, [form.start(), form.key_frame(0), form.inter_frame(40), long.clone()]);
         assert_eq!(repairs, [Repair::AnnexB]);
-        // A cut frame does not change the detected form: it stays length-prefixed.
+        // A truncated frame does not change the detected format: it stays length-prefixed.
         let cut = tag(Kind::Video, 80, &[&long.payload()[..], &[0, 0, 0, 9]].concat());
         let (out, repairs) = assemble(&[form.start(), form.key_frame(0), cut]);
         assert_eq!(out, [form.start(), form.key_frame(0), long]);
-        assert_eq!(repairs, [Repair::Cut]);
+        assert_eq!(repairs, [Repair::Truncated]);
     }
 }
 
@@ -241,7 +244,7 @@ fn shorter_lengths_become_four_bytes() {
 }
 
 #[test]
-fn tags_without_a_slice_join_the_next_picture() {
+fn tags_without_a_slice_join_the_next_frame() {
     for form in FORMS {
         let own = |unit: Bytes| form.frame(40, true, &[unit]);
         let mut tags = vec![form.start(), form.key_frame(0)];
@@ -258,7 +261,7 @@ fn tags_without_a_slice_join_the_next_picture() {
 }
 
 #[test]
-fn pictures_in_several_tags_are_joined() {
+fn frames_in_several_tags_are_joined() {
     for form in FORMS {
         let mut assembler = Assembler::default();
         let mut out = Vec::new();
@@ -270,8 +273,8 @@ fn pictures_in_several_tags_are_joined() {
         push(&form.start());
         let first = form.frame(0, true, &[form.idr()]);
         assert_eq!(push(&first), [first]);
-        // The key frame has left before the stream was known to come so; it leaves once more,
-        // whole.
+        // The key frame was emitted before the splitting was detected; it is emitted again,
+        // complete.
         assert_eq!(push(&form.frame(0, true, &[form.slice(true)])), []);
         assert_eq!(push(&form.frame(5, true, &[form.slice(true)])), []);
         let key = [form.idr(), form.slice(true), form.slice(true)];
@@ -280,7 +283,7 @@ fn pictures_in_several_tags_are_joined() {
         assert_eq!(push(&form.frame(40, false, &[form.slice(false)])), []);
         let inter = form.frame(40, false, &[form.other(), form.slice(false)]);
         assert_eq!(push(&form.frame(80, false, &[form.other()])), [inter]);
-        // Sound that is much later, and units of the next picture, let a picture go.
+        // Much later audio, or units of the next frame, release a frame.
         let late = tag(Kind::Audio, 580, &[0x2f, 9]);
         assert_eq!(push(&late), [form.inter_frame(80), late]);
         assert_eq!(push(&form.frame(120, false, &[form.other()])), []);
@@ -303,7 +306,7 @@ fn key_frames_are_marked() {
 }
 
 #[test]
-fn parameter_sets_in_band_make_a_header() {
+fn a_header_is_built_from_in_band_parameter_sets() {
     for form in FORMS {
         let key = |time, sets: &[Bytes]| form.frame(time, true, &[sets, &[form.idr()]].concat());
         let sets = form.sets();
@@ -323,8 +326,7 @@ fn parameter_sets_in_band_make_a_header() {
             (out[1..].to_vec(), repairs),
             (tags[2..].to_vec(), vec![Repair::Sets, Repair::VideoHeader])
         );
-        // Another PPS with an ID of its own is kept beside the first; one with the same ID replaces
-        // it.
+        // Another PPS with a different ID is kept as well; one with the same ID replaces it.
         let pps = sets.last().expect("a PPS").clone();
         let (mut second, mut third) = (BytesMut::from(&pps[..]), BytesMut::from(&pps[..]));
         let at = if form.codec == Codec::Hevc { 2 } else { 1 };
@@ -351,7 +353,7 @@ fn parameter_sets_in_band_make_a_header() {
 }
 
 #[test]
-fn headers_without_content_are_no_headers() {
+fn headers_without_content_are_dropped() {
     for form in FORMS {
         let sets = form.sets();
         let mut none = form.record[..form.record.len().min(23)].to_vec();
@@ -367,14 +369,14 @@ fn headers_without_content_are_no_headers() {
             let video = Video::new(form.codec, record).expect("a good record");
             assert_eq!((video.parameter_sets, out.len()), (sets.clone(), 3));
         }
-        // An unreadable frame passes unchanged, and so do later frames.
+        // A header that cannot be parsed passes unchanged, and so do later frames.
         let strange = tag(Kind::Video, 0, &[form.header, &[9, 9]].concat());
         let frame = tag(Kind::Video, 0, &[form.key, &[9]].concat());
         assert_eq!(assemble(&[strange.clone(), frame.clone()]).0, [strange, frame]);
     }
 }
 
-/// An AAC frame with an ADTS header: LC, 44.1 kHz, stereo.
+/// Returns an AAC frame with an ADTS header: LC, 44.1 kHz, stereo.
 fn adts(frame: &[u8]) -> Vec<u8> {
     let length = frame.len() + 7;
     let size = [0x80 | (length >> 11) as u8, (length >> 3) as u8, (length << 5) as u8 | 0x1f];
@@ -383,17 +385,17 @@ fn adts(frame: &[u8]) -> Vec<u8> {
 
 #[test]
 fn aac_frames_are_raw_and_follow_a_header() {
-    let sound = |time, data: &[u8]| tag(Kind::Audio, time, &[&[0xaf, 1], data].concat());
+    let audio_frame = |time, data: &[u8]| tag(Kind::Audio, time, &[&[0xaf, 1], data].concat());
     let header = tag(Kind::Audio, 0, AAC);
-    let one = sound(0, &[0x21, 1, 2]);
-    let other = sound(23, &[0x21, 7]);
-    let both = sound(0, &[adts(&[0x21, 1, 2]), adts(&[0x21, 7])].concat());
+    let one = audio_frame(0, &[0x21, 1, 2]);
+    let other = audio_frame(23, &[0x21, 7]);
+    let both = audio_frame(0, &[adts(&[0x21, 1, 2]), adts(&[0x21, 7])].concat());
     let all = vec![header.clone(), one.clone(), other.clone()];
     assert_eq!(assemble(core::slice::from_ref(&both)), (all.clone(), vec![Repair::Adts]));
     assert_eq!(assemble(&[header.clone(), both.clone()]), (all.clone(), vec![Repair::Adts]));
     // A contradicting header, repeated; a truncated frame.
     let wrong = tag(Kind::Audio, 0, &[0xaf, 0, 0x11, 0x90]);
-    let cut = sound(0, &[adts(&[0x21, 1, 2]), adts(&[0x21, 7])[..8].to_vec()].concat());
+    let cut = audio_frame(0, &[adts(&[0x21, 1, 2]), adts(&[0x21, 7])[..8].to_vec()].concat());
     let (out, _) = assemble(&[wrong.clone(), both, wrong.clone(), cut]);
     assert_eq!(out, [&[wrong], &all[..], core::slice::from_ref(&one)].concat());
     // Headers without content, and frames without a header.
@@ -402,13 +404,16 @@ fn aac_frames_are_raw_and_follow_a_header() {
         assemble(&[&empty[..], &[one.clone(), header.clone(), one.clone()]].concat());
     assert_eq!(out, [header, one]);
     assert_eq!(repairs, [Repair::Empty, Repair::Header, Repair::AudioHeader]);
-    // HE-AAC: the header has the output's rate too, ADTS only the core's.
+    // HE-AAC: the header also has the output's rate, ADTS only the core's.
     let he = tag(Kind::Audio, 0, &[0xaf, 0, 0x2b, 0x92, 0x08, 0x00]);
     let record = he.payload().slice(2..);
     let start = Audio::new(Codec::Aac, record).and_then(|audio| audio.adts()).expect("ADTS");
     let mut frame = adts(&[0x21, 1, 2]);
     frame[2..4].copy_from_slice(&[start[0], start[1]]);
-    assert_eq!(assemble(&[he.clone(), sound(0, &frame)]).0, [he, sound(0, &[0x21, 1, 2])]);
+    assert_eq!(
+        assemble(&[he.clone(), audio_frame(0, &frame)]).0,
+        [he, audio_frame(0, &[0x21, 1, 2])]
+    );
 }
 
 #[test]

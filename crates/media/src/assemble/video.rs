@@ -1,43 +1,43 @@
-//! Pictures of H.264 and H.265: one per tag, preceded by a sequence header that fits them.
+//! Correction of H.264 and H.265: one frame per tag, preceded by a matching sequence header.
 
 use bytes::{BufMut, Bytes};
 
 use super::repair::{Counts, Repair};
 use super::sets::Sets;
-use super::units::{Form, MAX_UNITS, Place, Units, place};
+use super::units::{Form, MAX_UNITS, UnitRole, Units, unit_role};
 use crate::codec::{Class, Codec, Role};
 use crate::flv::{Kind, MAX_PAYLOAD, Tag};
 use crate::fmp4::config::Video;
 
-/// Largest time between slices of one picture, in milliseconds: less than a frame at 60 Hz.
+/// Maximum time between slices of a frame, in milliseconds: less than a frame at 60 Hz.
 const SLICE_SPREAD_MS: u32 = 10;
-/// Longest wait of a picture for further slices, in milliseconds of audio.
+/// Maximum wait of a frame for further slices, in milliseconds of audio.
 const MAX_WAIT_MS: u32 = 500;
-/// Bytes of units that wait for the next picture, and their number.
-const MAX_BEFORE_BYTES: usize = 1 << 18;
-const MAX_BEFORE: usize = 256;
-/// Largest header kept to detect repetitions, in bytes.
-const MAX_GIVEN_BYTES: usize = 1 << 16;
-/// Bytes of a picture that is put together.
-const MAX_PICTURE_BYTES: usize = MAX_PAYLOAD / 2;
+/// Maximum size in bytes, and number, of units that wait for the next frame.
+const MAX_PENDING_BYTES: usize = 1 << 18;
+const MAX_PENDING_UNITS: usize = 256;
+/// Maximum size of a stored header for the detection of repetitions, in bytes.
+const MAX_STORED_HEADER: usize = 1 << 16;
+/// Maximum size of a frame joined from several tags, in bytes.
+const MAX_JOINED_BYTES: usize = MAX_PAYLOAD / 2;
 
-/// The sequence header in force.
+/// The current sequence header.
 #[derive(Debug)]
 struct Header {
     codec: Codec,
-    /// `None` if its record cannot be read: frames then pass as they are.
+    /// `None` if its record cannot be parsed: frames then pass unchanged.
     video: Option<Video>,
 }
 
-/// A picture as units.
+/// A video frame, split into NAL units.
 #[derive(Debug)]
 struct Picture {
     /// The bytes before the first unit.
     head: Bytes,
     timestamp: u32,
     units: Vec<Bytes>,
-    /// The tag that has all of it.
-    whole: Option<Tag>,
+    /// The original tag, if it contains exactly this frame.
+    original: Option<Tag>,
 }
 
 impl Picture {
@@ -46,7 +46,7 @@ impl Picture {
     }
 
     fn into_tag(self) -> Option<Tag> {
-        self.whole.or_else(|| {
+        self.original.or_else(|| {
             let mut buffer = Tag::buffer(self.units.iter().map(|unit| 4 + unit.len()).sum());
             buffer.put_slice(&self.head);
             for unit in &self.units {
@@ -58,30 +58,31 @@ impl Picture {
     }
 }
 
-/// Puts pictures together.
+/// Corrects video tags.
 #[derive(Debug, Default)]
-pub(super) struct Pictures {
+pub(super) struct VideoAssembler {
     header: Option<Header>,
-    /// The payload of the publisher's last header.
-    given: Option<Bytes>,
-    /// Whether another header is in force in its place.
+    /// Payload of the publisher's newest header.
+    publisher_header: Option<Bytes>,
+    /// Whether another header has replaced it.
     is_replaced: bool,
-    /// Bytes of the lengths before NAL units, by the publisher's header; 0 before there is one.
+    /// Size of length prefixes in bytes, according to the publisher's header; 0 without one.
     length_size: usize,
     form: Option<Form>,
     sets: Sets,
     /// Units of tags without a slice.
-    before: Vec<Bytes>,
-    /// The picture that may continue in the next tag, if pictures are split over tags.
+    pending_units: Vec<Bytes>,
+    /// The frame that may continue in the next tag, if `splits`.
     open: Option<Picture>,
+    /// Whether the publisher splits frames over several tags.
     splits: bool,
-    /// The last picture, if it was a key frame that has left without waiting for more slices.
-    left: Option<Picture>,
-    /// Time of the last picture.
+    /// The last frame, if it was a key frame that was emitted without waiting for more slices.
+    last_key_frame: Option<Picture>,
+    /// Timestamp of the last frame.
     last_ms: Option<u32>,
 }
 
-impl Pictures {
+impl VideoAssembler {
     pub(super) fn push(&mut self, tag: Tag, out: &mut Vec<Tag>, counts: &mut Counts) {
         let class = tag.class();
         let codec = match class.codec {
@@ -99,8 +100,8 @@ impl Pictures {
         }
     }
 
-    /// A tag of another kind at this time: a picture waits no longer than [`MAX_WAIT_MS`].
-    pub(super) fn on_other(&mut self, timestamp: u32, out: &mut Vec<Tag>) {
+    /// Handles the time of an audio tag: emits a frame that has waited for [`MAX_WAIT_MS`].
+    pub(super) fn on_audio_time(&mut self, timestamp: u32, out: &mut Vec<Tag>) {
         let waits = self.open.as_ref().map(|open| timestamp.wrapping_sub(open.timestamp));
         if waits.is_some_and(|waits| (MAX_WAIT_MS..1 << 31).contains(&waits)) {
             self.flush(out);
@@ -125,7 +126,7 @@ impl Pictures {
         counts: &mut Counts,
     ) {
         let payload = tag.payload();
-        if self.is_replaced && self.given.as_ref() == Some(&payload) {
+        if self.is_replaced && self.publisher_header.as_ref() == Some(&payload) {
             return;
         }
         let record = payload.slice(data_at.min(payload.len())..);
@@ -134,7 +135,7 @@ impl Pictures {
         }
         self.flush(out);
         self.is_replaced = false;
-        self.given = (payload.len() <= MAX_GIVEN_BYTES).then(|| payload.clone());
+        self.publisher_header = (payload.len() <= MAX_STORED_HEADER).then(|| payload.clone());
         if record.starts_with(&[0, 0, 1]) || record.starts_with(&[0, 0, 0, 1]) {
             counts.count(Repair::AnnexB);
             let units = Units::read(&record, 4, Some(Form::StartCodes)).units;
@@ -154,8 +155,8 @@ impl Pictures {
             return counts.count(Repair::Header);
         }
         self.sets.clear();
-        self.before.clear();
-        self.left = None;
+        self.pending_units.clear();
+        self.last_key_frame = None;
         if size == 4 {
             self.header = Some(Header { codec, video: Video::new(codec, record) });
             return out.push(tag);
@@ -183,33 +184,33 @@ impl Pictures {
         let size = if self.length_size == 0 { 4 } else { self.length_size };
         let read = Units::read(&data, size, self.form);
         let is_opaque = self.header.as_ref().is_some_and(|header| header.video.is_none());
-        if is_opaque && read.is_cut {
+        if is_opaque && read.is_truncated {
             return self.pass(tag, out);
         }
-        if !read.is_cut {
+        if !read.is_truncated {
             self.form = Some(read.form);
         }
         let repairs = [
             (read.has_empty || data.is_empty(), Repair::Empty),
-            (read.is_cut, Repair::Cut),
+            (read.is_truncated, Repair::Truncated),
             (read.form == Form::StartCodes, Repair::AnnexB),
             (matches!(read.form, Form::Lengths(1..=3)), Repair::LengthSize),
         ];
         repairs.iter().filter(|(made, _)| *made).for_each(|(_, repair)| counts.count(*repair));
         let units = read.units;
         self.note_sets(codec, &units);
-        let slice = units.iter().map(|unit| place(codec, unit)).find(is_slice);
+        let slice = units.iter().map(|unit| unit_role(codec, unit)).find(is_slice);
         let timestamp = tag.timestamp();
         match slice {
             None => self.on_units(codec, units, out, counts),
-            Some(Place::Slice) if self.is_same_picture(timestamp) => {
+            Some(UnitRole::Slice) if self.is_same_picture(timestamp) => {
                 self.on_slices(units, out, counts);
             }
             Some(slice) => {
                 let is_same = repairs.iter().all(|(made, _)| !made);
                 let head = payload.slice(..class.data_at);
-                let whole = is_same.then_some(tag);
-                let picture = Picture { head, timestamp, units, whole };
+                let original = is_same.then_some(tag);
+                let picture = Picture { head, timestamp, units, original };
                 let is_key = class.role == Role::KeyFrame;
                 self.on_picture(codec, picture, (is_key, slice), out, counts);
             }
@@ -218,12 +219,12 @@ impl Pictures {
 
     fn note_sets(&mut self, codec: Codec, units: &[Bytes]) {
         let header = self.header.as_ref().and_then(|header| header.video.as_ref());
-        for unit in units.iter().filter(|unit| place(codec, unit) == Place::Set) {
+        for unit in units.iter().filter(|unit| unit_role(codec, unit) == UnitRole::Set) {
             self.sets.note(codec, unit, header);
         }
     }
 
-    /// Units without a slice: they belong to the next picture, or are of no use.
+    /// Handles units without a slice: they belong to the next frame, or are dropped.
     fn on_units(
         &mut self,
         codec: Codec,
@@ -235,46 +236,46 @@ impl Pictures {
             return;
         }
         counts.count(Repair::NoSlice);
-        let is_before = |unit: &Bytes| place(codec, unit) != Place::Behind;
-        if units.iter().any(is_before) {
-            // They start another picture.
+        let is_not_suffix = |unit: &Bytes| unit_role(codec, unit) != UnitRole::Suffix;
+        if units.iter().any(is_not_suffix) {
+            // They start another frame.
             self.flush(out);
         }
-        self.before.extend(units.into_iter().filter(is_before));
-        let size: usize = self.before.iter().map(Bytes::len).sum();
-        if size > MAX_BEFORE_BYTES || self.before.len() > MAX_BEFORE {
-            self.before.clear();
+        self.pending_units.extend(units.into_iter().filter(is_not_suffix));
+        let size: usize = self.pending_units.iter().map(Bytes::len).sum();
+        if size > MAX_PENDING_BYTES || self.pending_units.len() > MAX_PENDING_UNITS {
+            self.pending_units.clear();
         }
     }
 
-    /// Whether slices at this time belong to the last picture, unless they start one.
+    /// Whether non-first slices at this time belong to the last frame.
     fn is_same_picture(&self, timestamp: u32) -> bool {
-        self.before.is_empty()
+        self.pending_units.is_empty()
             && self.last_ms.is_some_and(|last| timestamp.abs_diff(last) <= SLICE_SPREAD_MS)
     }
 
     fn on_slices(&mut self, units: Vec<Bytes>, out: &mut Vec<Tag>, counts: &mut Counts) {
         self.splits = true;
         // If the first slices of a key frame were already emitted, the key frame is emitted again,
-        // complete. Late slices of another picture are dropped and counted once.
+        // complete. Late slices of other frames are dropped and counted once.
         if self.open.is_none() {
-            self.open = self.left.take();
+            self.open = self.last_key_frame.take();
         }
         let size: usize = units.iter().map(|unit| 4 + unit.len()).sum();
         match &mut self.open {
             Some(open)
-                if open.size() + size <= MAX_PICTURE_BYTES
+                if open.size() + size <= MAX_JOINED_BYTES
                     && open.units.len() + units.len() <= MAX_UNITS =>
             {
                 counts.count(Repair::Joined);
-                open.whole = None;
+                open.original = None;
                 open.units.extend(units);
             }
             Some(_) => {
-                counts.count(Repair::Cut);
+                counts.count(Repair::Truncated);
                 self.flush(out);
             }
-            None => counts.count(Repair::Cut),
+            None => counts.count(Repair::Truncated),
         }
     }
 
@@ -282,27 +283,28 @@ impl Pictures {
         &mut self,
         codec: Codec,
         mut picture: Picture,
-        (is_key, slice): (bool, Place),
+        (is_key, slice): (bool, UnitRole),
         out: &mut Vec<Tag>,
         counts: &mut Counts,
     ) {
         self.flush(out);
-        self.left = None;
+        self.last_key_frame = None;
         self.last_ms = Some(picture.timestamp);
-        let is_sync = slice == Place::First { sync: true };
+        let is_sync = slice == UnitRole::FirstSlice { sync: true };
         if is_sync && !is_key {
             counts.count(Repair::KeyFrame);
             picture.head = marked_as_key(&picture.head);
-            picture.whole = None;
+            picture.original = None;
         }
-        if !self.before.is_empty() {
-            let before = core::mem::take(&mut self.before);
-            let is_delimiter = |unit: &Bytes| place(codec, unit) == Place::Delimiter;
+        if !self.pending_units.is_empty() {
+            let pending_units = core::mem::take(&mut self.pending_units);
+            let is_delimiter = |unit: &Bytes| unit_role(codec, unit) == UnitRole::Delimiter;
             let own = core::mem::take(&mut picture.units);
-            let delimiter = before.iter().chain(&own).find(|unit| is_delimiter(unit)).cloned();
-            let others = before.into_iter().chain(own).filter(|unit| !is_delimiter(unit));
+            let delimiter =
+                pending_units.iter().chain(&own).find(|unit| is_delimiter(unit)).cloned();
+            let others = pending_units.into_iter().chain(own).filter(|unit| !is_delimiter(unit));
             picture.units = delimiter.into_iter().chain(others).collect();
-            picture.whole = None;
+            picture.original = None;
         }
         if is_sync || is_key {
             self.refresh(codec, &picture.head, picture.timestamp, out, counts);
@@ -317,13 +319,14 @@ impl Pictures {
         if is_sync || is_key {
             let Picture { head, timestamp, units, .. } = &picture;
             let (head, units) = (head.clone(), units.clone());
-            self.left = Some(Picture { head, timestamp: *timestamp, units, whole: None });
+            self.last_key_frame =
+                Some(Picture { head, timestamp: *timestamp, units, original: None });
         }
         out.extend(picture.into_tag());
     }
 
-    /// Builds a sequence header if pictures brought parameter sets that the one in force does not have.
-    /// `head` is the start of one of the stream's video tags.
+    /// Emits a sequence header if frames contain parameter sets that the current one lacks. `head`
+    /// is the start of one of the stream's video tags.
     fn refresh(
         &mut self,
         codec: Codec,
@@ -349,11 +352,11 @@ impl Pictures {
     }
 }
 
-fn is_slice(place: &Place) -> bool {
-    matches!(place, Place::First { .. } | Place::Slice)
+fn is_slice(role: &UnitRole) -> bool {
+    matches!(role, UnitRole::FirstSlice { .. } | UnitRole::Slice)
 }
 
-/// The start of a video tag with the frame type of a key frame.
+/// Returns the start of a video tag with the frame type of a key frame.
 fn marked_as_key(head: &[u8]) -> Bytes {
     let mut head = head.to_vec();
     if let Some(first) = head.first_mut() {

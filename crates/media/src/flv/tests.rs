@@ -76,7 +76,7 @@ fn the_file_header_announces_the_tracks() {
 }
 
 #[test]
-fn broken_bodies_are_named() {
+fn broken_bodies_are_rejected() {
     let good = body(&tags());
     let with = |at: usize, byte: u8| {
         let mut bad = good.clone();
@@ -91,7 +91,7 @@ fn broken_bodies_are_named() {
     assert_eq!(read(&noise, 1_000), Err(Error::Lost));
 }
 
-/// The tags and deviations read from a body, for any split into pieces.
+/// Returns the tags and deviations of a body, which must not depend on fragmentation.
 fn tolerant(body: &[u8]) -> (Vec<Tag>, Vec<(Deviation, u32)>) {
     let read = |piece: usize| {
         let mut reader = Reader::new(100_000);
@@ -106,7 +106,7 @@ fn tolerant(body: &[u8]) -> (Vec<Tag>, Vec<(Deviation, u32)>) {
     all
 }
 
-/// Many tags of sound and pictures.
+/// Returns many audio and video tags.
 fn media() -> Vec<Tag> {
     let tags = (0..40_u8).map(|n| match n % 2 {
         0 => Tag::new(Kind::Video, u32::from(n) * 20, &[0x27, 1, 0, 0, 0, n, n]),
@@ -136,15 +136,15 @@ fn wrong_trailing_sizes_are_tolerated() {
             body.extend_from_slice(&tag.bytes()[..tag.bytes().len() - TRAILER_LEN]);
             body.extend_from_slice(&size(&tag));
         }
-        let (tags, met) = tolerant(&body);
+        let (tags, seen) = tolerant(&body);
         assert_eq!(tags, media(), "{number}");
         let expected = [(Deviation::FlvTrailer, 40)];
-        assert_eq!(met, &expected[..usize::from(is_wrong)], "{number}");
+        assert_eq!(seen, &expected[..usize::from(is_wrong)], "{number}");
     }
 }
 
 #[test]
-fn tags_of_unknown_types_are_left_out() {
+fn tags_of_unknown_types_are_skipped() {
     let other = |number: u8, payload: &[u8]| {
         let mut tag = Tag::new(Kind::Script, 7, payload).expect("short enough").bytes().to_vec();
         tag[0] = number;
@@ -162,15 +162,15 @@ fn tags_of_unknown_types_are_left_out() {
 }
 
 #[test]
-fn a_body_may_begin_otherwise_and_begin_again() {
+fn missing_wrong_and_repeated_file_headers_are_tolerated() {
     let media = media();
     let tags: Vec<u8> = media.iter().flat_map(|tag| tag.bytes().to_vec()).collect();
     let header = file_header(true, true);
     let mut short = header.to_vec();
     short[8] = 5;
-    for (start, met) in [
+    for (start, seen) in [
         (&header[..], None),
-        // Without the size of no tag, with one of 9, with one that is nonsense.
+        // Without PreviousTagSize, with a size of 9, and with an invalid one.
         (&header[..9], Some(Deviation::FlvHeader)),
         (&[&header[..9], &[0, 0, 0, 9]].concat(), None),
         (&[&header[..9], &[0xff; 4]].concat(), None),
@@ -178,7 +178,7 @@ fn a_body_may_begin_otherwise_and_begin_again() {
     ] {
         let (read, deviations) = tolerant(&[start, &tags].concat());
         assert_eq!(read, media, "{start:?}");
-        assert_eq!(deviations.first().map(|met| met.0), met, "{start:?}");
+        assert_eq!(deviations.first().map(|seen| seen.0), seen, "{start:?}");
     }
     let half = tags.len() / 2;
     let split = media[..20].iter().map(|tag| tag.bytes().len()).sum::<usize>();
@@ -188,16 +188,16 @@ fn a_body_may_begin_otherwise_and_begin_again() {
     // A tag with a size one byte too small is damaged; later tags are found.
     let mut shorter = [&header[..], &tags].concat();
     shorter[16] -= 1;
-    let (read, met) = tolerant(&shorter);
+    let (read, seen) = tolerant(&shorter);
     assert_eq!(read[read.len() - 39..], media[1..]);
-    assert!(!met.is_empty());
-    // Bytes that belong to nothing, and a tag that was cut off.
+    assert!(!seen.is_empty());
+    // Stray bytes, and a truncated tag.
     for noise in [&[0x47; 100][..], &[0; 30], &tags[..5], b"HTTP/1.1 200 OK\r\n\r\n"] {
         let body = [&header[..], &tags[..split], noise, &tags[split..]].concat();
-        let (read, met) = tolerant(&body);
+        let (read, seen) = tolerant(&body);
         let good = read.iter().filter(|tag| media.contains(tag)).count();
         assert!(good >= 38 && read.len() <= good + 1, "{noise:?}");
-        assert!(!met.is_empty(), "{noise:?}");
+        assert!(!seen.is_empty(), "{noise:?}");
     }
 }
 
@@ -211,7 +211,7 @@ proptest! {
 }
 
 #[test]
-fn a_tag_at_another_time_shares_all_but_its_header() {
+fn a_tag_with_another_timestamp_shares_its_payload() {
     for tag in tags() {
         for time in [0, 7, 0x89ab_cdef] {
             let (head, rest) = tag.at(time);
@@ -226,7 +226,7 @@ fn a_tag_at_another_time_shares_all_but_its_header() {
 }
 
 #[test]
-fn the_base_of_times_is_told_and_read() {
+fn the_timestamp_base_round_trips() {
     for base in [0, 1, 1_800_000_000, u32::MAX] {
         let tag = time_base_tag(base);
         assert_eq!((time_base(&tag), tag.role()), (Some(base), Role::Metadata));

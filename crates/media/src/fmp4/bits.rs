@@ -1,10 +1,10 @@
-//! Bit-level reading of codec headers, up to the picture size of a sequence parameter set.
+//! Bit-level parsing of codec headers, up to the frame size in a sequence parameter set.
 //!
 //! Rec. ITU-T H.264, section 7.3.2.1.1; Rec. ITU-T H.265, section 7.3.2.2; AV1 Bitstream & Decoding
-//! Process Specification, section 5.5. Only the path to the fields that a container needs is read.
-//! Every function answers `None` where the bits end early or make no sense.
+//! Process Specification, section 5.5. Only the path to the fields that a container needs is
+//! parsed. Functions return `None` if the data is truncated or invalid.
 
-/// Reads bits, most significant first.
+/// Reader of bits, most significant first.
 #[derive(Clone, Debug)]
 pub(crate) struct Bits<'a> {
     bytes: &'a [u8],
@@ -12,12 +12,12 @@ pub(crate) struct Bits<'a> {
 }
 
 impl<'a> Bits<'a> {
-    /// At the start of these bytes.
+    /// Starts reading at the first bit of `bytes`.
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
-    /// The next `count` bits, at most 32.
+    /// Reads `count` bits, at most 32.
     pub(crate) fn u(&mut self, count: usize) -> Option<u32> {
         let mut value = 0u64;
         for at in self.at..self.at.checked_add(count)? {
@@ -36,7 +36,7 @@ impl<'a> Bits<'a> {
         Some(())
     }
 
-    /// An unsigned Exp-Golomb number, `ue(v)` (H.264, section 9.1), below 2³² - 1.
+    /// Reads an unsigned Exp-Golomb number, `ue(v)` (H.264, section 9.1), below 2³² - 1.
     pub(crate) fn ue(&mut self) -> Option<u32> {
         let mut zeros = 0;
         while !self.flag()? {
@@ -46,15 +46,15 @@ impl<'a> Bits<'a> {
         u32::try_from((1u64 << zeros) - 1 + u64::from(rest)).ok()
     }
 
-    /// A signed one, `se(v)`.
+    /// Reads a signed Exp-Golomb number, `se(v)`.
     fn se(&mut self) -> Option<i64> {
         let code = i64::from(self.ue()?);
         Some(if code % 2 == 1 { (code + 1) / 2 } else { -(code / 2) })
     }
 }
 
-/// The payload of a NAL unit without its emulation prevention bytes (H.264, section 7.4.1.1).
-/// Limited to 1,024 bytes, which hold all fields we read from any sane parameter set.
+/// Returns a NAL unit without its emulation prevention bytes (H.264, section 7.4.1.1). Limited to
+/// 1,024 bytes, which contain all needed fields of any sane parameter set.
 fn rbsp(nal: &[u8]) -> Vec<u8> {
     let mut out: Vec<u8> = Vec::with_capacity(nal.len().min(1_024));
     let mut zeros = 0;
@@ -85,23 +85,24 @@ pub(crate) struct Sps {
     pub(crate) profile_tier_level: [u8; 12],
 }
 
-/// The picture size: the coded size without the cropping at the four sides.
+/// Returns the frame size: the coded size minus the cropping at both sides.
 fn cropped(size: u32, first: u32, second: u32, unit: u32) -> Option<u32> {
     let cut = first.checked_add(second)?.checked_mul(unit)?;
     size.checked_sub(cut).filter(|size| (1..=0xffff).contains(size))
 }
 
-/// The ID of an H.264 sequence or picture parameter set, its NAL unit header included.
+/// Returns the ID of an H.264 sequence or picture parameter set. `nal` includes the NAL unit
+/// header.
 pub(crate) fn h264_set_id(nal: &[u8]) -> Option<u32> {
     let rbsp = rbsp(nal);
     let mut bits = Bits::new(&rbsp);
-    // In a sequence parameter set, profile, constraints and level come first.
+    // Profile, constraints and level precede the ID of a sequence parameter set.
     let before = if nal.first()? & 0x1f == 7 { 32 } else { 8 };
     bits.skip(before)?;
     bits.ue()
 }
 
-/// Reads an H.264 sequence parameter set, its NAL unit header included.
+/// Parses an H.264 sequence parameter set. `nal` includes the NAL unit header.
 pub(crate) fn h264_sps(nal: &[u8]) -> Option<Sps> {
     let rbsp = rbsp(nal);
     let mut bits = Bits::new(&rbsp);
@@ -169,7 +170,7 @@ pub(crate) fn h264_sps(nal: &[u8]) -> Option<Sps> {
     })
 }
 
-/// SubWidthC and SubHeightC: luma samples per chroma sample.
+/// Returns SubWidthC and SubHeightC: luma samples per chroma sample.
 fn chroma_units(chroma_format: u32) -> (u32, u32) {
     match chroma_format {
         1 => (2, 2),
@@ -191,7 +192,7 @@ fn scaling_list(bits: &mut Bits<'_>, size: usize) -> Option<()> {
     Some(())
 }
 
-/// Reads an H.265 sequence parameter set, its NAL unit header included.
+/// Parses an H.265 sequence parameter set. `nal` includes the NAL unit header.
 pub(crate) fn h265_sps(nal: &[u8]) -> Option<Sps> {
     let rbsp = rbsp(nal);
     let profile_tier_level = rbsp.get(3..15)?.try_into().ok()?;
@@ -222,7 +223,8 @@ pub(crate) fn h265_sps(nal: &[u8]) -> Option<Sps> {
     })
 }
 
-/// The ID of an H.265 video, sequence or picture parameter set, its NAL unit header included.
+/// Returns the ID of an H.265 video, sequence or picture parameter set. `nal` includes the NAL unit
+/// header.
 pub(crate) fn h265_set_id(nal: &[u8]) -> Option<u32> {
     let rbsp = rbsp(nal);
     let mut bits = Bits::new(&rbsp);
@@ -256,7 +258,7 @@ fn h265_skip_profiles(bits: &mut Bits<'_>, sub_layers: u32) -> Option<()> {
     Some(())
 }
 
-/// Width and height in the first AV1 sequence header among these OBUs.
+/// Returns width and height from the first AV1 sequence header among these OBUs.
 pub(crate) fn av1_size(mut obus: &[u8]) -> Option<(u32, u32)> {
     loop {
         let header = *obus.first()?;

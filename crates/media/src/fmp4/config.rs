@@ -1,4 +1,4 @@
-//! Codec configuration, as in FLV's sequence headers, MP4's sample entries and HLS playlists.
+//! Codec configuration in FLV sequence headers, MP4 sample entries and HLS playlists.
 //!
 //! Records: ISO/IEC 14496-15, 5.3.3 (avcC) and 8.3.3 (hvcC); AV1 Codec ISO Media File Format
 //! Binding, 2.3 (av1C); ISO/IEC 14496-3, 1.6.2 (AudioSpecificConfig); RFC 7845, section 5.1
@@ -12,33 +12,34 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use super::bits::{self, Bits, Sps};
 use crate::codec::Codec;
 
-/// Bytes of a record; they are kept, and written with each initialisation segment.
+/// Maximum size of a record, in bytes. Records are stored, and written with each initialisation
+/// segment.
 const MAX_RECORD: usize = 1 << 16;
-/// Parameter sets of a record; more make no sense and would only cost memory.
+/// Maximum number of parameter sets in a record, to bound memory.
 const MAX_PARAMETER_SETS: usize = 64;
 
-/// A video track's configuration.
+/// Configuration of a video track.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Video {
     /// [`Codec::Avc`], [`Codec::Hevc`] or [`Codec::Av1`].
     pub codec: Codec,
-    /// The record: the content of avcC, hvcC or av1C.
+    /// Content of avcC, hvcC or av1C.
     pub record: Bytes,
     /// Width in pixels; 0 if unknown.
     pub width: u16,
     /// Height in pixels; 0 if unknown.
     pub height: u16,
-    /// The RFC 6381 string.
+    /// The RFC 6381 `codecs` string.
     pub codecs: String,
-    /// Bytes of the length before each NAL unit: 1, 2 or 4. 4 for AV1, which has none.
+    /// Size of the length prefix of NAL units: 1, 2 or 4 bytes. 4 for AV1, which has none.
     pub length_size: usize,
-    /// NAL units of parameter sets in the record's order; none for AV1.
+    /// Parameter set NAL units in the order of the record; empty for AV1.
     pub parameter_sets: Vec<Bytes>,
 }
 
 impl Video {
-    /// Reads a record; `None` if it is broken or longer than 64 KiB, or the codec is none of the
-    /// three.
+    /// Parses a record. `None` if it is invalid or longer than 64 KiB, or if the codec is not one
+    /// of these three.
     pub fn new(codec: Codec, record: Bytes) -> Option<Self> {
         match codec {
             _ if record.len() > MAX_RECORD => None,
@@ -126,12 +127,13 @@ impl Video {
         })
     }
 
-    /// The configuration that these H.264 parameter sets make: an avcC record with 4-byte lengths.
+    /// Builds an avcC record with 4-byte lengths from H.264 parameter sets.
     pub fn from_h264(sps: &Bytes, pps: &[Bytes]) -> Option<Self> {
         Self::from_h264_sets(core::slice::from_ref(sps), pps)
     }
 
-    /// As above, for several sequence parameter sets; the first one gives profile and size.
+    /// Like [`Video::from_h264`], for several sequence parameter sets. The first determines profile
+    /// and size.
     pub fn from_h264_sets(sps: &[Bytes], pps: &[Bytes]) -> Option<Self> {
         let first = sps.first()?;
         let profile = first.get(1..4)?;
@@ -155,21 +157,21 @@ impl Video {
         Self::avc(record.freeze())
     }
 
-    /// The configuration that these H.265 parameter sets make: an hvcC record with 4-byte lengths.
+    /// Builds an hvcC record with 4-byte lengths from H.265 parameter sets.
     pub fn from_h265(vps: &Bytes, sps: &Bytes, pps: &[Bytes]) -> Option<Self> {
         let [vps, sps] = [vps, sps].map(core::slice::from_ref);
         Self::from_h265_sets(vps, sps, pps)
     }
 
-    /// As above, for several sets of each kind; the first sequence parameter set gives profile and
-    /// size.
+    /// Like [`Video::from_h265`], for several parameter sets of each type. The first sequence
+    /// parameter set determines profile and size.
     pub fn from_h265_sets(vps: &[Bytes], sps: &[Bytes], pps: &[Bytes]) -> Option<Self> {
         let parsed = bits::h265_sps(sps.first()?)?;
         let Sps { chroma_format, bit_depth_luma, bit_depth_chroma, .. } = parsed;
         let mut record = BytesMut::new();
         record.put_u8(1);
         record.put_slice(&parsed.profile_tier_level);
-        // No statement on segmentation, parallelism and frame rate.
+        // Segmentation, parallelism and frame rate are unspecified.
         record.put_slice(&[0xf0, 0, 0xfc, 0xfc | chroma_format]);
         record.put_slice(&[0xf8 | (bit_depth_luma - 8), 0xf8 | (bit_depth_chroma - 8), 0, 0]);
         let nested = u8::from(parsed.temporal_id_nested);
@@ -183,7 +185,7 @@ impl Video {
         Self::hevc(record.freeze())
     }
 
-    /// The NAL units of a sample, without their lengths. A broken end is left out.
+    /// Returns the NAL units of a sample, without their lengths. A truncated last unit is omitted.
     pub fn nal_units<'a>(
         &self,
         sample: &'a [u8],
@@ -210,7 +212,7 @@ pub(crate) mod nal {
     pub(crate) const HEVC_SPS: u8 = 33;
     pub(crate) const HEVC_PPS: u8 = 34;
     pub(crate) const HEVC_AUD: u8 = 35;
-    /// BLA_W_LP to RSV_IRAP_VCL23: pictures to start at.
+    /// BLA_W_LP to RSV_IRAP_VCL23: random access points.
     pub(crate) const HEVC_IRAP: core::ops::RangeInclusive<u8> = 16..=23;
 }
 
@@ -238,8 +240,8 @@ fn put_nal_units(record: &mut BytesMut, units: &[Bytes]) -> Option<()> {
     Some(())
 }
 
-/// ISO/IEC 14496-15, annex E.3: profile, compatibility flags in reverse bit order, tier and level,
-/// constraint flags without the zero bytes at their end.
+/// Returns the `codecs` string (ISO/IEC 14496-15, annex E.3): profile, compatibility flags in
+/// reverse bit order, tier and level, and constraint flags without trailing zero bytes.
 fn hevc_codecs(record: &[u8; 23]) -> String {
     let mut codecs = String::from("hvc1.");
     if let space @ 1..=3 = record[1] >> 6 {
@@ -256,20 +258,21 @@ fn hevc_codecs(record: &[u8; 23]) -> String {
     codecs
 }
 
-/// An audio track's configuration.
+/// Configuration of an audio track.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Audio {
     /// [`Codec::Aac`], [`Codec::Opus`] or [`Codec::Mp3`].
     pub codec: Codec,
-    /// AAC: AudioSpecificConfig. Opus: OpusHead, its magic included. MP3: empty.
+    /// AAC: AudioSpecificConfig. Opus: OpusHead including its magic. MP3: empty.
     pub record: Bytes,
-    /// Samples per second, also the track's timescale: 1 to 96,000.
+    /// Samples per second and timescale of the track: 1 to 96,000.
     pub sample_rate: u32,
-    /// Channels.
+    /// Number of channels.
     pub channels: u8,
-    /// Samples per frame, at [`Audio::sample_rate`]. Opus frames carry their own number.
+    /// Samples per frame at [`Audio::sample_rate`]. The number varies for Opus; see
+    /// [`Audio::samples`].
     pub frame_samples: u32,
-    /// The RFC 6381 string.
+    /// The RFC 6381 `codecs` string.
     pub codecs: String,
 }
 
@@ -280,7 +283,7 @@ pub(crate) const AAC_RATES: [u32; 13] = [
 ];
 
 impl Audio {
-    /// Reads an AudioSpecificConfig or an OpusHead; `None` if it is broken or the codec is neither.
+    /// Parses an AudioSpecificConfig or an OpusHead. `None` if it is invalid or for another codec.
     pub fn new(codec: Codec, record: Bytes) -> Option<Self> {
         match codec {
             _ if record.len() > MAX_RECORD => None,
@@ -293,14 +296,14 @@ impl Audio {
     fn aac(record: Bytes) -> Option<Self> {
         let mut bits = Bits::new(&record);
         let object_type = aac_object_type(&mut bits)?;
-        // With explicit signalling of SBR (5) or PS (29), this is the core's rate, which the
-        // track's frames are counted in.
+        // With explicit signalling of SBR (5) or PS (29), this is the rate of the core, in which
+        // the track's frames are counted.
         let sample_rate = aac_rate(&mut bits)?;
         let channels = match bits.u(4)? {
             7 => 8,
             11 => 7,
             12 | 14 => 8,
-            // 0: told in the stream.
+            // 0: defined in the stream.
             0 => 2,
             count => count as u8,
         };
@@ -335,7 +338,7 @@ impl Audio {
         Some(Self { codec: Codec::Opus, record, sample_rate, channels, frame_samples, codecs })
     }
 
-    /// The configuration of an MP3 track, from one of its frames.
+    /// Derives the configuration of an MP3 track from a frame.
     pub fn mp3(frame: &[u8]) -> Option<Self> {
         let header = Mp3Header::read(frame)?;
         Some(Self {
@@ -348,7 +351,7 @@ impl Audio {
         })
     }
 
-    /// Samples in this frame, at [`Audio::sample_rate`].
+    /// Returns the number of samples in a frame, at [`Audio::sample_rate`].
     pub fn samples(&self, frame: &[u8]) -> u32 {
         match self.codec {
             Codec::Opus => opus_samples(frame),
@@ -356,7 +359,7 @@ impl Audio {
         }
     }
 
-    /// The first bytes of an ADTS header for this AudioSpecificConfig: profile, rate and channels
+    /// Returns the start of an ADTS header for this AudioSpecificConfig: profile, rate and channels
     /// (ISO/IEC 14496-3, section 1.A.2.2). `None` if ADTS cannot express it.
     pub(crate) fn adts(&self) -> Option<[u8; 2]> {
         let mut bits = Bits::new(&self.record);
@@ -388,13 +391,14 @@ fn aac_rate(bits: &mut Bits<'_>) -> Option<u32> {
     }
 }
 
-/// The AudioSpecificConfig of an ADTS header.
+/// Returns the AudioSpecificConfig that corresponds to an ADTS header.
 pub(crate) fn audio_specific_config(profile: u8, rate_index: u8, channels: u8) -> Bytes {
     let bits = u16::from(profile + 1) << 11 | u16::from(rate_index) << 7 | u16::from(channels) << 3;
     Bytes::copy_from_slice(&bits.to_be_bytes())
 }
 
-/// Samples at 48 kHz of an Opus packet (RFC 6716, section 3.1); at most 120 ms of them.
+/// Returns the duration of an Opus packet in samples at 48 kHz (RFC 6716, section 3.1), at most 120
+/// ms.
 fn opus_samples(packet: &[u8]) -> u32 {
     let Some(&toc) = packet.first() else { return 0 };
     let frame = match toc >> 3 {
@@ -410,13 +414,13 @@ fn opus_samples(packet: &[u8]) -> u32 {
     (frame * frames).min(5_760)
 }
 
-/// The header of an MPEG audio layer III frame (ISO/IEC 11172-3, section 2.4.1.3, and 13818-3).
+/// Header of an MPEG audio layer III frame (ISO/IEC 11172-3, section 2.4.1.3, and 13818-3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Mp3Header {
     pub(crate) sample_rate: u32,
     pub(crate) channels: u8,
     pub(crate) samples: u32,
-    /// Bytes of the frame, at least 24.
+    /// Size of the frame in bytes, at least 24.
     pub(crate) size: usize,
 }
 

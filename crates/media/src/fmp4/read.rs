@@ -1,4 +1,4 @@
-//! Reads fragmented MP4: tracks of an initialisation segment, samples of fragments.
+//! Reader of fragmented MP4: tracks of initialisation segments, samples of fragments.
 //!
 //! ISO/IEC 14496-12, sections 8.4 to 8.8. The path from moov or moof to each needed box is fixed,
 //! so there is no recursion, and other boxes are skipped. Memory is bounded by the input and
@@ -11,27 +11,28 @@ use super::config::{Audio, Video};
 use crate::codec::Codec;
 use crate::flv::Kind;
 
-/// Samples in a segment: 65,536 are nine minutes of video and audio.
+/// Maximum number of samples in a segment: nine minutes of video and audio.
 pub const MAX_SAMPLES: usize = 1 << 16;
-/// Tracks of a movie that are looked at.
+/// Maximum number of tracks that are examined.
 const MAX_TRACKS: usize = 8;
-/// Times at or above this are refused: 35 years in microseconds, with room for arithmetic.
+/// Upper bound of times: 35 years in microseconds, with room for arithmetic.
 const MAX_TIME: u64 = 1 << 50;
 
-/// Why a segment cannot be read.
+/// Reason for which a segment cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
     /// A box is too short or exceeds its parent.
-    #[error("MP4 box with a wrong size")]
+    #[error("invalid MP4 box size")]
     Atom,
     /// A sample lies outside of the segment.
     #[error("MP4 sample outside of its segment")]
     Sample,
-    /// More than [`MAX_SAMPLES`] samples, or samples that overlap to be more than the segment.
+    /// More than [`MAX_SAMPLES`] samples, or overlapping samples whose total size exceeds the
+    /// segment.
     #[error("too many MP4 samples in a segment")]
     TooMany,
-    /// No track that can be carried in FLV.
-    #[error("no MP4 track with a known codec")]
+    /// No track with a codec that FLV can carry.
+    #[error("no MP4 track with a supported codec")]
     NoTrack,
     /// The media is encrypted.
     #[error("encrypted MP4")]
@@ -44,19 +45,19 @@ impl From<bytes::TryGetError> for Error {
     }
 }
 
-/// A track's codec.
+/// Codec configuration of a track.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Config {
-    /// Video with its record.
+    /// Video with its configuration record.
     Video(Video),
-    /// AAC or Opus with its record.
+    /// AAC or Opus with its configuration record.
     Audio(Audio),
-    /// MP3, which needs none.
+    /// MP3, which has no configuration record.
     Mp3,
 }
 
 impl Config {
-    /// Kind of the track's frames.
+    /// Returns the kind of the track's frames.
     pub(crate) const fn kind(&self) -> Kind {
         match self {
             Self::Video(_) => Kind::Video,
@@ -68,13 +69,13 @@ impl Config {
 /// A track of an initialisation segment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Track {
-    /// Its ID in fragments.
+    /// Track ID, as used in fragments.
     pub id: u32,
-    /// Units per second of its times, above 0.
+    /// Units per second of the track's times, above 0.
     pub timescale: u32,
-    /// Its codec.
+    /// Codec configuration.
     pub config: Config,
-    /// Offset of the edit list (section 8.6.6).
+    /// Offset from the edit list (section 8.6.6).
     shift: i64,
     defaults: Defaults,
 }
@@ -91,15 +92,15 @@ struct Defaults {
 pub struct Movie {
     /// Tracks with a codec that FLV can carry.
     pub tracks: Vec<Track>,
-    /// The codecs of the other tracks of sound and pictures, by the names of their sample entries.
+    /// Sample entry names of the other audio and video tracks.
     pub unsupported: Vec<String>,
 }
 
 impl Movie {
-    /// Reads an initialisation segment.
+    /// Parses an initialisation segment.
     ///
     /// # Errors
-    /// It is broken, encrypted, or has no track of use.
+    /// The segment is invalid, encrypted, or has no supported track.
     pub fn new(segment: &Bytes) -> Result<Self, Error> {
         let moov = child(segment, b"moov")?.ok_or(Error::NoTrack)?;
         let mut mvhd = child(&moov, b"mvhd")?.ok_or(Error::Atom)?;
@@ -136,11 +137,11 @@ impl Movie {
         if tracks.is_empty() { Err(Error::NoTrack) } else { Ok(Self { tracks, unsupported }) }
     }
 
-    /// The samples of a segment's fragments in the order of their runs, each with the index of its
-    /// track. Their data is shared with the segment.
+    /// Returns the samples of a segment's fragments in the order of their runs, each with the index
+    /// of its track. Their data is shared with the segment.
     ///
     /// # Errors
-    /// The segment is broken.
+    /// The segment is invalid.
     pub fn samples(&self, segment: &Bytes) -> Result<Vec<(usize, Sample)>, Error> {
         let mut samples = Samples { list: Vec::new(), bytes: 0, max_bytes: segment.len() };
         let mut atoms = Atoms(segment.clone());
@@ -209,7 +210,7 @@ impl Movie {
     }
 }
 
-/// The samples of a segment, which are not more than its bytes.
+/// Samples of a segment. Their total size is limited to that of the segment.
 struct Samples {
     list: Vec<(usize, Sample)>,
     bytes: usize,
@@ -225,12 +226,12 @@ impl Samples {
     }
 }
 
-/// Reads the trun boxes of a traf; each may go on where the last one ended.
+/// Reader of the trun boxes of a traf. A trun may continue where the previous one ended.
 struct RunReader<'a> {
     segment: &'a Bytes,
-    /// What data offsets count from.
+    /// Position that data offsets are relative to.
     base: u64,
-    /// Where the next sample's data is.
+    /// Position of the next sample's data.
     at: u64,
     dts: i64,
     defaults: Defaults,
@@ -267,7 +268,7 @@ impl RunReader<'_> {
             }
             let mut composition = 0;
             if flags & 0x800 != 0 {
-                // Unsigned in version 0, where no sane offset needs the highest bit.
+                // Unsigned in version 0, but no sane offset uses the highest bit.
                 composition = trun.try_get_i32()?;
             }
             let end = self.at.checked_add(u64::from(values.size)).ok_or(Error::Sample)?;
@@ -285,7 +286,7 @@ impl RunReader<'_> {
     }
 }
 
-/// The boxes in these bytes. After an error comes nothing more.
+/// Iterator over the boxes in a buffer. It ends after an error.
 struct Atoms(Bytes);
 
 impl Iterator for Atoms {
@@ -320,7 +321,7 @@ fn split_atom(rest: &mut Bytes) -> Result<([u8; 4], Bytes), Error> {
     Ok((name, body))
 }
 
-/// The first box of this name.
+/// Returns the content of the first box with this name.
 fn child(bytes: &Bytes, wanted: &[u8; 4]) -> Result<Option<Bytes>, Error> {
     for atom in Atoms(bytes.clone()) {
         let (name, body) = atom?;
@@ -339,12 +340,12 @@ fn skip(bytes: &mut Bytes, count: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Result of reading a trak.
+/// Result of parsing a trak.
 enum Found {
     Track(Track),
-    /// Sound or pictures with this sample entry.
+    /// An audio or video track with this sample entry.
     Unsupported(String),
-    /// Subtitles and the like.
+    /// Another kind of track, such as subtitles.
     Other,
 }
 
@@ -378,7 +379,8 @@ fn track(trak: &Bytes, movie_timescale: i64) -> Result<Found, Error> {
     Ok(Found::Track(Track { id, timescale, config, shift, defaults: Defaults::default() }))
 }
 
-/// An empty edit delays a track, the media time of the first other one is its start.
+/// Parses the edit list. An empty edit delays the track; the media time of the first other edit is
+/// the track's start.
 fn edit_list(trak: &Bytes, timescale: i64, movie_timescale: i64) -> Result<i64, Error> {
     let Some(edts) = child(trak, b"edts")? else { return Ok(0) };
     let Some(mut elst) = child(&edts, b"elst")? else { return Ok(0) };
@@ -403,7 +405,7 @@ fn edit_list(trak: &Bytes, timescale: i64, movie_timescale: i64) -> Result<i64, 
     Ok(shift)
 }
 
-/// The configuration in a sample entry; `None` if the codec is not supported.
+/// Returns the configuration in a sample entry; `None` if the codec is not supported.
 fn config(name: &[u8; 4], mut entry: Bytes) -> Result<Option<Config>, Error> {
     let (video, record) = match name {
         b"avc1" | b"avc3" => (Some(Codec::Avc), b"avcC"),
@@ -438,7 +440,7 @@ fn opus_head(record: &[u8]) -> Option<Bytes> {
     Some(out.freeze())
 }
 
-/// The descriptors of an esds box down to the AudioSpecificConfig.
+/// Parses the descriptors of an esds box down to the AudioSpecificConfig.
 fn esds(body: Bytes) -> Result<Option<Config>, Error> {
     let (tag, mut es) = descriptor(body)?;
     if tag != 3 {

@@ -32,7 +32,7 @@ fn audio(codec: Codec, record: &'static [u8]) -> Audio {
 }
 
 #[test]
-fn records_tell_codecs_and_size() {
+fn records_define_codecs_and_size() {
     for (codec, record, codecs, sets) in [
         (Codec::Avc, AVCC, "avc1.64000c", 2),
         (Codec::Hevc, HVCC, "hvc1.1.6.L60.90", 3),
@@ -46,9 +46,9 @@ fn records_tell_codecs_and_size() {
     for (record, rate, channels, codecs) in [
         (&[0x11, 0x90][..], 48_000, 2, "mp4a.40.2"),
         (&[0x12, 0x08], 44_100, 1, "mp4a.40.2"),
-        // SBR, explicit: 24 kHz core, 48 kHz output.
+        // Explicit SBR: 24 kHz core, 48 kHz output.
         (&[0x2b, 0x11, 0x88, 0x00], 24_000, 2, "mp4a.40.5"),
-        // A rate of its own: 12,345 Hz.
+        // An explicit rate: 12,345 Hz.
         (&[0x17, 0x80, 0x18, 0x1c, 0x90], 12_345, 2, "mp4a.40.2"),
     ] {
         let audio = Audio::new(Codec::Aac, Bytes::copy_from_slice(record)).expect("a good record");
@@ -64,7 +64,7 @@ fn records_tell_codecs_and_size() {
 }
 
 #[test]
-fn parameter_sets_make_the_record_that_they_came_from() {
+fn records_round_trip_through_parameter_sets() {
     let avc = video(Codec::Avc, AVCC);
     let [sps, pps] = &avc.parameter_sets[..] else { panic!("two sets") };
     assert_eq!(Video::from_h264(sps, core::slice::from_ref(pps)), Some(avc.clone()));
@@ -76,7 +76,7 @@ fn parameter_sets_make_the_record_that_they_came_from() {
 }
 
 #[test]
-fn an_initialisation_segment_tells_its_tracks() {
+fn initialisation_segments_round_trip() {
     let videos = [(Codec::Avc, AVCC), (Codec::Hevc, HVCC), (Codec::Av1, AV1C)];
     for (codec, record) in videos {
         for audio in [audio(Codec::Aac, &[0x11, 0x90]), audio(Codec::Opus, OPUS)] {
@@ -94,9 +94,9 @@ fn an_initialisation_segment_tells_its_tracks() {
 }
 
 #[test]
-fn codecs_of_sound_and_pictures_that_are_left_out_are_named() {
+fn unsupported_audio_and_video_codecs_are_reported() {
     let whole = init(Some(&video(Codec::Avc, AVCC)), Some(&audio(Codec::Aac, &[0x11, 0x90])));
-    let at = whole.windows(4).rposition(|name| name == b"mp4a").expect("an entry of sound");
+    let at = whole.windows(4).rposition(|name| name == b"mp4a").expect("an audio entry");
     let mut foreign = whole.to_vec();
     foreign[at..at + 4].copy_from_slice(b"ec-3");
     let movie = Movie::new(&Bytes::from(foreign)).expect("readable");
@@ -120,13 +120,13 @@ fn sample(dts: i64, composition: i32, sync: bool, size: usize) -> Sample {
 }
 
 #[test]
-fn fragments_give_their_samples_back() {
+fn fragments_round_trip() {
     let (video, audio) = (video(Codec::Avc, AVCC), audio(Codec::Aac, &[0x11, 0x90]));
     let movie = Movie::new(&init(Some(&video), Some(&audio))).expect("readable");
     let frames = [sample(1 << 40, -40, true, 5), sample((1 << 40) + 40, 80, false, 0)];
-    let sounds: Vec<Sample> = (0..3).map(|n| sample(n * 1_024, 0, true, 7)).collect();
+    let audio_frames: Vec<Sample> = (0..3).map(|n| sample(n * 1_024, 0, true, 7)).collect();
     let video = Run { track: VIDEO_TRACK, samples: &frames, end: (1 << 40) + 80 };
-    let audio = Run { track: AUDIO_TRACK, samples: &sounds, end: 3_072 };
+    let audio = Run { track: AUDIO_TRACK, samples: &audio_frames, end: 3_072 };
     for runs in [&[video, audio][..], &[audio], &[Run { samples: &[], ..video }, audio], &[video]] {
         // Two fragments in a segment.
         let segment = [fragment(1, runs), fragment(2, runs)].concat();
@@ -152,7 +152,7 @@ fn samples_that_overlap_do_not_multiply_memory() {
         });
     });
     assert_eq!(movie.samples(&segment.freeze()), Err(Error::TooMany));
-    // Four thousand million samples of nothing.
+    // Four billion empty samples.
     let mut segment = BytesMut::new();
     atom(&mut segment, b"moof", |out| {
         atom(out, b"traf", |out| {
@@ -164,7 +164,7 @@ fn samples_that_overlap_do_not_multiply_memory() {
 }
 
 #[test]
-fn records_of_no_length_are_refused() {
+fn records_with_an_invalid_length_size_are_rejected() {
     for codec in [Codec::Avc, Codec::Hevc, Codec::Av1, Codec::Vp9] {
         assert_eq!(Video::new(codec, Bytes::new()), None);
     }

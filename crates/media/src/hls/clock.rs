@@ -1,49 +1,48 @@
-//! The time of the tags that are packed.
+//! Maps timestamps of tags to the time of the packaged stream.
 //!
-//! Tags carry 32-bit milliseconds. The stream's time has these low bits and is the nearest such
-//! time to the wall clock at the first tag, so that servers which start packing at different
-//! times, before and after a wrap, agree. Media times inside segments count from the last multiple
-//! of 2^32 ms, because players keep them in doubles. At each multiple, every 49.7 days, the stream
-//! has a discontinuity.
+//! Tags carry 32-bit milliseconds. The stream time has these low bits and is nearest to the wall
+//! clock at the first tag. Servers that start packaging at different times, before and after a
+//! wrap, therefore agree. Media times in segments count from the last multiple of 2^32 ms, because
+//! players store them as doubles. The stream has a discontinuity at each multiple, every 49.7 days.
 
 use crate::codec::Role;
 use crate::flv::{Kind, Tag};
 
-/// A step further back than this is a jump, as in [`crate::timeline`].
+/// Maximum backward step within a stream, as in [`crate::timeline`]. A larger step is a jump.
 const MAX_BACK_MS: i64 = 1_000;
-/// So is a step further forward.
+/// Maximum forward step within a stream.
 pub(super) const MAX_FORWARD_MS: i64 = 5_000;
-/// Tags of a kind that jumps alone are dropped up to this number; then the jump is accepted.
+/// Number of tags that are dropped if only their kind jumps. Then the jump is accepted.
 const MAX_STRAY: u32 = 50;
-/// Times wrap here.
+/// Timestamps wrap at this value.
 const WRAP: i64 = 1 << 32;
 
-/// Where a tag is.
+/// Position of a tag in the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
-    /// At this time, in milliseconds since the era's start.
+pub(super) enum TagTime {
+    /// At this time, in milliseconds since the start of the era.
     At(i64),
     /// At this time, after a discontinuity.
     Jumped(i64),
-    /// Outside the stream: far from the time of all other tags.
+    /// Far from the time of all other tags.
     Stray,
 }
 
-/// Follows audio and video, each by itself.
+/// Tracks the times of audio and video separately.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clock {
-    /// The multiple of 2^32 to which timestamps are added; `None` before the first tag.
+    /// Multiple of 2^32 added to timestamps; `None` before the first tag.
     era: Option<i64>,
-    /// The newest times of audio and video, by `Kind as usize`.
+    /// Newest times of audio and video, indexed by `Kind`.
     newest: [Option<i64>; 2],
-    /// The kind that left, and its tags since.
+    /// The kind that jumped alone, and the number of its tags since.
     stray: Option<(usize, u32)>,
 }
 
 impl Clock {
-    /// Position of a tag that arrived `wall_ms` milliseconds after 1970. A jump at a key frame is
-    /// accepted at once: restarted encoders start with one.
-    pub(super) fn place(&mut self, tag: &Tag, wall_ms: i64) -> Place {
+    /// Returns the position of a tag that arrived `wall_ms` milliseconds after 1970. A jump at a
+    /// key frame is accepted at once: restarted encoders start with one.
+    pub(super) fn locate(&mut self, tag: &Tag, wall_ms: i64) -> TagTime {
         let timestamp = tag.timestamp();
         let (kind, other) = match tag.kind() {
             Kind::Audio => (Kind::Audio as usize, Kind::Video as usize),
@@ -54,7 +53,7 @@ impl Clock {
             let time = i64::from(timestamp);
             self.era.get_or_insert((wall_ms + ahead - time).max(0));
             self.newest[kind] = Some(time);
-            return Place::At(time);
+            return TagTime::At(time);
         };
         let near = |time: i64| time + i64::from(timestamp.wrapping_sub(time as u32) as i32);
         let time = near(reference);
@@ -62,7 +61,7 @@ impl Clock {
             Some(newest) => (-MAX_BACK_MS..=MAX_FORWARD_MS).contains(&(time - newest)),
             None => true,
         };
-        // It paused, and the other one did not.
+        // This kind paused while the other continued.
         let rejoins = time >= reference
             && self.newest[other].is_some_and(|other| (time - other).abs() <= MAX_FORWARD_MS);
         if goes_on || rejoins {
@@ -76,7 +75,7 @@ impl Clock {
         };
         if !agrees && tag.role() != Role::KeyFrame {
             self.stray = Some((kind, tags));
-            return Place::Stray;
+            return TagTime::Stray;
         }
         self.stray = None;
         self.newest = [None; 2];
@@ -86,7 +85,7 @@ impl Clock {
         self.move_to(kind, if time < 0 { time + WRAP } else { time }, true)
     }
 
-    fn move_to(&mut self, kind: usize, time: i64, jumped: bool) -> Place {
+    fn move_to(&mut self, kind: usize, time: i64, jumped: bool) -> TagTime {
         let wraps = time >= WRAP;
         if wraps {
             self.era = self.era.map(|era| era + WRAP);
@@ -95,15 +94,15 @@ impl Clock {
         let time = if wraps { time - WRAP } else { time };
         self.newest[kind] = Some(time);
         match time {
-            // A little before the start of an era that the other kind has reached.
-            ..0 => Place::Stray,
-            _ if jumped || wraps => Place::Jumped(time),
-            _ => Place::At(time),
+            // Slightly before the start of an era that the other kind has already entered.
+            ..0 => TagTime::Stray,
+            _ if jumped || wraps => TagTime::Jumped(time),
+            _ => TagTime::At(time),
         }
     }
 
-    /// The stream's time, of which the era's time is a part: milliseconds since 1970, if the
-    /// stream follows the wall clock.
+    /// Converts a time within the era to stream time: milliseconds since 1970 if the stream follows
+    /// the wall clock.
     pub(super) fn stream_ms(&self, time: i64) -> i64 {
         self.era.unwrap_or(0) + time
     }
@@ -112,14 +111,14 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Place::{At, Jumped, Stray};
+    use TagTime::{At, Jumped, Stray};
 
     const WALL: i64 = 1_800_000_000_000;
 
     impl Clock {
-        fn at(&mut self, kind: Kind, timestamp: u32, wall_ms: i64) -> Place {
+        fn at(&mut self, kind: Kind, timestamp: u32, wall_ms: i64) -> TagTime {
             let payload: &[u8] = if kind == Kind::Video { &[0x27, 1, 0, 0, 0] } else { &[0xaf, 1] };
-            self.place(&Tag::new(kind, timestamp, payload).expect("short"), wall_ms)
+            self.locate(&Tag::new(kind, timestamp, payload).expect("short"), wall_ms)
         }
     }
 
@@ -134,9 +133,9 @@ mod tests {
         for second in 1..=60 * 86_400 / 4 {
             let step = second * 4_000;
             let at = start.wrapping_add(step as u32);
-            let place = early.at(Kind::Video, at, 0);
-            let (At(time) | Jumped(time)) = place else { panic!("{place:?}") };
-            jumps += u32::from(matches!(place, Jumped(_)));
+            let locate = early.at(Kind::Video, at, 0);
+            let (At(time) | Jumped(time)) = locate else { panic!("{locate:?}") };
+            jumps += u32::from(matches!(locate, Jumped(_)));
             assert!((0..WRAP).contains(&time));
             if second % 20_000 == 0 {
                 let mut late = Clock::default();
@@ -169,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_counts_when_the_kinds_agree() {
+    fn a_jump_is_accepted_once_both_kinds_agree() {
         let mut clock = Clock::default();
         clock.at(Kind::Video, 0, WALL);
         clock.at(Kind::Audio, 0, WALL);
@@ -182,24 +181,24 @@ mod tests {
     }
 
     #[test]
-    fn a_key_frame_is_believed_at_once() {
+    fn a_jump_at_a_key_frame_is_accepted_at_once() {
         let mut clock = Clock::default();
         clock.at(Kind::Video, 0, WALL);
         clock.at(Kind::Audio, 0, WALL);
         let key = Tag::new(Kind::Video, 60_000, &[0x17, 1, 0, 0, 0]).expect("short");
-        assert_eq!(clock.place(&key, WALL), Jumped(60_000));
+        assert_eq!(clock.locate(&key, WALL), Jumped(60_000));
         assert_eq!(clock.at(Kind::Audio, 59_980, WALL), At(59_980));
     }
 
     #[test]
-    fn a_kind_that_is_alone_is_believed() {
+    fn a_jump_of_the_only_kind_is_accepted() {
         let mut clock = Clock::default();
         clock.at(Kind::Video, 0, WALL);
         assert_eq!(clock.at(Kind::Video, 60_000, WALL), Jumped(60_000));
         clock.at(Kind::Audio, 60_000, WALL);
         let places = (0..60).map(|n| clock.at(Kind::Video, 90_000 + n, WALL));
-        let places: Vec<Place> = places.collect();
-        let jumps = places.iter().filter(|place| matches!(place, Jumped(_))).count();
+        let places: Vec<TagTime> = places.collect();
+        let jumps = places.iter().filter(|locate| matches!(locate, Jumped(_))).count();
         assert_eq!((jumps, places[50], places[59]), (1, Jumped(90_050), At(90_059)));
     }
 

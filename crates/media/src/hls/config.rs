@@ -1,33 +1,34 @@
-//! Segmentation and retention of a stream.
+//! Segmentation and retention settings of a stream.
 
 use core::time::Duration;
 
-/// The form of segments.
+/// Container format of segments.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Container {
-    /// Fragmented MP4: H.264, H.265, AV1; AAC, Opus, MP3 (which hls.js plays from transport
-    /// streams only).
+    /// Fragmented MP4: H.264, H.265, AV1; AAC, Opus, and MP3, which hls.js plays only from
+    /// transport streams.
     #[default]
     Fmp4,
-    /// MPEG-2 transport stream: H.264, H.265; AAC, MP3. Other tracks are left out.
+    /// MPEG-2 transport stream: H.264, H.265; AAC, MP3. Other tracks are omitted.
     Ts,
 }
 
-/// How to cut, and what to keep.
+/// Segmentation and retention settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// The form of segments.
+    /// Container format of segments.
     pub container: Container,
-    /// A segment ends at the first key frame after about this time; at least 100 ms.
+    /// Target duration of a segment, at least 100 ms. A segment ends at the first key frame after
+    /// it.
     pub segment: Duration,
-    /// About how long a part is, at least 20 ms. Segments are divided evenly: parts are up to 15 %
-    /// longer, or shorter, and a frame that is longer is a part.
+    /// Target duration of a part, at least 20 ms. Parts divide a segment evenly and may last up to
+    /// 15 % more. A longer frame is a part of its own.
     pub part: Duration,
-    /// Complete segments in the playlist; at least 1.
+    /// Complete segments in the playlist, at least 1.
     pub window: usize,
-    /// Hard limit of kept data, in bytes. At most 1 GiB.
+    /// Hard limit on the retained media, in bytes. At most 1 GiB.
     pub bytes: usize,
-    /// Whether media files are one directory above the playlist, so that per-viewer playlist
+    /// Whether media files are in the parent directory of the playlist, so that per-viewer playlist
     /// directories share them.
     pub shared: bool,
 }

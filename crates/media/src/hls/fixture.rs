@@ -1,4 +1,4 @@
-//! Tags made by hand, for tests.
+//! Handmade tags for tests.
 
 use crate::flv::{Kind, Tag};
 use crate::hls::Segmenter;
@@ -31,12 +31,12 @@ pub(crate) fn frame(at: u32, key: bool) -> Tag {
     tag(Kind::Video, at, &[&[head, 1, 0, 0, 0], &[0, 0, 0, 3, nal, 1, 2]])
 }
 
-pub(crate) fn sound(at: u32) -> Tag {
+pub(crate) fn audio_frame(at: u32) -> Tag {
     tag(Kind::Audio, at, &[&[0xaf, 1], &[0x21; 20]])
 }
 
-/// 25 frames per second with a key frame each `gop` frames, audio at 48 kHz; from one time to
-/// another.
+/// Pushes 25 frames per second with a key frame every `gop` frames, and optionally audio at 48 kHz,
+/// for the times in `range`.
 pub(crate) fn push(segmenter: &mut Segmenter, range: core::ops::Range<u32>, gop: u32, audio: bool) {
     for at in range.clone() {
         if (at - range.start).is_multiple_of(40) {
@@ -44,7 +44,7 @@ pub(crate) fn push(segmenter: &mut Segmenter, range: core::ops::Range<u32>, gop:
             segmenter.push(&frame(at, key), WALL + u64::from(at));
         }
         if audio && (at * 48) % 1_024 < 48 {
-            segmenter.push(&sound(at), WALL + u64::from(at));
+            segmenter.push(&audio_frame(at), WALL + u64::from(at));
         }
     }
 }

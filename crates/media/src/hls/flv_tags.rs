@@ -1,5 +1,5 @@
-//! FLV tags of access units: legacy tags for H.264, AAC and MP3, enhanced ones with a FourCC for
-//! the rest (Veovera's Enhanced RTMP v2).
+//! FLV tags for access units: legacy tags for H.264, AAC and MP3, and enhanced tags with a FourCC
+//! for other codecs (Veovera's Enhanced RTMP v2).
 
 use bytes::BufMut;
 
@@ -7,14 +7,15 @@ use crate::codec::Codec;
 use crate::flv::Tag;
 use crate::fmp4::read::Config;
 
-/// Start of an audio tag besides the packet type: 44.1 kHz, 16 bits, stereo, as in all AAC tags
-/// regardless of content (annex E.4.2.1).
+/// First byte of an AAC tag: always 44.1 kHz, 16 bits, stereo, regardless of content (annex
+/// E.4.2.1).
 const AAC: u8 = 0xaf;
 const MP3: u8 = 0x2f;
 const ENHANCED_AUDIO: u8 = 0x90;
 const CODED_FRAMES: u8 = 1;
 
-/// The sequence header of a track, with a time in milliseconds. `None` if the codec has none.
+/// Returns the sequence header of a track, with a timestamp in milliseconds. `None` if the codec
+/// has none.
 pub(super) fn header(config: &Config, timestamp: u32) -> Option<Tag> {
     let (head, record): (&[u8], _) = match config {
         Config::Video(video) => match video.codec {
@@ -32,7 +33,7 @@ pub(super) fn header(config: &Config, timestamp: u32) -> Option<Tag> {
     Tag::assemble(buffer, config.kind(), timestamp)
 }
 
-/// The tag of a frame; both times in milliseconds. `None` if it is too long.
+/// Returns the tag of a frame, with both times in milliseconds. `None` if it is too long.
 pub(super) fn frame(
     config: &Config,
     data: &[u8],

@@ -1,22 +1,22 @@
-//! Times of audio frames: contiguous, on the grid of their sample rate.
+//! Alignment of audio frames to contiguous times at their sample rate.
 //!
-//! FLV rounds times to milliseconds, which is audible. Each segment has its own grid, fitted to
-//! the frame times of its first part: its content does not depend on how long the stream has been
-//! packed. Only differences of more than a frame count as gaps.
+//! FLV rounds timestamps to milliseconds, which is audible. Each segment has its own sample grid,
+//! fitted to the frame times of its first part, so that its content does not depend on when
+//! packaging started. Only differences of more than a frame count as gaps.
 
 use crate::fmp4::Sample;
 use crate::fmp4::config::Audio;
 
-/// The grid of a segment.
+/// The sample grid of a segment.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Grid {
-    /// Where the next frame is expected, in samples; `None` at a segment's start.
+    /// Expected start of the next frame, in samples; `None` at the start of a segment.
     next: Option<i64>,
 }
 
 impl Grid {
-    /// Moves frames from the stream's times onto the grid. A surplus frame is dropped.
-    pub(super) fn lay(&mut self, audio: &Audio, frames: &mut Vec<Sample>) {
+    /// Moves frames from stream time to the grid and drops surplus frames.
+    pub(super) fn align(&mut self, audio: &Audio, frames: &mut Vec<Sample>) {
         let rate = i64::from(audio.sample_rate);
         let tolerance = |samples: i64| samples.max(rate / 50);
         let samples = |frame: &Sample| i64::from(audio.samples(&frame.data));

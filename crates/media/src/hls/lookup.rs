@@ -1,78 +1,82 @@
-//! What an edge asks a segmenter for: playlists, segments, parts, and whether to wait for them.
+//! Queries of a segmenter: playlists, segments, parts, and their availability.
 //!
-//! URIs are relative to the media playlist; [`super::name`] has their form.
+//! URIs are relative to the media playlist. Their format is described in [`super::name`].
 
 use core::time::Duration;
 
 use bytes::Bytes;
 
-use super::kept::Segment;
 use super::name::Name;
+use super::retained::Segment;
 use super::segmenter::Segmenter;
 
-/// Where a segment or part is, seen from now.
+/// Availability of a segment or part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum When {
-    /// It is gone, or the stream has ended before it. A playlist request is answered at once.
+pub enum Availability {
+    /// Evicted, or past the end of an ended stream. Playlist requests are answered at once.
     Past,
     /// Available.
     Present,
-    /// It is not there yet: block until it is, or until [`When::Past`].
-    Next,
-    /// So far in the future that the request makes no sense: 400.
+    /// Not available yet: block until it is, or until it becomes [`Availability::Past`].
+    Pending,
+    /// Too far in the future; the response is 400.
     TooFar,
 }
 
 impl Segmenter {
-    /// The media playlist; with `skip`, the delta update of `_HLS_skip=YES`. `None` before the
-    /// first segment is complete.
+    /// Returns the media playlist, or its delta update if `skip` is set (`_HLS_skip=YES`). `None`
+    /// before the first segment is complete.
     pub fn playlist(&self, skip: bool) -> Option<Bytes> {
         self.playlists.as_ref().map(|playlists| playlists[usize::from(skip)].clone())
     }
 
-    /// The master playlist, with one variant, [`super::segmenter::MEDIA_PLAYLIST`]. `None` before
-    /// the first segment is complete.
+    /// Returns the master playlist, with the single variant [`super::segmenter::MEDIA_PLAYLIST`].
+    /// `None` before the first segment is complete.
     pub fn master(&self) -> Option<Bytes> {
         self.master.clone()
     }
 
-    /// The names of the complete segments that are kept, oldest first.
+    /// Returns the names of the complete retained segments, oldest first.
     pub fn segments(&self) -> impl Iterator<Item = Name> {
-        self.kept.segments.iter().filter(|segment| segment.complete).map(|segment| segment.name)
+        self.retained.segments.iter().filter(|segment| segment.complete).map(|segment| segment.name)
     }
 
-    /// The IDs of their initialisation segments, oldest first; of none for transport streams.
+    /// Returns the IDs of their initialisation segments, oldest first. Empty for transport streams.
     pub fn inits(&self) -> impl Iterator<Item = u64> {
-        self.kept.versions.iter().filter(|kept| !kept.init.is_empty()).map(|kept| kept.id)
+        self.retained
+            .versions
+            .iter()
+            .filter(|retained| !retained.init.is_empty())
+            .map(|retained| retained.id)
     }
 
-    /// The initialisation segment `init-ID.mp4`.
+    /// Returns the initialisation segment `init-ID.mp4`.
     pub fn init(&self, id: u64) -> Option<Bytes> {
-        let version = self.kept.versions.iter().find(|known| known.id == id)?;
+        let version = self.retained.versions.iter().find(|known| known.id == id)?;
         Some(version.init.clone()).filter(|init| !init.is_empty())
     }
 
-    /// The parts of a complete segment, which together are its bytes.
+    /// Returns the parts of a complete segment. Their concatenation is the segment.
     pub fn segment(&self, name: Name) -> Option<Vec<Bytes>> {
-        let segment = self.kept.find(name.msn).filter(|segment| segment.complete)?;
+        let segment = self.retained.find(name.msn).filter(|segment| segment.complete)?;
         let segment = (segment.name == name).then_some(segment)?;
         Some(segment.parts.iter().map(|part| part.bytes.clone()).collect())
     }
 
-    /// A part of a segment.
+    /// Returns a part of a segment.
     pub fn part(&self, name: Name, part: usize) -> Option<Bytes> {
-        let segment = self.kept.find(name.msn).filter(|segment| segment.name == name)?;
+        let segment = self.retained.find(name.msn).filter(|segment| segment.name == name)?;
         Some(segment.parts.get(part)?.bytes.clone())
     }
 
-    /// Slack of a player for an available part, or segment without `part`. Players stay at least
-    /// PART-HOLD-BACK behind the end of the playlist, or three target durations with whole
-    /// segments (rfc8216bis, section 4.4.3.8). `None` further from the end: the player is
-    /// starting, or is late.
+    /// Returns a player's slack for an available part, or for a whole segment without `part`.
+    /// Players stay at least PART-HOLD-BACK behind the end of the playlist, or three target
+    /// durations if they play whole segments (rfc8216bis, section 4.4.3.8). `None` further from the
+    /// end: the player is starting, or is late.
     pub fn slack(&self, name: Name, part: Option<usize>) -> Option<Duration> {
         let pace = self.pace?;
-        let newer = self.kept.segments.iter().filter(|segment| segment.name.msn > name.msn);
-        let own = self.kept.find(name.msn).filter(|segment| segment.name == name)?;
+        let newer = self.retained.segments.iter().filter(|segment| segment.name.msn > name.msn);
+        let own = self.retained.find(name.msn).filter(|segment| segment.name == name)?;
         let own_ms: i64 = own.parts.iter().skip(part.unwrap_or(0)).map(|p| p.duration_ms).sum();
         let from_end_ms = own_ms + newer.map(Segment::duration_ms).sum::<i64>();
         let hold_back_ms = match part {
@@ -83,47 +87,48 @@ impl Segmenter {
         slack.map(Duration::from_millis)
     }
 
-    /// Availability of the segment (without `part`) or part with this name: as
-    /// [`Segmenter::when`], but names that the stream never had count as past.
-    pub fn when_named(&self, name: Name, part: Option<usize>) -> When {
-        let kept = self.kept.find(name.msn).map(|segment| segment.name);
-        match kept.or(self.growing()) == Some(name) {
-            true => self.when(name.msn, part),
-            false => When::Past,
+    /// Returns the availability of the named segment, or of one of its parts. Like
+    /// [`Segmenter::availability`], but names that the stream never used are
+    /// [`Availability::Past`].
+    pub fn availability_of(&self, name: Name, part: Option<usize>) -> Availability {
+        let retained = self.retained.find(name.msn).map(|segment| segment.name);
+        match retained.or(self.growing()) == Some(name) {
+            true => self.availability(name.msn, part),
+            false => Availability::Past,
         }
     }
 
-    /// The media sequence number of the growing or next segment, and the number of its next part,
-    /// as in the preload hint.
+    /// Returns the media sequence number of the growing or next segment and the number of its next
+    /// part, as in the preload hint.
     pub fn position(&self) -> (u64, usize) {
-        let growing = self.kept.segments.back().filter(|segment| !segment.complete);
+        let growing = self.retained.segments.back().filter(|segment| !segment.complete);
         (self.msn, growing.map_or(0, |segment| segment.parts.len()))
     }
 
-    /// Where a segment (without `part`, whole) or a part is: for `_HLS_msn` and `_HLS_part`, and
-    /// for requests of media.
-    pub fn when(&self, msn: u64, part: Option<usize>) -> When {
+    /// Returns the availability of a whole segment (without `part`) or of a part. Used for
+    /// `_HLS_msn`, `_HLS_part` and requests for media.
+    pub fn availability(&self, msn: u64, part: Option<usize>) -> Availability {
         if self.pace.is_none() && !self.ended {
-            // The next number is not known yet.
-            return When::Next;
+            // The next sequence number is not known yet.
+            return Availability::Pending;
         }
         let (next, next_part) = self.position();
-        let (msn, part) = match (self.kept.find(msn), part) {
-            // rfc8216bis, section 6.2.5.2: a part number past the end of a segment means the first
-            // part of the next.
+        let (msn, part) = match (self.retained.find(msn), part) {
+            // A part number past the end of a segment refers to the first part of the next segment
+            // (rfc8216bis, section 6.2.5.2).
             (Some(segment), Some(part)) if segment.complete && part >= segment.parts.len() => {
                 (msn + 1, Some(0))
             }
             _ => (msn, part),
         };
-        if self.kept.segments.front().is_none_or(|first| msn < first.name.msn) && msn < next {
-            return When::Past;
+        if self.retained.segments.front().is_none_or(|first| msn < first.name.msn) && msn < next {
+            return Availability::Past;
         }
         if msn < next || msn == next && part.is_some_and(|part| part < next_part) {
-            return When::Present;
+            return Availability::Present;
         }
         if self.ended {
-            return When::Past;
+            return Availability::Past;
         }
         let last = if next_part > 0 { next } else { next.saturating_sub(1) };
         let ahead =
@@ -134,9 +139,9 @@ impl Segmenter {
         // Partial Segment in the current Playlist by the Advance Part Limit, then the server SHOULD
         // immediately return Bad Request".
         if msn > last.saturating_add(2) || ahead > advance_limit {
-            When::TooFar
+            Availability::TooFar
         } else {
-            When::Next
+            Availability::Pending
         }
     }
 }

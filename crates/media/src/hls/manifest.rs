@@ -1,8 +1,8 @@
-//! Parses playlists of origins.
+//! Parser of an origin's playlists.
 //!
-//! RFC 8216, section 4, limited to clients without rendition groups and trick play. Memory is
-//! bounded by the text, and the text by [`MAX_PLAYLIST`]. The parser is as tolerant as players:
-//! decimal numbers, lower-case tags and attributes, spaces, other line ends, and missing
+//! Implements RFC 8216, section 4, without rendition groups and trick play. Memory is bounded by
+//! the size of the text, at most [`MAX_PLAYLIST`]. The parser is as tolerant as players: it accepts
+//! decimal numbers, lower-case tags and attributes, spaces, other line endings, and missing
 //! durations.
 
 use core::mem::take;
@@ -13,16 +13,16 @@ use std::sync::Arc;
 use super::error::Error;
 use crate::deviation::{Deviation, Deviations};
 
-/// Bytes of a playlist: some 10,000 segments.
+/// Maximum size of a playlist, in bytes: some 10,000 segments.
 pub(super) const MAX_PLAYLIST: usize = 1 << 20;
-/// Durations above a day are no durations.
+/// Longer durations are clamped.
 const MAX_DURATION: Duration = Duration::from_secs(86_400);
 /// Target duration of a playlist without durations.
 const DEFAULT_TARGET: Duration = Duration::from_secs(2);
-/// Media sequence numbers are below.
+/// Upper bound of media sequence numbers.
 const MAX_SEQUENCE: f64 = (1_u64 << 62) as f64;
 
-/// A playlist of either kind.
+/// A master or media playlist.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Manifest {
     Master(Vec<Variant>),
@@ -36,24 +36,24 @@ pub(super) struct Variant {
     pub(super) bandwidth: u64,
     /// The entries of CODECS; empty without the attribute.
     pub(super) codecs: Vec<String>,
-    /// Its sound is in playlists of its own: EXT-X-MEDIA with a URI (section 4.3.4.2.1).
+    /// Whether audio is in separate playlists: EXT-X-MEDIA with a URI (section 4.3.4.2.1).
     pub(super) separate_audio: bool,
 }
 
 #[derive(Clone, PartialEq, Default, Debug)]
 pub(super) struct Media {
     pub(super) target: Duration,
-    /// Number of the first of `entries`; `None` without EXT-X-MEDIA-SEQUENCE.
+    /// Sequence number of the first entry; `None` without EXT-X-MEDIA-SEQUENCE.
     pub(super) sequence: Option<u64>,
     pub(super) ended: bool,
     pub(super) entries: Vec<Entry>,
 }
 
-/// Target of a request: a resource or a range within it.
+/// A resource, or a byte range of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Resource {
     pub(super) uri: String,
-    /// First byte, and number of bytes.
+    /// First byte and number of bytes.
     pub(super) range: Option<(u64, u64)>,
 }
 
@@ -93,28 +93,28 @@ pub(super) fn parse(text: &[u8], deviations: &mut Deviations) -> Result<Manifest
     parser.finish(deviations)
 }
 
-/// The playlist so far, and the tags that apply to the next URI.
+/// Partially parsed playlist, and tags that apply to the next URI.
 #[derive(Default)]
 struct Parser {
     media: Media,
     variants: Vec<(Variant, Option<String>)>,
-    /// The variant that the next URI belongs to, and its audio group.
+    /// The variant of the next URI, and its audio group.
     variant: Option<(Variant, Option<String>)>,
-    /// Groups of sound: whether all of their renditions have playlists of their own.
+    /// For each audio group, whether all its renditions have separate playlists.
     audio: HashMap<String, bool>,
     /// Whether the next URI is a segment's.
     timed: bool,
-    /// The longest segment.
+    /// Duration of the longest segment.
     longest: Duration,
     /// Value of EXT-X-TARGETDURATION.
     target: Option<f64>,
     discontinuity: bool,
     gap: bool,
-    /// Length, and first byte if it is told.
+    /// Number of bytes, and the first byte if given.
     range: Option<(u64, Option<u64>)>,
-    /// Holds for all segments until the next one.
+    /// Applies to all segments up to the next EXT-X-MAP.
     map: Option<Arc<Resource>>,
-    /// Where the last range ended, and the resource that it was in.
+    /// Resource and end of the last range.
     range_end: Option<(String, u64)>,
 }
 
@@ -130,7 +130,7 @@ impl Parser {
             "-X-TARGETDURATION" => self.target = decimal(value),
             "-X-MEDIA-SEQUENCE" => match decimal(value) {
                 Some(number) if (0.0..MAX_SEQUENCE).contains(&number) => {
-                    // Whole numbers are exact, also where a double is not.
+                    // A double is not exact for large integers.
                     self.media.sequence = Some(number_of(value).unwrap_or(number as u64));
                 }
                 Some(_) => return Err(Error::Playlist),
@@ -154,7 +154,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Takes the URI of a variant or a segment; one that no tag announced is left out.
+    /// Handles the URI of a variant or segment. A URI without a preceding tag is ignored.
     fn on_uri(&mut self, uri: &str) -> Result<(), Error> {
         if let Some((variant, group)) = self.variant.take() {
             self.variants.push((Variant { uri: uri.to_owned(), ..variant }, group));
@@ -170,7 +170,7 @@ impl Parser {
         Ok(())
     }
 
-    /// The range of the segment at `uri`, if it has one.
+    /// Returns the byte range of the segment at `uri`, if it has one.
     fn take_range(&mut self, uri: &str) -> Result<Option<(u64, u64)>, Error> {
         let Some((length, offset)) = self.range.take() else { return Ok(None) };
         // "If o is not present, the sub-range begins at the next byte following the sub-range of
@@ -217,7 +217,7 @@ fn variant(value: &str) -> (Variant, Option<String>) {
     (variant, attribute(value, "AUDIO").map(str::to_owned))
 }
 
-/// The resource that EXT-X-MAP names.
+/// Parses EXT-X-MAP.
 fn map(value: &str) -> Result<Resource, Error> {
     let uri = attribute(value, "URI").ok_or(Error::Playlist)?.to_owned();
     let range = match attribute(value, "BYTERANGE") {
@@ -234,19 +234,19 @@ fn number(text: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
 
-/// The leading integer.
+/// Parses the leading integer.
 fn number_of(text: &str) -> Option<u64> {
     let text = text.trim();
     number(&text[..text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len())])
 }
 
-/// The number at the start of a value: `4`, `4.0`, `4,0` and `4.004,title`.
+/// Parses the number at the start of a value: `4`, `4.0`, `4,0` and `4.004,title`.
 fn decimal(text: &str) -> Option<f64> {
     let text = text.trim();
     let (whole, rest) = text.split_at(text.find(['.', ',']).unwrap_or(text.len()));
     let digits = rest.get(1..).unwrap_or_default();
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
-    // A title may start with digits, but not end with them before another comma.
+    // A title may start with digits, but then no other comma follows them.
     let is_fraction =
         rest.starts_with('.') || digits[end..].is_empty() || digits[end..].starts_with(',');
     let fraction = if is_fraction { &digits[..end] } else { "" };
@@ -258,12 +258,12 @@ fn duration(seconds: Option<f64>) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
-/// Whether an enumerated value is this one.
+/// Whether an enumerated value equals `wanted`.
 fn is(value: Option<&str>, wanted: &str) -> bool {
     value.is_some_and(|value| value.eq_ignore_ascii_case(wanted))
 }
 
-/// Length, and first byte if it is told.
+/// Parses a byte range: number of bytes, and the first byte if given.
 fn byte_range(text: &str) -> Option<(u64, Option<u64>)> {
     match text.split_once('@') {
         Some((length, offset)) => Some((number(length)?, Some(number(offset)?))),
@@ -271,12 +271,12 @@ fn byte_range(text: &str) -> Option<(u64, Option<u64>)> {
     }
 }
 
-/// The value of an attribute, without its quotes (section 4.2).
+/// Returns the value of an attribute, without its quotes (section 4.2).
 fn attribute<'a>(list: &'a str, wanted: &str) -> Option<&'a str> {
     let mut rest = list;
     loop {
         let (name, behind) = rest.split_once('=')?;
-        // One without a value is left out.
+        // Skip attributes without a value.
         let name = name.rsplit(',').next().unwrap_or(name);
         let behind = behind.trim_start();
         let (value, behind) = match behind.strip_prefix('"') {
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_media_playlist_gives_its_segments() {
+    fn media_playlists_are_parsed() {
         let media = media(
             "#EXTM3U\r\n#EXT-X-TARGETDURATION:4\r\n#EXT-X-MEDIA-SEQUENCE:7\n# a comment\n\
              #EXT-X-MAP:URI=\"i,=.mp4\",BYTERANGE=\"10@5\"\n#EXTINF:4,\na.m4s\n\n\
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_master_playlist_gives_its_variants() {
+    fn master_playlists_are_parsed() {
         let text = "#EXTM3U\n#EXT-X-STREAM-INF:CODECS=\"a,BANDWIDTH=1\",BANDWIDTH=900\nhi\n\
                     #EXT-X-I-FRAME-STREAM-INF:BANDWIDTH=1,URI=\"x\"\n\
                     #EXT-X-STREAM-INF:BANDWIDTH=100\nlo\n";
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn separate_audio_playlists_are_told_from_audio_in_the_variant() {
+    fn separate_audio_playlists_are_detected() {
         let text = "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"own\",NAME=\"e\",URI=\"e\"\n\
                     #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"in\",NAME=\"e\",DEFAULT=YES\n\
                     #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"in\",NAME=\"f\",URI=\"f\"\n\
@@ -358,7 +358,7 @@ mod tests {
     #[test]
     fn malformed_playlists_are_rejected() {
         let refused =
-            |text: &str| parse(text.as_bytes(), &mut Deviations::default()).expect_err("refused");
+            |text: &str| parse(text.as_bytes(), &mut Deviations::default()).expect_err("rejected");
         assert_eq!(refused(""), Error::Playlist);
         assert_eq!(refused("<html>"), Error::Playlist);
         assert_eq!(refused("#EXTM3U\n"), Error::Playlist, "neither segments nor variants");
@@ -391,16 +391,16 @@ mod tests {
             ("#EXT-X-TARGETDURATION:1e300", "1,", 1_000, true),
             ("#EXT-X-TARGETDURATION:99999999999999999999", "1,", 86_400_000, false),
         ] {
-            let mut met = Deviations::default();
+            let mut seen = Deviations::default();
             let text = format!("#EXTM3U\n{target}\n#EXTINF:{inf}\na.ts\n");
-            let Ok(Manifest::Media(media)) = parse(text.as_bytes(), &mut met) else {
+            let Ok(Manifest::Media(media)) = parse(text.as_bytes(), &mut seen) else {
                 panic!("{text}")
             };
             assert_eq!(media.target, Duration::from_millis(millis), "{text}");
             assert_eq!(media.entries.len(), 1);
             let expected = [(Deviation::PlaylistTarget, 1)];
             assert_eq!(
-                met.take().collect::<Vec<_>>(),
+                seen.take().collect::<Vec<_>>(),
                 &expected[..usize::from(deviates)],
                 "{text}"
             );
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn variants_of_line_and_attribute_syntax_are_accepted() {
+    fn line_and_attribute_syntax_variants_are_accepted() {
         let plain = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:18014398509481985\n\
                      #EXT-X-MAP:URI=\"i.mp4\",BYTERANGE=\"10@5\"\n#EXTINF:2.0,\na.m4s?x=1&y=a:b\n\
                      #EXTINF:2.0,\n//cdn.example/b.m4s\n";
@@ -429,7 +429,7 @@ mod tests {
             plain.replace("#EXTINF", "# a comment: \u{e9}t\u{e9}\n#EXTINF"),
         ] {
             let mut got = media(&text);
-            // The first of two attributes of one name holds.
+            // The first of two attributes with the same name applies.
             if text.contains("1@1") {
                 let map = got.entries[0].map.as_deref().expect("a map");
                 assert_eq!((&map.uri[..], map.range), ("i.mp4", Some((1, 1))), "{text}");
@@ -445,15 +445,15 @@ mod tests {
             .bytes()
             .map(|b| if b == b'?' { 0xe9 } else { b })
             .collect();
-        let mut met = Deviations::default();
-        let Ok(Manifest::Media(got)) = parse(&latin, &mut met) else { panic!("no playlist") };
+        let mut seen = Deviations::default();
+        let Ok(Manifest::Media(got)) = parse(&latin, &mut seen) else { panic!("no playlist") };
         assert_eq!(got.entries.len(), 2);
-        assert_eq!(met.take().collect::<Vec<_>>(), [(Deviation::PlaylistText, 1)]);
+        assert_eq!(seen.take().collect::<Vec<_>>(), [(Deviation::PlaylistText, 1)]);
         assert!(media("#EXTM3U\n#EXT-X-KEY:method=none\n#EXTINF:1\na").sequence.is_none());
-        let mut met = Deviations::default();
+        let mut seen = Deviations::default();
         let text = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:x\n#EXTINF:2,\na";
-        parse(text.as_bytes(), &mut met).expect("the sequence is left out");
-        assert_eq!(met.take().collect::<Vec<_>>(), [(Deviation::PlaylistTag, 1)]);
+        parse(text.as_bytes(), &mut seen).expect("the sequence is ignored");
+        assert_eq!(seen.take().collect::<Vec<_>>(), [(Deviation::PlaylistTag, 1)]);
         assert_eq!(media(&text.replace(":x", ":7.0")).sequence, Some(7));
     }
 }

@@ -1,21 +1,21 @@
-//! The names of segments, parts and initialisation segments: `MSN-ID.m4s`, `MSN-ID.PART.m4s` and
-//! `init-ID.mp4`, with `ts` for transport streams.
+//! Names of segments, parts and initialisation segments: `MSN-ID.m4s`, `MSN-ID.PART.m4s` and
+//! `init-ID.mp4`, with the extension `ts` for transport streams.
 //!
-//! A name always means the same bytes, so that caches can keep them indefinitely, and servers that
-//! pack the same stream use the same names. The name of an initialisation segment is a hash of its
-//! bytes. The bytes of a segment follow from its start, so its ID hashes the stream's time, the
-//! tracks, the first sample, and the cuts. The time of a stream published here never repeats. The
-//! time of a pulled stream repeats if its encoder restarts, but then the first sample differs.
+//! A name always refers to the same bytes, so that caches can keep them indefinitely, and servers
+//! that package the same stream use the same names. The ID of an initialisation segment is a hash
+//! of its bytes. The ID of a segment hashes everything that determines its bytes: the stream time,
+//! the tracks, the first sample and the cuts. The time of a locally published stream never repeats.
+//! The time of a pulled stream repeats if its encoder restarts, but then the first sample differs.
 
 use core::fmt;
 use core::str::FromStr;
 
-/// Which segment: its media sequence number, and what makes its bytes.
+/// Name of a segment, without its extension.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Name {
     /// The media sequence number.
     pub msn: u64,
-    /// What distinguishes it from others of that number.
+    /// Hash that tells apart segments with the same sequence number.
     pub id: u64,
 }
 
@@ -25,24 +25,25 @@ impl fmt::Display for Name {
     }
 }
 
-/// Not the name of a segment.
+/// Error of parsing a segment name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NoName;
+pub struct ParseNameError;
 
 impl FromStr for Name {
-    type Err = NoName;
+    type Err = ParseNameError;
 
-    /// Reads what [`fmt::Display`] writes, and nothing else: one segment has one name.
-    fn from_str(text: &str) -> Result<Self, NoName> {
-        let (msn, id) = text.split_once('-').ok_or(NoName)?;
-        let msn = msn.parse().map_err(|_| NoName)?;
-        let id = u64::from_str_radix(id, 16).map_err(|_| NoName)?;
+    /// Parses the output of [`fmt::Display`]. Other spellings of the numbers are errors, so that a
+    /// segment has one name.
+    fn from_str(text: &str) -> Result<Self, ParseNameError> {
+        let (msn, id) = text.split_once('-').ok_or(ParseNameError)?;
+        let msn = msn.parse().map_err(|_| ParseNameError)?;
+        let id = u64::from_str_radix(id, 16).map_err(|_| ParseNameError)?;
         let name = Self { msn, id };
-        if name.to_string() == text { Ok(name) } else { Err(NoName) }
+        if name.to_string() == text { Ok(name) } else { Err(ParseNameError) }
     }
 }
 
-/// FNV-1a, which is the same in every build.
+/// FNV-1a, which has the same values in every build.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hash(u64);
 
@@ -53,7 +54,7 @@ impl Default for Hash {
 }
 
 impl Hash {
-    /// With these bytes, and where they end.
+    /// Hashes `bytes` and their length.
     pub(super) fn with(self, bytes: &[u8]) -> Self {
         let length = (bytes.len() as u64).to_be_bytes();
         let all = bytes.iter().chain(&length);
@@ -87,7 +88,7 @@ mod tests {
             "1-+0000000000000ab",
             "1-000000000000000ab",
         ] {
-            assert_eq!(text.parse::<Name>(), Err(NoName), "{text}");
+            assert_eq!(text.parse::<Name>(), Err(ParseNameError), "{text}");
         }
     }
 

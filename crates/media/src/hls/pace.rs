@@ -1,29 +1,29 @@
-//! Where segments and parts are cut, and what playlists promise of their lengths.
+//! Segment boundaries, and the durations that playlists declare.
 //!
-//! The stream's time is divided into slots, counted from 1970. A segment begins at the first key
-//! frame of a slot and has the slot's number, so that servers that pack the same stream cut alike
-//! and give the same numbers, whenever they begin. That needs a key frame in each slot. A slot is
-//! therefore as long as the first segment, which ends at the first key frame after the wanted time,
-//! in whole tenths of a second: for key frames at equal distances it is the same wherever a server
-//! begins.
+//! Stream time is divided into slots, counted from 1970. A segment starts at the first key frame of
+//! a slot and has the slot's number. Servers that package the same stream therefore cut it alike
+//! and assign the same numbers, whenever they start. This requires a key frame in each slot. A slot
+//! is therefore as long as the first segment, which ends at the first key frame after the target
+//! duration, in whole tenths of a second. With a constant key frame interval, this duration does
+//! not depend on where a server starts.
 //!
-//! Rounding errors add up, now and then, to a slot without a key frame: its segment is then the
-//! part before the next key frame. A segment longer than EXT-X-TARGETDURATION is cut at any frame.
-//! A change of tracks ends a segment at once, and times without media have no segments: numbers
-//! then run ahead of the slots, or catch up by one extra slot per segment.
+//! Rounding errors occasionally add up to a slot without a key frame. Its segment is then the part
+//! before the next key frame. A segment longer than EXT-X-TARGETDURATION is cut at any frame. A
+//! change of tracks ends a segment at once, and intervals without media have no segments. Segment
+//! numbers then run ahead of the slots, or catch up by one extra slot per segment.
 //!
-//! Lengths are settled with the first segment and stay: EXT-X-TARGETDURATION and PART-TARGET must
+//! Durations are fixed after the first segment, because EXT-X-TARGETDURATION and PART-TARGET must
 //! not change (draft-pantos-hls-rfc8216bis, sections 4.4.3.1 and 4.4.3.7).
 
 use super::config::Config;
 use super::parts::part_target_ms;
 
-/// Slots are whole multiples of this.
+/// Granularity of slot durations.
 const STEP_MS: i64 = 100;
-/// How much longer than the first segment a slot may be: times are rounded to milliseconds.
+/// Maximum excess of a slot over the first segment, for timestamps rounded to milliseconds.
 const ROUNDING_MS: i64 = 5;
 
-/// The lengths of a stream's slots, segments and parts, in milliseconds.
+/// Durations of a stream's slots, segments and parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Pace {
     slot_ms: i64,
@@ -31,11 +31,11 @@ pub(super) struct Pace {
     pub(super) target_s: i64,
     /// PART-TARGET.
     pub(super) part_ms: i64,
-    /// FRAME-RATE, in frames per 1,000 seconds; 0 if it is not known.
+    /// FRAME-RATE, in frames per 1,000 seconds; 0 if unknown.
     pub(super) frame_rate: i64,
 }
 
-/// The first segment: its length and the mean duration of its frames.
+/// Duration of the first segment, and mean duration of its frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct First {
     pub(super) length_ms: i64,
@@ -45,7 +45,7 @@ pub(super) struct First {
 impl Pace {
     pub(super) fn new(config: &Config, first: &First) -> Self {
         let wanted = config.segment.as_millis() as i64;
-        // A segment cut short by a change of tracks says nothing about key frames.
+        // A segment cut short by a change of tracks does not reveal the key frame interval.
         let is_whole = first.length_ms >= wanted * 9 / 10;
         let length_ms = if is_whole { first.length_ms } else { wanted };
         let slot_ms = (length_ms + ROUNDING_MS) / STEP_MS * STEP_MS;
@@ -57,39 +57,38 @@ impl Pace {
         }
     }
 
-    /// The number of the slot with this time of the stream.
+    /// Returns the number of the slot at the stream time `stream_ms`.
     pub(super) fn slot(&self, stream_ms: i64) -> u64 {
         u64::try_from(stream_ms / self.slot_ms).unwrap_or(0)
     }
 
-    /// The longest segment that EXT-X-TARGETDURATION allows: rounded, it is not longer (RFC 8216,
+    /// Maximum duration of a segment: rounded to seconds, it equals EXT-X-TARGETDURATION (RFC 8216,
     /// section 4.3.3.1).
     pub(super) fn max_segment_ms(&self) -> i64 {
         self.target_s * 1_000 + 499
     }
 
-    /// PART-HOLD-BACK: the minimum of the draft (section 4.4.3.8).
+    /// PART-HOLD-BACK: the minimum that the draft allows (section 4.4.3.8).
     pub(super) fn part_hold_back_ms(&self) -> i64 {
         3 * self.part_ms
     }
 
-    /// Whether a segment of this length may end although its number is ahead of the slots.
+    /// Whether a segment of this duration may end while its number is ahead of the slots.
     pub(super) fn is_whole(&self, length_ms: i64) -> bool {
         length_ms >= self.whole_ms()
     }
 
-    /// Minimum length of a segment that ends while its number is ahead of the slots.
+    /// Minimum duration of a segment that ends while its number is ahead of the slots.
     pub(super) fn whole_ms(&self) -> i64 {
         self.slot_ms * 9 / 10
     }
 
-    /// The time of the stream at which a slot begins.
+    /// Returns the stream time at which a slot starts.
     pub(super) fn slot_start_ms(&self, slot: u64) -> i64 {
         i64::try_from(slot).unwrap_or(i64::MAX).saturating_mul(self.slot_ms)
     }
 
-    /// Parameters that decide, with the frames of the latest groups, how segments are cut into
-    /// parts.
+    /// Parameters that, with the frame count of recent groups, determine the part boundaries.
     pub(super) fn cuts(&self, group_frames: i64) -> [i64; 3] {
         [self.slot_ms, self.part_ms, group_frames]
     }

@@ -1,30 +1,30 @@
-//! Where parts end within a segment: at equal distances, so that the last one is as long as the
+//! Part boundaries at equal distances within a segment, so that the last part is as long as the
 //! others.
 //!
-//! A part other than the last of its segment must last at least 85 % of PART-TARGET, and none may
-//! last longer than PART-TARGET (draft-pantos-hls-rfc8216bis, section 4.4.4.9; Apple's authoring
-//! rules). A last part that is much shorter than the others is allowed, but hls.js leaves it out
-//! when its playlist arrives together with the next part, and then stalls at the hole.
+//! Each part except the last of its segment must last at least 85 % of PART-TARGET, and none may
+//! exceed PART-TARGET (draft-pantos-hls-rfc8216bis, section 4.4.4.9; Apple's authoring rules). A
+//! much shorter last part is allowed, but hls.js skips it if its playlist arrives together with the
+//! next part, and then stalls at the gap.
 //!
 //! The segmenter predicts the end of the growing segment from the key frame interval, and divides
-//! the rest of the segment evenly at each part. An unexpected key frame may still leave a short
-//! last part: the part before it is already published.
+//! the rest of the segment evenly at each part. After an unexpected key frame, the last part may
+//! still be short: the part before it is already published.
 
-/// Cap on the expected duration of a frame, in milliseconds.
+/// Maximum expected duration of a frame, in milliseconds.
 pub(super) const MAX_FRAME_MS: i64 = 500;
-/// Key frame distances that are remembered. A group cut short by a scene change is followed by a
-/// whole one.
+/// Number of remembered key frame intervals. An interval cut short by a scene change is followed by
+/// a complete one.
 const GROUPS: usize = 4;
-/// Minimum duration of all parts but the last, in percent of PART-TARGET.
+/// Minimum duration of all parts except the last, in percent of PART-TARGET.
 const MIN_PART_PERCENT: i64 = 85;
-/// Maximum length of a part, in percent of the configured length. A longer frame is a part of its
-/// own.
+/// Maximum duration of a part, in percent of the configured duration. A longer frame is a part of
+/// its own.
 const MAX_PART_PERCENT: i64 = 115;
-/// Granularity of PART-TARGET. Servers that measure the same frames, in rounded milliseconds, agree
-/// on it.
+/// Granularity of PART-TARGET. Servers that measure the same frames in rounded milliseconds obtain
+/// the same value.
 const TARGET_STEP_MS: i64 = 5;
-/// Rounding of a part's length to whole frames, in hundredths of a frame. Not 50: a length halfway
-/// between two frames is frequent, and rounded milliseconds would decide on it.
+/// Rounding threshold for part durations, in hundredths of a frame. Not 50, because durations
+/// halfway between two frame counts are frequent, and would depend on rounded milliseconds.
 const ROUNDING_PERCENT: i64 = 47;
 
 /// A group of pictures.
@@ -34,17 +34,17 @@ struct Group {
     frames: i64,
 }
 
-/// The latest groups of pictures. They predict the next key frame.
+/// The most recent groups of pictures, which predict the next key frame.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Groups {
-    /// The newest key frame's time, and the frames since.
+    /// Time of the newest key frame, and the number of frames since.
     open: Option<(i64, i64)>,
-    /// The latest whole groups, newest first.
+    /// The most recent complete groups, newest first.
     latest: [Group; GROUPS],
 }
 
 impl Groups {
-    /// Counts the frame at `at`.
+    /// Records the frame at `at`.
     pub(super) fn push(&mut self, at: i64, sync: bool) {
         let Some((key_ms, frames)) = &mut self.open else {
             self.open = sync.then_some((at, 1));
@@ -62,43 +62,43 @@ impl Groups {
         }
     }
 
-    /// The next key frame does not continue the group.
+    /// Ends the current group at a discontinuity, without recording it.
     pub(super) fn interrupt(&mut self) {
         self.open = None;
     }
 
     fn longest(&self) -> Group {
-        // Of groups of equal numbers of frames the newest one.
+        // The newest of several groups with the same number of frames.
         self.latest.into_iter().rev().max_by_key(|group| group.frames).unwrap_or_default()
     }
 
-    /// Frames of the longest of the latest groups; 0 before there is one.
+    /// Returns the number of frames in the longest recent group, or 0 if there is none.
     pub(super) fn longest_frames(&self) -> i64 {
         self.longest().frames
     }
 
-    /// The mean frame duration of the longest of the latest groups, in microseconds.
+    /// Returns the mean frame duration of the longest recent group, in microseconds.
     pub(super) fn frame_us(&self) -> Option<i64> {
         let group = self.longest();
         (group.frames > 0).then(|| (group.length_ms * 1_000 / group.frames).max(1))
     }
 
-    /// The first key frame at `earliest_ms` or later, if groups go on as they did.
+    /// Predicts the first key frame at or after `earliest_ms`, from the longest recent group.
     pub(super) fn next_key_ms(&self, earliest_ms: i64) -> Option<i64> {
         let (key_ms, _) = self.open?;
         let length_ms = self.longest().length_ms;
         let ahead = earliest_ms - key_ms;
-        // Rounded milliseconds do not make another group.
+        // Rounding to milliseconds must not add a group.
         let groups = (ahead - ROUNDED_MS + length_ms - 1).checked_div(length_ms)?;
         Some(key_ms + groups.max(1) * length_ms)
     }
 }
 
-/// How much a group's end may be early by the rounding of times, in milliseconds.
+/// Tolerance for group ends that rounding makes early, in milliseconds.
 const ROUNDED_MS: i64 = 2;
 
-/// The mean frame duration of a segment with these decoding times up to `end_ms`, in microseconds.
-/// A picture that stood still does not count.
+/// Returns the mean frame duration, in microseconds, of a segment with these decoding times that
+/// ends at `end_ms`. Still pictures are ignored.
 pub(super) fn mean_frame_us(
     times_ms: impl Iterator<Item = i64> + Clone,
     end_ms: i64,
@@ -112,8 +112,8 @@ pub(super) fn mean_frame_us(
     Some((regular.iter().sum::<i64>() * 1_000 / regular.len() as i64).max(1))
 }
 
-/// PART-TARGET for segments of `length_ms` with frames of `frame_us`, if parts should last about
-/// `wanted_ms`.
+/// Returns PART-TARGET for segments of `length_ms` with frames of `frame_us`, if parts should last
+/// about `wanted_ms`.
 pub(super) fn part_target_ms(wanted_ms: i64, length_ms: i64, frame_us: i64) -> i64 {
     let frames = ((length_ms * 1_000 + frame_us / 2) / frame_us).max(1);
     let parts = ((length_ms + wanted_ms / 2) / wanted_ms).max(1);
@@ -129,7 +129,7 @@ pub(super) fn part_target_ms(wanted_ms: i64, length_ms: i64, frame_us: i64) -> i
         if shorter == longer || is_long_enough(shorter * frame_us, target(longer)) {
             return target(longer);
         }
-        // Few frames to a part: equal ones, and one frame less in the last.
+        // With few frames per part: equal parts, and one frame less in the last.
         if frames - (parts - 1) * most + 1 >= most {
             return target(most);
         }
@@ -141,17 +141,17 @@ fn is_long_enough(part_us: i64, target_ms: i64) -> bool {
     part_us >= target_ms * 10 * MIN_PART_PERCENT
 }
 
-/// Possible end of a part: the expected end of the segment, and the frames' duration.
+/// Expected segment end and frame duration, which determine part boundaries.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Outlook {
+pub(super) struct Forecast {
     /// The predicted or known end of the segment.
     pub(super) end_ms: i64,
     /// The mean duration of a frame.
     pub(super) frame_us: i64,
 }
 
-impl Outlook {
-    /// Whether a part that began at `start_ms` ends before the frame at `at`.
+impl Forecast {
+    /// Whether a part that started at `start_ms` ends before the frame at `at`.
     pub(super) fn ends_part(&self, part_target_ms: i64, start_ms: i64, at: i64) -> bool {
         let (length_us, target_us) = ((at - start_ms) * 1_000, part_target_ms * 1_000);
         if length_us <= 0 {

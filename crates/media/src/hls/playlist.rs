@@ -1,10 +1,10 @@
-//! The text of playlists.
+//! Rendering of playlists.
 //!
 //! RFC 8216, section 4; draft-pantos-hls-rfc8216bis, section 4.4, for the tags of Low-Latency HLS.
 
 use core::fmt::Write as _;
 
-use super::kept::Segment;
+use super::retained::Segment;
 use super::segmenter::{Container, MEDIA_PLAYLIST, Segmenter};
 
 impl Container {
@@ -17,14 +17,14 @@ impl Container {
 }
 
 impl Segmenter {
-    /// The media playlist. Writing to a string cannot fail.
+    /// Renders the media playlist, or its delta update. Writing to a string cannot fail.
     pub(super) fn media_playlist(&self, skip: bool) -> String {
         let Some(pace) = self.pace else { return self.empty_playlist() };
         let (target, part_target) = (pace.target_s, pace.part_ms);
-        let complete = self.kept.segments.iter().filter(|segment| segment.complete).count();
+        let complete = self.retained.segments.iter().filter(|segment| segment.complete).count();
         let unlisted = complete.saturating_sub(self.config.window);
-        let listed: Vec<&Segment> = self.kept.segments.iter().skip(unlisted).collect();
-        // How far each segment's end is from the end of the playlist.
+        let listed: Vec<&Segment> = self.retained.segments.iter().skip(unlisted).collect();
+        // Distance of each segment's end from the end of the playlist.
         let mut behind = vec![0; listed.len()];
         for index in (1..listed.len()).rev() {
             behind[index - 1] = behind[index] + listed[index].duration_ms();
@@ -32,10 +32,11 @@ impl Segmenter {
         let skip_until = 6_000 * target;
         let skippable = behind.iter().take_while(|behind| **behind >= skip_until).count();
         let skipped = if skip { skippable } else { 0 };
-        // Parts further from the end are of no use to anybody.
+        // Players do not use parts further from the end.
         let with_parts = |index: usize| behind[index] < 3_000 * target;
-        let discontinuities = self.kept.dropped_discontinuities
-            + self.kept.segments.iter().take(unlisted).filter(|s| s.discontinuity).count() as u64;
+        let discontinuities = self.retained.dropped_discontinuities
+            + self.retained.segments.iter().take(unlisted).filter(|s| s.discontinuity).count()
+                as u64;
         let extension = self.config.container.extension();
         let base = if self.config.shared { "../" } else { "" };
 
@@ -68,7 +69,7 @@ impl Segmenter {
             }
             if self.config.container == Container::Fmp4 && map != Some(segment.version) {
                 map = Some(segment.version);
-                let version = self.kept.versions.iter().find(|v| v.number == segment.version);
+                let version = self.retained.versions.iter().find(|v| v.number == segment.version);
                 let id = version.map_or(0, |version| version.id);
                 let _ = writeln!(text, "#EXT-X-MAP:URI=\"{base}init-{id:016x}.mp4\"");
             }
@@ -87,17 +88,17 @@ impl Segmenter {
                 let _ = writeln!(text, "#EXTINF:{duration},\n{base}{name}.{extension}");
             }
         }
-        text.push_str(&self.outlook(base));
+        text.push_str(&self.render_tail(base));
         text
     }
 
-    /// The lines after the newest part: hints at the next part.
-    fn outlook(&self, base: &str) -> String {
+    /// Renders the lines after the newest part: hints at the next part.
+    fn render_tail(&self, base: &str) -> String {
         if self.ended {
             return "#EXT-X-ENDLIST\n".to_owned();
         }
         let mut text = String::new();
-        // Players count the next segment before it has a part, and bear no other count later.
+        // Players already count the next segment, and do not accept a later change of this count.
         if self.discontinuity && self.open.is_none_or(|open| !open.has_parts) {
             text.push_str("#EXT-X-DISCONTINUITY\n");
         }
@@ -109,7 +110,7 @@ impl Segmenter {
         text
     }
 
-    /// That of a stream that ended before it had a segment.
+    /// Renders the playlist of a stream that ended before its first segment.
     fn empty_playlist(&self) -> String {
         let target = (self.config.segment.as_millis() as i64 + 500) / 1_000;
         let (target, first) = (target.max(1), self.msn);
@@ -119,14 +120,14 @@ impl Segmenter {
         )
     }
 
-    /// The master playlist; `None` before there is a complete segment.
+    /// Renders the master playlist; `None` before there is a complete segment.
     pub(super) fn master_playlist(&self) -> Option<String> {
-        let complete = || self.kept.segments.iter().filter(|segment| segment.complete);
+        let complete = || self.retained.segments.iter().filter(|segment| segment.complete);
         let rate = |bytes: usize, ms: i64| bytes as i64 * 8_000 / ms.max(1);
         let peak = complete().map(|segment| rate(segment.size(), segment.duration_ms())).max()?;
         let size = complete().map(Segment::size).sum();
         let average = rate(size, complete().map(Segment::duration_ms).sum());
-        let tracks = &self.kept.versions.back()?.tracks;
+        let tracks = &self.retained.versions.back()?.tracks;
         let codecs: Vec<&str> = [
             tracks.video.as_ref().map(|video| &video.codecs[..]),
             tracks.audio.as_ref().map(|audio| &audio.codecs[..]),
@@ -152,13 +153,13 @@ impl Segmenter {
     }
 }
 
-/// Seconds with three decimals, which are the milliseconds exactly.
+/// Formats milliseconds as seconds with three decimals.
 fn seconds(ms: i64) -> String {
     format!("{}.{:03}", ms / 1_000, ms % 1_000)
 }
 
-/// ISO 8601, UTC, of milliseconds since 1970 began. Days are counted in eras of 400 years that
-/// start in March, so that a leap day is the last of its year.
+/// Formats milliseconds since 1970 as an ISO 8601 date and time in UTC. Days are counted in eras of
+/// 400 years that start in March, so that a leap day is the last of its year.
 fn date_time(ms: i64) -> String {
     let (days, ms) = (ms.div_euclid(86_400_000) + 719_468, ms.rem_euclid(86_400_000));
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));

@@ -1,9 +1,9 @@
-//! The client of an HLS origin: which resource next, and FLV tags out of segments.
+//! Client of an HLS origin: schedules requests and converts segments into FLV tags.
 //!
 //! RFC 8216, section 6.3. One variant of a master playlist is pulled, without alternative
 //! renditions (EXT-X-MEDIA): audio must be in the variant. Live streams start three segments from
 //! the end (section 6.3.3: "SHOULD NOT choose a segment that starts less than three target
-//! durations from the end"), others at their start. The caller does the requests.
+//! durations from the end"), other streams at the beginning. The caller performs the requests.
 
 mod items;
 
@@ -23,30 +23,30 @@ use crate::deviation::{Deviation, Deviations};
 use crate::flv::{Kind, Tag};
 use crate::fmp4::read::{Config, Movie};
 use crate::{Timeline, ts};
-use items::{What, mp4_items, ts_items};
+use items::{Content, mp4_items, ts_items};
 
-/// Bytes of a segment: a minute at 8 Mbit/s.
+/// Maximum size of a segment, in bytes: a minute at 8 Mbit/s.
 const MAX_SEGMENT: usize = 64 << 20;
-/// Bytes of an initialisation segment.
+/// Maximum size of an initialisation segment, in bytes.
 const MAX_INIT: usize = 1 << 20;
-/// Live streams start this many segments from the end.
+/// Distance from the end at which live streams start, in segments.
 const START_SEGMENTS: usize = 3;
-/// A segment that fails as often is left out.
+/// Attempts after which a segment is skipped.
 const SEGMENT_TRIES: u32 = 3;
-/// A playlist that fails as often one after the other is out of reach.
+/// Consecutive failures after which a playlist is reported as unreachable.
 const PLAYLIST_TRIES: u32 = 4;
-/// Wait after a failure, doubled by each further one up to [`MAX_DOUBLINGS`] times: a segment is
-/// left out before three of 2 s are played to their end.
+/// Wait after the first failure, doubled after each further one, up to [`MAX_DOUBLINGS`] times. A
+/// segment is thus skipped before three segments of 2 s have been played.
 const RETRY: Duration = Duration::from_millis(250);
 const MAX_DOUBLINGS: u32 = 4;
-/// Wait after a playlist that cannot be read.
+/// Wait after an unreadable playlist.
 const RELOAD: Duration = Duration::from_secs(1);
-/// An origin has restarted if its playlist ends this many segments before the newest one seen.
+/// An origin has restarted if its playlist ends this many segments before the newest known one.
 const RESTART_SEGMENTS: u64 = 3;
-/// Names of unsupported codecs that are remembered.
+/// Maximum number of reported unsupported codecs.
 const MAX_CODECS: usize = 16;
 
-/// Purpose of a request.
+/// Type of the requested resource.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subject {
     /// A playlist.
@@ -70,99 +70,99 @@ impl fmt::Display for Subject {
 /// A request to the origin.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// Where it is: an `http` or `https` URL.
+    /// An `http` or `https` URL.
     pub url: Url,
-    /// First byte, and number of bytes, of the part wanted.
+    /// First byte and number of bytes of the requested range.
     pub range: Option<(u64, u64)>,
-    /// Limit of the response: larger ones are rejected, and need not be read to the end.
+    /// Size limit of the response. Larger responses are rejected and need not be read completely.
     pub max_bytes: usize,
-    /// Purpose of the request.
+    /// Type of the requested resource.
     pub kind: Subject,
 }
 
 /// Consequence of a failed request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Failed {
-    /// It will be given again, after a wait.
-    Again,
+pub enum FailureOutcome {
+    /// The request will be repeated after a wait.
+    Retry,
     /// The segment is skipped.
-    LeftOut,
+    Skipped,
 }
 
-/// What to do next.
+/// Next step of a pull.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// Fetch this, then call [`Pull::on_response`] or [`Pull::on_failure`].
+    /// Perform this request, then call [`Pull::on_response`] or [`Pull::on_failure`].
     Fetch(Request),
-    /// Ask again after this time.
+    /// Call [`Pull::next`] again after this time.
     Wait(Duration),
-    /// The stream has ended and all of it was pulled.
+    /// The stream has ended and was pulled completely.
     End,
 }
 
-/// Where a part of the stream is, and which bytes of it.
-type Place = (Url, Option<(u64, u64)>);
+/// URL and byte range of a resource.
+type Location = (Url, Option<(u64, u64)>);
 
-/// A segment that waits to be fetched.
+/// A segment in the queue.
 #[derive(Debug)]
 struct Segment {
-    place: Place,
-    map: Option<Place>,
+    location: Location,
+    map: Option<Location>,
     discontinuity: bool,
     gap: bool,
 }
 
 impl Segment {
     fn new(base: &Url, entry: Entry) -> Result<Self, Error> {
-        let place = |resource: &Resource| {
+        let location = |resource: &Resource| {
             let url = follow(base, &resource.uri).ok_or(Error::Reference)?;
             Ok((url, resource.range))
         };
         let (discontinuity, gap) = (entry.discontinuity, entry.gap);
-        let map = entry.map.as_deref().map(place).transpose()?;
-        Ok(Self { place: place(&entry.resource)?, map, discontinuity, gap })
+        let map = entry.map.as_deref().map(location).transpose()?;
+        Ok(Self { location: location(&entry.resource)?, map, discontinuity, gap })
     }
 }
 
-/// The pull of one stream.
+/// Pull of one stream.
 #[derive(Debug)]
 pub struct Pull {
-    /// Of the playlist, the master's first.
+    /// URL of the playlist: first the master playlist, then the media playlist.
     url: Url,
     choice: Choice,
     has_variant: bool,
-    /// The request under way.
+    /// The pending request.
     current: Option<Request>,
-    /// Where the answer to it comes from, if it was redirected.
+    /// URL to which the pending request was redirected.
     redirected: Option<Url>,
     failures: u32,
-    /// Nothing is fetched before.
+    /// Earliest time of the next request.
     not_before: Timestamp,
-    /// When the playlist may be loaded again, and when it was loaded.
+    /// Earliest time of the next reload, and time of the last load.
     reload_at: Timestamp,
     loaded_at: Timestamp,
-    /// The number of the next segment to put into the queue.
+    /// Sequence number of the next segment to enqueue.
     next: Option<u64>,
-    /// The newest segment that was put there.
+    /// URL of the newest enqueued segment.
     newest: Option<Url>,
     queue: VecDeque<Segment>,
     target: Duration,
     ended: bool,
-    movie: Option<(Place, Movie)>,
+    movie: Option<(Location, Movie)>,
     ts: ts::Reader,
-    /// The next segment does not continue the times of the last one.
+    /// Whether the next segment does not continue the times of the previous one.
     discontinuity: bool,
-    /// The newest configuration of video and audio.
+    /// The newest configurations of video and audio.
     configs: [Option<Config>; 2],
     timeline: Timeline,
-    /// Codecs that are left out, and how many of them were told.
+    /// Omitted codecs, and the number of them that were reported.
     unsupported: Vec<String>,
-    told: usize,
+    reported: usize,
     deviations: Deviations,
 }
 
 impl Pull {
-    /// A pull from the playlist at this `http` or `https` URL.
+    /// Creates a pull of the playlist at this `http` or `https` URL.
     pub fn new(url: Url, choice: Choice) -> Self {
         let start = Timestamp::from_nanos(0);
         Self {
@@ -186,30 +186,30 @@ impl Pull {
             configs: [None, None],
             timeline: Timeline::default(),
             unsupported: Vec::new(),
-            told: 0,
+            reported: 0,
             deviations: Deviations::default(),
         }
     }
 
-    /// The target duration of the playlist's segments; zero before the first playlist was loaded.
+    /// Returns the target duration of segments; zero before the first playlist has been loaded.
     pub fn target(&self) -> Duration {
         self.target
     }
 
-    /// How many segments are known and not fetched; `None` if the stream has ended, so that all of
-    /// it may be.
-    pub fn behind(&self) -> Option<usize> {
+    /// Returns the number of known segments that have not been fetched. `None` if the stream has
+    /// ended, because all of it may then be pending.
+    pub fn pending_segments(&self) -> Option<usize> {
         (!self.ended).then_some(self.queue.len())
     }
 
-    /// A codec of the stream that is left out because FLV cannot carry it; each is told once.
+    /// Returns the next unreported codec that is omitted because FLV cannot carry it.
     pub fn poll_unsupported(&mut self) -> Option<&str> {
-        let codec = self.unsupported.get(self.told)?;
-        self.told += 1;
+        let codec = self.unsupported.get(self.reported)?;
+        self.reported += 1;
         Some(codec)
     }
 
-    /// What to do next. A request that has no answer yet is given again.
+    /// Returns the next step. A request without a response is returned again.
     pub fn next(&mut self, now: Timestamp) -> Action {
         if let Some(request) = self.current.as_ref().filter(|_| now >= self.not_before) {
             return Action::Fetch(request.clone());
@@ -218,14 +218,14 @@ impl Pull {
             return Action::Wait(self.not_before.since(now));
         }
         while self.queue.front().is_some_and(|segment| segment.gap) {
-            self.leave_out();
+            self.skip_segment();
         }
-        let loaded = self.movie.as_ref().map(|(place, _)| place);
+        let loaded = self.movie.as_ref().map(|(location, _)| location);
         let ((url, range), kind, max_bytes) = match self.queue.front() {
             Some(Segment { map: Some(map), .. }) if loaded != Some(map) => {
                 (map.clone(), Subject::Map, MAX_INIT)
             }
-            Some(segment) => (segment.place.clone(), Subject::Segment, MAX_SEGMENT),
+            Some(segment) => (segment.location.clone(), Subject::Segment, MAX_SEGMENT),
             None if self.ended => return Action::End,
             None if now < self.reload_at => return Action::Wait(self.reload_at.since(now)),
             None => {
@@ -244,20 +244,20 @@ impl Pull {
         self.redirected = Some(url);
     }
 
-    /// Takes the body of a response. Returns its tags, including sequence headers, with times that
-    /// continue the previous ones.
+    /// Handles the body of a response. Returns its tags, including sequence headers, with
+    /// timestamps that continue the previous ones.
     ///
     /// # Errors
-    /// The body is of no use. A segment is then left out; the caller decides whether to go on.
+    /// The body cannot be used. A segment is then skipped; the caller decides whether to continue.
     pub fn on_response(&mut self, body: &Bytes) -> Result<Vec<Tag>, Error> {
-        let request = self.current.take().ok_or(Error::Unasked)?;
+        let request = self.current.take().ok_or(Error::Unsolicited)?;
         let base = self.redirected.take().unwrap_or_else(|| request.url.clone());
         self.failures = 0;
         let result = match request.kind {
             _ if body.len() > request.max_bytes => Err(Error::TooLarge),
             Subject::Playlist => self.on_playlist(&base, body).map(|()| Vec::new()),
             Subject::Map => Movie::new(body).map_err(Error::Mp4).map(|movie| {
-                movie.unsupported.iter().for_each(|codec| self.leave_out_codec(codec));
+                movie.unsupported.iter().for_each(|codec| self.record_unsupported(codec));
                 self.movie = Some(((request.url, request.range), movie));
                 Vec::new()
             }),
@@ -265,37 +265,37 @@ impl Pull {
         };
         match (request.kind, &result) {
             (Subject::Playlist, Err(_)) => self.reload_at = self.loaded_at + RELOAD,
-            (Subject::Map | Subject::Segment, Err(_)) => self.leave_out(),
+            (Subject::Map | Subject::Segment, Err(_)) => self.skip_segment(),
             (Subject::Segment, Ok(_)) => drop(self.queue.pop_front()),
             _ => {}
         }
         result
     }
 
-    /// The request failed, for example with 404. It is given again for some times, after growing
-    /// waits; a segment that cannot be had is then left out.
+    /// Handles a failed request, for example a response of 404. The request is repeated a few times
+    /// with growing waits; then a segment is skipped.
     ///
     /// # Errors
-    /// [`Error::Unreachable`]: the playlist has failed four times or more in a row. The caller
-    /// may go on; then it is asked for again.
-    pub fn on_failure(&mut self, now: Timestamp) -> Result<Failed, Error> {
-        let request = self.current.as_ref().ok_or(Error::Unasked)?;
+    /// [`Error::Unreachable`] if the playlist has failed at least four times in a row. The caller
+    /// may continue; the playlist is then requested again.
+    pub fn on_failure(&mut self, now: Timestamp) -> Result<FailureOutcome, Error> {
+        let request = self.current.as_ref().ok_or(Error::Unsolicited)?;
         let is_playlist = request.kind == Subject::Playlist;
         self.failures += 1;
         self.not_before = now + RETRY * (1 << (self.failures - 1).min(MAX_DOUBLINGS));
         if self.failures < if is_playlist { PLAYLIST_TRIES } else { SEGMENT_TRIES } {
-            return Ok(Failed::Again);
+            return Ok(FailureOutcome::Retry);
         }
         if is_playlist {
             return Err(Error::Unreachable);
         }
         (self.failures, self.not_before, self.current) = (0, now, None);
-        self.leave_out();
-        Ok(Failed::LeftOut)
+        self.skip_segment();
+        Ok(FailureOutcome::Skipped)
     }
 
-    /// Skips the next segment; its discontinuity moves to the segment after it.
-    fn leave_out(&mut self) {
+    /// Skips the next segment. Its discontinuity moves to the segment after it.
+    fn skip_segment(&mut self) {
         self.discontinuity |= self.queue.pop_front().is_some_and(|segment| segment.discontinuity);
     }
 
@@ -305,7 +305,7 @@ impl Pull {
             Manifest::Master(variants) => {
                 let variant = variant::choose(self.choice, variants)?;
                 self.url = follow(base, &variant.uri).ok_or(Error::Reference)?;
-                variant.unknown_codecs().for_each(|codec| self.leave_out_codec(codec));
+                variant.unsupported_codecs().for_each(|codec| self.record_unsupported(codec));
                 self.has_variant = true;
                 Ok(())
             }
@@ -316,7 +316,7 @@ impl Pull {
         }
     }
 
-    fn leave_out_codec(&mut self, codec: &str) {
+    fn record_unsupported(&mut self, codec: &str) {
         let is_known = self.unsupported.iter().any(|known| known == codec);
         if !is_known && self.unsupported.len() < MAX_CODECS {
             self.unsupported.push(codec.to_owned());
@@ -332,7 +332,7 @@ impl Pull {
         let next = match self.next {
             Some(next) if !restarted => {
                 if next < sequence {
-                    // Missing segments have left the playlist: times continue after a gap.
+                    // Skipped segments have left the playlist: times continue after a gap.
                     self.discontinuity |= entries.iter().take(start).any(|e| e.discontinuity);
                     sequence + start as u64
                 } else {
@@ -348,7 +348,7 @@ impl Pull {
         let before = self.queue.len();
         for entry in entries.into_iter().skip(skipped) {
             let segment = Segment::new(base, entry)?;
-            self.newest = Some(segment.place.0.clone());
+            self.newest = Some(segment.location.0.clone());
             self.queue.push_back(segment);
         }
         self.target = target;
@@ -363,32 +363,32 @@ impl Pull {
         Ok(())
     }
 
-    /// Number of the first segment of a playlist without one: it continues after the newest known
-    /// one.
+    /// Returns the sequence number of the first segment in a playlist without one, counted from the
+    /// newest known segment.
     fn sequence_of(&self, base: &Url, media: &Media) -> u64 {
         let Some((next, newest)) = self.next.zip(self.newest.as_ref()) else { return 0 };
         let is_newest = |entry: &Entry| follow(base, &entry.resource.uri).as_ref() == Some(newest);
         match media.entries.iter().rposition(is_newest) {
-            Some(place) => next.saturating_sub(place as u64 + 1),
+            Some(index) => next.saturating_sub(index as u64 + 1),
             None => next,
         }
     }
 
-    /// Breaches of rules since this was last asked.
+    /// Returns the deviations from standards since the last call.
     pub fn deviations(&mut self) -> impl Iterator<Item = (Deviation, u32)> + use<> {
         self.deviations.add(&self.ts.deviations());
         self.deviations.take()
     }
 
     fn on_segment(&mut self, body: &Bytes) -> Result<Vec<Tag>, Error> {
-        let segment = self.queue.front().ok_or(Error::Unasked)?;
+        let segment = self.queue.front().ok_or(Error::Unsolicited)?;
         self.discontinuity |= segment.discontinuity;
         let items = match (&segment.map, &self.movie) {
             (Some(_), Some((_, movie))) => mp4_items(movie, body).map_err(Error::Mp4)?,
             _ => {
                 let items = ts_items(&mut self.ts, body);
                 let unsupported = self.ts.unsupported().to_vec();
-                unsupported.iter().for_each(|codec| self.leave_out_codec(codec));
+                unsupported.iter().for_each(|codec| self.record_unsupported(codec));
                 items.map_err(Error::Ts)?
             }
         };
@@ -400,14 +400,14 @@ impl Pull {
             let kind = if item.index == 0 { Kind::Video } else { Kind::Audio };
             let timestamp = self.timeline.map(kind, item.ms as u32);
             let config = &mut self.configs[item.index];
-            match item.what {
-                What::Config(new) => {
+            match item.content {
+                Content::Config(new) => {
                     if config.as_ref() != Some(&new) {
                         tags.extend(flv_tags::header(&new, timestamp));
                         *config = Some(new);
                     }
                 }
-                What::Sample { data, sync, composition_ms } => {
+                Content::Sample { data, sync, composition_ms } => {
                     if let Some(config) = config {
                         let tag = flv_tags::frame(config, &data, sync, timestamp, composition_ms);
                         tags.extend(tag);

@@ -1,16 +1,16 @@
-//! Cuts a stream of FLV tags into segments and parts.
+//! Splits a stream of FLV tags into segments and parts.
 //!
-//! A segment starts at a key frame, or anywhere in a stream without video, and is a list of parts,
-//! cut at any frame. Samples wait until their part is complete, because only the next frame gives
-//! a frame's duration. The tracks of a segment are fixed when its first part is complete, so that
-//! slightly late headers still apply. Different tracks, or a jump in time, start a new segment
-//! with a discontinuity.
+//! A segment starts at a key frame, or anywhere in a stream without video. It is a list of parts,
+//! which are cut at any frame. Samples stay pending until their part is complete, because only the
+//! next frame determines a frame's duration. The tracks of a segment are fixed when its first part
+//! is complete, so that slightly late sequence headers still apply. Different tracks, or a jump in
+//! time, start a new segment with a discontinuity.
 //!
-//! **A segment depends on the stream's time and content, not on when packing started.** Cuts,
-//! numbers, names and bytes are the same on all servers that pack the stream: see `pace` for cuts
-//! and numbers, `clock` for the time, `grid` for audio, and `name`. Servers differ only in their
-//! first segment, if they started within a slot, and in EXT-X-DISCONTINUITY-SEQUENCE and dates,
-//! which count from their start.
+//! **A segment depends on the stream's time and content, not on when packaging started.** Cuts,
+//! numbers, names and bytes are the same on all servers that package the stream: see `pace` for
+//! cuts and numbers, `clock` for the time, `grid` for audio, and `name`. Servers differ only in
+//! their first segment, if they started within a slot, and in EXT-X-DISCONTINUITY-SEQUENCE and
+//! dates, which count from their start.
 //!
 //! Video times are FLV's milliseconds.
 
@@ -18,95 +18,95 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
-use super::clock::{Clock, MAX_FORWARD_MS, Place};
+use super::clock::{Clock, MAX_FORWARD_MS, TagTime};
 pub use super::config::{Config, Container};
 use super::grid::Grid;
-use super::kept::{Kept, Part, Segment, Tracks};
 use super::name::Name;
 use super::pace::Pace;
 use super::parts::{Groups, MAX_FRAME_MS};
+use super::retained::{Part, Retained, Segment, Tracks};
 use crate::codec::{Codec, Role};
 use crate::flv::{Kind, Tag};
 use crate::fmp4::config::{Audio, Video};
 use crate::fmp4::{self, Run, Sample};
 use crate::ts;
 
-/// Video counts as gone after this long without a frame, in audio's time.
+/// Audio time without a video frame after which video is treated as stopped.
 const VIDEO_GONE_MS: i64 = MAX_FORWARD_MS;
-/// Time of video without audio after which segments leave the audio track out. Publishers of AAC LC
-/// have silence instead ([`crate::assemble`]).
+/// Video time without an audio frame after which segments omit the audio track. For publishers of
+/// AAC LC, silence is inserted instead ([`crate::assemble`]).
 const AUDIO_GONE_MS: i64 = VIDEO_GONE_MS;
-/// Slots without media for which a window is kept: numbers catch up with one slot per segment.
+/// Number of slots without media up to which the window is retained. Segment numbers then catch up
+/// by one slot per segment.
 const MAX_BEHIND: u64 = 8;
-/// Wall time may differ this much from media time before dates follow it,
+/// Maximum difference of wall time and media time before dates are corrected.
 const MAX_WALL_DRIFT_MS: i64 = 1_000;
-/// which they do by this much from segment to segment: players take dates for exact, and a step
-/// without a discontinuity makes them ask for media at places where there is none.
+/// Maximum correction of dates per segment. Players treat dates as exact: a step without a
+/// discontinuity makes them request media where there is none.
 const MAX_WALL_STEP_MS: i64 = 10;
-/// Segments kept after they leave the playlist, for downloads under way. RFC 8216, section 6.2.2,
-/// requires another whole window, which live players do not need.
+/// Segments retained after they leave the playlist, for downloads in progress. RFC 8216, section
+/// 6.2.2, requires another full window, which live players do not need.
 const SPARE_SEGMENTS: usize = 2;
 /// Overhead of a sample: at most two packets of a transport stream.
 const SAMPLE_COST: usize = 2 * ts::PACKET_LEN;
 
-/// The segment that is growing.
+/// The growing segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
     id: u64,
     pub(super) start_ms: i64,
     pub(super) part_start_ms: i64,
     wall_ms: i64,
-    /// Whether it has a part, which is then in the last of [`Kept::segments`].
+    /// Whether the segment has a part; it is then the last of [`Retained::segments`].
     pub(super) has_parts: bool,
 }
 
-/// Makes segments, parts and playlists of a stream's tags.
+/// Packages the tags of a stream into segments, parts and playlists.
 #[derive(Debug, Default)]
 pub struct Segmenter {
     pub(super) config: Config,
-    /// The newest headers.
+    /// Tracks of the newest sequence headers.
     pub(super) tracks: Tracks,
-    /// A video header that is out of use because no frames come.
+    /// Video header set aside because frames stopped.
     idle_video: Option<Video>,
-    /// An audio header that is out of use because no frames come.
+    /// Audio header set aside because frames stopped.
     idle_audio: Option<Audio>,
-    /// The codec of the last frame that cannot be packed, with the times of the first such frame
-    /// and of the last.
-    pub(super) unpacked: Option<(Codec, u32, u32)>,
-    /// Whether the headers differ from those of the growing segment.
+    /// Codec of the last unsupported frame, with the timestamps of the first and last such frame.
+    pub(super) unsupported: Option<(Codec, u32, u32)>,
+    /// Whether the sequence headers have changed since the growing segment started.
     pub(super) changed: bool,
     pub(super) clock: Clock,
-    /// The newest video frame's time.
+    /// Time of the newest video frame.
     video_ms: i64,
     /// Time of the first audio frame after the newest video frame.
-    sound_since_ms: Option<i64>,
+    audio_only_since_ms: Option<i64>,
     /// Time of the first video frame after the newest audio frame.
-    silent_since_ms: Option<i64>,
-    /// How long a video frame lasts: the distance of the last two; 40 ms before there are two.
+    video_only_since_ms: Option<i64>,
+    /// Expected duration of a video frame: the interval of the last two, initially 40 ms.
     pub(super) frame_ms: i64,
     grid: Grid,
-    /// The latest distances of key frames.
+    /// The most recent groups of pictures.
     pub(super) groups: Groups,
     pub(super) frames: Vec<Sample>,
-    /// For each frame that waits, how many of the sounds that wait came before it.
-    pub(super) sounds_before: Vec<usize>,
-    /// With the times that the stream gives them; [`Grid`] corrects those.
-    pub(super) sounds: Vec<Sample>,
+    /// For each pending video frame, the number of pending audio frames that arrived before it.
+    pub(super) audio_before: Vec<usize>,
+    /// Pending audio frames with the stream's times, which [`Grid`] corrects.
+    pub(super) audio_frames: Vec<Sample>,
     pub(super) open: Option<Open>,
-    /// The next segment is not continuous with the last.
+    /// Whether a discontinuity precedes the next segment.
     pub(super) discontinuity: bool,
-    /// A media time and its wall time.
+    /// A media time and the corresponding wall time.
     wall: Option<(i64, i64)>,
-    pub(super) kept: Kept,
-    /// The number of the segment that is growing or next; provisional before the pace is settled.
+    pub(super) retained: Retained,
+    /// Number of the growing or next segment; provisional while `pace` is unknown.
     pub(super) msn: u64,
-    /// Settled by the first segment.
+    /// Determined by the first segment.
     pub(super) pace: Option<Pace>,
     ts: ts::Writer,
-    /// Bytes of samples that wait.
-    pub(super) waiting: usize,
+    /// Bytes of pending samples.
+    pub(super) pending_bytes: usize,
     pub(super) ended: bool,
-    /// Whether the playlists are out of date.
+    /// Whether the playlists are outdated.
     pub(super) dirty: bool,
     pub(super) playlists: Option<[Bytes; 2]>,
     pub(super) master: Option<Bytes>,
@@ -114,7 +114,7 @@ pub struct Segmenter {
 }
 
 impl Segmenter {
-    /// An empty stream.
+    /// Creates an empty stream.
     pub fn new(mut config: Config) -> Self {
         config.segment =
             config.segment.clamp(Duration::from_millis(100), Duration::from_secs(3_600));
@@ -124,8 +124,8 @@ impl Segmenter {
         Self { config, frame_ms: 40, ..Self::default() }
     }
 
-    /// Takes the stream's next tag, which arrived `wall_ms` milliseconds after 1970. Returns
-    /// whether there is a new part, so that waiting requests can check again.
+    /// Adds the stream's next tag, which arrived `wall_ms` milliseconds after 1970. Returns whether
+    /// there is a new part, so that blocked requests can check again.
     pub fn push(&mut self, tag: &Tag, wall_ms: u64) -> bool {
         if self.ended {
             return false;
@@ -133,7 +133,7 @@ impl Segmenter {
         let class = tag.class();
         let data = tag.payload().slice(class.data_at.min(tag.payload().len())..);
         let wall_ms = i64::try_from(wall_ms).unwrap_or(0);
-        self.note_codec(&class, tag.timestamp());
+        self.record_codec(&class, tag.timestamp());
         match (class.codec, class.role) {
             (Some(codec), Role::SequenceHeader) if tag.kind() == Kind::Video => {
                 self.on_video_header(codec, data);
@@ -160,7 +160,7 @@ impl Segmenter {
                     self.on_audio_header(audio);
                 }
                 if let Some(now) = self.on_time(tag, wall_ms) {
-                    self.on_sound(codec, data, now, wall_ms);
+                    self.on_audio_frame(codec, data, now, wall_ms);
                 }
             }
             _ => {}
@@ -169,7 +169,7 @@ impl Segmenter {
         self.render()
     }
 
-    /// Ends the stream: waiting samples become the last part.
+    /// Ends the stream. Pending samples become the last part.
     pub fn end(&mut self) {
         self.close_segment(self.pending_end());
         self.ended = true;
@@ -177,20 +177,20 @@ impl Segmenter {
         self.render();
     }
 
-    /// The time of a tag with media data; a jump ends the segment.
+    /// Returns the time of a tag with media data. A jump ends the segment.
     fn on_time(&mut self, tag: &Tag, wall_ms: i64) -> Option<i64> {
-        match self.clock.place(tag, wall_ms) {
-            Place::Stray => None,
-            Place::At(time) => Some(time),
-            Place::Jumped(time) => {
+        match self.clock.locate(tag, wall_ms) {
+            TagTime::Stray => None,
+            TagTime::At(time) => Some(time),
+            TagTime::Jumped(time) => {
                 self.close_segment(self.pending_end());
                 self.discontinuity = true;
-                self.drop_sounds();
+                self.drop_audio();
                 self.wall = None;
                 self.video_ms = time;
                 self.groups.interrupt();
-                self.sound_since_ms = None;
-                self.silent_since_ms = None;
+                self.audio_only_since_ms = None;
+                self.video_only_since_ms = None;
                 Some(time)
             }
         }
@@ -203,18 +203,18 @@ impl Segmenter {
         {
             return;
         }
-        // Audio before the first part is no stream without video.
+        // Audio before the first part does not make an audio-only stream.
         if self.open.is_some_and(|open| !open.has_parts) && self.tracks.video.is_none() {
             self.open = None;
         } else {
             self.close_segment(self.pending_end());
         }
         self.tracks.video = Some(video);
-        self.discontinuity |= !self.kept.versions.is_empty();
+        self.discontinuity |= !self.retained.versions.is_empty();
         self.idle_video = None;
         self.groups.interrupt();
         self.video_ms = i64::MIN;
-        self.sound_since_ms = None;
+        self.audio_only_since_ms = None;
     }
 
     fn on_audio_header(&mut self, audio: Audio) {
@@ -227,13 +227,14 @@ impl Segmenter {
             self.close_segment(self.pending_end());
         }
         self.idle_audio = None;
-        let stands_in = self.kept.versions.back().and_then(|version| version.tracks.audio.as_ref());
+        let stands_in =
+            self.retained.versions.back().and_then(|version| version.tracks.audio.as_ref());
         let is_other = stands_in.is_some_and(|other| *other != audio);
         if self.tracks.audio.replace(audio).is_some() || is_other {
             // Frames of the old track cannot share a segment with the new one.
             self.changed = self.open.is_some();
-            self.discontinuity |= !self.kept.versions.is_empty();
-            self.drop_sounds();
+            self.discontinuity |= !self.retained.versions.is_empty();
+            self.drop_audio();
         }
     }
 
@@ -252,12 +253,12 @@ impl Segmenter {
         if (1..=MAX_FORWARD_MS).contains(&step) {
             self.frame_ms = step;
         }
-        self.sound_since_ms = None;
+        self.audio_only_since_ms = None;
         self.groups.push(at, frame.sync);
-        let since = *self.silent_since_ms.get_or_insert(at);
+        let since = *self.video_only_since_ms.get_or_insert(at);
         if self.tracks.audio.is_some() && at.saturating_sub(since) > AUDIO_GONE_MS {
             self.idle_audio = self.tracks.audio.take();
-            let version = self.kept.versions.back();
+            let version = self.retained.versions.back();
             self.changed |= version.is_some_and(|version| version.tracks.audio.is_some());
         }
         let ends = self.open.is_some_and(|open| self.ends_before(open, at, frame.sync));
@@ -273,20 +274,20 @@ impl Segmenter {
             None if frame.sync => self.open(at, wall_ms, &frame.data),
             None => return,
         }
-        self.waiting += self.cost(&frame);
-        self.sounds_before.push(self.sounds.len());
+        self.pending_bytes += self.cost(&frame);
+        self.audio_before.push(self.audio_frames.len());
         self.frames.push(frame);
     }
 
-    /// Upper bound of the size of a waiting sample, in bytes.
+    /// Returns an upper bound of the packaged size of a pending sample, in bytes.
     pub(super) fn cost(&self, sample: &Sample) -> usize {
         let video = self.tracks.video.as_ref().filter(|_| sample.sync);
         let sets = video.map_or(0, |video| video.parameter_sets.iter().map(Bytes::len).sum());
         sample.data.len() + sets + SAMPLE_COST
     }
 
-    fn on_sound(&mut self, codec: Codec, data: Bytes, now: i64, wall_ms: i64) {
-        self.silent_since_ms = None;
+    fn on_audio_frame(&mut self, codec: Codec, data: Bytes, now: i64, wall_ms: i64) {
+        self.video_only_since_ms = None;
         if self.tracks.audio.is_none() {
             self.tracks.audio = self.idle_audio.take();
         }
@@ -298,30 +299,29 @@ impl Segmenter {
         if samples == 0 {
             return;
         }
-        let since = *self.sound_since_ms.get_or_insert(now);
+        let since = *self.audio_only_since_ms.get_or_insert(now);
         if self.tracks.video.is_some() && now - since > VIDEO_GONE_MS {
             self.close_segment(self.pending_end());
             self.idle_video = self.tracks.video.take();
         }
         match self.open {
-            // Waits for a key frame.
+            // Wait for a key frame.
             None if self.tracks.video.is_some() => return,
             None => self.open(now, wall_ms, &data),
             Some(_) if self.changed => return,
             Some(open) if self.tracks.video.is_none() => {
-                self.cut_sound(open, now, samples * 1_000_000 / rate, wall_ms, &data);
+                self.cut_audio_only(open, now, samples * 1_000_000 / rate, wall_ms, &data);
             }
             Some(_) => {}
         }
-        // Tracks are settled with the first part; this one is not among them before the next
-        // segment.
-        let left_out = self.open.is_some_and(|open| open.has_parts)
-            && self.kept.versions.back().is_some_and(|version| version.tracks.audio.is_none());
-        if !left_out {
+        // Tracks are fixed at the first part; new audio joins at the next segment.
+        let unsupported_codec = self.open.is_some_and(|open| open.has_parts)
+            && self.retained.versions.back().is_some_and(|version| version.tracks.audio.is_none());
+        if !unsupported_codec {
             let dts = now * rate / 1_000;
-            let sound = Sample { data, dts, composition: 0, sync: true };
-            self.waiting += self.cost(&sound);
-            self.sounds.push(sound);
+            let audio_frame = Sample { data, dts, composition: 0, sync: true };
+            self.pending_bytes += self.cost(&audio_frame);
+            self.audio_frames.push(audio_frame);
         }
     }
 
@@ -333,16 +333,16 @@ impl Segmenter {
         let step = if drift.abs() > MAX_WALL_DRIFT_MS { drift } else { 0 };
         let wall_ms = expected + step.clamp(-MAX_WALL_STEP_MS, MAX_WALL_STEP_MS);
         self.wall = Some((at, wall_ms));
-        self.drop_sounds();
+        self.drop_audio();
         self.changed = false;
         self.grid = Grid::default();
         self.ts = ts::Writer::default();
         let stream_ms = self.clock.stream_ms(at);
-        // After so long without media, no request waits for earlier segments.
+        // After this long without media, no request waits for earlier segments.
         if let Some(slot) = self.pace.map(|pace| pace.slot(stream_ms))
             && slot > self.msn + MAX_BEHIND
         {
-            while !self.kept.segments.is_empty() {
+            while !self.retained.segments.is_empty() {
                 self.drop_oldest();
             }
             self.msn = slot;
@@ -353,45 +353,46 @@ impl Segmenter {
         self.open = Some(Open { id, start_ms, part_start_ms, wall_ms, has_parts: false });
     }
 
-    fn drop_sounds(&mut self) {
-        let sounds = core::mem::take(&mut self.sounds);
-        let size: usize = sounds.iter().map(|sound| self.cost(sound)).sum();
-        self.waiting = self.waiting.saturating_sub(size);
-        self.sounds_before.fill(0);
+    fn drop_audio(&mut self) {
+        let audio_frames = core::mem::take(&mut self.audio_frames);
+        let size: usize = audio_frames.iter().map(|audio_frame| self.cost(audio_frame)).sum();
+        self.pending_bytes = self.pending_bytes.saturating_sub(size);
+        self.audio_before.fill(0);
     }
 
-    /// End of the waiting samples if nothing follows.
+    /// Returns the end of the pending samples, assuming that nothing follows.
     pub(super) fn pending_end(&self) -> i64 {
         let frame_ms = self.frame_ms.min(MAX_FRAME_MS);
         let video = self.frames.last().map(|frame| frame.dts + frame_ms);
-        let audio = self.tracks.audio.as_ref().zip(self.sounds.last()).map(|(audio, sound)| {
-            let rate = i64::from(audio.sample_rate);
-            (sound.dts + i64::from(audio.samples(&sound.data))) * 1_000 / rate
-        });
+        let audio =
+            self.tracks.audio.as_ref().zip(self.audio_frames.last()).map(|(audio, audio_frame)| {
+                let rate = i64::from(audio.sample_rate);
+                (audio_frame.dts + i64::from(audio.samples(&audio_frame.data))) * 1_000 / rate
+            });
         video.or(audio).unwrap_or(0)
     }
 
     pub(super) fn close_segment(&mut self, at: i64) {
-        self.settle(at);
+        self.set_pace(at);
         self.split_long_part(at);
         self.close_part(at);
         if self.open.is_some_and(|open| open.has_parts) {
-            if let Some(segment) = self.kept.segments.back_mut() {
+            if let Some(segment) = self.retained.segments.back_mut() {
                 segment.complete = true;
             }
             self.msn += 1;
         }
         self.open = None;
         let most = self.config.window + SPARE_SEGMENTS;
-        while self.kept.segments.len() > most {
+        while self.retained.segments.len() > most {
             self.drop_oldest();
         }
     }
 
-    /// Makes a part of the waiting samples; it ends at `at`.
+    /// Closes a part of the pending samples that ends at `at`.
     pub(super) fn close_part(&mut self, at: i64) {
         let Some(open) = &mut self.open else { return };
-        if self.frames.is_empty() && self.sounds.is_empty() {
+        if self.frames.is_empty() && self.audio_frames.is_empty() {
             return;
         }
         let part_start_ms = core::mem::replace(&mut open.part_start_ms, at);
@@ -399,47 +400,49 @@ impl Segmenter {
         let (id, wall_ms) = (open.id, open.wall_ms);
         let first = !core::mem::replace(&mut open.has_parts, true);
         if first {
-            let last = self.kept.versions.back();
+            let last = self.retained.versions.back();
             let had_audio = last.is_some_and(|last| last.tracks.audio == self.tracks.audio);
-            let has_audio = had_audio || !self.sounds.is_empty();
+            let has_audio = had_audio || !self.audio_frames.is_empty();
             let video = self.tracks.video.clone();
             let audio = self.tracks.audio.clone().filter(|_| has_audio);
             let tracks = Tracks { video, audio };
-            self.discontinuity |= self.kept.set_tracks(tracks, self.config.container);
+            self.discontinuity |= self.retained.set_tracks(tracks, self.config.container);
         }
-        let Some(version) = self.kept.versions.back() else { return };
+        let Some(version) = self.retained.versions.back() else { return };
         let Tracks { video, audio } = &version.tracks;
         let independent = video.is_none() || self.frames.first().is_some_and(|frame| frame.sync);
         if let Some(audio) = audio {
-            self.grid.lay(audio, &mut self.sounds);
+            self.grid.align(audio, &mut self.audio_frames);
         }
         let bytes = match self.config.container {
             Container::Fmp4 => {
-                let audio_end =
-                    self.sounds.last().zip(audio.as_ref()).map_or(0, |(sound, audio)| {
-                        sound.dts + i64::from(audio.samples(&sound.data))
-                    });
+                let audio_end = self.audio_frames.last().zip(audio.as_ref()).map_or(
+                    0,
+                    |(audio_frame, audio)| {
+                        audio_frame.dts + i64::from(audio.samples(&audio_frame.data))
+                    },
+                );
                 let runs = [
                     Run { track: fmp4::VIDEO_TRACK, samples: &self.frames, end: at },
-                    Run { track: fmp4::AUDIO_TRACK, samples: &self.sounds, end: audio_end },
+                    Run { track: fmp4::AUDIO_TRACK, samples: &self.audio_frames, end: audio_end },
                 ];
-                // The sequence number only has to increase.
+                // Sequence numbers only need to increase.
                 fmp4::fragment(part_start_ms as u32, &runs)
             }
             Container::Ts => self.ts.write(ts::write::Program {
                 video: video.as_ref().map(|video| (video, &self.frames[..])),
-                audio: audio.as_ref().map(|audio| (audio, &self.sounds[..])),
+                audio: audio.as_ref().map(|audio| (audio, &self.audio_frames[..])),
             }),
         };
         let number = version.number;
         self.frames.clear();
-        self.sounds_before.clear();
-        self.sounds.clear();
-        self.waiting = 0;
+        self.audio_before.clear();
+        self.audio_frames.clear();
+        self.pending_bytes = 0;
         self.dirty = true;
         if first {
             let discontinuity = core::mem::take(&mut self.discontinuity);
-            self.kept.segments.push_back(Segment {
+            self.retained.segments.push_back(Segment {
                 name: Name { msn: self.msn, id },
                 version: number,
                 discontinuity,
@@ -448,13 +451,13 @@ impl Segmenter {
                 complete: false,
             });
         }
-        self.kept.push_part(Part { bytes, duration_ms, independent });
+        self.retained.push_part(Part { bytes, duration_ms, independent });
     }
 
-    /// Updates the playlists if they are outdated.
+    /// Renders the playlists if they are outdated. Returns whether they were.
     pub(super) fn render(&mut self) -> bool {
         let dirty = core::mem::take(&mut self.dirty);
-        // A first segment shows how long groups of pictures and frames are.
+        // The first segment determines PART-TARGET and the durations of segments.
         if dirty && (self.has_complete() || self.ended) {
             let [full, delta] = [false, true].map(|skip| Bytes::from(self.media_playlist(skip)));
             self.playlists = Some([full, delta]);
@@ -464,10 +467,10 @@ impl Segmenter {
     }
 
     fn has_complete(&self) -> bool {
-        self.kept.segments.front().is_some_and(|segment| segment.complete)
+        self.retained.segments.front().is_some_and(|segment| segment.complete)
     }
 
-    /// The name of the segment that is growing; `None` while there is none.
+    /// Returns the name of the growing segment, if there is one.
     pub(super) fn growing(&self) -> Option<Name> {
         self.open.filter(|_| self.pace.is_some()).map(|open| Name { msn: self.msn, id: open.id })
     }

@@ -1,25 +1,25 @@
-//! Which variant of a master playlist is pulled.
+//! Selection of the variant to pull from a master playlist.
 
 use super::error::Error;
 use super::manifest::Variant;
 
-/// Which variant of a master playlist to pull, among those that can be pulled whole.
+/// Selection rule among the variants that can be pulled completely.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Choice {
-    /// The one with the highest bandwidth.
+    /// The highest bandwidth.
     #[default]
     Highest,
-    /// The one with the lowest bandwidth that has a picture, if any has.
+    /// The lowest bandwidth, among variants with video if there are any.
     Lowest,
-    /// The one with the highest bandwidth up to this number of bits per second, else the lowest.
+    /// The highest bandwidth up to this number of bits per second, or the lowest if all exceed it.
     AtMost(u64),
-    /// The first one, which is the author's proposal.
+    /// The first variant, which the playlist's author recommends.
     First,
 }
 
-/// Codecs that FLV can carry, and others of pictures, as CODECS has them before the first dot.
-const KNOWN: [&str; 7] = ["avc1", "avc3", "hvc1", "hev1", "av01", "mp4a", "opus"];
-const PICTURES: [&str; 11] =
+/// Codecs that FLV can carry, and video codecs, as the prefixes in CODECS up to the first dot.
+const SUPPORTED_CODECS: [&str; 7] = ["avc1", "avc3", "hvc1", "hev1", "av01", "mp4a", "opus"];
+const VIDEO_CODECS: [&str; 11] =
     ["avc1", "avc3", "hvc1", "hev1", "av01", "vp08", "vp09", "dvh1", "dvhe", "dva1", "dvav"];
 
 fn is_in(list: &[&str], codec: &str) -> bool {
@@ -28,32 +28,32 @@ fn is_in(list: &[&str], codec: &str) -> bool {
 }
 
 impl Variant {
-    /// Unknown without CODECS: then a picture is assumed.
-    fn has_picture(&self) -> bool {
-        self.codecs.is_empty() || self.codecs.iter().any(|codec| is_in(&PICTURES, codec))
+    /// Whether the variant has video. Assumed without CODECS.
+    fn has_video(&self) -> bool {
+        self.codecs.is_empty() || self.codecs.iter().any(|codec| is_in(&VIDEO_CODECS, codec))
     }
 
-    /// Its codecs that are left out.
-    pub(super) fn unknown_codecs(&self) -> impl Iterator<Item = &String> {
-        self.codecs.iter().filter(|codec| !is_in(&KNOWN, codec))
+    /// Returns the codecs that FLV cannot carry.
+    pub(super) fn unsupported_codecs(&self) -> impl Iterator<Item = &String> {
+        self.codecs.iter().filter(|codec| !is_in(&SUPPORTED_CODECS, codec))
     }
 }
 
-/// The variant to pull: one with a picture if there is any, with its sound, and if possible without
-/// codecs that would be left out.
+/// Selects the variant to pull. Variants with video, with audio in the same playlist, and with
+/// supported codecs only are preferred.
 pub(super) fn choose(choice: Choice, mut variants: Vec<Variant>) -> Result<Variant, Error> {
-    if variants.iter().any(Variant::has_picture) {
-        variants.retain(Variant::has_picture);
+    if variants.iter().any(Variant::has_video) {
+        variants.retain(Variant::has_video);
     }
     variants.retain(|variant| !variant.separate_audio);
     if variants.is_empty() {
         return Err(Error::Rendition);
     }
-    if variants.iter().any(|variant| variant.unknown_codecs().next().is_none()) {
-        variants.retain(|variant| variant.unknown_codecs().next().is_none());
+    if variants.iter().any(|variant| variant.unsupported_codecs().next().is_none()) {
+        variants.retain(|variant| variant.unsupported_codecs().next().is_none());
     }
     variants.retain(|variant| {
-        variant.codecs.is_empty() || variant.unknown_codecs().count() < variant.codecs.len()
+        variant.codecs.is_empty() || variant.unsupported_codecs().count() < variant.codecs.len()
     });
     let lowest = variants.iter().map(|variant| variant.bandwidth).min();
     let limit = match choice {
@@ -63,9 +63,9 @@ pub(super) fn choose(choice: Choice, mut variants: Vec<Variant>) -> Result<Varia
         Choice::AtMost(bandwidth) => bandwidth,
     };
     let limit = limit.max(lowest.ok_or(Error::Codec)?);
-    // The first of those that are equal.
-    let fitting = variants.into_iter().filter(|variant| variant.bandwidth <= limit).rev();
-    fitting.max_by_key(|variant| variant.bandwidth).ok_or(Error::Codec)
+    // The first variant wins a tie.
+    let candidates = variants.into_iter().filter(|variant| variant.bandwidth <= limit).rev();
+    candidates.max_by_key(|variant| variant.bandwidth).ok_or(Error::Codec)
 }
 
 #[cfg(test)]
@@ -98,24 +98,27 @@ mod tests {
     }
 
     #[test]
-    fn a_variant_without_a_picture_or_with_an_unknown_codec_is_the_last_resort() {
-        let sound = variant("sound", 10, &["mp4a.40.2"], false);
+    fn variants_without_video_or_with_unsupported_codecs_are_the_last_resort() {
+        let audio_only = variant("audio", 10, &["mp4a.40.2"], false);
         let surround = variant("surround", 900, &["avc1.64001f", "ec-3"], false);
         let whole = variant("whole", 500, &["avc1.64001f", "mp4a.40.2"], false);
-        let all = [sound.clone(), surround.clone(), whole];
+        let all = [audio_only.clone(), surround.clone(), whole];
         assert_eq!(chosen(Choice::Lowest, &all).as_deref(), Ok("whole"));
         assert_eq!(chosen(Choice::Highest, &all).as_deref(), Ok("whole"));
-        assert_eq!(chosen(Choice::Highest, &[sound.clone(), surround]).as_deref(), Ok("surround"));
-        assert_eq!(chosen(Choice::Highest, &[sound]).as_deref(), Ok("sound"));
+        assert_eq!(
+            chosen(Choice::Highest, &[audio_only.clone(), surround]).as_deref(),
+            Ok("surround")
+        );
+        assert_eq!(chosen(Choice::Highest, &[audio_only]).as_deref(), Ok("audio"));
         let foreign = variant("foreign", 1, &["vp09.00.10.08", "ec-3"], false);
         assert_eq!(chosen(Choice::Highest, &[foreign]), Err(Error::Codec));
     }
 
     #[test]
-    fn a_picture_without_its_sound_is_refused_rather_than_pulled() {
+    fn video_with_separate_audio_is_rejected() {
         let split = variant("split", 900, &["avc1.64001f", "mp4a.40.2"], true);
-        let sound = variant("sound", 10, &["mp4a.40.2"], false);
-        assert_eq!(chosen(Choice::Highest, &[split.clone(), sound]), Err(Error::Rendition));
+        let audio_only = variant("audio", 10, &["mp4a.40.2"], false);
+        assert_eq!(chosen(Choice::Highest, &[split.clone(), audio_only]), Err(Error::Rendition));
         let whole = variant("whole", 500, &[], false);
         assert_eq!(chosen(Choice::Highest, &[split, whole]).as_deref(), Ok("whole"));
     }

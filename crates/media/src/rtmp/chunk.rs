@@ -1,8 +1,9 @@
-//! RTMP's chunk stream (specification 1.0, section 5.3): messages out of chunks, and into chunks.
+//! RTMP chunk streams (specification 1.0, section 5.3): assembles messages from chunks, and splits
+//! messages into chunks.
 //!
-//! The reader puts each message into a buffer that becomes a [`Tag`] without a copy. Its memory is
-//! bounded by the number of chunk streams, the size of a message, and the total size of unfinished
-//! messages. The writer queues small headers and slices of its input.
+//! The reader assembles each message in a buffer that becomes a [`Tag`] without a copy. Its memory
+//! is bounded by the number of chunk streams, the size of a message, and the total size of
+//! incomplete messages. The writer queues small headers and slices of its input.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,18 +15,18 @@ use crate::flv::{HEADER_LEN, MAX_PAYLOAD, Tag};
 
 /// Section 5.4.1: "The maximum chunk size defaults to 128 bytes"
 const DEFAULT_CHUNK_SIZE: usize = 128;
-/// A timestamp field of this value is followed by an extended timestamp.
+/// Value of the timestamp field that indicates an extended timestamp.
 const EXTENDED: u32 = 0xff_ffff;
 
-/// Message types that chunk streams handle themselves.
+/// Message types that concern the chunk stream itself.
 const SET_CHUNK_SIZE: u8 = 1;
 const ABORT: u8 = 2;
 
-/// The chunk stream and the message stream of protocol control messages.
+/// Chunk stream and message stream of protocol control messages.
 const CONTROL_CHUNK_STREAM: u8 = 2;
 const CONTROL_STREAM: u32 = 0;
 
-/// A whole message.
+/// A complete message.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) kind: u8,
@@ -41,14 +42,14 @@ impl Message {
     }
 }
 
-/// What chunks of one chunk stream inherit from each other.
+/// Header fields that later chunks of a chunk stream inherit.
 #[derive(Clone, Copy, Debug, Default)]
 struct Header {
-    /// Of the message that was last started.
+    /// Timestamp of the newest message.
     timestamp: u32,
-    /// The timestamp field of the last header that had one: absolute in type 0, else a delta.
+    /// Timestamp field of the last header that had one: absolute in type 0, otherwise a delta.
     field: u32,
-    /// Whether that field was an extended one.
+    /// Whether this field was extended.
     extended: bool,
     length: usize,
     kind: u8,
@@ -58,22 +59,22 @@ struct Header {
 #[derive(Debug)]
 struct ChunkStream {
     header: Header,
-    /// The message that is not complete.
+    /// The incomplete message.
     partial: Option<BytesMut>,
 }
 
-/// Messages out of bytes.
+/// Parser of messages.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    /// Messages above this many bytes are refused.
+    /// Maximum size of a message, in bytes.
     pub(super) max_message: usize,
     chunk_size: usize,
     streams: BTreeMap<u32, ChunkStream>,
-    /// The sum of the lengths that unfinished messages will have.
+    /// Total length of incomplete messages, including the missing bytes.
     unfinished: usize,
-    /// A chunk header that is not complete; below 18 bytes.
-    held: Vec<u8>,
-    /// The chunk that is being read: its chunk stream, and how many bytes are missing.
+    /// Incomplete chunk header, below 18 bytes.
+    buffered: Vec<u8>,
+    /// Chunk stream of the current chunk, and the number of missing bytes.
     current: Option<(u32, usize)>,
     pub(super) deviations: Deviations,
 }
@@ -83,35 +84,35 @@ impl Reader {
         Self { max_message, chunk_size: DEFAULT_CHUNK_SIZE, ..Self::default() }
     }
 
-    /// The next message, or `None` when the input is used up.
+    /// Returns the next message, or `None` once the input is consumed.
     pub(super) fn read(&mut self, input: &mut &[u8]) -> Result<Option<Message>, Error> {
         loop {
-            let mut held = core::mem::take(&mut self.held);
-            if held.is_empty() {
+            let mut buffered = core::mem::take(&mut self.buffered);
+            if buffered.is_empty() {
                 let (used, message) = self.step(input)?;
                 *input = &input[used..];
                 if message.is_some() {
                     return Ok(message);
                 }
                 if used == 0 {
-                    self.held = input.to_vec();
+                    self.buffered = input.to_vec();
                     *input = &[];
                     return Ok(None);
                 }
             } else {
-                // Held bytes are tried again with one byte more. Once the header is known, some
-                // of them may turn out to be payload.
-                let (used, message) = self.step(&held)?;
-                held.drain(..used);
+                // Retry the buffered bytes with one more byte. Once the header is known, some of
+                // them may turn out to be payload.
+                let (used, message) = self.step(&buffered)?;
+                buffered.drain(..used);
                 if used == 0 {
                     let Some((first, rest)) = input.split_first() else {
-                        self.held = held;
+                        self.buffered = buffered;
                         return Ok(None);
                     };
-                    held.push(*first);
+                    buffered.push(*first);
                     *input = rest;
                 }
-                self.held = held;
+                self.buffered = buffered;
                 if message.is_some() {
                     return Ok(message);
                 }
@@ -119,8 +120,8 @@ impl Reader {
         }
     }
 
-    /// Reads a header, or payload. Returns how much of the input was used, which is nothing if a
-    /// header is not complete, and the message that is complete with it.
+    /// Parses a header, or payload. Returns the number of consumed bytes, which is 0 for an
+    /// incomplete header, and the message if it is now complete.
     fn step(&mut self, input: &[u8]) -> Result<(usize, Option<Message>), Error> {
         let (id, used) = match self.current {
             None => {
@@ -142,7 +143,8 @@ impl Reader {
         }
     }
 
-    /// Reads a chunk's header, if it is complete: its chunk stream and the header's length.
+    /// Parses a chunk header. Returns its chunk stream and length; `None` if the header is
+    /// incomplete.
     fn header(&mut self, input: &[u8]) -> Result<Option<(u32, usize)>, Error> {
         let Some((format, id, mut at)) = basic_header(input) else { return Ok(None) };
         let fields_len = [11, 7, 3, 0][usize::from(format)];
@@ -189,8 +191,8 @@ impl Reader {
                 at += 4;
             }
         }
-        // Some encoders put a header before each chunk of a message. FFmpeg and SRS continue the
-        // message if the length matches; only a new message can have all fields.
+        // Some encoders repeat the header before each chunk of a message. Like FFmpeg and SRS,
+        // continue the message if the length matches. Only a new message can have all fields.
         let same = format == 2
             || format == 1 && (header.length, header.kind) == (before.length, before.kind);
         if unfinished && format < 3 {
@@ -203,20 +205,20 @@ impl Reader {
                 false => Deviation::RtmpRestart,
             });
         }
-        let have = self.begin(id, format, &mut header)?;
-        let missing = (header.length - have).min(self.chunk_size);
+        let received = self.begin(id, format, &mut header)?;
+        let missing = (header.length - received).min(self.chunk_size);
         self.current = (missing > 0).then_some((id, missing));
         Ok(Some((id, at)))
     }
 
     /// Starts a message with this header, or continues an incomplete one. Returns the number of
-    /// its bytes received so far.
+    /// bytes already received.
     fn begin(&mut self, id: u32, format: u8, header: &mut Header) -> Result<usize, Error> {
-        let mut have = 0;
+        let mut received = 0;
         let stream =
             self.streams.entry(id).or_insert(ChunkStream { header: *header, partial: None });
         if let Some(buffer) = &stream.partial {
-            have = buffer.len() - HEADER_LEN;
+            received = buffer.len() - HEADER_LEN;
         } else {
             if header.length > self.max_message {
                 return Err(Error::MessageTooLarge(header.length));
@@ -234,10 +236,10 @@ impl Reader {
             stream.partial = Some(Tag::buffer(header.length));
         }
         stream.header = *header;
-        Ok(have)
+        Ok(received)
     }
 
-    /// Drops the incomplete message on this chunk stream.
+    /// Drops the incomplete message of a chunk stream.
     fn abandon(&mut self, id: u32) {
         if let Some(stream) = self.streams.get_mut(&id)
             && stream.partial.take().is_some()
@@ -246,7 +248,7 @@ impl Reader {
         }
     }
 
-    /// The message of this chunk stream, if it is complete.
+    /// Returns the message of a chunk stream, if it is complete.
     fn finish(&mut self, id: u32) -> Option<Message> {
         let stream = self.streams.get_mut(&id)?;
         let Header { timestamp, length, kind, stream: message_stream, .. } = stream.header;
@@ -255,7 +257,7 @@ impl Reader {
         Some(Message { kind, stream: message_stream, timestamp, buffer })
     }
 
-    /// Obeys messages to the chunk stream; lets others through.
+    /// Handles messages to the chunk stream, and returns others.
     fn control(&mut self, message: Message) -> Result<Option<Message>, Error> {
         if !matches!(message.kind, SET_CHUNK_SIZE | ABORT) {
             return Ok(Some(message));
@@ -274,7 +276,7 @@ impl Reader {
     }
 }
 
-/// Format, chunk stream, and length of a basic header (section 5.3.1.1).
+/// Returns format, chunk stream and length of a basic header (section 5.3.1.1).
 fn basic_header(input: &[u8]) -> Option<(u8, u32, usize)> {
     let first = *input.first()?;
     let (id, len) = match first & 0x3f {
@@ -285,18 +287,18 @@ fn basic_header(input: &[u8]) -> Option<(u8, u32, usize)> {
     Some((first >> 6, id, len))
 }
 
-/// The number at this place of a control message.
+/// Returns the integer at offset `at` of a control message.
 pub(super) fn u32_at(payload: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(payload.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Bytes out of messages.
+/// Writer of messages.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     chunk_size: usize,
-    /// Message stream and timestamp of the last message per chunk stream.
+    /// Message stream and timestamp of the last message of each chunk stream.
     last: [Option<(u32, u32)>; 8],
-    /// Headers are cut from it, so that not each is an allocation.
+    /// Buffer that headers are split from, to save allocations.
     arena: BytesMut,
     queue: VecDeque<Bytes>,
     queued: usize,
@@ -308,7 +310,7 @@ impl Writer {
         Self { chunk_size: DEFAULT_CHUNK_SIZE, arena, ..Self::default() }
     }
 
-    /// Bytes that wait.
+    /// Returns the number of queued bytes.
     pub(super) fn queued(&self) -> usize {
         self.queued
     }
@@ -319,7 +321,7 @@ impl Writer {
         Some(bytes)
     }
 
-    /// Queues bytes that are no chunk.
+    /// Queues bytes outside of chunks.
     pub(super) fn raw(&mut self, bytes: Bytes) {
         if !bytes.is_empty() {
             self.queued += bytes.len();
@@ -327,7 +329,7 @@ impl Writer {
         }
     }
 
-    /// Announces and uses this chunk size, which is brought into its range.
+    /// Announces and uses this chunk size, clamped to the allowed range.
     pub(super) fn set_chunk_size(&mut self, size: u32) {
         let size = size.clamp(1, MAX_PAYLOAD as u32);
         self.control(SET_CHUNK_SIZE, &size.to_be_bytes());
@@ -350,7 +352,8 @@ impl Writer {
         mut payload: Bytes,
     ) {
         let last = &mut self.last[usize::from(id & 7)];
-        // Type 1 if it can be, which saves the message stream; absolute time if time goes back.
+        // Prefer type 1, which omits the message stream. If time decreases, an absolute time is
+        // needed.
         let delta = last
             .filter(|(last_stream, _)| *last_stream == stream)
             .map(|(_, last)| timestamp.wrapping_sub(last))
@@ -411,7 +414,7 @@ mod tests {
             }
             bytes
         };
-        // The last payload starts like the timestamp, and continues past it.
+        // The last payload starts like the timestamp, but continues differently.
         let mut tricky = payload.clone();
         tricky[128..131].copy_from_slice(&time[..3]);
         for (bytes, payload) in [
@@ -428,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_3_chunk_starts_a_message_like_the_last_one() {
+    fn a_type_3_chunk_starts_a_message_with_the_previous_header() {
         let mut bytes = vec![4, 0, 0, 100, 0, 0, 1, 9, 1, 0, 0, 0, 0x17];
         bytes.extend([0x44, 0, 0, 10, 0, 0, 1, 8, 0xaf, 0xc4, 0xaf, 0x84, 0, 0, 5, 0xaf]);
         let read: Vec<_> =
@@ -450,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_as_short_as_they_may_be_and_extended_timestamps_are_repeated() {
+    fn headers_are_compressed_and_extended_timestamps_are_repeated() {
         let mut writer = Writer::new();
         writer.set_chunk_size(2);
         let mut written = |timestamp, payload: &'static [u8]| -> Vec<u8> {

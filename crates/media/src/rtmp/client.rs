@@ -1,7 +1,8 @@
-//! The client's side of an RTMP connection: plays from a server, or publishes to it.
+//! Client of an RTMP connection: plays from a server or publishes to it.
 //!
-//! Adobe's RTMP specification 1.0, section 7.2: `connect`, `createStream`, then `play`, or
-//! `publish` with the `releaseStream` and `FCPublish` before it that older servers wait for.
+//! Adobe's RTMP specification 1.0, section 7.2: `connect`, `createStream`, then `play` or
+//! `publish`. `releaseStream` and `FCPublish` precede `publish`, because older servers wait for
+//! them.
 
 use std::collections::VecDeque;
 
@@ -16,32 +17,33 @@ use crate::flv::{Kind, Tag};
 /// Announced buffer length in milliseconds, as sent by ffmpeg.
 const BUFFER_MS: u32 = 3_000;
 
-// Transactions of ours. Answers to the other commands are of no interest.
+// Transaction IDs. Responses to other commands are ignored.
 const CONNECT: f64 = 1.0;
 const RELEASE_STREAM: f64 = 2.0;
 const FC_PUBLISH: f64 = 3.0;
 const CREATE_STREAM: f64 = 4.0;
 const FINAL: f64 = 5.0;
 
-/// Purpose of a client.
+/// Purpose of a client connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Intent {
-    /// To get a stream.
+    /// Play a stream.
     Play,
-    /// To give one.
+    /// Publish a stream.
     Publish,
 }
 
-/// What happened on a connection. A server that just closes it causes no event.
+/// Event of a connection. A server that only closes the connection causes no event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// The server grants the stream; its tags follow.
+    /// The server has accepted `play`; tags follow.
     Playing,
-    /// The server takes the stream: [`Client::send_tag`] may be used.
+    /// The server has accepted `publish`: [`Client::send_tag`] may be used.
     Publishing,
-    /// A tag of the stream that is played, with the server's timestamp.
+    /// A tag of the played stream, with the server's timestamp.
     Tag(Tag),
-    /// The server refuses, with these words; the connection is of no use any more.
+    /// The server has rejected the request, with this description. The connection cannot be used
+    /// further.
     Refused(String),
     /// The server has ended the stream.
     Ended,
@@ -49,17 +51,17 @@ pub enum Event {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// `connect` is not answered.
+    /// Waiting for the response to `connect`.
     Connecting,
-    /// `createStream` is not answered.
+    /// Waiting for the response to `createStream`.
     Creating,
-    /// `play` or `publish` is not answered, on this message stream.
-    Asked(u32),
+    /// Waiting for the response to `play` or `publish` on this message stream.
+    Requested(u32),
     Active(u32),
-    Over,
+    Closed,
 }
 
-/// The client's side of a connection.
+/// Client of an RTMP connection.
 ///
 /// ```
 /// use mendcast_media::rtmp::{Client, ClientEvent, Config, Event, Intent, Server, Url};
@@ -67,7 +69,7 @@ enum State {
 /// let url = Url::parse("rtmp://origin.example/live/demo").unwrap();
 /// let mut client = Client::new(url, Intent::Publish, Config::default(), &[1; 1_528]);
 /// let mut server = Server::new(Config::default(), &[2; 1_528]);
-/// // Without sockets: the output of each side is the input of the other.
+/// Without sockets: the output of each side is the input of the other.
 /// for _ in 0..10 {
 ///     while let Some(bytes) = client.poll_output() {
 ///         server.handle(&bytes).unwrap();
@@ -92,7 +94,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// A connection that was just made to the URL's host and port. There is output at once.
+    /// Creates a client for a new connection to the URL's host and port. Output is available at
+    /// once.
     pub fn new(url: Url, intent: Intent, config: Config, random: &Random) -> Self {
         let (handshake, hello) = Handshake::client(random);
         let mut link = Link::new(config, handshake);
@@ -100,11 +103,11 @@ impl Client {
         Self { link, url, intent, state: State::Connecting, events: VecDeque::new() }
     }
 
-    /// Takes bytes from the server. Drain events and output after each call.
+    /// Handles bytes from the server. Drain events and output after each call.
     ///
     /// # Errors
-    /// The server broke the protocol or a limit: the connection is over. Events that are there
-    /// stay valid; nothing more may be handed in.
+    /// The server violated the protocol or a limit: the connection must be closed. Queued events
+    /// remain valid, but no further input is allowed.
     pub fn handle(&mut self, mut input: &[u8]) -> Result<(), Error> {
         self.link.count(input.len());
         while let Some(incoming) = self.link.read(&mut input)? {
@@ -121,31 +124,31 @@ impl Client {
         Ok(())
     }
 
-    /// What happened since the last call.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// The next bytes for the server.
+    /// Returns the next bytes for the server.
     pub fn poll_output(&mut self) -> Option<Bytes> {
         self.link.writer.pop()
     }
 
-    /// Bytes that wait for [`Client::poll_output`].
+    /// Returns the number of bytes that [`Client::poll_output`] has not returned yet.
     pub fn queued(&self) -> usize {
         self.link.writer.queued()
     }
 
-    /// Queues a tag of the stream that is published; nothing before [`Event::Publishing`].
+    /// Queues a tag of the published stream. Ignored before [`Event::Publishing`].
     pub fn send_tag(&mut self, tag: &Tag) {
         if let (Intent::Publish, State::Active(stream)) = (self.intent, self.state) {
             self.link.publish_tag(stream, tag);
         }
     }
 
-    /// Ends the stream in good form. The connection may be closed when the output is sent.
+    /// Ends the stream regularly. The connection may be closed once the output has been sent.
     pub fn close(&mut self) {
-        if let State::Asked(stream) | State::Active(stream) = self.state {
+        if let State::Requested(stream) | State::Active(stream) = self.state {
             if self.intent == Intent::Publish {
                 let name = self.url.stream.as_str().into();
                 self.link.send_command(0, "FCUnpublish", FINAL, &[Value::Null, name]);
@@ -153,12 +156,12 @@ impl Client {
             let arguments = [Value::Null, f64::from(stream).into()];
             self.link.send_command(0, "deleteStream", 0.0, &arguments);
         }
-        self.state = State::Over;
+        self.state = State::Closed;
     }
 
     fn end(&mut self, event: Event) {
-        if self.state != State::Over {
-            self.state = State::Over;
+        if self.state != State::Closed {
+            self.state = State::Closed;
             self.events.push_back(event);
         }
     }
@@ -171,12 +174,12 @@ impl Client {
             member("objectEncoding", 0.0.into()),
         ];
         match self.intent {
-            // Who publishes calls itself a Flash Media Live Encoder, as some servers ask for it.
+            // Some servers require that publishers identify as a Flash Media Live Encoder.
             Intent::Publish => properties.extend([
                 member("flashVer", "FMLE/3.0 (compatible; Mendcast)".into()),
                 member("type", "nonprivate".into()),
             ]),
-            // Players announce every legacy codec.
+            // Players announce all legacy codecs.
             Intent::Play => properties.extend([
                 member("flashVer", "LNX 9,0,124,2".into()),
                 member("fpad", false.into()),
@@ -205,12 +208,12 @@ impl Client {
             }
             ("_result", State::Creating) if command.transaction == CREATE_STREAM => {
                 match command.argument(1).and_then(Value::number) {
-                    Some(stream) => self.ask(stream as u32),
-                    None => self.end(Event::Refused("no stream was created".to_owned())),
+                    Some(stream) => self.request_stream(stream as u32),
+                    None => self.end(Event::Refused("server created no stream".to_owned())),
                 }
             }
             // Servers without releaseStream or FCPublish report an error, which is harmless.
-            ("_error", State::Connecting | State::Creating | State::Asked(_))
+            ("_error", State::Connecting | State::Creating | State::Requested(_))
                 if matches!(command.transaction, CONNECT | CREATE_STREAM | FINAL) =>
             {
                 self.end(Event::Refused(reason(command)));
@@ -221,13 +224,13 @@ impl Client {
         }
     }
 
-    fn ask(&mut self, stream: u32) {
-        self.state = State::Asked(stream);
+    fn request_stream(&mut self, stream: u32) {
+        self.state = State::Requested(stream);
         let name = self.url.stream.as_str().into();
         match self.intent {
             Intent::Play => {
                 self.link.expect_media(usize::MAX);
-                // -2: live if there is such a stream, else recorded.
+                // -2: live if such a stream exists, otherwise recorded.
                 let arguments = [Value::Null, name, (-2.0).into()];
                 self.link.send_command(stream, "play", FINAL, &arguments);
                 self.link.send_event(SET_BUFFER_LENGTH, &[stream, BUFFER_MS]);
@@ -244,11 +247,11 @@ impl Client {
         let code = text("code").unwrap_or_default();
         match (text("level"), code, self.state) {
             (Some("error"), ..) => self.end(Event::Refused(reason(command))),
-            (_, "NetStream.Play.Start", State::Asked(stream)) => {
+            (_, "NetStream.Play.Start", State::Requested(stream)) => {
                 self.state = State::Active(stream);
                 self.events.push_back(Event::Playing);
             }
-            (_, "NetStream.Publish.Start", State::Asked(stream)) => {
+            (_, "NetStream.Publish.Start", State::Requested(stream)) => {
                 self.state = State::Active(stream);
                 self.events.push_back(Event::Publishing);
             }
@@ -265,7 +268,7 @@ impl Client {
     }
 
     fn tag(&mut self, tag: Tag) {
-        // Messages of the server to its player are no part of the stream.
+        // Messages of the server to its player are not part of the stream.
         let payload = tag.payload();
         let is_own = [&b"\x02\x00\x11|RtmpSampleAccess"[..], b"\x02\x00\x08onStatus"]
             .iter()
@@ -275,17 +278,17 @@ impl Client {
         }
         match self.state {
             // Some servers send media before the status message, or never send one.
-            State::Asked(stream) => {
+            State::Requested(stream) => {
                 self.state = State::Active(stream);
                 self.events.extend([Event::Playing, Event::Tag(tag)]);
             }
             State::Active(_) => self.events.push_back(Event::Tag(tag)),
-            State::Connecting | State::Creating | State::Over => {}
+            State::Connecting | State::Creating | State::Closed => {}
         }
     }
 }
 
-/// The server's words, else its code.
+/// Returns the description of a status, or its code.
 fn reason(command: &Command) -> String {
     let text = |name| command.argument(1)?.get(name)?.text().filter(|text| !text.is_empty());
     text("description").or(text("code")).unwrap_or("no reason given").to_owned()

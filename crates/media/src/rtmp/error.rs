@@ -1,50 +1,50 @@
-//! Why a connection ends.
+//! Errors that end an RTMP connection.
 
 use crate::amf0;
 
-/// More than any encoder uses; each costs some hundred bytes.
+/// Maximum number of chunk streams, more than any encoder uses. Each costs some hundred bytes.
 pub(super) const MAX_CHUNK_STREAMS: usize = 64;
 
-/// Why a connection is over. Displays as one line for the log.
+/// Reason for which a connection was ended. Its `Display` output is one line.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
-    /// The peer's handshake has another version than 3: RTMPE is 6 and 8.
+    /// The peer's handshake has a version other than 3. RTMPE has 6 and 8.
     #[error("RTMP version {0} is not supported")]
     Version(u8),
     /// A chunk size of 0, or above 2^31 - 1.
     #[error("RTMP chunk size {0} is not allowed")]
     ChunkSize(u32),
-    /// More chunk streams than anybody needs.
+    /// Too many chunk streams.
     #[error("more than {MAX_CHUNK_STREAMS} RTMP chunk streams")]
     ChunkStreams,
     /// The first chunk of a chunk stream refers to an earlier header.
-    #[error("RTMP chunk refers to a message that never was")]
+    #[error("RTMP chunk refers to an unknown header")]
     ChunkHeader,
-    /// A message of this many bytes, which is above the limit.
+    /// The message size in bytes exceeds the limit.
     #[error("RTMP message of {0} bytes is over the limit")]
     MessageTooLarge(usize),
-    /// Too many bytes of messages that are not finished.
-    #[error("too many bytes of unfinished RTMP messages")]
+    /// The incomplete messages are too large.
+    #[error("incomplete RTMP messages exceed the limit")]
     Unfinished,
-    /// A message that is shorter than its type demands, or has sizes that contradict.
+    /// A message is too short for its type, or its sizes are inconsistent.
     #[error("malformed RTMP message: {0}")]
     Malformed(&'static str),
-    /// A command or its arguments cannot be read.
-    #[error("RTMP command cannot be read: {0}")]
+    /// A command or its arguments cannot be parsed.
+    #[error("invalid RTMP command: {0}")]
     Amf(#[from] amf0::Error),
     /// A command before `connect`.
     #[error("RTMP command before connect")]
     NotConnected,
-    /// A second publish or play on a connection that has one.
+    /// A second publish or play request on the connection.
     #[error("second RTMP stream on one connection")]
     SecondStream,
-    /// Too much media before we could answer `publish`.
-    #[error("too much RTMP media before publishing was answered")]
-    Early,
+    /// The publisher sent too much media before `publish` was accepted.
+    #[error("too much RTMP media before publishing was accepted")]
+    EarlyMedia,
     /// Too many messages without media.
     #[error("too many RTMP messages without media")]
-    Idle,
-    /// The peer sends what demands answers and does not read them.
+    MessageFlood,
+    /// The peer causes responses but does not read them.
     #[error("RTMP peer does not read our responses")]
-    Unread,
+    UnreadResponses,
 }

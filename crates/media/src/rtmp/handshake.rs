@@ -1,14 +1,15 @@
-//! RTMP's handshake (specification 1.0, section 5.2), of both sides.
+//! RTMP handshake (specification 1.0, section 5.2) of clients and servers.
 //!
-//! Only the simple form is supported. Clients of the "complex" form put a digest into the random
-//! part of C1. OBS, ffmpeg and librtmp accept an S1 without a digest, and an S2 that repeats C1,
-//! if S1's version field is zero. The peer's echo is not compared: it proves nothing.
+//! Only the simple handshake is supported. Clients that use the "complex" handshake put a digest
+//! into the random part of C1. OBS, ffmpeg and librtmp accept an S1 without a digest, and an S2
+//! that repeats C1, if the version field of S1 is zero. The peer's echo is not verified, because it
+//! proves nothing.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::Error;
 
-/// The random part of C1 or S1.
+/// Random part of C1 or S1.
 pub type Random = [u8; 1_528];
 
 const VERSION: u8 = 3;
@@ -16,12 +17,12 @@ const PACKET_LEN: usize = 1_536;
 
 #[derive(Debug)]
 enum State {
-    /// The bytes of C0 and C1, or S0 and S1, so far; on a server, also its first response.
+    /// Partially received C0 and C1, or S0 and S1. A server also has its first response.
     Hello {
         received: BytesMut,
         answer: Option<Bytes>,
     },
-    /// How many bytes of C2 or S2 are missing.
+    /// Number of missing bytes of C2 or S2.
     Echo(usize),
     Done,
 }
@@ -34,7 +35,7 @@ impl Handshake {
         Self(State::Hello { received: BytesMut::new(), answer: Some(hello(random)) })
     }
 
-    /// Returns the client's side, and its first bytes.
+    /// Returns the client's handshake and its first bytes.
     pub(super) fn client(random: &Random) -> (Self, Bytes) {
         (Self(State::Hello { received: BytesMut::new(), answer: None }), hello(random))
     }
@@ -76,7 +77,8 @@ impl Handshake {
     }
 }
 
-/// Version, time 0 (there is no clock here), version field 0 (no digest), random bytes.
+/// Returns the first packets: version, time 0 (there is no clock), version field 0 (no digest), and
+/// random bytes.
 fn hello(random: &Random) -> Bytes {
     let mut hello = BytesMut::with_capacity(1 + PACKET_LEN);
     hello.put_u8(VERSION);
@@ -96,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_in_c1_is_answered_as_anything_else() {
+    fn a_digest_in_c1_is_ignored() {
         let mut server = Handshake::server(&[7; 1_528]);
         let mut c1: Vec<u8> = (0..PACKET_LEN).map(|i| (i * 31) as u8).collect();
         c1[4..8].copy_from_slice(&[9, 0, 124, 2]);
@@ -111,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn other_versions_are_refused_at_their_first_byte() {
+    fn other_versions_are_rejected_at_their_first_byte() {
         for version in [0, 6, 8, b'G'] {
             let mut server = Handshake::server(&[0; 1_528]);
             assert_eq!(read(&mut server, &[version]), Err(Error::Version(version)));

@@ -1,5 +1,5 @@
-//! What both sides of an RTMP connection share: handshake, chunks, acknowledgements, pings
-//! (specification 1.0, sections 5.4 and 6.2), commands, and tags out of media messages.
+//! Common part of RTMP clients and servers: handshake, chunks, acknowledgements, pings
+//! (specification 1.0, sections 5.4 and 6.2), commands, and tags of media messages.
 
 use std::collections::VecDeque;
 
@@ -13,9 +13,9 @@ use crate::codec::Role;
 use crate::deviation::{Deviation, Deviations};
 use crate::flv::{self, Kind, MAX_PAYLOAD, Tag};
 
-/// The largest message before there is a stream. Commands are some hundred bytes.
+/// Maximum size of a message without media. Commands have some hundred bytes.
 const MAX_COMMAND: usize = 64 << 10;
-/// How many answers may wait; each is some hundred bytes at most.
+/// Maximum number of queued responses, of at most some hundred bytes each.
 const MAX_REPLIES: usize = 1_000;
 
 // Message types (sections 5.4 and 7.1).
@@ -35,27 +35,27 @@ pub(super) const SET_BUFFER_LENGTH: u16 = 3;
 pub(super) const PING_REQUEST: u16 = 6;
 const PING_RESPONSE: u16 = 7;
 
-// Chunk streams of ours. 2 is for protocol control.
+// Chunk streams used by the writer. 2 is for protocol control.
 const COMMANDS: u8 = 3;
 const AUDIO: u8 = 4;
 const DATA: u8 = 5;
 const VIDEO: u8 = 6;
 
-/// Enhanced RTMP v2, FourCcInfoMask: we forward, and neither decode nor encode.
+/// Enhanced RTMP v2, FourCcInfoMask: can forward, but neither decode nor encode.
 const CAN_FORWARD: f64 = 4.0;
-/// Enhanced RTMP v2, CapsExMask: ModEx passes through. Of several tracks we keep the default one,
-/// and do not ask for more.
+/// Enhanced RTMP v2, CapsExMask: ModEx passes through. Multitrack is not announced, because only
+/// the default track is kept.
 const CAPS_EX: f64 = 4.0;
 
-/// The marker of an AMF0 string.
+/// Marker of an AMF0 string.
 const AMF0_STRING: u8 = 2;
-/// The AMF0 string that makes a server keep the metadata for later viewers.
+/// AMF0 string that makes a server store the metadata for later viewers.
 const SET_DATA_FRAME: &[u8] = b"\x02\x00\x0d@setDataFrame";
 
 #[derive(Debug)]
 pub(super) struct Command {
     pub(super) name: String,
-    /// 0 if no answer is expected.
+    /// 0 if no response is expected.
     pub(super) transaction: f64,
     /// The command object, which may be null, and the arguments.
     pub(super) arguments: Vec<Value>,
@@ -70,11 +70,11 @@ impl Command {
 
 #[derive(Debug)]
 pub(super) enum Incoming {
-    /// The handshake is over.
+    /// The handshake is complete.
     Open,
     Command(Command),
     Tag(Tag),
-    /// A stream of the server is at its end.
+    /// A stream of the server has ended.
     StreamEof,
 }
 
@@ -85,20 +85,20 @@ pub(super) struct Link {
     is_open: bool,
     reader: Reader,
     pub(super) writer: Writer,
-    /// Tags of a message that held several.
+    /// Tags of an aggregate message.
     tags: VecDeque<Tag>,
-    /// Bytes from the peer, and how many of them are acknowledged; both wrap (section 5.4.3).
+    /// Bytes received from the peer, and bytes acknowledged; both wrap (section 5.4.3).
     received: u32,
     acknowledged: u32,
-    /// Acknowledgement window of the peer, in bytes; 0 before it announces one.
+    /// Acknowledgement window announced by the peer, in bytes; initially 0.
     window: u32,
-    /// Answers since nothing waited.
+    /// Responses queued since the queue was last empty.
     replies: usize,
-    /// What messages without media may still cost; `None` without a limit.
+    /// Remaining allowance for messages without media; `None` without a limit.
     allowance: Option<u32>,
 }
 
-/// Bytes of a message without media that cost as much as the message itself.
+/// Bytes of a message without media that cost 1 of the allowance.
 const BYTES_PER_COST: usize = 1_024;
 
 impl Link {
@@ -119,12 +119,12 @@ impl Link {
         }
     }
 
-    /// To be called before the bytes are read.
+    /// Counts received bytes. Call before [`Link::read`].
     pub(super) fn count(&mut self, bytes: usize) {
         self.received = self.received.wrapping_add(bytes as u32);
     }
 
-    /// The next item of the input, or `None` at its end.
+    /// Returns the next item of the input, or `None` at its end.
     pub(super) fn read(&mut self, input: &mut &[u8]) -> Result<Option<Incoming>, Error> {
         if !self.is_open {
             self.handshake.read(input, |bytes| self.writer.raw(bytes))?;
@@ -154,7 +154,7 @@ impl Link {
 
     fn message(&mut self, message: Message) -> Result<Option<Incoming>, Error> {
         match message.kind {
-            // The caller, who drains the output and sees the socket, bounds waiting data.
+            // The caller drains the output, and bounds queued data.
             ACKNOWLEDGEMENT => {}
             USER_CONTROL => return self.user_control(message.payload()),
             WINDOW_ACK_SIZE => {
@@ -167,7 +167,7 @@ impl Link {
                 self.reply()?;
                 self.announce_window();
             }
-            // Messages of the AMF3 types hold AMF0, with or without a leading zero byte.
+            // Messages of the AMF3 types contain AMF0, with or without a leading zero byte.
             COMMAND | COMMAND_AMF3 => {
                 let payload = message.payload();
                 let payload = payload.strip_prefix(&[0]).unwrap_or(payload);
@@ -195,27 +195,28 @@ impl Link {
                     let tag = Tag::assemble(message.buffer, kind, message.timestamp);
                     return Ok(tag.map(Incoming::Tag));
                 }
-                // Shared objects, and whatever else there is.
+                // Shared objects and unknown types.
                 None => {}
             },
         }
         Ok(None)
     }
 
-    /// To be called for each message that brings no media: bounds the work that a peer can cause.
+    /// Charges a message without media to the allowance, which bounds the work that a peer can
+    /// cause.
     pub(super) fn charge(&mut self, bytes: usize) -> Result<(), Error> {
         let Some(allowance) = &mut self.allowance else { return Ok(()) };
         let cost = u32::try_from(1 + bytes / BYTES_PER_COST).unwrap_or(u32::MAX);
-        *allowance = allowance.checked_sub(cost).ok_or(Error::Idle)?;
+        *allowance = allowance.checked_sub(cost).ok_or(Error::MessageFlood)?;
         Ok(())
     }
 
-    /// Sets the allowance for messages without media. Each costs one, and one more per KiB.
+    /// Sets the allowance for messages without media. A message costs 1, plus 1 per KiB.
     pub(super) fn allow(&mut self, allowance: u32) {
         self.allowance = Some(allowance);
     }
 
-    /// Remaining allowance for messages without media.
+    /// Returns the remaining allowance for messages without media.
     pub(super) fn allowance(&self) -> Option<u32> {
         self.allowance
     }
@@ -236,8 +237,8 @@ impl Link {
         Ok(None)
     }
 
-    /// Splits an aggregate message into tags (section 7.1.6): the first tag's time maps to that of
-    /// the message.
+    /// Splits an aggregate message into tags (section 7.1.6). The time of the first tag corresponds
+    /// to that of the message.
     fn split(&mut self, message: &Message) -> Result<(), Error> {
         let mut rest = message.payload();
         let mut first = None;
@@ -275,18 +276,18 @@ impl Link {
         Ok(())
     }
 
-    /// Protocol deviations of the peer since the last call.
+    /// Returns the peer's protocol deviations since the last call.
     pub(super) fn deviations(&mut self) -> &mut Deviations {
         &mut self.reader.deviations
     }
 
-    /// Bounds the responses a peer can make us queue. Call before queueing one.
+    /// Bounds the responses that a peer can cause. Call before queueing a response.
     pub(super) fn reply(&mut self) -> Result<(), Error> {
         self.replies = if self.writer.queued() == 0 { 1 } else { self.replies + 1 };
-        if self.replies > MAX_REPLIES { Err(Error::Unread) } else { Ok(()) }
+        if self.replies > MAX_REPLIES { Err(Error::UnreadResponses) } else { Ok(()) }
     }
 
-    /// From now on messages may have `max` bytes, if the configuration lets them.
+    /// Raises the limit of messages to `max` bytes, within the configured limit.
     pub(super) fn expect_media(&mut self, max: usize) {
         self.reader.max_message = self.config.max_message.min(max);
     }
@@ -325,7 +326,7 @@ impl Link {
         self.writer.message(COMMANDS, COMMAND, stream, 0, payload.freeze());
     }
 
-    /// A data message that is no tag.
+    /// Queues a data message that is not a tag.
     pub(super) fn send_data(&mut self, stream: u32, values: &[Value]) {
         let mut payload = BytesMut::new();
         values.iter().for_each(|value| value.write(&mut payload));
@@ -341,7 +342,7 @@ impl Link {
         self.writer.message(id, tag.kind().number(), stream, timestamp, tag.payload());
     }
 
-    /// As [`Link::send_tag`], for publishers: marks metadata for servers to keep for later
+    /// Like [`Link::send_tag`], for publishers: marks metadata for servers to store for later
     /// viewers.
     pub(super) fn publish_tag(&mut self, stream: u32, tag: &Tag) {
         if tag.role() != Role::Metadata {
@@ -352,7 +353,7 @@ impl Link {
     }
 }
 
-/// Whether the peer waits for what this command does, so that it cannot be left out.
+/// Whether the peer waits for the result of this command, so that it cannot be ignored.
 fn is_awaited(payload: &[u8]) -> bool {
     let [AMF0_STRING, 0, length, name @ ..] = payload else { return false };
     let awaited = ["connect", "createStream", "publish", "play"];
@@ -368,13 +369,13 @@ fn command(payload: &[u8], stream: u32) -> Result<Command, Error> {
     Ok(Command { name, transaction, arguments: values.collect(), stream })
 }
 
-/// A script tag, without the order to keep it for others, which a publisher puts before its data.
+/// Returns a script tag without the publisher's instruction to store it.
 fn script(timestamp: u32, payload: &[u8]) -> Option<Tag> {
     let payload = payload.strip_prefix(SET_DATA_FRAME).unwrap_or(payload);
     (!payload.is_empty()).then(|| Tag::new(Kind::Script, timestamp, payload))?
 }
 
-/// Our Enhanced RTMP capabilities, as members of an object: every codec passes through.
+/// Returns our Enhanced RTMP capabilities as members of an object: all codecs pass through.
 pub(super) fn enhanced_properties() -> [(String, Value); 4] {
     let any = || object([("*", CAN_FORWARD.into())]);
     [

@@ -1,8 +1,8 @@
-//! The server's side of one RTMP connection: a publisher or a player.
+//! Server of an RTMP connection: handles one publisher or player.
 //!
-//! Adobe's RTMP specification 1.0, section 7.2, with the commands that OBS, ffmpeg, VLC and
-//! librtmp add (`releaseStream`, `FCPublish`, `_checkbw` …) and the answers that they wait for.
-//! `publish` and `play` are answered by the connection's driver.
+//! Adobe's RTMP specification 1.0, section 7.2, with the commands that OBS, ffmpeg, VLC and librtmp
+//! add (`releaseStream`, `FCPublish`, `_checkbw` …) and the responses that they wait for. The
+//! caller decides on `publish` and `play`.
 
 use std::collections::VecDeque;
 
@@ -18,41 +18,41 @@ use crate::codec::Role;
 use crate::deviation::Deviation;
 use crate::flv::{Kind, Tag};
 
-/// Approximate overhead of a waiting tag beside its payload.
+/// Approximate overhead of a held tag in addition to its payload, in bytes.
 const TAG_OVERHEAD: usize = 128;
-/// Limit of a message and of all held data of an unauthorised publisher. Enough for sequence
-/// headers and the key frame of most encoders.
+/// Maximum size of a message, and of all held tags, before `publish` is accepted. Enough for
+/// sequence headers and the key frame of most encoders.
 const MAX_EARLY: usize = 256 << 10;
 
-/// Request of a client to publish or play.
+/// A client's request to publish or play.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
     /// Application, without its query.
     pub app: String,
     /// Stream name, without its query; may be empty.
     pub stream: String,
-    /// The queries of application and stream name, joined with `&`, without `?`.
+    /// Queries of application and stream name, joined with `&`, without `?`.
     pub query: String,
-    /// URL of the connection, as the client reports it; may be empty.
+    /// URL of the connection, as reported by the client; may be empty.
     pub tc_url: String,
-    /// Name and version of the client, as it reports them; may be empty.
+    /// Name and version of the client, as reported by it; may be empty.
     pub flash_ver: String,
 }
 
-/// What happened on a connection. A client that just closes it causes no event.
+/// Event of a connection. A client that only closes the connection causes no event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// The client asks to publish: to be answered with [`Server::accept`] or [`Server::refuse`].
+    /// The client requests to publish. Respond with [`Server::accept`] or [`Server::refuse`].
     Publish(Request),
-    /// The client asks to play: to be answered in the same way.
+    /// The client requests to play. Respond with [`Server::accept`] or [`Server::refuse`].
     Play(Request),
-    /// A tag of the publisher, with its own timestamp. Comes only after [`Server::accept`].
+    /// A tag of the publisher, with its own timestamp. Only after [`Server::accept`].
     Tag(Tag),
-    /// The publisher is done, or withdraws its request.
+    /// The publisher has ended its stream, or withdrawn its request.
     Unpublish,
-    /// The player pauses or resumes.
+    /// The player has paused or resumed.
     Paused(bool),
-    /// The player is done, or withdraws its request.
+    /// The player has stopped, or withdrawn its request.
     StopPlay,
 }
 
@@ -65,14 +65,14 @@ enum Purpose {
 #[derive(Debug)]
 enum State {
     Idle,
-    /// Not answered yet. Tags that come before the answer are held.
-    Asked {
+    /// Waiting for the caller's decision. Tags that arrive meanwhile are held.
+    Requested {
         purpose: Purpose,
         stream: u32,
         held: VecDeque<Tag>,
         held_bytes: usize,
     },
-    /// Withdrawn by the client, but still not answered.
+    /// Withdrawn by the client before the caller's decision.
     Withdrawn,
     Active {
         purpose: Purpose,
@@ -80,23 +80,23 @@ enum State {
     },
 }
 
-/// The server's side of a connection.
+/// Server of an RTMP connection.
 #[derive(Debug)]
 pub struct Server {
     link: Link,
     max_message: usize,
-    /// What `connect` said, which requests repeat; it names no stream.
+    /// Parameters of `connect`, without a stream, which requests inherit.
     connect: Option<Request>,
     state: State,
-    /// The last message stream that was created.
+    /// Newest message stream.
     created: u32,
-    /// Whether a player wants audio, and video.
+    /// Whether the player wants audio, and video.
     receive: [bool; 2],
     events: VecDeque<Event>,
 }
 
 impl Server {
-    /// A connection on which nothing has arrived.
+    /// Creates a server for a new connection.
     pub fn new(config: Config, random: &Random) -> Self {
         Self {
             max_message: config.max_message,
@@ -109,11 +109,11 @@ impl Server {
         }
     }
 
-    /// Takes bytes from the peer. Drain events and output after each call.
+    /// Handles bytes from the peer. Drain events and output after each call.
     ///
     /// # Errors
-    /// The peer broke the protocol or a limit: the connection is over. Events and output that are
-    /// there stay valid; nothing more may be handed in.
+    /// The peer violated the protocol or a limit: the connection must be closed. Queued events and
+    /// output remain valid, but no further input is allowed.
     pub fn handle(&mut self, mut input: &[u8]) -> Result<(), Error> {
         self.link.count(input.len());
         while let Some(incoming) = self.link.read(&mut input)? {
@@ -126,38 +126,38 @@ impl Server {
         Ok(())
     }
 
-    /// Gives the peer `more` for messages without media, up to `most` in all. Each such message
-    /// costs one, and one more per KiB; a peer that exceeds its allowance breaks a limit. Without a
-    /// call there is no limit.
+    /// Adds `more` to the allowance for messages without media, up to `most` in total. Such a
+    /// message costs 1, plus 1 per KiB. A peer that exceeds its allowance violates a limit. Without
+    /// a call, there is no limit.
     pub fn allow(&mut self, more: u32, most: u32) {
         let left = self.link.allowance().map_or(most, |left| left.saturating_add(more).min(most));
         self.link.allow(left);
     }
 
-    /// What happened since the last call.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// The next bytes for the peer.
+    /// Returns the next bytes for the peer.
     pub fn poll_output(&mut self) -> Option<Bytes> {
         self.link.writer.pop()
     }
 
-    /// Number of tolerated protocol deviations since the last call, by kind.
+    /// Returns the number of tolerated protocol deviations since the last call, by kind.
     pub fn deviations(&mut self) -> impl Iterator<Item = (Deviation, u32)> + use<> {
         self.link.deviations().take()
     }
 
-    /// Bytes that wait for [`Server::poll_output`].
+    /// Returns the number of bytes that [`Server::poll_output`] has not returned yet.
     pub fn queued(&self) -> usize {
         self.link.writer.queued()
     }
 
-    /// Accepts the client's request. Does nothing without a pending request.
+    /// Accepts the client's request. Ignored without a pending request.
     pub fn accept(&mut self) {
         let (purpose, stream) = match core::mem::replace(&mut self.state, State::Idle) {
-            State::Asked { purpose, stream, held, .. } => {
+            State::Requested { purpose, stream, held, .. } => {
                 self.events.extend(held.into_iter().map(Event::Tag));
                 if purpose == Purpose::Publish {
                     self.link.expect_media(self.max_message);
@@ -185,10 +185,10 @@ impl Server {
 
     /// Rejects the client's request. The client may then send another.
     ///
-    /// Publishers get `NetStream.Publish.Denied`, which OBS shows, whatever the reason.
+    /// Publishers always get `NetStream.Publish.Denied`, because OBS shows its description.
     pub fn refuse(&mut self, description: &str) {
         match core::mem::replace(&mut self.state, State::Idle) {
-            State::Asked { purpose, stream, .. } => {
+            State::Requested { purpose, stream, .. } => {
                 let code = match purpose {
                     Purpose::Publish => "NetStream.Publish.Denied",
                     Purpose::Play => "NetStream.Play.StreamNotFound",
@@ -200,7 +200,7 @@ impl Server {
         }
     }
 
-    /// Notifies a publisher that another one took over its stream; further tags are ignored.
+    /// Notifies a publisher that another one took over its stream. Its further tags are ignored.
     pub fn revoke(&mut self, description: &str) {
         if let State::Active { purpose: Purpose::Publish, stream } = self.state {
             self.state = State::Idle;
@@ -208,12 +208,13 @@ impl Server {
         }
     }
 
-    /// Queues a tag for a player; nothing if there is none, or it wants none of this kind.
+    /// Queues a tag for a player. Ignored without a player, or if it does not want this kind of
+    /// tag.
     pub fn send_tag(&mut self, tag: &Tag) {
         self.send_tag_at(tag, tag.timestamp());
     }
 
-    /// The same at another time, in milliseconds.
+    /// Like [`Server::send_tag`], with another timestamp, in milliseconds.
     pub fn send_tag_at(&mut self, tag: &Tag, timestamp: u32) {
         let State::Active { purpose: Purpose::Play, stream } = self.state else { return };
         let wanted = match tag.kind() {
@@ -235,7 +236,8 @@ impl Server {
         }
     }
 
-    /// Pings the peer (section 6.2, PingRequest): it answers once it has read everything before.
+    /// Pings the peer (section 6.2, PingRequest). It responds once it has read all previous
+    /// messages.
     pub fn ping(&mut self) {
         self.link.send_event(PING_REQUEST, &[0]);
     }
@@ -245,12 +247,12 @@ impl Server {
             State::Active { purpose: Purpose::Publish, .. } => {
                 self.events.push_back(Event::Tag(tag));
             }
-            // Some encoders do not wait for the answer; without its sequence headers, their
-            // stream would be of no use.
-            State::Asked { purpose: Purpose::Publish, held, held_bytes, .. } => {
+            // Some encoders send media before the response. Their stream is unplayable without the
+            // sequence headers.
+            State::Requested { purpose: Purpose::Publish, held, held_bytes, .. } => {
                 *held_bytes += tag.bytes().len() + TAG_OVERHEAD;
                 if *held_bytes > self.max_message.min(MAX_EARLY) {
-                    return Err(Error::Early);
+                    return Err(Error::EarlyMedia);
                 }
                 held.push_back(tag);
             }
@@ -277,11 +279,11 @@ impl Server {
                 self.result(command, &[Value::Null, Value::Undefined])?;
             }
             "getStreamLength" => self.result(command, &[Value::Null, 0.0.into()])?,
-            "publish" => self.ask(command, Purpose::Publish)?,
-            "play" => self.ask(command, Purpose::Play)?,
+            "publish" => self.on_request(command, Purpose::Publish)?,
+            "play" => self.on_request(command, Purpose::Play)?,
             "play2" => {
                 self.link.reply()?;
-                let description = "switching is not supported";
+                let description = "switching streams is not supported";
                 self.status(command.stream, "error", "NetStream.Play.Failed", description);
             }
             "pause" => self.pause(command)?,
@@ -337,7 +339,7 @@ impl Server {
             ("level", "status".into()),
             ("code", "NetConnection.Connect.Success".into()),
             ("description", "connection succeeded".into()),
-            // A peer that asks for AMF3 (3) gets AMF0.
+            // Peers that on_request for AMF3 (3) get AMF0.
             ("objectEncoding", 0.0.into()),
         ]);
         self.link.reply()?;
@@ -349,7 +351,7 @@ impl Server {
         Ok(())
     }
 
-    fn ask(&mut self, command: &Command, purpose: Purpose) -> Result<(), Error> {
+    fn on_request(&mut self, command: &Command, purpose: Purpose) -> Result<(), Error> {
         self.link.reply()?;
         if !matches!(self.state, State::Idle) {
             let code = match purpose {
@@ -365,8 +367,12 @@ impl Server {
         let separator = if connect.query.is_empty() || query.is_empty() { "" } else { "&" };
         let query = [&connect.query, separator, query].concat();
         let request = Request { stream: stream.to_owned(), query, ..connect.clone() };
-        self.state =
-            State::Asked { purpose, stream: command.stream, held: VecDeque::new(), held_bytes: 0 };
+        self.state = State::Requested {
+            purpose,
+            stream: command.stream,
+            held: VecDeque::new(),
+            held_bytes: 0,
+        };
         if purpose == Purpose::Publish {
             self.link.expect_media(MAX_EARLY);
         }
@@ -382,15 +388,16 @@ impl Server {
             self.link.reply()?;
             let paused = flag(command);
             let code = if paused { "NetStream.Pause.Notify" } else { "NetStream.Unpause.Notify" };
-            self.status(stream, "status", code, "as you wish");
+            self.status(stream, "status", code, "pause state changed");
             self.events.push_back(Event::Paused(paused));
         }
         Ok(())
     }
 
-    /// Ends what happens on this message stream.
+    /// Ends publishing or playing on message stream `id`.
     fn close(&mut self, id: Option<u32>) {
-        let (State::Asked { purpose, stream, .. } | State::Active { purpose, stream }) = self.state
+        let (State::Requested { purpose, stream, .. } | State::Active { purpose, stream }) =
+            self.state
         else {
             return;
         };
@@ -408,7 +415,7 @@ impl Server {
             State::Active { purpose: Purpose::Publish, stream } => {
                 self.status(stream, "status", "NetStream.Unpublish.Success", "unpublished");
             }
-            State::Asked { purpose: Purpose::Publish, .. } => {}
+            State::Requested { purpose: Purpose::Publish, .. } => {}
             _ => return,
         }
         self.end(Event::Unpublish);
@@ -416,7 +423,7 @@ impl Server {
 
     fn end(&mut self, event: Event) {
         self.state = match self.state {
-            State::Asked { .. } => State::Withdrawn,
+            State::Requested { .. } => State::Withdrawn,
             _ => State::Idle,
         };
         self.events.push_back(event);
@@ -438,7 +445,7 @@ fn information(level: &str, code: &str, description: &str) -> Value {
     object([("level", level.into()), ("code", code.into()), ("description", description.into())])
 }
 
-/// The first argument, as commands that switch something have it.
+/// Returns the argument of commands that enable or disable something.
 fn flag(command: &Command) -> bool {
     matches!(command.argument(1), Some(Value::Boolean(true)))
 }

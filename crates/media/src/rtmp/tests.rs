@@ -1,4 +1,4 @@
-//! Server and client against each other in memory, and against peers that mean no good.
+//! Server and client connected in memory, and with hostile peers.
 
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
@@ -13,8 +13,8 @@ use crate::flv::{Kind, Tag};
 const METADATA: &[u8] = b"\x02\x00\x0aonMetaData\x08\x00\x00\x00\x00\x00\x00\x09";
 const URL: &str = "rtmp://example.org/live/demo?key=1";
 
-/// Metadata, sequence headers, frames of all sizes, a time that needs an extended timestamp, and
-/// codecs that only Enhanced RTMP has.
+/// Returns metadata, sequence headers, frames of various sizes, a time that needs an extended
+/// timestamp, and codecs that only Enhanced RTMP supports.
 fn tags() -> Vec<Tag> {
     let long: Vec<u8> = (0..200_000).map(|i| if i == 0 { 0x17 } else { (i * 7) as u8 }).collect();
     [
@@ -82,7 +82,7 @@ fn client_events(client: &mut Client) -> Vec<ClientEvent> {
     core::iter::from_fn(|| client.poll_event()).collect()
 }
 
-/// A connection on which the client's wish is granted.
+/// Connects a client and a server that accepts its request.
 fn granted(intent: Intent, pieces: &[usize]) -> (Server, Client) {
     let (mut server, mut client) = (server(), client(intent));
     exchange(&mut server, &mut client, pieces);
@@ -111,7 +111,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn tags_go_from_publisher_to_player_bit_by_bit(
+    fn tags_reach_the_player_unchanged(
         pieces in proptest::collection::vec(1..5_000usize, 1..20),
     ) {
         let (mut ingest, mut publisher) = granted(Intent::Publish, &pieces);
@@ -133,7 +133,7 @@ proptest! {
 }
 
 #[test]
-fn both_ends_can_end_a_stream() {
+fn both_sides_can_end_a_stream() {
     let (mut server, mut client) = granted(Intent::Publish, &[999]);
     client.close();
     exchange(&mut server, &mut client, &[999]);
@@ -153,7 +153,7 @@ fn both_ends_can_end_a_stream() {
 }
 
 #[test]
-fn a_refusal_arrives_with_its_reason() {
+fn a_rejection_carries_its_description() {
     for intent in [Intent::Publish, Intent::Play] {
         let (mut server, mut client) = (server(), client(intent));
         exchange(&mut server, &mut client, &[100]);
@@ -166,7 +166,7 @@ fn a_refusal_arrives_with_its_reason() {
 }
 
 #[test]
-fn a_payload_is_not_copied_on_its_way_out() {
+fn payloads_are_sent_without_a_copy() {
     let (mut server, _) = granted(Intent::Play, &[999]);
     let tag = &tags()[3];
     server.send_tag(tag);
@@ -176,7 +176,7 @@ fn a_payload_is_not_copied_on_its_way_out() {
     assert_eq!(chunks[1].as_ptr(), tag.payload()[65_536..].as_ptr());
 }
 
-// The rest of the test writes its own chunks.
+// The following tests write their own chunks.
 
 const STREAM: u32 = 1;
 
@@ -184,7 +184,7 @@ fn greeting() -> Vec<u8> {
     [&[3][..], &[0; 2 * 1_536]].concat()
 }
 
-/// A message in chunks of 128 bytes.
+/// Returns a message in chunks of 128 bytes.
 fn message(kind: u8, time: u32, payload: &[u8]) -> Vec<u8> {
     let mut writer = Writer::new();
     writer.message(3, kind, STREAM, time, Bytes::copy_from_slice(payload));
@@ -214,7 +214,7 @@ struct Served {
 }
 
 impl Served {
-    /// Messages of the server since the last call.
+    /// Returns the server's messages since the last call.
     fn sent(&mut self) -> Vec<Message> {
         let output = output(|| self.server.poll_output());
         let mut input = &output[..];
@@ -222,7 +222,7 @@ impl Served {
         core::iter::from_fn(read).collect()
     }
 
-    /// The commands among it.
+    /// Returns the commands among these messages.
     fn commands(&mut self) -> Vec<Vec<Value>> {
         let messages = self.sent().into_iter().filter(|message| message.kind == 20);
         messages.map(|message| amf0::read(message.payload()).expect("our own AMF0")).collect()
@@ -233,7 +233,7 @@ impl Served {
     }
 }
 
-/// A server that was sent these bytes after a handshake, and what became of it.
+/// Sends these bytes to a server after a handshake, and returns the result.
 fn after(parts: &[Vec<u8>]) -> (Served, Result<(), Error>) {
     let mut server = server();
     let result = server.handle(&greeting());
@@ -242,7 +242,7 @@ fn after(parts: &[Vec<u8>]) -> (Served, Result<(), Error>) {
     (Served { server, reader: Reader::new(1 << 20) }, result)
 }
 
-/// A server that accepts the request.
+/// Starts a server that accepts the request.
 fn active(request: Vec<u8>) -> Served {
     let (mut served, result) = after(&[connect(), request]);
     assert_eq!(result, Ok(()));
@@ -297,11 +297,11 @@ fn messages_without_media_have_an_allowance_and_media_of_a_publisher_has_none() 
     server.allow(0, 100);
     let frame = message(8, 1, &[0xaf, 1, 0x21]);
     assert!((0..1_000).all(|_| server.handle(&frame).is_ok()));
-    // Media of one who does not publish is none.
+    // Media without a publish request does not count as media.
     let (mut served, _) = after(&[connect()]);
     served.server.allow(0, 100);
     assert!(!(0..200).all(|_| served.server.handle(&frame).is_ok()));
-    // The refill of a second does not exceed the maximum.
+    // A refill does not exceed the maximum.
     let mut server = publishing();
     server.allow(0, 100);
     (0..3).for_each(|_| server.allow(80, 100));
@@ -327,7 +327,7 @@ fn queries_are_joined_and_enhanced_rtmp_is_announced_on_request() {
 }
 
 #[test]
-fn media_that_does_not_wait_for_the_answer_is_held_until_it() {
+fn media_sent_before_the_response_is_held() {
     let tag = &tags()[1];
     let (mut served, result) = after(&[connect(), publish()]);
     assert_eq!(result, Ok(()));
@@ -340,11 +340,11 @@ fn media_that_does_not_wait_for_the_answer_is_held_until_it() {
     let mut server = after(&[connect(), publish()]).0.server;
     let flood = message(9, 0, &[0x17; 60_000]);
     let result = (0..1_000).try_for_each(|_| server.handle(&flood));
-    assert_eq!(result, Err(Error::Early));
+    assert_eq!(result, Err(Error::EarlyMedia));
 }
 
 #[test]
-fn an_unauthorised_publisher_may_send_no_large_messages() {
+fn large_messages_before_authorisation_are_rejected() {
     // The start of a message of 1 MiB.
     let large = [6, 0, 0, 0, 0x10, 0, 0, 9, 1, 0, 0, 0, 0x17];
     let mut server = after(&[connect(), publish()]).0.server;
@@ -367,7 +367,7 @@ fn a_reading_peer_answers_pings() {
 }
 
 #[test]
-fn a_request_that_was_withdrawn_is_not_granted_to_another() {
+fn a_withdrawn_request_cannot_be_accepted_for_another() {
     let close = command("deleteStream", 0.0, &[Value::Null, f64::from(STREAM).into()]);
     let (mut served, result) = after(&[connect(), publish(), close.clone()]);
     assert_eq!(result, Ok(()));
@@ -382,7 +382,7 @@ fn a_request_that_was_withdrawn_is_not_granted_to_another() {
 }
 
 #[test]
-fn other_commands_get_the_answers_that_clients_wait_for() {
+fn other_commands_get_the_expected_responses() {
     let answer = |parts: Vec<u8>| {
         let (mut served, _) = after(&[connect()]);
         served.sent();
@@ -436,7 +436,7 @@ fn an_aggregate_becomes_its_tags() {
 }
 
 #[test]
-fn metadata_loses_the_order_to_keep_it() {
+fn set_data_frame_is_removed_from_metadata() {
     let kept = [&b"\x02\x00\x0d@setDataFrame"[..], METADATA].concat();
     let amf3 = [&[0][..], METADATA].concat();
     for (kind, payload) in [(18, &kept), (18, &METADATA.to_vec()), (15, &amf3)] {
@@ -457,8 +457,8 @@ fn bytes_are_acknowledged_and_pings_answered() {
     };
     assert_eq!(sent_for(4, &[0, 6, 1, 2, 3, 4]), [(4, vec![0, 7, 1, 2, 3, 4])], "pong");
     assert_eq!(sent_for(6, &[0, 1, 0, 0, 2])[0].0, 5, "our window");
-    // More than 1,000 bytes have come since the start: acknowledged at once, and then not again
-    // before there are 1,000 more.
+    // More than 1,000 bytes have arrived since the start: acknowledged at once, and then after
+    // another 1,000.
     assert_eq!(sent_for(5, &[0, 0, 3, 232])[0].0, 3);
     assert_eq!(sent_for(9, &[0x17; 500]), []);
     assert_eq!(sent_for(9, &[0x17; 500])[0].0, 3);
@@ -494,20 +494,20 @@ fn hostile_chunks_end_the_connection() {
     assert_eq!(result, Err(Error::SecondStream));
     let sent = served.commands();
     let code = sent.last().and_then(|status| status[3].get("code"));
-    assert_eq!(code, Some(&"NetStream.Publish.BadName".into()), "it is told before the end");
+    assert_eq!(code, Some(&"NetStream.Publish.BadName".into()), "notified before the end");
     let nested = [&b"\x02\x00\x01x"[..], &b"\x0a\x00\x00\x00\x01".repeat(10_000)].concat();
     let nested = message(20, 0, &nested);
-    assert_eq!(end(&[nested]), Ok(()), "it is left out");
+    assert_eq!(end(&[nested]), Ok(()), "ignored");
     let publish = [&b"\x02\x00\x07publish"[..], &b"\x0a\x00\x00\x00\x01".repeat(10_000)].concat();
     let publish = message(20, 0, &publish);
     assert_eq!(end(&[publish]), Err(Error::Amf(amf0::Error::TooDeep)));
 }
 
 #[test]
-fn messages_that_cannot_be_read_are_left_out_and_counted() {
+fn unreadable_messages_are_skipped_and_counted() {
     let metadata = [&[0][..], METADATA].concat();
     for (kind, payload, tags, left_out) in [
-        // AMF3 metadata, AMF0 with and without the zero byte, and nothing.
+        // AMF3 metadata, AMF0 with and without the zero byte, and an empty message.
         (15, &b"\x11\x06\x15onMetaData\x0a\x0b\x01\x01"[..], 0, 1),
         (15, &metadata, 1, 0),
         (15, METADATA, 1, 0),
@@ -524,9 +524,9 @@ fn messages_that_cannot_be_read_are_left_out_and_counted() {
         server.handle(&message(kind, 0, payload)).expect("tolerated");
         server.handle(&message(9, 0, &[0x17, 1, 0, 0, 0, 1])).expect("allowed");
         assert_eq!(server_events(&mut server).len(), tags + 1, "{kind} {payload:?}");
-        let met: Vec<_> = server.deviations().collect();
+        let seen: Vec<_> = server.deviations().collect();
         let expected = [(Deviation::RtmpMessage, 1)];
-        assert_eq!(met, &expected[..left_out], "{kind} {payload:?}");
+        assert_eq!(seen, &expected[..left_out], "{kind} {payload:?}");
     }
 }
 
@@ -546,7 +546,7 @@ fn a_message_continues_after_another_header_or_restarts() {
     let short = [4, 0, 0, 50, 0, 0, 1, 9, 1, 0, 0, 0, 0x27];
     let by_type_1_again = [0x44, 0, 0, 10, 0, 0, 1, 8, 0xaf];
     use Deviation::{RtmpContinuation, RtmpRestart};
-    for (chunks, time, length, met) in [
+    for (chunks, time, length, seen) in [
         ([first.clone(), by_type_1(128), by_type_1(256)], 40, 300, (RtmpContinuation, 2)),
         ([first.clone(), by_type_2(128), by_type_3(256)], 40, 300, (RtmpContinuation, 1)),
         ([extended.concat(), go_on, go_on_3], 0x200_0000, 300, (RtmpContinuation, 1)),
@@ -568,22 +568,22 @@ fn a_message_continues_after_another_header_or_restarts() {
             let [Event::Tag(tag)] = &events[..] else { panic!("{events:?}") };
             assert_eq!((tag.timestamp(), tag.payload().len()), (time, length));
             assert!(length == 1 || tag.payload()[..] == payload[..]);
-            assert_eq!(server.deviations().collect::<Vec<_>>(), [met]);
-            // The time of a message without a header of its own follows from the first chunk's.
-            if time == 40 && met.0 == RtmpContinuation {
+            assert_eq!(server.deviations().collect::<Vec<_>>(), [seen]);
+            // A message without a header of its own derives its time from the first chunk's.
+            if time == 40 && seen.0 == RtmpContinuation {
                 let next = [by_type_3(0), by_type_3(128), by_type_3(256)].concat();
                 server.handle(&next).expect("allowed");
                 let events = server_events(&mut server);
                 assert!(matches!(&events[..], [Event::Tag(tag)] if tag.timestamp() == 80));
             }
-            // Abandoned messages cost nothing.
+            // Abandoned messages free their memory.
             server.handle(&message(9, 0, &[0x17; 100_000])).expect("within the limits");
         }
     }
 }
 
 #[test]
-fn bytes_are_acknowledged_to_a_peer_that_asks_for_nothing() {
+fn bytes_are_acknowledged_without_an_announced_window() {
     let acknowledgements = |window: Option<u32>| {
         let mut served = active(publish());
         if let Some(window) = window {
@@ -613,7 +613,7 @@ fn chunks_of_one_byte_work() {
 }
 
 #[test]
-fn no_more_chunk_streams_than_any_encoder_needs() {
+fn the_number_of_chunk_streams_is_limited() {
     let mut server = publishing();
     let mut opened = 0;
     let result = (0u32..65_536).try_for_each(|n| {
@@ -628,10 +628,10 @@ fn no_more_chunk_streams_than_any_encoder_needs() {
 }
 
 #[test]
-fn messages_that_never_end_are_bounded_together() {
+fn incomplete_messages_are_bounded_in_total() {
     let mut server = publishing();
     let mut started = 0;
-    // Each 1 MiB long, and one chunk of it sent.
+    // One chunk of each 1 MiB message is sent.
     let result = (8u8..60).try_for_each(|id| {
         let header = [id, 0, 0, 0, 0x10, 0, 0, 9, 1, 0, 0, 0];
         server.handle(&[&header[..], &[0x17; 128]].concat())?;
@@ -640,7 +640,7 @@ fn messages_that_never_end_are_bounded_together() {
     });
     assert_eq!((result, started), (Err(Error::Unfinished), 8));
 
-    // An abort makes room again.
+    // An abort frees memory.
     let mut server = publishing();
     for _ in 0..100 {
         let header = [8, 0, 0, 0, 0x10, 0, 0, 9, 1, 0, 0, 0];
@@ -650,7 +650,7 @@ fn messages_that_never_end_are_bounded_together() {
 }
 
 #[test]
-fn a_peer_that_never_reads_responses_gets_no_more() {
+fn responses_to_a_peer_that_does_not_read_are_bounded() {
     for request in [
         command("createStream", 1.0, &[Value::Null]),
         message(4, 0, &[0, 6, 1, 2, 3, 4]),
@@ -659,9 +659,9 @@ fn a_peer_that_never_reads_responses_gets_no_more() {
     ] {
         let mut server = publishing();
         let result = (0..2_000).try_for_each(|_| server.handle(&request));
-        assert_eq!(result, Err(Error::Unread));
+        assert_eq!(result, Err(Error::UnreadResponses));
         assert!(server.queued() < 1 << 20, "{}", server.queued());
-        // The same from one who reads is nothing but work.
+        // A client that reads the responses may continue.
         let mut server = publishing();
         for _ in 0..2_000 {
             server.handle(&request).expect("allowed");
@@ -670,7 +670,8 @@ fn a_peer_that_never_reads_responses_gets_no_more() {
     }
 }
 
-/// Everything that a client sends in a session that publishes, and a server in one that plays.
+/// Returns everything that a client sends in a publishing session, and a server in a playing
+/// session.
 fn recorded() -> (Vec<u8>, Vec<u8>) {
     let record = |intent| {
         let (mut server, mut client) = (server(), client(intent));
@@ -697,7 +698,7 @@ fn recorded() -> (Vec<u8>, Vec<u8>) {
 
 fn damaged(session: &[u8], damage: &[(prop::sample::Index, u8)]) -> Vec<u8> {
     let mut bytes = session.to_vec();
-    // Handshakes are 3 kB, and frames 200 kB: most damage goes where the headers are.
+    // Handshakes have 3 kB and frames 200 kB: most damage is placed in headers.
     for (at, value) in damage {
         let at = 3_073 + at.index(1_500);
         if let Some(byte) = bytes.get_mut(at) {
@@ -709,7 +710,7 @@ fn damaged(session: &[u8], damage: &[(prop::sample::Index, u8)]) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn damage_panics_nobody_and_costs_no_memory(
+    fn damage_causes_neither_panics_nor_memory_growth(
         damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         piece in 1..4_000usize,
     ) {
@@ -734,7 +735,7 @@ proptest! {
     }
 
     #[test]
-    fn random_chunks_panic_nobody(bytes in proptest::collection::vec(any::<u8>(), 0..3_000)) {
+    fn random_chunks_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..3_000)) {
         let _ = publishing().handle(&bytes);
     }
 }

@@ -1,17 +1,18 @@
-//! `rtmp://` and `rtmps://` URLs, as ffmpeg and OBS read them.
+//! `rtmp://` and `rtmps://` URLs, as interpreted by ffmpeg and OBS.
 
 use ::url::{Host, Position};
 use thiserror::Error;
 
 use super::DEFAULT_PORT;
 
-/// The port that `rtmps` URLs without one mean.
+/// Default port of `rtmps` URLs.
 const DEFAULT_TLS_PORT: u16 = 443;
 
-/// Where a stream is: `rtmp://host[:port]/app[/instance]/stream[?query]`, or the same with `rtmps`.
+/// Location of a stream: `rtmp://host[:port]/app[/instance]/stream[?query]`, or the same with
+/// `rtmps`.
 ///
-/// The application is everything up to the last slash, `app/instance` included, and the stream
-/// name is the rest. For one or two segments before the name that is what ffmpeg does too.
+/// The application is the path up to the last slash, including any instance. The stream name is the
+/// rest. ffmpeg parses one or two segments before the name in the same way.
 ///
 /// ```
 /// use mendcast_media::rtmp::Url;
@@ -21,30 +22,30 @@ const DEFAULT_TLS_PORT: u16 = 443;
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Url {
-    /// Whether RTMP is spoken inside of TLS (`rtmps`).
+    /// Whether the connection uses TLS (`rtmps`).
     pub tls: bool,
     /// Name or address, without the brackets of an IPv6 address.
     pub host: String,
     /// TCP port.
     pub port: u16,
-    /// Application, followed by a slash and the instance if there is one.
+    /// Application, with a slash and the instance if there is one.
     pub app: String,
-    /// Stream name, with its query if it has one.
+    /// Stream name, including its query.
     pub stream: String,
 }
 
-/// Errors of an RTMP URL.
+/// Error of parsing an RTMP URL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("RTMP URL {0}")]
 pub struct UrlError(&'static str);
 
 impl Url {
-    /// Reads a URL.
+    /// Parses a URL.
     ///
     /// # Errors
-    /// It is no `rtmp` or `rtmps` URL of a stream, or one with a user name.
+    /// The URL is not an `rtmp` or `rtmps` URL of a stream, or has a user name.
     pub fn parse(url: &str) -> Result<Self, UrlError> {
-        let url = ::url::Url::parse(url).map_err(|_| UrlError("cannot be read"))?;
+        let url = ::url::Url::parse(url).map_err(|_| UrlError("is invalid"))?;
         let tls = match url.scheme() {
             "rtmp" => false,
             "rtmps" => true,
@@ -60,9 +61,9 @@ impl Url {
         };
         let port = url.port().unwrap_or(if tls { DEFAULT_TLS_PORT } else { DEFAULT_PORT });
         if port == 0 {
-            return Err(UrlError("has a port that is none"));
+            return Err(UrlError("has an invalid port"));
         }
-        // Keys of streams may hold what elsewhere starts a fragment.
+        // Stream keys may contain `#`, which does not start a fragment here.
         let path = &url[Position::BeforePath..];
         let path_len = path.find('?').unwrap_or(path.len());
         let slash = path[..path_len].rfind('/').ok_or(UrlError("has no application"))?;
@@ -76,7 +77,7 @@ impl Url {
         Ok(Self { tls, host, port, app: app.to_owned(), stream: stream.to_owned() })
     }
 
-    /// The URL of the application, which `connect` carries.
+    /// Returns the URL of the application, as sent in `connect`.
     pub fn tc_url(&self) -> String {
         let Self { tls, host, port, app, .. } = self;
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };

@@ -1,11 +1,11 @@
-//! Packed audio: a segment that is a run of AAC or MP3 frames, its time in an ID3 tag before them
-//! (RFC 8216, section 3.4).
+//! Packed audio: a segment of AAC or MP3 frames, preceded by an ID3 tag with its timestamp (RFC
+//! 8216, section 3.4).
 
 use crate::codec::Codec;
 
-/// The owner of the ID3 frame that has the time of the first sample, in 33 bits of 90 kHz.
+/// Owner of the ID3 frame with the timestamp of the first sample: 33 bits at 90 kHz.
 const OWNER: &[u8] = b"com.apple.streaming.transportStreamTimestamp\0";
-/// Bytes of an ID3 tag's header, and of the header of a frame in it.
+/// Size of the header of an ID3 tag, and of a frame in it.
 const ID3_HEADER: usize = 10;
 
 /// A segment of packed audio.
@@ -17,7 +17,7 @@ pub(super) struct Packed<'a> {
 }
 
 impl<'a> Packed<'a> {
-    /// Reads a segment; `None` if it is something else.
+    /// Parses a segment; `None` if it is not packed audio.
     pub(super) fn read(segment: &'a [u8]) -> Option<Self> {
         let (mut rest, mut time) = (segment, None);
         while let Some(header) = rest.get(..ID3_HEADER).filter(|header| header.starts_with(b"ID3"))
@@ -31,7 +31,7 @@ impl<'a> Packed<'a> {
             rest = &rest[end..];
         }
         let codec = match *rest {
-            // A layer of 0 is ADTS; others are MPEG audio.
+            // Layer 0 is ADTS, other layers are MPEG audio.
             [0xff, second, ..] if second & 0xf6 == 0xf0 => Codec::Aac,
             [0xff, second, ..] if second & 0xe0 == 0xe0 && second & 6 != 0 => Codec::Mp3,
             _ => return None,
@@ -40,7 +40,7 @@ impl<'a> Packed<'a> {
     }
 }
 
-/// A number of 28 bits, seven to a byte.
+/// Parses an integer of 28 bits, seven per byte.
 fn synchsafe(bytes: &[u8]) -> usize {
     bytes.iter().take(4).fold(0, |number, byte| number << 7 | usize::from(byte & 0x7f))
 }

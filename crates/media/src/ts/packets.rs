@@ -1,21 +1,21 @@
-//! Finds the packets of a transport stream, also behind damage.
+//! Search for the packets of a transport stream, including resynchronisation.
 //!
-//! Packets are 188 bytes apart: 192 in recordings with a timestamp before each packet (M2TS), and
-//! 204 with an error correction code after each. A packet with a wrong sync byte is lost. After
-//! stray bytes, a sync byte counts only if two more packets follow it.
+//! The distance between packets is 188 bytes, 192 in recordings with a timestamp before each packet
+//! (M2TS), and 204 with an error correction code after each packet. Packets with a wrong sync byte
+//! are skipped. After stray bytes, a sync byte counts only if two more packets follow it.
 
 use super::{PACKET_LEN, SYNC_BYTE};
 use crate::deviation::{Deviation, Deviations};
 
 /// Possible distances between packets, in bytes.
 const STRIDES: [usize; 3] = [PACKET_LEN, 192, 204];
-/// Bytes that are searched for the first packet.
+/// Number of bytes searched for the first packet.
 const MAX_START: usize = 64 << 10;
-/// Following packets that confirm a sync byte, at the start and later.
+/// Number of following packets that confirm a sync byte, at the start and later.
 const CONFIRM_START: usize = 4;
 const CONFIRM: usize = 2;
 
-/// The packets of a segment.
+/// Iterator over the packets of a segment.
 #[derive(Clone, Debug)]
 pub(super) struct Packets<'a> {
     segment: &'a [u8],
@@ -24,7 +24,7 @@ pub(super) struct Packets<'a> {
 }
 
 impl<'a> Packets<'a> {
-    /// Finds the first packet; `None` if there is none.
+    /// Finds the first packet.
     pub(super) fn find(segment: &'a [u8], deviations: &mut Deviations) -> Option<Self> {
         let last = segment.len().checked_sub(PACKET_LEN)?.min(MAX_START);
         let mut starts =
@@ -39,7 +39,7 @@ impl<'a> Packets<'a> {
         Some(found)
     }
 
-    /// Returns the next packet, and notes skipped bytes.
+    /// Returns the next packet, and records skipped bytes as a deviation.
     pub(super) fn next(&mut self, deviations: &mut Deviations) -> Option<&'a [u8]> {
         let mut packet = self.segment.get(self.at..self.at + PACKET_LEN)?;
         if packet[0] != SYNC_BYTE {

@@ -1,9 +1,9 @@
-//! Reads segments of transport streams: the first video and the first audio stream of the first
-//! program, as access units in the form that FLV and MP4 have.
+//! Reader of transport stream segments: returns the first video and first audio stream of the first
+//! program as access units in the format of FLV and MP4.
 //!
-//! Segments are self-contained (RFC 8216, section 3): only the description of streams carries
-//! over. Memory is bounded by the segment's size. A PES packet of video counts as one access unit,
-//! as section 3.2 there recommends; one without a time continues the previous access unit.
+//! Segments are self-contained (RFC 8216, section 3): only the stream configuration carries over.
+//! Memory is bounded by the segment's size. A video PES packet is one access unit, as section 3.2
+//! recommends; one without a timestamp continues the previous access unit.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -18,22 +18,22 @@ use crate::fmp4::Sample;
 use crate::fmp4::config::{self, Audio, Mp3Header, Video, nal};
 use crate::fmp4::read::Config;
 
-/// Samples of a segment; more are no media.
+/// Maximum number of samples in a segment.
 const MAX_SAMPLES: usize = crate::fmp4::read::MAX_SAMPLES;
 
-/// Why a segment cannot be read.
+/// Reason for which a segment cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
-    /// Packets do not start where they should.
+    /// No packets were found.
     #[error("no transport stream packets")]
     Sync,
-    /// A program without a stream that FLV can carry, or no program.
-    #[error("transport stream without a known codec")]
+    /// No program, or a program without a stream that FLV can carry.
+    #[error("no transport stream program with a supported codec")]
     NoStream,
     /// Packets are scrambled.
     #[error("scrambled transport stream")]
     Encrypted,
-    /// More access units than any segment has.
+    /// The number of access units exceeds the limit.
     #[error("too many access units in a segment")]
     TooMany,
 }
@@ -41,37 +41,36 @@ pub enum Error {
 /// Content of a segment: video in packet order, then audio.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Item {
-    /// The configuration of the samples of its kind that follow.
+    /// Configuration of the following samples of its kind.
     Config(Config),
-    /// A video access unit; times in [`TIMESCALE`].
+    /// A video access unit, with times in [`TIMESCALE`].
     Video(Sample),
-    /// An audio frame; times in [`TIMESCALE`].
+    /// An audio frame, with times in [`TIMESCALE`].
     Audio(Sample),
 }
 
-/// Reads the segments of one stream. Times go on over the wrap of their 33 bits.
+/// Reader of one stream's segments. Its times continue across the wrap of 33-bit timestamps.
 #[derive(Clone, Debug, Default)]
 pub struct Reader {
     video: Option<Video>,
     audio: Option<Config>,
-    /// Parameter sets of H.264, by kind and ID: a stream may have several that its pictures choose
-    /// from.
+    /// H.264 parameter sets by type and ID. Pictures may alternate between several sets.
     sets: ParameterSets,
-    /// The program that the tables told last: some packagers send them once.
+    /// Program of the newest tables. Some packagers send them only once.
     program: Option<Program>,
     /// Time at which packed audio without a timestamp continues.
     packed_end: Option<u64>,
-    /// The latest time seen, without wraps.
+    /// Newest time, without wraps.
     time: Option<i64>,
     unsupported: Vec<&'static str>,
     deviations: Deviations,
 }
 
 impl Reader {
-    /// The access units of a segment.
+    /// Returns the access units of a segment.
     ///
     /// # Errors
-    /// It is no transport stream, or holds nothing of use.
+    /// The segment is not a transport stream, or has no supported stream.
     pub fn read(&mut self, segment: &[u8]) -> Result<Vec<Item>, Error> {
         if let Some(packed) = Packed::read(segment) {
             return Ok(self.packed(packed));
@@ -84,7 +83,7 @@ impl Reader {
         }
         self.program.clone_from(&demux.program);
         self.unsupported = demux.program.as_ref().map_or(Vec::new(), |p| p.unsupported.clone());
-        if demux.streams.iter().all(Option::is_none) && demux.left.iter().all(Vec::is_empty) {
+        if demux.streams.iter().all(Option::is_none) && demux.replaced.iter().all(Vec::is_empty) {
             return Err(Error::NoStream);
         }
         let mut items = Vec::new();
@@ -103,7 +102,7 @@ impl Reader {
         Ok(items)
     }
 
-    /// The frames of packed audio.
+    /// Returns the frames of packed audio.
     fn packed(&mut self, packed: Packed<'_>) -> Vec<Item> {
         let time = packed.time.or(self.packed_end).unwrap_or(0);
         let (pts, data) = (self.unwrap(time), packed.frames.to_vec());
@@ -120,13 +119,13 @@ impl Reader {
         items
     }
 
-    /// Breaches of rules since this was last asked.
+    /// Returns the deviations from standards since the last call.
     pub fn deviations(&mut self) -> Deviations {
         core::mem::take(&mut self.deviations)
     }
 
-    /// The first program of a segment, which also applies to packets before its tables. A segment
-    /// without tables uses the program of the previous one.
+    /// Returns the first program of a segment, which also applies to packets before its tables. A
+    /// segment without tables uses the program of the previous one.
     fn first_program(&mut self, mut packets: Packets<'_>) -> Option<Program> {
         let mut tables = Tables::default();
         let mut ignored = Deviations::default();
@@ -146,12 +145,12 @@ impl Reader {
         self.program.take()
     }
 
-    /// Codecs of sound and pictures in the last segment that FLV cannot carry.
+    /// Returns the audio and video codecs of the last segment that FLV cannot carry.
     pub fn unsupported(&self) -> &[&'static str] {
         &self.unsupported
     }
 
-    /// The time nearest to the latest one with these 33 bits.
+    /// Returns the time with these 33 bits that is nearest to the newest one.
     fn unwrap(&mut self, time: u64) -> i64 {
         let latest = self.time.unwrap_or(time as i64);
         let step = difference(time, (latest as u64) & MASK);
@@ -193,7 +192,7 @@ impl Reader {
             }
             _ => None,
         };
-        // Open groups of pictures start with a picture that is no IDR but is marked.
+        // Open groups of pictures start with a picture that is marked but not an IDR picture.
         sync |= unit.random_access && !sps.is_empty();
         if let Some(video) = video
             && self.video.as_ref() != Some(&video)
@@ -256,17 +255,17 @@ impl Reader {
     }
 }
 
-/// The start of an audio frame that continues in the next PES packet.
+/// Start of an audio frame that continues in the next PES packet.
 #[derive(Default)]
 struct Carry {
     bytes: Vec<u8>,
-    /// Time of the current PES packet, and samples since.
+    /// Time of the current PES packet, and number of samples since.
     time: Option<(i64, u64)>,
 }
 
-/// A frame of audio with its header.
+/// An audio frame including its header.
 struct AdtsFrame {
-    /// Profile, index of the rate, channels; `None` for MP3.
+    /// Profile, rate index and channels; `None` for MP3.
     setting: Option<(u8, u8, u8)>,
     sample_rate: u32,
     samples: u32,
@@ -275,7 +274,7 @@ struct AdtsFrame {
 }
 
 impl AdtsFrame {
-    /// ISO/IEC 14496-3, section 1.A.2.2.
+    /// Parses an ADTS header (ISO/IEC 14496-3, section 1.A.2.2).
     fn read(bytes: &[u8]) -> Option<Self> {
         let b: [u8; 7] = bytes.get(..7)?.try_into().ok()?;
         if b[0] != 0xff || b[1] & 0xf6 != 0xf0 {
@@ -303,15 +302,15 @@ impl AdtsFrame {
 }
 
 const MASK: u64 = (1 << 33) - 1;
-/// Ten thousand years, which only a sender of wrong times gets to.
+/// Limit of times: ten thousand years, reached only with invalid timestamps.
 const MAX_TIME: i64 = 1 << 55;
 
-/// `a` - `b` of 33-bit times, the shorter way round.
+/// Returns the shortest distance from `b` to `a`, both 33-bit times.
 fn difference(a: u64, b: u64) -> i64 {
     ((a.wrapping_sub(b) << 31) as i64) >> 31
 }
 
-/// A PES packet's payload.
+/// Payload of a PES packet.
 struct Unit {
     codec: Codec,
     pts: u64,
@@ -324,28 +323,28 @@ struct Unit {
 struct Stream {
     pid: u16,
     codec: Codec,
-    /// The counter of its newest packet.
+    /// Continuity counter of the newest packet.
     counter: Option<u8>,
     pes: Pes,
     units: Vec<Unit>,
 }
 
-/// The PES packet that is being received.
+/// A partially received PES packet.
 #[derive(Default)]
 struct Pes {
     bytes: Vec<u8>,
     random_access: bool,
 }
 
-/// Takes packets apart.
+/// Demultiplexer of packets.
 #[derive(Default)]
 struct Demux {
     tables: Tables,
     program: Option<Program>,
-    /// Video and audio.
+    /// The video and audio streams.
     streams: [Option<Stream>; 2],
-    /// The same before the program changed.
-    left: [Vec<Unit>; 2],
+    /// Units of video and audio streams before a change of the program.
+    replaced: [Vec<Unit>; 2],
 }
 
 impl Demux {
@@ -366,7 +365,7 @@ impl Demux {
             return Err(Error::Encrypted);
         }
         if let Some(before) = stream.counter.replace(header.counter) {
-            // Section 2.4.3.3: a packet may be sent twice.
+            // Packets may be duplicated (section 2.4.3.3).
             if before == header.counter && stream.pes.bytes.ends_with(header.payload) {
                 return Ok(());
             }
@@ -378,7 +377,7 @@ impl Demux {
             stream.finish();
             stream.pes.random_access = header.random_access;
         }
-        // Packets before the first start are dropped.
+        // Packets before the first start of a PES packet are dropped.
         if header.start || !stream.pes.bytes.is_empty() {
             stream.pes.bytes.extend_from_slice(header.payload);
         }
@@ -398,15 +397,15 @@ impl Demux {
                     units: Vec::new(),
                 });
                 let old = core::mem::replace(stream, new);
-                self.left[index].extend(old.into_iter().flat_map(Stream::into_units));
+                self.replaced[index].extend(old.into_iter().flat_map(Stream::into_units));
             }
         }
         self.program = Some(program);
     }
 
-    /// The units of video, then of audio.
+    /// Returns the video units, then the audio units.
     fn into_units(self) -> impl Iterator<Item = Unit> {
-        let streams = self.left.into_iter().zip(self.streams);
+        let streams = self.replaced.into_iter().zip(self.streams);
         streams.flat_map(|(mut units, stream)| {
             units.extend(stream.into_iter().flat_map(Stream::into_units));
             units
@@ -415,7 +414,7 @@ impl Demux {
 }
 
 impl Stream {
-    /// Takes a PES packet apart, because it is complete (section 2.4.3.6).
+    /// Parses the completed PES packet (section 2.4.3.6).
     fn finish(&mut self) {
         let Pes { mut bytes, random_access } = core::mem::take(&mut self.pes);
         let Some(head) = bytes.get(..9) else { return };
@@ -452,7 +451,8 @@ fn time(b: &[u8]) -> u64 {
     (a >> 1 & 7) << 30 | b << 22 | (c >> 1) << 15 | d << 7 | e >> 1
 }
 
-/// The NAL units of a byte stream (H.264, annex B), without the zeros between them; none is empty.
+/// Returns the NAL units of a byte stream (H.264, annex B) without trailing zeros. Empty units are
+/// skipped.
 fn byte_stream(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = split_start_code(bytes).1;
     core::iter::from_fn(move || {
@@ -467,7 +467,7 @@ fn byte_stream(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The bytes before the next start code, and those after it if there is one.
+/// Returns the bytes before the next start code, and those after it if there is one.
 fn split_start_code(bytes: &[u8]) -> (&[u8], Option<&[u8]>) {
     match bytes.windows(3).position(|window| window == [0, 0, 1]) {
         Some(at) => (&bytes[..at], Some(&bytes[at + 3..])),

@@ -1,13 +1,13 @@
-//! The parameter sets of an H.264 stream.
+//! Parameter sets of an H.264 stream.
 //!
-//! A picture names its sets by ID (ITU-T H.264, section 7.4.1.2.1), and a stream may use several in
-//! turn without repeating all of them at each key picture.
+//! Pictures refer to their sets by ID (ITU-T H.264, section 7.4.1.2.1), and a stream may alternate
+//! between several sets without repeating all of them at each key frame.
 
 use bytes::Bytes;
 
 use crate::fmp4::bits::h264_set_id;
 
-/// Sets of a kind that are remembered; an encoder uses one or two.
+/// Maximum number of stored sets per type. Encoders use one or two.
 const MAX_SETS: usize = 16;
 
 /// Sequence and picture parameter sets by ID.
@@ -18,9 +18,9 @@ pub(super) struct ParameterSets {
 }
 
 impl ParameterSets {
-    /// Takes the sets of an access unit; gives all that hold from there on, by ID.
+    /// Adds the sets of an access unit. Returns all sets that now apply, by ID.
     pub(super) fn with(&mut self, sps: &[Bytes], pps: &[Bytes]) -> (Vec<Bytes>, Vec<Bytes>) {
-        // A new set under a known ID comes from another encoder, which does not use the old sets.
+        // A new set with a known ID comes from another encoder, which does not use the old sets.
         let is_other = |new: &Bytes| {
             let id = h264_set_id(new);
             let same = self.sequence.iter().find(|(known, _)| Some(*known) == id);

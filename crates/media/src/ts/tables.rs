@@ -3,7 +3,7 @@
 use super::{PAT_PID, crc_32, stream_type};
 use crate::codec::Codec;
 
-/// The longest section of a table (section 2.4.4).
+/// Maximum size of a section (section 2.4.4).
 const MAX_SECTION: usize = 1_024;
 
 /// A program: its video and audio streams, and its unsupported codecs.
@@ -13,21 +13,20 @@ pub(super) struct Program {
     pub(super) unsupported: Vec<&'static str>,
 }
 
-/// A packet taken apart.
+/// A parsed packet.
 pub(super) struct Header<'a> {
     pub(super) pid: u16,
     pub(super) start: bool,
     pub(super) scrambled: bool,
     pub(super) random_access: bool,
-    /// Whether the counter may jump here.
+    /// Whether the continuity counter may jump.
     pub(super) discontinuity: bool,
     pub(super) counter: u8,
     pub(super) payload: &'a [u8],
 }
 
 impl<'a> Header<'a> {
-    /// Reads a packet; `None` for one with an error that the sender knew of, and for one without
-    /// payload.
+    /// Parses a packet; `None` if it is marked as erroneous or has no payload.
     pub(super) fn read(packet: &'a [u8]) -> Option<Self> {
         if packet[1] & 0x80 != 0 || packet[3] & 0x10 == 0 {
             return None;
@@ -49,16 +48,16 @@ impl<'a> Header<'a> {
     }
 }
 
-/// Reads the tables.
+/// Parser of the tables.
 #[derive(Default)]
 pub(super) struct Tables {
     pmt_pid: Option<u16>,
-    /// Sections of PAT and PMT that are being received.
+    /// Partially received sections of PAT and PMT.
     sections: [Vec<u8>; 2],
 }
 
 impl Tables {
-    /// Takes a packet; gives the program if that is complete with it.
+    /// Handles a packet. Returns the program if it is now complete.
     pub(super) fn packet(&mut self, header: &Header<'_>) -> Option<Program> {
         let index = match header.pid {
             PAT_PID => 0,
@@ -86,7 +85,7 @@ impl Tables {
         }
         let body = &section[8..length - 4];
         if index == 0 && section[0] == 0 {
-            // The first program; number 0 is the network's table.
+            // The first program; number 0 is the network information table.
             let entry = body.as_chunks::<4>().0.iter().find(|entry| entry[..2] != [0, 0]);
             self.pmt_pid = entry.map(|entry| pid_at(entry, 2));
         }
@@ -95,7 +94,7 @@ impl Tables {
 }
 
 impl Program {
-    /// Reads a program map section.
+    /// Parses a program map section.
     fn read(body: &[u8]) -> Option<Self> {
         let information = body.get(2..4)?;
         let length = u16::from_be_bytes([information[0], information[1]]) & 0x0fff;

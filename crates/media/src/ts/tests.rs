@@ -21,7 +21,7 @@ fn audio() -> Audio {
     Audio::new(Codec::Aac, Bytes::from_static(&[0x11, 0x90])).expect("a good record")
 }
 
-/// A frame of one NAL unit with `size` bytes, none of them 0.
+/// Returns a frame of one NAL unit with `size` non-zero bytes.
 fn frame(dts: i64, composition: i32, sync: bool, size: usize) -> Sample {
     let mut data = (size as u32).to_be_bytes().to_vec();
     data.push(if sync { 0x65 } else { 0x41 });
@@ -29,11 +29,11 @@ fn frame(dts: i64, composition: i32, sync: bool, size: usize) -> Sample {
     Sample { data: Bytes::from(data), dts, composition, sync }
 }
 
-fn sound(number: i64, size: usize) -> Sample {
+fn audio_frame(number: i64, size: usize) -> Sample {
     Sample { data: Bytes::from(vec![9; size]), dts: number * 1_024, composition: 0, sync: true }
 }
 
-/// Checks the form of packets: sync bytes, counters, clock references.
+/// Checks the packet format: sync bytes, counters, clock references.
 fn check(stream: &[u8], counters: &mut [Option<u8>; 0x2000]) {
     assert!(stream.len().is_multiple_of(PACKET_LEN));
     for packet in stream.chunks(PACKET_LEN) {
@@ -50,7 +50,7 @@ fn check(stream: &[u8], counters: &mut [Option<u8>; 0x2000]) {
 }
 
 #[test]
-fn access_units_of_every_size_come_back() {
+fn access_units_of_all_sizes_round_trip() {
     let (video, audio) = (video(), audio());
     let mut writer = Writer::default();
     let mut reader = Reader::default();
@@ -60,8 +60,9 @@ fn access_units_of_every_size_come_back() {
         let size = 1 + number as usize;
         let frames =
             [frame(number * 40, 80, true, size), frame(number * 40 + 20, -10, false, size + 500)];
-        let sounds = [sound(number * 2, size), sound(number * 2 + 1, size + 300)];
-        let program = Program { video: Some((&video, &frames)), audio: Some((&audio, &sounds)) };
+        let audio_frames = [audio_frame(number * 2, size), audio_frame(number * 2 + 1, size + 300)];
+        let program =
+            Program { video: Some((&video, &frames)), audio: Some((&audio, &audio_frames)) };
         let segment = writer.write(program);
         check(&segment, &mut counters);
         let items = reader.read(&segment).expect("readable");
@@ -82,7 +83,7 @@ fn access_units_of_every_size_come_back() {
             assert_eq!(got.dts - start, wanted.dts * 90, "{number}");
             assert_eq!(got.composition, wanted.composition * 90, "{number}");
         }
-        for (got, wanted) in got.1.iter().zip(&sounds) {
+        for (got, wanted) in got.1.iter().zip(&audio_frames) {
             assert_eq!(got.data, wanted.data, "{number}");
             assert_eq!(got.dts - start, wanted.dts * 90 / 48, "{number}");
         }
@@ -91,7 +92,7 @@ fn access_units_of_every_size_come_back() {
 }
 
 #[test]
-fn times_go_on_over_the_wrap_of_33_bits() {
+fn times_continue_across_the_33_bit_wrap() {
     let video = video();
     let (mut writer, mut reader) = (Writer::default(), Reader::default());
     let wrap = (1i64 << 33) / 90;
@@ -109,10 +110,10 @@ fn times_go_on_over_the_wrap_of_33_bits() {
 }
 
 #[test]
-fn audio_frames_may_lie_across_packets_of_the_elementary_stream() {
+fn audio_frames_may_span_pes_packets() {
     let audio = audio();
-    let sounds: Vec<Sample> = (0..4).map(|number| sound(number, 100)).collect();
-    let program = Program { video: None, audio: Some((&audio, &sounds)) };
+    let audio_frames: Vec<Sample> = (0..4).map(|number| audio_frame(number, 100)).collect();
+    let program = Program { video: None, audio: Some((&audio, &audio_frames)) };
     let whole = Writer::default().write(program);
     let mut expected = Reader::default().read(&whole).expect("readable");
     // The frames as one byte stream, split differently: 150 bytes, then the rest, 10 ms late. The
@@ -122,9 +123,11 @@ fn audio_frames_may_lie_across_packets_of_the_elementary_stream() {
             sample.dts += 900;
         }
     }
-    let adts: Vec<u8> = sounds
+    let adts: Vec<u8> = audio_frames
         .iter()
-        .flat_map(|sound| [&[0xff, 0xf1, 0x4c, 0x80, 0x0d, 0x7f, 0xfc], &sound.data[..]].concat())
+        .flat_map(|audio_frame| {
+            [&[0xff, 0xf1, 0x4c, 0x80, 0x0d, 0x7f, 0xfc], &audio_frame.data[..]].concat()
+        })
         .collect();
     let mut stream = whole[..2 * PACKET_LEN].to_vec();
     let mut counter = 0;
@@ -151,7 +154,7 @@ fn audio_frames_may_lie_across_packets_of_the_elementary_stream() {
     assert_eq!(got, expected);
 }
 
-/// The clock reference of a packet, its base.
+/// Returns the base of a packet's clock reference.
 fn clock(packet: &[u8]) -> Option<i64> {
     let flags = packet[5] & 0x10 != 0;
     (packet[3] & 0x20 != 0 && packet[4] > 6 && flags).then(|| {
@@ -161,12 +164,12 @@ fn clock(packet: &[u8]) -> Option<i64> {
 }
 
 #[test]
-fn clock_references_come_before_the_time_of_decoding() {
+fn clock_references_precede_decoding_times() {
     let (video, audio) = (video(), audio());
     let frames: Vec<Sample> = (0..50).map(|n| frame(n * 40, 80, n == 0, 900)).collect();
-    let sounds: Vec<Sample> = (0..90).map(|n| sound(n, 300)).collect();
+    let audio_frames: Vec<Sample> = (0..90).map(|n| audio_frame(n, 300)).collect();
     for video in [Some((&video, &frames[..])), None] {
-        let program = Program { video, audio: Some((&audio, &sounds)) };
+        let program = Program { video, audio: Some((&audio, &audio_frames)) };
         let segment = Writer::default().write(program);
         let clocks: Vec<i64> = segment.chunks(PACKET_LEN).filter_map(clock).collect();
         // Section 2.7.2 of H.222.0: at most 0.1 s apart.
@@ -192,7 +195,7 @@ fn a_pes_packet_without_a_time_continues_the_previous_one() {
     let (video, frames) = (video(), [frame(0, 0, true, 300)]);
     let whole = Writer::default().write(Program { video: Some((&video, &frames)), audio: None });
     let mut split = whole.to_vec();
-    // The last packet becomes the start of a PES packet that has no time.
+    // The last packet becomes the start of a PES packet without a timestamp.
     let last = split.len() - PACKET_LEN;
     let body: Vec<u8> = split[last + 4..last + PACKET_LEN].to_vec();
     assert_eq!(split[last + 3] & 0x20, 0x20, "it has stuffing to spare");
@@ -216,28 +219,30 @@ fn other_formats_than_transport_streams_are_rejected() {
     let mut tables = Writer::default().write(Program { video: None, audio: None }).to_vec();
     assert_eq!(reader.read(&tables), Err(Error::NoStream));
     let audio = audio();
-    let sounds = [sound(0, 10)];
-    tables =
-        Writer::default().write(Program { video: None, audio: Some((&audio, &sounds)) }).to_vec();
+    let audio_frames = [audio_frame(0, 10)];
+    tables = Writer::default()
+        .write(Program { video: None, audio: Some((&audio, &audio_frames)) })
+        .to_vec();
     tables[2 * PACKET_LEN + 3] |= 0x80;
     assert_eq!(reader.read(&tables), Err(Error::Encrypted));
 }
 
 #[test]
-fn codecs_that_do_not_fit_are_left_out() {
+fn unsupported_codecs_are_dropped() {
     let record = Bytes::from_static(b"OpusHead\x01\x02\x38\x01\x80\xbb\0\0\0\0\0");
     let opus = Audio::new(Codec::Opus, record).expect("a good record");
     assert!(!write::carries_audio(&opus));
-    let (video, frames, sounds) = (video(), [frame(0, 0, true, 9)], [sound(0, 10)]);
-    let program = Program { video: Some((&video, &frames)), audio: Some((&opus, &sounds)) };
+    let (video, frames, audio_frames) = (video(), [frame(0, 0, true, 9)], [audio_frame(0, 10)]);
+    let program = Program { video: Some((&video, &frames)), audio: Some((&opus, &audio_frames)) };
     let items = Reader::default().read(&Writer::default().write(program)).expect("readable");
     assert_eq!(items.len(), 2, "configuration and frame");
 }
 
 #[test]
-fn codecs_of_sound_and_pictures_that_are_left_out_are_named() {
-    let (video, audio, frames, sounds) = (video(), audio(), [frame(0, 0, true, 9)], [sound(0, 10)]);
-    let program = Program { video: Some((&video, &frames)), audio: Some((&audio, &sounds)) };
+fn unsupported_audio_and_video_codecs_are_reported() {
+    let (video, audio, frames, audio_frames) =
+        (video(), audio(), [frame(0, 0, true, 9)], [audio_frame(0, 10)]);
+    let program = Program { video: Some((&video, &frames)), audio: Some((&audio, &audio_frames)) };
     let mut segment = Writer::default().write(program).to_vec();
     // The program's table is in the second packet, after an adaptation field and a pointer field.
     let adaptation = match segment[PACKET_LEN + 3] & 0x20 {
@@ -246,7 +251,7 @@ fn codecs_of_sound_and_pictures_that_are_left_out_are_named() {
     };
     let table = &mut segment[PACKET_LEN + 5 + adaptation..2 * PACKET_LEN];
     let end = 3 + usize::from(u16::from_be_bytes([table[1], table[2]]) & 0x0fff) - 4;
-    let entry = (12..end).step_by(5).find(|&at| table[at] == 0x0f).expect("an entry of sound");
+    let entry = (12..end).step_by(5).find(|&at| table[at] == 0x0f).expect("an audio entry");
     table[entry] = 0x81;
     let crc = crc_32(&table[..end]);
     table[end..end + 4].copy_from_slice(&crc.to_be_bytes());
@@ -261,8 +266,8 @@ proptest! {
         packets in proptest::collection::vec((0..4u8, proptest::collection::vec(any::<u8>(), 184)), 0..20),
     ) {
         let audio = audio();
-        let sounds = [sound(0, 10)];
-        let program = Program { video: Some((&video(), &[])), audio: Some((&audio, &sounds)) };
+        let audio_frames = [audio_frame(0, 10)];
+        let program = Program { video: Some((&video(), &[])), audio: Some((&audio, &audio_frames)) };
         let mut stream = Writer::default().write(program).to_vec();
         for (pid, body) in packets {
             let head = match pid {
@@ -279,11 +284,11 @@ proptest! {
 }
 
 #[test]
-fn a_segment_begins_with_counters_of_its_own_and_says_so() {
+fn continuity_counters_restart_with_a_discontinuity_indicator() {
     let (video, audio) = (video(), audio());
     let frames = [frame(0, 0, true, 300), frame(40, 0, false, 300)];
-    let sounds = [sound(0, 50), sound(1, 50)];
-    let program = Program { video: Some((&video, &frames)), audio: Some((&audio, &sounds)) };
+    let audio_frames = [audio_frame(0, 50), audio_frame(1, 50)];
+    let program = Program { video: Some((&video, &frames)), audio: Some((&audio, &audio_frames)) };
     let mut writer = Writer::default();
     let (first, second) = (writer.write(program), writer.write(program));
     assert_eq!(first, Writer::default().write(program), "whatever was before");
@@ -300,7 +305,7 @@ fn a_segment_begins_with_counters_of_its_own_and_says_so() {
 }
 
 #[test]
-fn a_program_with_other_tracks_has_another_version() {
+fn a_program_with_different_tracks_has_a_new_version() {
     let (video, audio) = (video(), audio());
     let mp3 = Audio::mp3(&[0xff, 0xfb, 0x90, 0x00, 0, 0, 0, 0]).expect("a frame");
     let mut versions = std::collections::BTreeSet::new();
@@ -318,7 +323,7 @@ fn a_program_with_other_tracks_has_another_version() {
         };
         let tables = Writer::default().write(program);
         let pmt = &tables[PACKET_LEN..2 * PACKET_LEN];
-        // Behind the packet's header, its adaptation field and the pointer; current_next_indicator
+        // After the packet's header, its adaptation field and the pointer; current_next_indicator
         // is set.
         let byte = pmt[4 + 2 + 1 + 5];
         assert_eq!((pmt[7], byte & 0xc1), (2, 0xc1));
@@ -326,17 +331,17 @@ fn a_program_with_other_tracks_has_another_version() {
     }
 }
 
-/// Frames of 25 per second with a key frame each second, and sound.
+/// Returns video with 25 frames per second and a key frame per second, and audio.
 fn program(seconds: i64) -> Vec<u8> {
     let (video, audio) = (video(), audio());
     let frames: Vec<Sample> =
         (0..25 * seconds).map(|n| frame(n * 40, 80, n % 25 == 0, 900)).collect();
-    let sounds: Vec<Sample> = (0..46 * seconds).map(|n| sound(n, 300)).collect();
-    let program = Program { video: Some((&video, &frames)), audio: Some((&audio, &sounds)) };
+    let audio_frames: Vec<Sample> = (0..46 * seconds).map(|n| audio_frame(n, 300)).collect();
+    let program = Program { video: Some((&video, &frames)), audio: Some((&audio, &audio_frames)) };
     Writer::default().write(program).to_vec()
 }
 
-/// The pictures and audio frames that a reader finds, and the deviations it tolerates.
+/// Returns the numbers of video and audio frames that a reader finds, and its deviations.
 fn count(reader: &mut Reader, segment: &[u8]) -> ([usize; 2], Vec<(Deviation, u32)>) {
     let items = reader.read(segment).expect("tolerated");
     let videos = items.iter().filter(|item| matches!(item, Item::Video(_))).count();
@@ -366,9 +371,9 @@ fn a_reader_resynchronises_after_damage() {
         // The reader knows the program: a damaged packet may be part of a table.
         let mut reader = Reader::default();
         count(&mut reader, &good);
-        let (got, met) = count(&mut reader, &bad);
+        let (got, seen) = count(&mut reader, &bad);
         assert!(got[0] + got[1] + 2 * lost >= whole[0] + whole[1] - 2, "{number} {lost}: {got:?}");
-        let kinds: Vec<Deviation> = met.iter().map(|met| met.0).collect();
+        let kinds: Vec<Deviation> = seen.iter().map(|seen| seen.0).collect();
         let expects = |kind: Deviation| number == 0 || kinds.contains(&kind);
         assert!(expects(Deviation::TsSync) && kinds.len() <= 3, "{number}: {kinds:?}");
     }
@@ -381,11 +386,11 @@ fn a_reader_resynchronises_after_damage() {
             assert!(noise[0] == SYNC_BYTE || got == whole, "{at} {noise:?}: {got:?}");
         }
     }
-    // Cut in the middle of a packet, here and at the end.
+    // Truncated in the middle of a packet, here and at the end.
     let short = [&good[..half - 100], &good[half..good.len() - 77]].concat();
-    let (got, met) = count(&mut Reader::default(), &short);
+    let (got, seen) = count(&mut Reader::default(), &short);
     assert!(got[0] >= 49 && got[1] >= 90, "{got:?}");
-    assert_eq!(met[0], (Deviation::TsSync, 1));
+    assert_eq!(seen[0], (Deviation::TsSync, 1));
 }
 
 #[test]
@@ -404,7 +409,7 @@ fn packets_may_have_a_leading_time_or_a_trailing_code() {
 }
 
 #[test]
-fn tables_may_come_late_or_once_or_change() {
+fn late_single_and_changing_tables_are_tolerated() {
     let good = packets(&program(2));
     let (tables, media): (Vec<_>, Vec<_>) = good.iter().cloned().partition(|packet| {
         let payload_at = if packet[3] & 0x20 != 0 { 5 + usize::from(packet[4]) } else { 4 };
@@ -415,19 +420,19 @@ fn tables_may_come_late_or_once_or_change() {
     let late_only = vec![(Deviation::TsTables, 1)];
     assert_eq!(count(&mut Reader::default(), &late), ([50, 92], late_only.clone()));
     let mut reader = Reader::default();
-    assert_eq!(reader.read(&media.concat()), Err(Error::NoStream), "nobody said what it is");
+    assert_eq!(reader.read(&media.concat()), Err(Error::NoStream), "unknown without tables");
     reader.deviations();
     assert_eq!(count(&mut reader, &good.concat()).0, [50, 92]);
     for _ in 0..3 {
         assert_eq!(count(&mut reader, &media.concat()), ([50, 92], late_only.clone()));
     }
-    // Sound that joins in the middle, under other PIDs.
+    // Audio starts in the middle, with other PIDs.
     let (video, audio) = (video(), audio());
     let frames = [frame(0, 0, true, 300), frame(40, 0, false, 300)];
-    let sounds = [sound(0, 100), sound(1, 100)];
+    let audio_frames = [audio_frame(0, 100), audio_frame(1, 100)];
     let mut alone =
         Writer::default().write(Program { video: Some((&video, &frames)), audio: None }).to_vec();
-    let both = Program { video: Some((&video, &frames)), audio: Some((&audio, &sounds)) };
+    let both = Program { video: Some((&video, &frames)), audio: Some((&audio, &audio_frames)) };
     alone.extend_from_slice(&Writer::default().write(both));
     assert_eq!(count(&mut Reader::default(), &alone).0, [4, 2]);
     let moved = [program(1), program(1)].concat();
@@ -450,20 +455,20 @@ fn tables_may_come_late_or_once_or_change() {
 }
 
 #[test]
-fn repeated_packets_are_left_out_and_missing_ones_are_counted() {
+fn duplicate_packets_are_skipped_and_missing_ones_counted() {
     let good = packets(&program(1));
     let twice: Vec<u8> = good.iter().flat_map(|packet| [&packet[..], packet].concat()).collect();
     let expected = Reader::default().read(&good.concat()).expect("readable");
     assert_eq!(Reader::default().read(&twice).expect("readable"), expected);
     let mut missing = good;
     missing.remove(20);
-    let (got, met) = count(&mut Reader::default(), &missing.concat());
+    let (got, seen) = count(&mut Reader::default(), &missing.concat());
     assert!(got[0] >= 24, "{got:?}");
-    assert_eq!(met, [(Deviation::TsContinuity, 1)]);
+    assert_eq!(seen, [(Deviation::TsContinuity, 1)]);
 }
 
 #[test]
-fn all_parameter_sets_that_pictures_may_name_are_kept() {
+fn all_parameter_sets_are_kept_by_id() {
     // The same sets with ID 1: the first bit after the level, and after the header, is 0.
     let sets = video().parameter_sets;
     let [sps, pps] = &sets[..] else { panic!("two sets") };
@@ -485,12 +490,12 @@ fn all_parameter_sets_that_pictures_may_name_are_kept() {
         kept.with(core::slice::from_ref(&other_sps), core::slice::from_ref(&other_pps))
     };
     assert_eq!(other(&mut kept), both);
-    // Either alone changes nothing from then on.
+    // Each of them alone changes nothing from then on.
     assert_eq!(kept.with(core::slice::from_ref(sps), &[]), both);
     assert_eq!(kept.with(&[], core::slice::from_ref(&other_pps)), both);
     let record = Video::from_h264_sets(&both.0, &both.1).expect("a record");
     assert_eq!(record.parameter_sets.len(), 4);
-    // Another encoder's set under the same ID.
+    // A set of another encoder with the same ID.
     let mut new_sps = sps.to_vec();
     new_sps[3] += 1;
     let new_sps = Bytes::from(new_sps);
@@ -499,7 +504,7 @@ fn all_parameter_sets_that_pictures_may_name_are_kept() {
 }
 
 #[test]
-fn packed_audio_takes_its_time_from_its_tag() {
+fn packed_audio_starts_at_its_id3_timestamp() {
     let adts =
         |number: u8| [&[0xff, 0xf1, 0x4c, 0x80, 0x0d, 0x7f, 0xfc], &[number; 100][..]].concat();
     let frames: Vec<u8> = (0..10).flat_map(adts).collect();
@@ -523,7 +528,7 @@ fn packed_audio_takes_its_time_from_its_tag() {
     let foreign = b"ID3\x03\0\0\0\0\0\x05hello".to_vec();
     let second = times(&mut reader, &[foreign, tag(190_000), frames.clone()].concat());
     assert_eq!((second.len(), second[0]), (10, 190_000));
-    // Without a time, playback continues.
+    // Without a timestamp, playback continues.
     assert!(times(&mut reader, &frames)[0].abs_diff(190_000 + 19_200) < 400);
     let mp3 = [&[0xff, 0xfb, 0x90, 0xc0][..], &[0; 413]].concat();
     assert_eq!(times(&mut Reader::default(), &mp3.repeat(3)).len(), 3);

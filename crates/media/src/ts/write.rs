@@ -1,8 +1,9 @@
-//! Writes transport streams: tables, then access units in decoding order, one PES packet each.
+//! Writer of transport streams: tables, followed by access units in decoding order, one per PES
+//! packet.
 //!
-//! Video becomes a byte stream (H.264 and H.265, annex B) with access unit delimiters, and
-//! parameter sets before each key frame; AAC gets ADTS headers. Payload bytes are copied once, into
-//! their packets.
+//! Video is written as a byte stream (H.264 and H.265, annex B) with access unit delimiters, and
+//! parameter sets before each key frame. AAC frames get ADTS headers. Payload bytes are copied
+//! once, into their packets.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -14,35 +15,35 @@ use crate::fmp4::{Sample, VIDEO_TIMESCALE};
 const PMT_PID: u16 = 0x1000;
 const VIDEO_PID: u16 = 0x0100;
 const AUDIO_PID: u16 = 0x0101;
-/// Added to all times, so that clock references before the first access unit are not negative.
+/// Offset of all times, which keeps clock references before the first access unit positive.
 const OFFSET: i64 = TIMESCALE as i64;
-/// How long before its decoding an access unit arrives at the latest: the decoder's buffering.
+/// Decoder buffering: time between clock reference and decoding of an access unit.
 const DELAY: i64 = TIMESCALE as i64 / 2;
-/// PTS, DTS and PCR base are 33-bit numbers.
+/// PTS, DTS and PCR base have 33 bits.
 const MASK: i64 = (1 << 33) - 1;
 /// discontinuity_indicator of an adaptation field.
 const DISCONTINUITY: u8 = 0x80;
 const START_CODE: &[u8] = &[0, 0, 0, 1];
 
-/// Whether this video can be written.
+/// Whether a transport stream can carry this video.
 pub fn carries_video(video: &Video) -> bool {
     matches!(video.codec, Codec::Avc | Codec::Hevc)
 }
 
-/// Whether this audio can be written.
+/// Whether a transport stream can carry this audio.
 pub fn carries_audio(audio: &Audio) -> bool {
     audio.codec == Codec::Mp3 || audio.codec == Codec::Aac && audio.adts().is_some()
 }
 
-/// Writes a segment, part by part. Continuity counters restart, as the first packet of each PID
-/// declares (discontinuity_indicator, section 2.4.3.5): segments are independent.
+/// Writer of a segment, part by part. Segments are independent: continuity counters restart, as the
+/// first packet of each PID declares (discontinuity_indicator, section 2.4.3.5).
 #[derive(Clone, Debug, Default)]
 pub struct Writer {
-    /// The next of the PIDs of PAT, PMT, video and audio; `None` before their first packets.
+    /// Next counters of PAT, PMT, video and audio; `None` before their first packets.
     counters: [Option<u8>; 4],
 }
 
-/// A program's elementary streams, or the samples of each.
+/// Elementary streams of a program, with their samples.
 #[derive(Clone, Copy, Debug)]
 pub struct Program<'a> {
     /// H.264 or H.265, and samples in [`VIDEO_TIMESCALE`].
@@ -52,8 +53,7 @@ pub struct Program<'a> {
 }
 
 impl Writer {
-    /// Writes the tables and these samples. Samples without a transport stream mapping are
-    /// dropped.
+    /// Writes the tables and these samples. Samples without a transport stream mapping are dropped.
     pub fn write(&mut self, program: Program<'_>) -> Bytes {
         let video = program.video.filter(|(video, _)| carries_video(video));
         let audio = program.audio.filter(|(audio, _)| carries_audio(audio));
@@ -63,13 +63,13 @@ impl Writer {
         let mut out = BytesMut::with_capacity(4 * PACKET_LEN + payload / 184 * PACKET_LEN);
         self.tables(&mut out, video.map(|v| v.0), audio.map(|a| a.0));
         let mut frames = video.map_or(&[][..], |v| v.1).iter().peekable();
-        let mut sounds = audio.map_or(&[][..], |a| a.1).iter().peekable();
+        let mut audio_frames = audio.map_or(&[][..], |a| a.1).iter().peekable();
         let video_time = |sample: &Sample| ticks(sample.dts, VIDEO_TIMESCALE);
         let audio_rate = audio.map_or(1, |a| a.0.sample_rate);
         let audio_time = |sample: &Sample| ticks(sample.dts, audio_rate);
         loop {
-            let video_first = match (frames.peek(), sounds.peek()) {
-                (Some(frame), Some(sound)) => video_time(frame) <= audio_time(sound),
+            let video_first = match (frames.peek(), audio_frames.peek()) {
+                (Some(frame), Some(audio_frame)) => video_time(frame) <= audio_time(audio_frame),
                 (Some(_), None) => true,
                 (None, Some(_)) => false,
                 (None, None) => return out.freeze(),
@@ -78,15 +78,15 @@ impl Writer {
                 if let (Some(sample), Some((video, _))) = (frames.next(), video) {
                     self.video(&mut out, video, sample, video_time(sample));
                 }
-            } else if let (Some(sample), Some((audio, _))) = (sounds.next(), audio) {
+            } else if let (Some(sample), Some((audio, _))) = (audio_frames.next(), audio) {
                 self.audio(&mut out, audio, sample, audio_time(sample), video.is_none());
             }
         }
     }
 
     fn tables(&mut self, out: &mut BytesMut, video: Option<&Video>, audio: Option<&Audio>) {
-        // Transport stream 1, program 1. The PMT's version follows from its content, so that a new
-        // PMT has a new version.
+        // Transport stream 1, program 1. The version is derived from the content, so that a new PMT
+        // has a new version.
         let mut pat = vec![0, 1, 0xc1, 0, 0, 0, 1];
         pat.put_u16(0xe000 | PMT_PID);
         self.table(out, 0, &pat);
@@ -114,7 +114,7 @@ impl Writer {
         self.table(out, 2, &pmt);
     }
 
-    /// A section of table 0 or 2 in a packet of its own.
+    /// Writes a section of table 0 or 2 in a packet of its own.
     fn table(&mut self, out: &mut BytesMut, table: u8, body: &[u8]) {
         let (pid, counter) = if table == 0 { (PAT_PID, 0) } else { (PMT_PID, 1) };
         let mut section = vec![table];
@@ -179,8 +179,8 @@ impl Writer {
         self.packets(out, AUDIO_PID, 3, pieces, pcr.then_some(pts), true);
     }
 
-    /// A PES packet, made of these pieces, in packets; the first one with a clock reference if
-    /// `clock`, a decoding time, is given.
+    /// Writes a PES packet, the concatenation of `pieces`, in transport packets. `clock`, a
+    /// decoding time, adds a clock reference to the first packet.
     fn packets<'a>(
         &mut self,
         out: &mut BytesMut,
@@ -194,7 +194,7 @@ impl Writer {
         let mut piece: &[u8] = &[];
         let mut first = true;
         while left > 0 {
-            // adaptation_field() behind its length; empty if there is none.
+            // adaptation_field() after its length; empty if there is none.
             let mut adaptation = Vec::new();
             if first && (clock.is_some() || random_access) {
                 let begins = self.counters[counter].is_none();
@@ -242,7 +242,7 @@ impl Writer {
     }
 }
 
-/// A digit of a PMT's version for a stream type: 0 is for none.
+/// Returns the digit of a PMT's version for a stream type. 0 means no stream.
 fn version_digit(kind: u8) -> u8 {
     match kind {
         stream_type::AVC | stream_type::ADTS => 1,
@@ -251,14 +251,14 @@ fn version_digit(kind: u8) -> u8 {
     }
 }
 
-/// Time in ticks of 90 kHz, rounded.
+/// Converts a time to ticks of 90 kHz, rounded.
 fn ticks(time: i64, timescale: u32) -> i64 {
     let scale = i128::from(timescale);
     let ticks = (i128::from(time) * i128::from(TIMESCALE) + scale / 2).div_euclid(scale);
     ticks as i64
 }
 
-/// The header of a PES packet with a body of `size` bytes (0: unspecified).
+/// Returns the header of a PES packet with a body of `size` bytes (0: unspecified).
 fn pes_header(stream: u8, size: usize, pts: i64, dts: Option<i64>) -> Vec<u8> {
     let dts = dts.filter(|dts| *dts != pts);
     let times = if dts.is_some() { 10 } else { 5 };
@@ -274,7 +274,7 @@ fn pes_header(stream: u8, size: usize, pts: i64, dts: Option<i64>) -> Vec<u8> {
     out
 }
 
-/// A 33-bit time in three parts with marker bits between.
+/// Writes a 33-bit time in three parts, with marker bits in between.
 fn put_time(out: &mut Vec<u8>, prefix: u8, time: i64) {
     let time = (time + OFFSET) & MASK;
     out.push(prefix << 4 | ((time >> 30) as u8 & 7) << 1 | 1);

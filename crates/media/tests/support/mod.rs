@@ -1,4 +1,4 @@
-//! Clips made by ffmpeg, and what ffprobe sees in a file.
+//! Clips encoded by ffmpeg, and analysis of files by ffprobe.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -9,8 +9,7 @@ use mendcast_media::flv::{Reader, Tag};
 use mendcast_media::hls::pull::{Action, Choice, Pull, Url};
 use units::Timestamp;
 
-/// A folder that goes away with the test, or `None` with a word in the test's output if there is no
-/// ffmpeg.
+/// Returns a temporary folder, or `None` with a message if ffmpeg is not installed.
 pub fn folder() -> Option<tempfile::TempDir> {
     if Command::new("ffmpeg").arg("-version").output().is_err() {
         println!("left out: no ffmpeg");
@@ -19,7 +18,7 @@ pub fn folder() -> Option<tempfile::TempDir> {
     Some(tempfile::tempdir().expect("a temporary folder"))
 }
 
-/// Runs a program with arguments that are separated by spaces, in a folder.
+/// Runs a program in a folder, with arguments separated by spaces.
 pub fn run(folder: &Path, program: &str, arguments: &str) -> Output {
     let arguments = arguments.split_whitespace();
     let output = Command::new(program).args(arguments).current_dir(folder).output();
@@ -29,7 +28,7 @@ pub fn run(folder: &Path, program: &str, arguments: &str) -> Output {
     output
 }
 
-/// Makes `output` of a test picture and a tone of some seconds.
+/// Encodes a test picture and a tone of some seconds to `output`.
 pub fn encode(folder: &Path, seconds: u32, options: &str, output: &str) -> PathBuf {
     let sources = format!(
         "-v error -f lavfi -i testsrc2=size=320x180:rate=25:duration={seconds} \
@@ -48,10 +47,10 @@ pub fn flv_tags(file: &Path) -> Vec<Tag> {
     core::iter::from_fn(|| reader.next_tag()).collect()
 }
 
-/// A packet that ffprobe sees: decoding and presentation time in microseconds.
+/// A packet reported by ffprobe: decoding and presentation time in microseconds.
 pub type Packet = (i64, i64);
 
-/// Video and audio packets of a file.
+/// Returns the video and audio packets of a file.
 pub fn probe(folder: &Path, file: &str) -> [Vec<Packet>; 2] {
     ["v", "a"].map(|stream| {
         let entries = "-show_entries packet=dts_time,pts_time -of csv=p=0";
@@ -70,7 +69,7 @@ pub fn probe(folder: &Path, file: &str) -> [Vec<Packet>; 2] {
     })
 }
 
-/// Whether two lists of packets are the same but for a constant offset and a rounding of times.
+/// Checks that two lists of packets are equal except for a constant offset and rounding of times.
 pub fn assert_same_packets(got: &[Vec<Packet>; 2], wanted: &[Vec<Packet>; 2]) {
     let offset = got[0].first().map_or(0, |p| p.0) - wanted[0].first().map_or(0, |p| p.0);
     assert!(wanted[0].len() >= 100);

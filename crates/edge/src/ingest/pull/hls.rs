@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::Response;
 use hyper::body::Incoming;
-use media::hls::pull::{Action, Choice, Failed, Pull, Request, Subject};
+use media::hls::pull::{Action, Choice, FailureOutcome, Pull, Request, Subject};
 use media::{Deviation, Tag};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -166,7 +166,7 @@ impl Fetcher {
                 self.reporter.warn(PullError::new(Reason::Codec, text));
             }
             if self.loaded && (request.kind == Subject::Playlist || !tags.is_empty()) {
-                return Ok(Some(Batch { tags, further: self.pull.behind(), target }));
+                return Ok(Some(Batch { tags, further: self.pull.pending_segments(), target }));
             }
         }
     }
@@ -196,8 +196,8 @@ impl Fetcher {
         let error = error.context(subject(request));
         let now = Timestamp::ZERO + self.start.elapsed();
         match self.pull.on_failure(now) {
-            Ok(Failed::Again) => tracing::debug!("{}", error.text),
-            Ok(Failed::LeftOut) => self.reporter.skipped_segment(error),
+            Ok(FailureOutcome::Retry) => tracing::debug!("{}", error.text),
+            Ok(FailureOutcome::Skipped) => self.reporter.skipped_segment(error),
             Err(_) if self.loaded => self.reporter.warn(error),
             Err(_) => return Err(error),
         }

@@ -2,17 +2,17 @@
 
 use bytes::BufMut;
 
-use super::units::{Place, place};
+use super::units::{UnitRole, unit_role};
 use super::*;
 
 fn units_of(tag: &Tag) -> Vec<Bytes> {
     let data = tag.payload().slice(tag.class().data_at..);
     let read = Units::read(&data, 4, None);
-    assert!(!read.is_cut && !read.has_empty, "{tag:?}");
+    assert!(!read.is_truncated && !read.has_empty, "{tag:?}");
     read.units
 }
 
-/// A sequence of numbers that a seed determines (Marsaglia's xorshift).
+/// Pseudo-random numbers from a seed (Marsaglia's xorshift).
 pub(super) struct Numbers(pub(super) u64);
 
 impl Numbers {
@@ -24,7 +24,7 @@ impl Numbers {
     }
 }
 
-/// A payload with some of its bytes cut off, inserted, changed or dropped.
+/// Returns a payload with some bytes removed, inserted or changed.
 fn damaged(payload: &[u8], numbers: &mut Numbers) -> Vec<u8> {
     let mut bytes = payload.to_vec();
     for _ in 0..numbers.below(3) {
@@ -90,13 +90,14 @@ fn any_input_gives_valid_units_and_bounded_memory() {
             }
             let data = tag.payload().slice(class.data_at..);
             if class.role == Role::SequenceHeader {
-                // A damaged, unreadable header passes, and so do later frames.
+                // A damaged header that cannot be parsed passes unchanged, and so do later frames.
                 has_header = Video::new(form.codec, data).is_some();
             } else if has_header {
                 let read = Units::read(&data, 4, Some(units::Form::Lengths(4)));
-                assert!(!read.is_cut && !read.has_empty, "seed {seed}: {tag:?}");
-                let places: Vec<_> = read.units.iter().map(|u| place(form.codec, u)).collect();
-                let is_slice = |p: &Place| matches!(p, Place::First { .. } | Place::Slice);
+                assert!(!read.is_truncated && !read.has_empty, "seed {seed}: {tag:?}");
+                let places: Vec<_> = read.units.iter().map(|u| unit_role(form.codec, u)).collect();
+                let is_slice =
+                    |p: &UnitRole| matches!(p, UnitRole::FirstSlice { .. } | UnitRole::Slice);
                 assert!(places.iter().any(is_slice), "seed {seed}: {places:?}");
             }
         }
@@ -106,7 +107,7 @@ fn any_input_gives_valid_units_and_bounded_memory() {
 }
 
 #[test]
-fn tags_waiting_for_a_picture_are_bounded() {
+fn units_that_wait_for_a_frame_are_bounded() {
     for form in FORMS {
         let (mut assembler, mut out) = (Assembler::default(), Vec::new());
         let sei = form.frame(0, false, &[form.unit((6, 39), &[5; 60_000])]);

@@ -1,4 +1,4 @@
-//! Announced audio that does not come.
+//! Announced audio that is missing.
 
 use super::hostile::Numbers;
 use super::*;
@@ -10,7 +10,7 @@ const HEADER: &[u8] = &[0xaf, 0, 0x11, 0x90];
 /// 24 kHz with SBR to 48 kHz, two channels.
 const HE_AAC: &[u8] = &[0xaf, 0, 0x2b, 0x11, 0x88, 0];
 
-fn sound(time: u32) -> Tag {
+fn audio_frame(time: u32) -> Tag {
     tag(Kind::Audio, time, &[0xaf, 1, 0x21, 9])
 }
 
@@ -18,7 +18,7 @@ fn is_silence(tag: &Tag) -> bool {
     tag.payload()[..] == [0xaf, 1, 0x21, 0, 0, 0, 0, 0x1c]
 }
 
-/// A publisher with 25 video frames a second, and audio frames where `audio` is set.
+/// A publisher with 25 video frames per second and optional audio.
 #[derive(Default)]
 struct Publisher {
     assembler: Assembler,
@@ -39,7 +39,7 @@ impl Publisher {
         assert!(self.out.len() - before <= 300, "one tag makes {}", self.out.len() - before);
     }
 
-    /// Sends the tags of this span. Audio leaves `lag` later than video of its time, in bursts.
+    /// Sends the tags of a time span. Audio arrives `lag` after video of the same time, in bursts.
     fn send(&mut self, span: core::ops::Range<u32>, audio: Option<(u32, u32)>) {
         for now in span.clone() {
             if now.is_multiple_of(40) {
@@ -49,7 +49,7 @@ impl Publisher {
             if now >= span.start + lag && (now - lag).is_multiple_of(burst) {
                 let due = (now - lag).saturating_sub(burst)..now - lag;
                 due.filter(|at| u64::from(*at) * 48 % 1_024 < 48)
-                    .for_each(|at| self.push(sound(at)));
+                    .for_each(|at| self.push(audio_frame(at)));
             }
         }
     }
@@ -58,7 +58,7 @@ impl Publisher {
         self.assembler.repairs().find(|(kind, _)| *kind == repair).expect("listed").1
     }
 
-    /// Times of the audio frames.
+    /// Returns the times of the audio frames.
     fn times(&self) -> Vec<u32> {
         let frames = self.out.iter().filter(|tag| tag.role() == Role::AudioFrame);
         frames.map(Tag::timestamp).collect()
@@ -66,7 +66,7 @@ impl Publisher {
 }
 
 #[test]
-fn silence_fills_audio_that_stops_until_it_is_back() {
+fn stopped_audio_is_filled_with_silence_until_it_resumes() {
     let mut publisher = Publisher::new(&[tag(Kind::Audio, 0, HEADER)]);
     publisher.send(0..4_000, Some((0, 20)));
     assert_eq!(made(&publisher.assembler), []);
@@ -111,7 +111,7 @@ fn announced_audio_that_never_arrives_becomes_silence() {
         (metadata("audiocodecid", 2.0.into(), 44_100.0), None),
         (metadata("audiocodecid", 0.0.into(), 44_100.0), None),
         (metadata("videocodecid", 10.0.into(), 48_000.0), None),
-        // HE-AAC has an AAC LC core; silence of AAC Main is unknown.
+        // HE-AAC has an AAC LC core; there is no silent frame of AAC Main.
         (tag(Kind::Audio, 0, HE_AAC), Some(HE_AAC)),
         (tag(Kind::Audio, 0, &[0xaf, 0, 0x0a, 0x10]), None),
     ] {
@@ -145,11 +145,11 @@ fn pauses_and_jumps_of_the_clock_are_not_filled() {
             assert_eq!(made(&publisher.assembler), [], "{jump} {is_back}");
         }
     }
-    // Audio with a clock unrelated to that of video.
-    let mut publisher = Publisher::new(&[tag(Kind::Audio, 0, HEADER), sound(7)]);
+    // Audio and video have unrelated clocks.
+    let mut publisher = Publisher::new(&[tag(Kind::Audio, 0, HEADER), audio_frame(7)]);
     for number in 0..100 {
         publisher.push(AVC.inter_frame(1_000_000_000 + number * 40));
-        publisher.push(sound(number * 40));
+        publisher.push(audio_frame(number * 40));
     }
     assert_eq!(made(&publisher.assembler), []);
 }
@@ -158,7 +158,7 @@ fn pauses_and_jumps_of_the_clock_are_not_filled() {
 fn a_stream_without_video_has_no_silence() {
     let mut publisher = Publisher::new(&[tag(Kind::Audio, 0, HEADER)]);
     for at in [0, 21, 5_000, 5_021, 60_000] {
-        publisher.push(sound(at));
+        publisher.push(audio_frame(at));
     }
     assert_eq!(publisher.times(), [0, 21, 5_000, 5_021, 60_000]);
 }
@@ -179,7 +179,7 @@ fn one_tag_adds_little_silence_for_any_times() {
             };
             let next = match numbers.below(4) {
                 0 => AVC.inter_frame(now),
-                1 => sound(now),
+                1 => audio_frame(now),
                 2 => AVC.key_frame(now),
                 _ => tag(Kind::Audio, now, rates[numbers.below(3)]),
             };

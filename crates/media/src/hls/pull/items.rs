@@ -1,4 +1,4 @@
-//! Segments taken apart: the samples of sound and pictures by time.
+//! Converts segments into audio and video samples in time order.
 
 use bytes::Bytes;
 
@@ -6,16 +6,16 @@ use crate::fmp4::read::{Config, Movie};
 use crate::fmp4::{self, Sample};
 use crate::ts;
 
-/// What becomes a tag.
+/// A configuration or sample, which becomes a tag.
 pub(super) struct Item {
-    /// 0: video, 1: audio.
+    /// 0 for video, 1 for audio.
     pub(super) index: usize,
     /// Decoding time.
     pub(super) ms: i64,
-    pub(super) what: What,
+    pub(super) content: Content,
 }
 
-pub(super) enum What {
+pub(super) enum Content {
     Config(Config),
     Sample { data: Bytes, sync: bool, composition_ms: i64 },
 }
@@ -25,29 +25,30 @@ impl Item {
         let scale = i128::from(timescale);
         let ms = |time: i64| ((i128::from(time) * 1_000 + scale / 2).div_euclid(scale)) as i64;
         let (dts, pts) = (ms(sample.dts), ms(sample.dts + i64::from(sample.composition)));
-        let what = What::Sample { data: sample.data, sync: sample.sync, composition_ms: pts - dts };
-        Self { index, ms: dts, what }
+        let content =
+            Content::Sample { data: sample.data, sync: sample.sync, composition_ms: pts - dts };
+        Self { index, ms: dts, content }
     }
 }
 
-/// 0 for video, 1 for audio.
+/// Returns 0 for video, 1 for audio.
 fn config_index(config: &Config) -> usize {
     usize::from(!matches!(config, Config::Video(_)))
 }
 
-/// The first video and the first audio track of a segment, by time.
+/// Returns the samples of the first video and first audio track of a segment, in time order.
 pub(super) fn mp4_items(movie: &Movie, segment: &Bytes) -> Result<Vec<Item>, fmp4::read::Error> {
-    let place = |kind| movie.tracks.iter().position(|track| config_index(&track.config) == kind);
-    let chosen = [place(0), place(1)];
+    let location = |kind| movie.tracks.iter().position(|track| config_index(&track.config) == kind);
+    let chosen = [location(0), location(1)];
     let mut items = Vec::new();
-    let mut told = [false; 2];
+    let mut reported = [false; 2];
     for (track, sample) in movie.samples(segment)? {
         let Some(kind) = chosen.iter().position(|chosen| *chosen == Some(track)) else { continue };
         let track = &movie.tracks[track];
         let item = Item::sample(kind, sample, track.timescale);
-        if !core::mem::replace(&mut told[kind], true) {
-            let what = What::Config(track.config.clone());
-            items.push(Item { index: kind, ms: item.ms, what });
+        if !core::mem::replace(&mut reported[kind], true) {
+            let content = Content::Config(track.config.clone());
+            items.push(Item { index: kind, ms: item.ms, content });
         }
         items.push(item);
     }
@@ -72,23 +73,23 @@ pub(super) fn ts_items(
         };
         let item = Item::sample(index, sample, ts::TIMESCALE);
         if let Some(config) = configs[index].take() {
-            items.push(Item { index, ms: item.ms, what: What::Config(config) });
+            items.push(Item { index, ms: item.ms, content: Content::Config(config) });
         }
         items.push(item);
     }
     Ok(by_time(items))
 }
 
-/// The items of a segment, by time. Headers come before all frames: the receiver of the first
-/// frame must know which other tracks exist.
+/// Sorts the items of a segment by time. Configurations precede all frames: the receiver of the
+/// first frame must know which other tracks exist.
 fn by_time(mut items: Vec<Item>) -> Vec<Item> {
     let first = items.iter().map(|item| item.ms).min().unwrap_or(0);
     for index in 0..2 {
         let start = items.iter_mut().find(|item| item.index == index);
-        if let Some(item) = start.filter(|item| matches!(item.what, What::Config(_))) {
+        if let Some(item) = start.filter(|item| matches!(item.content, Content::Config(_))) {
             item.ms = first;
         }
     }
-    items.sort_by_key(|item| (item.ms, matches!(item.what, What::Sample { .. })));
+    items.sort_by_key(|item| (item.ms, matches!(item.content, Content::Sample { .. })));
     items
 }

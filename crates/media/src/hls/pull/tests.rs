@@ -1,4 +1,4 @@
-//! The pull client against an origin in virtual time.
+//! The pull client with an origin, in virtual time.
 
 use std::collections::HashMap;
 
@@ -51,12 +51,12 @@ fn answer(pull: &mut Pull, now: Timestamp, list: &Bytes) -> Vec<String> {
     names
 }
 
-/// A transport stream segment of some frames.
+/// Returns a transport stream segment of some frames.
 fn segment() -> Bytes {
     Bytes::from(whole(Container::Ts, 0..1_000).1.concat())
 }
 
-/// The initialisation segment, and the segments, of a stream.
+/// Returns the initialisation segment and the segments of a stream.
 fn whole(container: Container, range: core::ops::Range<u32>) -> (Option<Bytes>, Vec<Vec<u8>>) {
     let mut segmenter =
         Segmenter::new(SegmenterConfig { container, window: 100, ..SegmenterConfig::default() });
@@ -70,7 +70,7 @@ fn whole(container: Container, range: core::ops::Range<u32>) -> (Option<Bytes>, 
 }
 
 #[test]
-fn a_live_stream_starts_three_segments_from_the_end_and_is_reloaded_as_told() {
+fn a_live_stream_starts_three_segments_from_the_end_and_reloads_by_target_duration() {
     let mut pull = pull();
     let now = seconds(10);
     assert_eq!(
@@ -79,13 +79,13 @@ fn a_live_stream_starts_three_segments_from_the_end_and_is_reloaded_as_told() {
     );
     assert_eq!(pull.next(now), Action::Wait(Duration::from_secs(4)));
     assert_eq!(answer(&mut pull, seconds(14), &playlist(6, 6, "")), ["media.m3u8", "11.ts"]);
-    // Nothing new: half the time.
+    // Half the target duration without a new segment.
     assert_eq!(answer(&mut pull, seconds(18), &playlist(6, 6, "")), ["media.m3u8"]);
     assert_eq!(pull.next(seconds(18)), Action::Wait(Duration::from_secs(2)));
     // Missed segments have left the playlist.
     let names = answer(&mut pull, seconds(40), &playlist(20, 6, ""));
     assert_eq!(names, ["media.m3u8", "23.ts", "24.ts", "25.ts"]);
-    // The origin starts again.
+    // The origin restarts.
     let names = answer(&mut pull, seconds(50), &playlist(0, 2, ""));
     assert_eq!(names, ["media.m3u8", "0.ts", "1.ts"]);
     assert_eq!(answer(&mut pull, seconds(60), &playlist(0, 3, "#EXT-X-ENDLIST\n")).len(), 2);
@@ -101,7 +101,7 @@ fn a_finished_stream_is_pulled_from_its_start() {
 }
 
 #[test]
-fn the_variant_is_the_one_chosen() {
+fn the_selected_variant_is_pulled() {
     let master = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nlo/a.m3u8\n\
                   #EXT-X-STREAM-INF:BANDWIDTH=3\n/hi.m3u8?x=1\n#EXT-X-STREAM-INF:BANDWIDTH=2\nmid\n";
     for (choice, expected) in [
@@ -112,14 +112,14 @@ fn the_variant_is_the_one_chosen() {
         assert_eq!(fetched(pull.next(seconds(0))), URL);
         assert_eq!(pull.on_response(&Bytes::from(master)), Ok(vec![]));
         assert_eq!(fetched(pull.next(seconds(0))), expected);
-        // A variant that is a master playlist would loop.
+        // A master playlist as variant would be a loop.
         assert_eq!(pull.on_response(&Bytes::from(master)), Err(Error::Playlist));
         assert!(matches!(pull.next(seconds(0)), Action::Wait(_)));
     }
 }
 
 #[test]
-fn a_redirected_playlist_names_segments_from_where_it_came_and_is_loaded_from_where_it_was() {
+fn a_redirect_applies_to_relative_urls_but_not_to_reloads() {
     let mut pull = pull();
     pull.next(seconds(0));
     pull.on_redirect(url("https://edge.test/token/x.m3u8?k=1"));
@@ -127,22 +127,22 @@ fn a_redirected_playlist_names_segments_from_where_it_came_and_is_loaded_from_wh
     assert_eq!(fetched(pull.next(seconds(0))), "https://edge.test/token/0.ts");
     pull.on_response(&segment()).expect("a good response");
     assert_eq!(fetched(pull.next(seconds(4))), URL);
-    // Not redirected this time.
+    // Without a redirect this time.
     pull.on_response(&playlist(0, 2, "")).expect("a good response");
     assert_eq!(fetched(pull.next(seconds(4))), "http://origin.test/live/1.ts");
 }
 
 #[test]
-fn a_playlist_that_leads_from_https_to_http_ends_the_pull() {
+fn a_playlist_that_downgrades_to_http_ends_the_pull() {
     let mut pull = Pull::new(url("https://origin.test/x.m3u8"), Choice::Highest);
     pull.next(seconds(0));
     let list = "#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXTINF:4,\nhttp://origin.test/0.ts\n";
-    let error = pull.on_response(&Bytes::from(list)).expect_err("refused");
+    let error = pull.on_response(&Bytes::from(list)).expect_err("rejected");
     assert_eq!((error, error.is_final()), (Error::Reference, true));
 }
 
 #[test]
-fn a_segment_that_fails_is_tried_again_and_then_left_out() {
+fn a_failing_segment_is_retried_and_then_skipped() {
     let mut pull = pull();
     let mut now = seconds(0);
     pull.next(now);
@@ -150,25 +150,25 @@ fn a_segment_that_fails_is_tried_again_and_then_left_out() {
     for failure in 1..=SEGMENT_TRIES {
         assert_eq!(fetched(pull.next(now)), "http://origin.test/live/0.ts");
         if failure == SEGMENT_TRIES {
-            assert_eq!(pull.on_failure(now), Ok(Failed::LeftOut));
+            assert_eq!(pull.on_failure(now), Ok(FailureOutcome::Skipped));
         } else {
-            assert_eq!(pull.on_failure(now), Ok(Failed::Again));
+            assert_eq!(pull.on_failure(now), Ok(FailureOutcome::Retry));
             let Action::Wait(time) = pull.next(now) else { panic!("no wait") };
             now += time;
         }
     }
     assert!(now < seconds(1), "soon enough for viewers: {now:?}");
-    // A broken one is left out at once.
+    // An invalid segment is skipped at once.
     assert_eq!(fetched(pull.next(now)), "http://origin.test/live/1.ts");
     assert_eq!(pull.on_response(&Bytes::from("no media")), Err(Error::Ts(ts::read::Error::Sync)));
     assert_eq!(fetched(pull.next(now)), "http://origin.test/live/2.ts");
     assert!(!pull.on_response(&segment()).expect("a good response").is_empty());
     assert_eq!(pull.next(now), Action::End);
-    assert_eq!(pull.on_response(&Bytes::new()), Err(Error::Unasked));
+    assert_eq!(pull.on_response(&Bytes::new()), Err(Error::Unsolicited));
 }
 
 #[test]
-fn a_playlist_that_fails_is_asked_for_again_after_growing_waits_for_as_long_as_the_caller_likes() {
+fn a_failing_playlist_is_retried_with_growing_waits() {
     let mut pull = pull();
     let mut now = seconds(0);
     let mut waits = Vec::new();
@@ -187,7 +187,7 @@ fn a_playlist_that_fails_is_asked_for_again_after_growing_waits_for_as_long_as_t
 }
 
 #[test]
-fn codecs_that_are_left_out_are_told_once_each() {
+fn unsupported_codecs_are_reported_once_each() {
     let mut pull = pull();
     pull.next(seconds(0));
     let master = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1,CODECS=\"avc1.64001f,ec-3\"\nlo\n";
@@ -197,7 +197,7 @@ fn codecs_that_are_left_out_are_told_once_each() {
 }
 
 #[test]
-fn a_discontinuity_before_a_gap_stays_one() {
+fn a_discontinuity_before_a_gap_is_kept() {
     let (first, second) =
         (whole(Container::Ts, 0..2_000).1, whole(Container::Ts, 12_000..14_000).1);
     let bodies = [("a.ts", &first[0]), ("b.ts", &second[0])]
@@ -209,7 +209,7 @@ fn a_discontinuity_before_a_gap_stays_one() {
     assert!(length < 4_100, "{length} ms");
 }
 
-/// Feeds segments with a playlist of them.
+/// Pulls the segments of a playlist.
 fn tags_of(list: &str, bodies: &HashMap<String, Bytes>) -> Vec<Tag> {
     let mut pull = pull();
     let mut tags = Vec::new();
@@ -269,7 +269,7 @@ fn a_pulled_stream_equals_the_segmented_one() {
 }
 
 #[test]
-fn oversized_responses_are_refused() {
+fn oversized_responses_are_rejected() {
     let mut pull = pull();
     let Action::Fetch(request) = pull.next(seconds(0)) else { panic!("no fetch") };
     let body = Bytes::from(vec![b'#'; request.max_bytes + 1]);

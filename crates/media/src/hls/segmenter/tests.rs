@@ -1,4 +1,4 @@
-//! The segmenter with tags made by hand.
+//! The segmenter with handmade tags.
 
 mod audio;
 mod parts;
@@ -6,7 +6,7 @@ mod playlists;
 
 use m3u8_rs::{MediaPlaylist, parse_master_playlist_res, parse_media_playlist_res};
 
-use super::super::When;
+use super::super::Availability;
 use super::super::fixture::*;
 use super::*;
 use crate::fmp4::read::Movie;
@@ -14,15 +14,15 @@ use crate::fmp4::read::Movie;
 /// Number of the 2 s slot with the tests' time 0, a multiple of 2^32 ms.
 const FIRST: u64 = (419 << 32) / 2_000;
 
-/// The initialisation segment of the tracks that came as the `number`-th, from 1.
+/// Returns the initialisation segment of track version `number`, from 1.
 fn init(segmenter: &Segmenter, number: u64) -> Option<Bytes> {
-    let version = segmenter.kept.versions.iter().find(|version| version.number == number)?;
+    let version = segmenter.retained.versions.iter().find(|version| version.number == number)?;
     segmenter.init(version.id)
 }
 
-/// The name of the `number`-th segment that is kept, from 0.
+/// Returns the name of the retained segment `number`, from 0.
 fn name(segmenter: &Segmenter, number: usize) -> Name {
-    segmenter.kept.segments[number].name
+    segmenter.retained.segments[number].name
 }
 
 fn segmenter(config: Config) -> Segmenter {
@@ -47,11 +47,11 @@ fn segments(segmenter: &Segmenter) -> Vec<(u64, f32, bool)> {
     segments.map(|(msn, s)| (msn, s.duration, s.discontinuity)).collect()
 }
 
-/// Decoding times, in units of each track's timescale, of all that is kept.
+/// Returns the decoding times of all retained samples, in units of each track's timescale.
 fn times(segmenter: &Segmenter, version: u64) -> [Vec<i64>; 2] {
     let movie = Movie::new(&init(segmenter, version).expect("an init")).expect("readable");
     let mut times = [vec![], vec![]];
-    for segment in segmenter.kept.segments.iter().filter(|segment| segment.version == version) {
+    for segment in segmenter.retained.segments.iter().filter(|segment| segment.version == version) {
         for part in &segment.parts {
             for (track, sample) in movie.samples(&part.bytes).expect("readable") {
                 times[movie.tracks[track].id as usize - 1].push(sample.dts);
@@ -62,7 +62,7 @@ fn times(segmenter: &Segmenter, version: u64) -> [Vec<i64>; 2] {
 }
 
 #[test]
-fn segments_start_at_key_frames_after_the_wanted_time() {
+fn segments_start_at_key_frames_after_the_target_duration() {
     for (gop, expected) in [(50, 2.0), (25, 2.0), (30, 2.4), (125, 5.0)] {
         let mut segmenter = segmenter(Config::default());
         push(&mut segmenter, 0..30_000, gop, true);
@@ -75,13 +75,13 @@ fn segments_start_at_key_frames_after_the_wanted_time() {
 }
 
 #[test]
-fn a_segment_is_its_parts_and_every_part_is_short() {
+fn a_segment_is_the_concatenation_of_its_parts() {
     let mut segmenter = segmenter(Config::default());
     push(&mut segmenter, 0..5_000, 50, true);
-    let kept = &segmenter.kept.segments[0];
-    let durations: Vec<i64> = kept.parts.iter().map(|part| part.duration_ms).collect();
+    let retained = &segmenter.retained.segments[0];
+    let durations: Vec<i64> = retained.parts.iter().map(|part| part.duration_ms).collect();
     assert_eq!(durations, [320, 320, 360, 320, 360, 320]);
-    let independent: Vec<bool> = kept.parts.iter().map(|part| part.independent).collect();
+    let independent: Vec<bool> = retained.parts.iter().map(|part| part.independent).collect();
     assert_eq!(independent, [true, false, false, false, false, false]);
     let parts = segmenter.segment(name(&segmenter, 0)).expect("complete");
     for (number, part) in parts.iter().enumerate() {
@@ -156,29 +156,29 @@ fn requests_are_past_present_soon_or_too_far() {
     push(&mut segmenter, 0..20_401, 50, true);
     assert_eq!(segmenter.position(), (FIRST + 10, 1));
     for (msn, part, expected) in [
-        (0, None, When::Past),
-        (5, Some(3), When::Past),
-        (6, None, When::Present),
-        (9, Some(6), When::Present),
-        // Behind the last part of a segment is the first of the next.
-        (9, Some(7), When::Present),
-        (10, Some(0), When::Present),
-        (10, Some(1), When::Next),
-        (10, Some(11), When::Next),
-        (10, Some(12), When::TooFar),
-        (10, None, When::Next),
-        (11, Some(0), When::Next),
-        (12, None, When::Next),
-        (13, None, When::TooFar),
-        (u64::MAX - FIRST, Some(usize::MAX), When::TooFar),
+        (0, None, Availability::Past),
+        (5, Some(3), Availability::Past),
+        (6, None, Availability::Present),
+        (9, Some(6), Availability::Present),
+        // A part past the end of a segment is the first of the next.
+        (9, Some(7), Availability::Present),
+        (10, Some(0), Availability::Present),
+        (10, Some(1), Availability::Pending),
+        (10, Some(11), Availability::Pending),
+        (10, Some(12), Availability::TooFar),
+        (10, None, Availability::Pending),
+        (11, Some(0), Availability::Pending),
+        (12, None, Availability::Pending),
+        (13, None, Availability::TooFar),
+        (u64::MAX - FIRST, Some(usize::MAX), Availability::TooFar),
     ] {
         let msn = FIRST.saturating_add(msn);
-        assert_eq!(segmenter.when(msn, part), expected, "{msn} {part:?}");
+        assert_eq!(segmenter.availability(msn, part), expected, "{msn} {part:?}");
     }
     segmenter.end();
-    assert_eq!(segmenter.when(FIRST + 11, Some(0)), When::Past, "never");
-    assert_eq!(segmenter.when(FIRST + 10, None), When::Present);
-    assert_eq!(Segmenter::new(Config::default()).when(0, Some(0)), When::Next);
+    assert_eq!(segmenter.availability(FIRST + 11, Some(0)), Availability::Past, "never");
+    assert_eq!(segmenter.availability(FIRST + 10, None), Availability::Present);
+    assert_eq!(Segmenter::new(Config::default()).availability(0, Some(0)), Availability::Pending);
 }
 
 #[test]
@@ -186,11 +186,11 @@ fn segments_near_the_end_have_slack() {
     let mut segmenter = segmenter(Config::default());
     push(&mut segmenter, 0..20_401, 50, true);
     let name = |back: usize| {
-        let segments = &segmenter.kept.segments;
+        let segments = &segmenter.retained.segments;
         segments[segments.len() - 1 - back].name
     };
     let lengths = |number: usize| -> Vec<u128> {
-        let segment = segmenter.kept.find(name(number).msn).expect("kept");
+        let segment = segmenter.retained.find(name(number).msn).expect("retained");
         segment.parts.iter().map(|part| part.duration_ms as u128).collect()
     };
     let slack = |number, part| segmenter.slack(name(number), part).map(|slack| slack.as_millis());
@@ -209,10 +209,10 @@ fn segments_near_the_end_have_slack() {
 }
 
 #[test]
-fn other_headers_and_jumps_are_discontinuities() {
+fn changed_headers_and_jumps_are_discontinuities() {
     let mut segmenter = segmenter(Config { window: 20, ..Config::default() });
     push(&mut segmenter, 0..4_000, 50, true);
-    // The same header again changes nothing.
+    // A repeated header changes nothing.
     segmenter.push(&video_header(12), WALL);
     push(&mut segmenter, 4_000..6_000, 50, true);
     segmenter.push(&video_header(13), WALL);
@@ -230,7 +230,7 @@ fn other_headers_and_jumps_are_discontinuities() {
     assert!(init(&segmenter, 1).is_none(), "gone with its segments");
     let text = self::text(&segmenter, false);
     assert!(text.contains("#EXT-X-DISCONTINUITY-SEQUENCE:2\n"), "{text}");
-    // After so long without media, the window restarts at the current time.
+    // After this long without media, the window restarts at the current time.
     let first = segments(&segmenter)[0];
     assert_eq!((first.0, first.2), (FIRST + 36, true));
 }
@@ -242,12 +242,12 @@ fn a_discontinuity_is_announced_before_the_first_part_after_it() {
     push(&mut segmenter, 0..4_600, 50, true);
     assert_eq!(count(&text(&segmenter, false)), 0);
     segmenter.push(&video_header(13), WALL);
-    let told = text(&segmenter, false);
-    assert!(told.ends_with(".m4s\n#EXT-X-DISCONTINUITY\n"), "{told}");
+    let declared = text(&segmenter, false);
+    assert!(declared.ends_with(".m4s\n#EXT-X-DISCONTINUITY\n"), "{declared}");
     push(&mut segmenter, 6_000..7_000, 50, true);
-    let kept = text(&segmenter, false);
-    let (_, behind) = kept.split_once("#EXT-X-DISCONTINUITY\n").expect("told again");
-    assert!(behind.starts_with("#EXT-X-MAP:") && count(&kept) == 1, "{kept}");
+    let retained = text(&segmenter, false);
+    let (_, behind) = retained.split_once("#EXT-X-DISCONTINUITY\n").expect("repeated");
+    assert!(behind.starts_with("#EXT-X-MAP:") && count(&retained) == 1, "{retained}");
     // A new audio track takes effect at the next key frame; until then the segment continues.
     segmenter.push(&tag(Kind::Audio, 0, &[&[0xaf, 0, 0x12, 0x10]]), WALL);
     assert_eq!(count(&text(&segmenter, false)), 1);
@@ -261,8 +261,8 @@ fn a_discontinuity_is_announced_before_the_first_part_after_it() {
 fn a_slightly_late_header_is_no_discontinuity() {
     let mut segmenter = Segmenter::new(Config::default());
     segmenter.push(&audio_header(), WALL);
-    segmenter.push(&sound(0), WALL);
-    segmenter.push(&sound(21), WALL);
+    segmenter.push(&audio_frame(0), WALL);
+    segmenter.push(&audio_frame(21), WALL);
     segmenter.push(&video_header(12), WALL);
     push(&mut segmenter, 40..4_200, 50, true);
     assert_eq!(init(&segmenter, 2), None);
@@ -276,7 +276,7 @@ fn a_slightly_late_header_is_no_discontinuity() {
             late_audio.push(&frame(at, at % 2_000 == 0), WALL);
         }
         if (at * 48) % 1_024 < 48 {
-            late_audio.push(&sound(at), WALL);
+            late_audio.push(&audio_frame(at), WALL);
         }
     }
     let movie = Movie::new(&init(&late_audio, 1).expect("an init")).expect("readable");
@@ -285,12 +285,12 @@ fn a_slightly_late_header_is_no_discontinuity() {
 }
 
 #[test]
-fn audio_alone_is_cut_by_time_and_video_may_go_and_come() {
+fn audio_only_streams_are_cut_by_time_and_video_may_pause() {
     let mut segmenter = Segmenter::new(Config::default());
     segmenter.push(&audio_header(), WALL);
     let audio = |segmenter: &mut Segmenter, range: core::ops::Range<u32>| {
         for at in range.filter(|at| (at * 48) % 1_024 < 48) {
-            segmenter.push(&sound(at), WALL);
+            segmenter.push(&audio_frame(at), WALL);
         }
     };
     audio(&mut segmenter, 0..9_000);
@@ -300,7 +300,7 @@ fn audio_alone_is_cut_by_time_and_video_may_go_and_come() {
     let whole = &listed[1..];
     assert!(whole.iter().all(|(_, duration, _)| (1.98..2.03).contains(duration)), "{listed:?}");
     let all_independent =
-        |s: &Segmenter| s.kept.segments.iter().flat_map(|s| &s.parts).all(|p| p.independent);
+        |s: &Segmenter| s.retained.segments.iter().flat_map(|s| &s.parts).all(|p| p.independent);
     assert!(all_independent(&segmenter));
     segmenter.push(&video_header(12), WALL);
     push(&mut segmenter, 9_000..13_000, 50, true);
@@ -309,28 +309,28 @@ fn audio_alone_is_cut_by_time_and_video_may_go_and_come() {
     push(&mut segmenter, 22_000..26_100, 50, true);
     segmenter.end();
     let versions: Vec<u64> =
-        segmenter.kept.segments.iter().map(|segment| segment.version).collect();
+        segmenter.retained.segments.iter().map(|segment| segment.version).collect();
     assert_eq!(versions.last(), Some(&4), "{versions:?}");
     let tracks = |version| {
-        let init = init(&segmenter, version).expect("kept");
+        let init = init(&segmenter, version).expect("retained");
         Movie::new(&init).expect("readable").tracks.len()
     };
     assert_eq!([tracks(3), tracks(4)], [1, 2], "{versions:?}");
 }
 
 #[test]
-fn audio_stands_on_its_grid_and_follows_a_drift() {
+fn audio_is_aligned_to_the_sample_grid_and_follows_drift() {
     let mut segmenter = segmenter(Config::default());
-    // Times off by up to 9 ms this way and that.
-    let mut sounds = 0;
+    // Timestamps have errors of up to 9 ms.
+    let mut audio_frames = 0;
     for at in 0..4_100u32 {
         if at % 40 == 0 {
             segmenter.push(&frame(at, at % 2_000 == 0), WALL);
         }
         if (at * 48) % 1_024 < 48 {
-            let jitter = [0, 9, 3, 7][sounds % 4];
-            sounds += 1;
-            segmenter.push(&sound(at + jitter), WALL);
+            let jitter = [0, 9, 3, 7][audio_frames % 4];
+            audio_frames += 1;
+            segmenter.push(&audio_frame(at + jitter), WALL);
         }
     }
     let [_, audio] = times(&segmenter, 1);
@@ -338,14 +338,15 @@ fn audio_stands_on_its_grid_and_follows_a_drift() {
     let odd: Vec<i64> =
         audio.windows(2).map(|two| two[1] - two[0] - 1_024).filter(|d| *d != 0).collect();
     assert!(odd.len() <= 1 && odd.iter().all(|step| step.abs() < 48), "{odd:?}");
-    // A gap of half a second is one, and frames that come 1 % too fast lose one in a hundred.
+    // A gap of half a second stays a gap; of frames that are 1 % too fast, every hundredth is
+    // dropped.
     let mut segmenter = self::segmenter(Config::default());
     for at in 0..8_100u32 {
         if at % 40 == 0 {
             segmenter.push(&frame(at, at % 2_000 == 0), WALL);
         }
         if !(1_000..1_500).contains(&at) && (at * 485) % 10_240 < 485 {
-            segmenter.push(&sound(at), WALL);
+            segmenter.push(&audio_frame(at), WALL);
         }
     }
     let [_, audio] = times(&segmenter, 1);
@@ -365,21 +366,21 @@ fn another_audio_header_cuts_at_the_next_key_frame() {
     push(&mut segmenter, 2_520..5_000, 25, true);
     segmenter.end();
     let cuts: Vec<_> =
-        segmenter.kept.segments.iter().map(|s| (s.duration_ms(), s.version)).collect();
+        segmenter.retained.segments.iter().map(|s| (s.duration_ms(), s.version)).collect();
     assert_eq!(cuts, [(2_000, 1), (520, 1), (2_000, 2), (480, 2)]);
     let [_, audio] = times(&segmenter, 1);
     assert!(audio.last().is_some_and(|last| last / 48 < 2_500), "none of the new frames");
 }
 
 #[test]
-fn audio_waits_for_a_key_frame_but_not_for_ever() {
+fn audio_waits_for_a_key_frame_only_for_a_limited_time() {
     let mut segmenter = segmenter(Config::default());
     for at in 0..20_000 {
         if at % 40 == 0 {
             segmenter.push(&frame(at, false), WALL);
         }
         if (at * 48) % 1_024 < 48 {
-            segmenter.push(&sound(at), WALL);
+            segmenter.push(&audio_frame(at), WALL);
         }
     }
     assert!(segmenter.bytes() <= 48 * (20 + SAMPLE_COST), "a second: {}", segmenter.bytes());
@@ -397,7 +398,8 @@ fn dates_follow_media_time_and_drift_slowly_to_wall_time() {
         segmenter.push(&frame(at, true), WALL + u64::from(at) + late);
     }
     segmenter.end();
-    let dates: Vec<i64> = segmenter.kept.segments.iter().map(|s| s.wall_ms - WALL as i64).collect();
+    let dates: Vec<i64> =
+        segmenter.retained.segments.iter().map(|s| s.wall_ms - WALL as i64).collect();
     assert_eq!(dates, [0, 2_000, 4_000, 6_000, 8_010, 10_020]);
 }
 
@@ -406,7 +408,7 @@ fn memory_is_bounded_for_any_input() {
     let bytes = 40_000;
     let mut flood = segmenter(Config { bytes, ..Config::default() });
     for number in 0..5_000 {
-        // No time passes, so that no part ever ends.
+        // All frames have the same time, so that no part ever ends.
         flood.push(&frame(7, number == 0), WALL);
         assert!(flood.bytes() <= bytes);
     }
@@ -424,25 +426,29 @@ fn memory_is_bounded_for_any_input() {
     assert_eq!(playlist.segments.len(), 2);
 }
 
-/// A range of a stream that started at 0, with 25 frames per second and a key frame each `gop`
-/// frames: input of a server that starts at any frame.
+/// Returns a range of a stream that started at 0, with a key frame every `gop` frames: the input of
+/// a server that starts at any frame.
 fn stream(range: core::ops::Range<u32>, frame_us: u64, gop: u64) -> Vec<Tag> {
     let mut tags = vec![video_header(12), audio_header()];
-    let (mut number, mut sounds) = (0_u64, 0_u64);
+    let (mut number, mut audio_frames) = (0_u64, 0_u64);
     loop {
         let at = (number * frame_us / 1_000) as u32;
-        let heard = (sounds * 1_024 / 48) as u32;
-        let (time, tag) = if at <= heard {
+        let audio_at = (audio_frames * 1_024 / 48) as u32;
+        let (time, tag) = if at <= audio_at {
             let head: &[u8] =
                 if number.is_multiple_of(gop) { &[0x17, 1, 0, 0, 0] } else { &[0x27, 1, 0, 0, 0] };
             let nal = [0, 0, 0, 3, 0x65, number as u8, (number >> 8) as u8];
             number += 1;
             (at, tag(Kind::Video, at, &[head, &nal]))
         } else {
-            sounds += 1;
+            audio_frames += 1;
             (
-                heard,
-                tag(Kind::Audio, heard, &[&[0xaf, 1], &[0x21, sounds as u8, (sounds >> 8) as u8]]),
+                audio_at,
+                tag(
+                    Kind::Audio,
+                    audio_at,
+                    &[&[0xaf, 1], &[0x21, audio_frames as u8, (audio_frames >> 8) as u8]],
+                ),
             )
         };
         if time >= range.end {
@@ -454,7 +460,7 @@ fn stream(range: core::ops::Range<u32>, frame_us: u64, gop: u64) -> Vec<Tag> {
     }
 }
 
-/// Names with bytes of all that a segmenter keeps, parts included.
+/// Returns the names and bytes of all retained segments and parts.
 fn files(segmenter: &Segmenter) -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();
     for segment in segmenter.segments() {
@@ -463,16 +469,16 @@ fn files(segmenter: &Segmenter) -> Vec<(String, Vec<u8>)> {
         let parts = parts.iter().enumerate();
         files.extend(parts.map(|(number, part)| (format!("{segment}.{number}"), part.to_vec())));
     }
-    let init = |id| (format!("init-{id:016x}"), segmenter.init(id).expect("kept").to_vec());
+    let init = |id| (format!("init-{id:016x}"), segmenter.init(id).expect("retained").to_vec());
     files.extend(segmenter.inits().map(init));
     files
 }
 
 #[test]
-fn servers_that_begin_at_different_times_give_the_same_names_to_the_same_bytes() {
+fn servers_that_start_at_different_times_use_the_same_names_for_the_same_bytes() {
     for container in [Container::Fmp4, Container::Ts] {
         // 25, 29.97, 30 and 24 frames per second; groups of 1 s, 1.92 s, 2 s, 2.002 s, 2.4 s, 4 s
-        // and 10 s. Those of 1.92 s leave a slot of 1.9 s out now and then.
+        // and 10 s. Groups of 1.92 s occasionally skip a slot of 1.9 s.
         for (frame_us, gop) in [
             (40_000, 25),
             (40_000, 48),
@@ -493,15 +499,15 @@ fn servers_that_begin_at_different_times_give_the_same_names_to_the_same_bytes()
             let whole = pack(&stream(0..300_000, frame_us, gop), 0);
             let known: std::collections::HashMap<_, _> = files(&whole).into_iter().collect();
             for from in [10_000, 61_234, 117_500, 250_000] {
-                // What began later arrives later as well, as from another server.
+                // The server that starts later also receives later.
                 let part = pack(&stream(from..300_000, frame_us, gop), 2_500);
                 let (got, what) = (files(&part), format!("{container:?} {frame_us} {gop} {from}"));
                 let same = got.iter().filter(|(name, body)| known.get(name) == Some(body)).count();
                 let clash =
                     got.iter().find(|(name, body)| known.get(name).is_some_and(|b| b != body));
                 assert_eq!(clash.map(|(name, _)| name), None, "{what}");
-                // All but the segment that it began within, of some parts.
-                let parts = part.kept.segments.iter().take(2).map(|s| s.parts.len() + 1);
+                // All segments except the first, which starts within a slot.
+                let parts = part.retained.segments.iter().take(2).map(|s| s.parts.len() + 1);
                 assert!(got.len() - same <= parts.sum(), "{what}: {same} of {}", got.len());
                 let last = |segmenter: &Segmenter| segmenter.segments().last().expect("one");
                 assert_eq!(last(&part), last(&whole), "{what}");
@@ -513,7 +519,7 @@ fn servers_that_begin_at_different_times_give_the_same_names_to_the_same_bytes()
 }
 
 #[test]
-fn a_packager_that_begins_again_continues_the_numbers() {
+fn a_restarted_packager_continues_the_numbers() {
     let tags = stream(0..200_000, 33_367, 60);
     let mut first = Segmenter::new(Config::default());
     let half = tags.iter().position(|tag| tag.timestamp() > 90_000).expect("half");
@@ -530,7 +536,7 @@ fn a_packager_that_begins_again_continues_the_numbers() {
 }
 
 #[test]
-fn parts_are_nearly_as_long_as_players_are_told() {
+fn parts_last_nearly_the_part_target() {
     for fps in [10, 12, 15, 24, 25, 30, 50, 60] {
         let mut segmenter = Segmenter::new(Config::default());
         for tag in stream(0..20_000, 1_000_000 / fps, 2 * fps) {
@@ -540,7 +546,7 @@ fn parts_are_nearly_as_long_as_players_are_told() {
         let line = text.lines().find_map(|line| line.split_once("PART-TARGET="));
         let target: f64 = line.expect("a target").1.parse().expect("seconds");
         assert!((0.25..0.37).contains(&target), "{fps}: {target}");
-        for segment in segmenter.kept.segments.iter().filter(|segment| segment.complete) {
+        for segment in segmenter.retained.segments.iter().filter(|segment| segment.complete) {
             let (_, parts) = segment.parts.split_last().expect("parts");
             for part in parts {
                 let seconds = part.duration_ms as f64 / 1_000.0;
@@ -560,27 +566,27 @@ fn parts_are_nearly_as_long_as_players_are_told() {
 }
 
 #[test]
-fn lengths_that_players_are_told_never_change() {
+fn declared_durations_never_change() {
     let mut segmenter = segmenter(Config { window: 100, ..Config::default() });
-    let told = |segmenter: &Segmenter| {
+    let declared = |segmenter: &Segmenter| {
         let text = text(segmenter, false);
         let line = |tag: &str| text.lines().find(|line| line.starts_with(tag)).map(str::to_owned);
         (line("#EXT-X-TARGETDURATION"), line("#EXT-X-PART-INF"))
     };
     push(&mut segmenter, 0..6_000, 50, true);
-    let before = told(&segmenter);
-    // Groups of 10 s, a still picture of 4 s, ten frames a second.
+    let before = declared(&segmenter);
+    // Groups of 10 s, a still picture of 4 s, ten frames per second.
     push(&mut segmenter, 6_000..36_000, 250, true);
     segmenter.push(&frame(40_000, false), WALL);
     for number in 0..200 {
         segmenter.push(&frame(40_100 + number * 100, number % 20 == 0), WALL);
     }
-    assert_eq!(told(&segmenter), before);
+    assert_eq!(declared(&segmenter), before);
     let playlist = parse(&text(&segmenter, false));
     assert!(playlist.segments.iter().all(|segment| segment.duration < 2.5), "{playlist:?}");
     // Segments that start within a group are marked.
-    let independent = segmenter.kept.segments.iter().filter(|s| s.is_independent()).count();
-    assert!(independent < segmenter.kept.segments.len());
+    let independent = segmenter.retained.segments.iter().filter(|s| s.is_independent()).count();
+    assert!(independent < segmenter.retained.segments.len());
     assert!(!playlist.independent_segments);
 }
 
@@ -619,7 +625,7 @@ fn eviction_leaves_three_segments_for_startup() {
 }
 
 #[test]
-fn a_bound_below_one_segment_gives_up_the_growing_one() {
+fn a_limit_below_one_segment_drops_the_growing_one() {
     let mut segmenter = segmenter(Config::default());
     push(&mut segmenter, 0..30_000, 50, true);
     let half = segmenter.bytes() / 2;

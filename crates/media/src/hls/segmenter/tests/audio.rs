@@ -1,10 +1,10 @@
-//! Audio that ends or starts late, and codecs that HLS cannot carry.
+//! Audio that stops or starts late, and codecs that HLS cannot carry.
 
 use super::*;
 use crate::Assembler;
 
 #[test]
-fn a_stream_of_codecs_that_hls_cannot_carry_is_refused_by_name() {
+fn a_stream_of_unsupported_codecs_is_reported_with_its_codec() {
     for (kind, payload) in [
         (Kind::Video, &b"\x91vp09\0\0\0\0"[..]),
         (Kind::Audio, b"\x91fLaC\xff\xf8"),
@@ -14,21 +14,27 @@ fn a_stream_of_codecs_that_hls_cannot_carry_is_refused_by_name() {
         for n in 0..25 {
             segmenter.push(&tag(kind, n * 40, &[payload]), WALL);
         }
-        assert_eq!(segmenter.refuses(), None, "others may come");
+        assert_eq!(segmenter.unsupported_stream(), None, "others may come");
         segmenter.push(&tag(kind, 1_000, &[payload]), WALL);
-        assert!(segmenter.refuses().is_some() && segmenter.left_out() == segmenter.refuses());
+        assert!(
+            segmenter.unsupported_stream().is_some()
+                && segmenter.unsupported_codec() == segmenter.unsupported_stream()
+        );
         segmenter.push(&audio_header(), WALL);
-        assert_eq!(segmenter.refuses(), None);
+        assert_eq!(segmenter.unsupported_stream(), None);
     }
     let mut segmenter = segmenter(Config { container: Container::Ts, ..Config::default() });
     for n in 0..50 {
         segmenter.push(&tag(Kind::Audio, n * 40, &[b"\x91Opus\x01"]), WALL);
     }
-    assert_eq!((segmenter.left_out(), segmenter.refuses()), (Some(Codec::Opus), None));
+    assert_eq!(
+        (segmenter.unsupported_codec(), segmenter.unsupported_stream()),
+        (Some(Codec::Opus), None)
+    );
 }
 
 #[test]
-fn silence_of_the_assembler_keeps_the_tracks_of_a_stream_whose_audio_stops() {
+fn inserted_silence_keeps_the_tracks_when_audio_stops() {
     let (mut assembler, mut tags) = (Assembler::default(), vec![]);
     assembler.push(video_header(12), &mut tags);
     assembler.push(audio_header(), &mut tags);
@@ -38,16 +44,16 @@ fn silence_of_the_assembler_keeps_the_tracks_of_a_stream_whose_audio_stops() {
             assembler.push(frame(at, at % 1_000 == 0), &mut tags);
         }
         (at..at + 20).filter(|at| !is_muted && at * 48 % 1_024 < 48).for_each(|at| {
-            assembler.push(sound(at), &mut tags);
+            assembler.push(audio_frame(at), &mut tags);
         });
     }
     let mut segmenter = Segmenter::new(Config { window: 20, ..Config::default() });
     for tag in &tags {
         segmenter.push(tag, WALL + u64::from(tag.timestamp()));
     }
-    let complete = segmenter.kept.segments.iter().filter(|segment| segment.complete);
+    let complete = segmenter.retained.segments.iter().filter(|segment| segment.complete);
     assert!(complete.clone().all(|segment| !segment.discontinuity));
-    let [version] = &segmenter.kept.versions.iter().collect::<Vec<_>>()[..] else {
+    let [version] = &segmenter.retained.versions.iter().collect::<Vec<_>>()[..] else {
         panic!("the tracks have changed")
     };
     let [_, audio] = times(&segmenter, version.number);
@@ -56,12 +62,12 @@ fn silence_of_the_assembler_keeps_the_tracks_of_a_stream_whose_audio_stops() {
 }
 
 #[test]
-fn a_track_without_silence_is_left_out_while_its_audio_is_gone() {
+fn a_track_without_silence_is_omitted_while_its_audio_is_missing() {
     let mut segmenter = segmenter(Config { window: 20, ..Config::default() });
     push(&mut segmenter, 0..4_000, 25, true);
     push(&mut segmenter, 4_000..14_000, 25, false);
     push(&mut segmenter, 14_000..20_000, 25, true);
-    let versions: Vec<_> = segmenter.kept.versions.iter().collect();
+    let versions: Vec<_> = segmenter.retained.versions.iter().collect();
     let has_audio: Vec<_> = versions.iter().map(|v| v.tracks.audio.is_some()).collect();
     assert_eq!(has_audio, [true, false, true]);
 }

@@ -1,34 +1,34 @@
-//! Parts divide segments evenly, whatever the frame rate and the distance of key frames.
+//! Even division of segments into parts, for any frame rate and key frame interval.
 
 use super::*;
 
 /// Frames per 1,001,000 ms: 24, 25, 29.97, 30, 50 and 60 per second.
 const RATES: [u64; 6] = [24_024, 25_025, 30_000, 30_030, 50_050, 60_060];
-/// Distances of key frames, in milliseconds.
+/// Key frame intervals, in milliseconds.
 const GROUPS: [u64; 10] = [500, 1_000, 1_920, 2_000, 2_002, 3_000, 4_000, 5_000, 7_000, 10_000];
 
-/// A video frame displayed `composition_ms` after its decoding time.
+/// Returns a video frame with the presentation time `composition_ms` after its decoding time.
 fn picture(at: u64, key: bool, composition_ms: u64) -> Tag {
     let (head, nal) = if key { (0x17, 0x65) } else { (0x27, 0x41) };
     let [.., c1, c2, c3] = (composition_ms as u32).to_be_bytes();
     tag(Kind::Video, at as u32, &[&[head, 1, c1, c2, c3], &[0, 0, 0, 3, nal, 1, 2]])
 }
 
-/// Video at `rate` with key pictures chosen by `is_key`, up to `end_ms`, and audio.
+/// Packages video at `rate` with key frames chosen by `is_key`, up to `end_ms`, and audio.
 fn pack(rate: u64, b_frames: bool, end_ms: u64, is_key: impl Fn(u64) -> bool) -> Segmenter {
     let mut segmenter = segmenter(Config { window: 1_000, ..Config::default() });
-    let (mut number, mut sounds) = (0, 0);
+    let (mut number, mut audio_frames) = (0, 0);
     loop {
-        let (at, heard) = (number * 1_001_000 / rate, sounds * 1_024 / 48);
+        let (at, audio_at) = (number * 1_001_000 / rate, audio_frames * 1_024 / 48);
         if at >= end_ms {
             return segmenter;
         }
-        if heard < at {
-            segmenter.push(&sound(heard as u32), WALL + heard);
-            sounds += 1;
+        if audio_at < at {
+            segmenter.push(&audio_frame(audio_at as u32), WALL + audio_at);
+            audio_frames += 1;
             continue;
         }
-        // Reordered: I P B B, by decoding order.
+        // Reordered: I P B B, in decoding order.
         let shown = if b_frames { [2, 4, 1, 0][number as usize % 4] } else { 0 };
         let tag = picture(at, is_key(number), shown * 1_001_000 / rate);
         segmenter.push(&tag, WALL + at);
@@ -36,27 +36,27 @@ fn pack(rate: u64, b_frames: bool, end_ms: u64, is_key: impl Fn(u64) -> bool) ->
     }
 }
 
-/// The complete segments that are kept, numbered from 0.
+/// Returns the complete retained segments, numbered from 0.
 fn complete(segmenter: &Segmenter) -> impl Iterator<Item = (usize, &Segment)> {
-    segmenter.kept.segments.iter().filter(|segment| segment.complete).enumerate()
+    segmenter.retained.segments.iter().filter(|segment| segment.complete).enumerate()
 }
 
-/// PART-TARGET of a playlist, with EXTINF and parts of each complete segment. A part has a
-/// duration and its INDEPENDENT=YES flag.
-struct Told {
+/// PART-TARGET of a playlist, with EXTINF and parts of each complete segment. A part has a duration
+/// and its INDEPENDENT=YES flag.
+struct Declared {
     part_target: i64,
     segments: Vec<(i64, Vec<(i64, bool)>)>,
 }
 
-/// The seconds after `name`, in milliseconds.
+/// Returns the seconds after `name`, in milliseconds.
 fn milliseconds(line: &str, name: &str) -> i64 {
     let (_, value) = line.split_once(name).expect(name);
     let value = value.split([',', '\n']).next().expect("a value");
     (value.parse::<f64>().expect("seconds") * 1_000.0).round() as i64
 }
 
-/// Reads the playlist of parts near its end, and holds it to the rules that Apple has published.
-fn check(segmenter: &Segmenter, what: &str) -> Told {
+/// Parses the playlist, and checks the parts near its end according to Apple's published rules.
+fn check(segmenter: &Segmenter, what: &str) -> Declared {
     let text = text(segmenter, false);
     let line = |tag: &str| text.lines().find(|line| line.starts_with(tag)).expect(tag);
     let target = milliseconds(line("#EXT-X-TARGETDURATION"), "DURATION:");
@@ -83,13 +83,13 @@ fn check(segmenter: &Segmenter, what: &str) -> Told {
     for (length, parts) in segments.iter().filter(|(_, parts)| !parts.is_empty()) {
         assert_eq!(parts.iter().map(|part| part.0).sum::<i64>(), *length, "{what}");
     }
-    Told { part_target, segments }
+    Declared { part_target, segments }
 }
 
-/// Whether INDEPENDENT marks exactly the parts that start with a key picture.
+/// Checks that INDEPENDENT marks exactly the parts that start with a key frame.
 fn check_independence(segmenter: &Segmenter, what: &str) {
     let movie = Movie::new(&init(segmenter, 1).expect("an init")).expect("readable");
-    for part in segmenter.kept.segments.iter().flat_map(|segment| &segment.parts) {
+    for part in segmenter.retained.segments.iter().flat_map(|segment| &segment.parts) {
         let samples = movie.samples(&part.bytes).expect("readable");
         let first = samples.iter().find(|(track, _)| movie.tracks[*track].id == 1).expect("video");
         assert_eq!(first.1.sync, part.independent, "{what}");
@@ -107,13 +107,17 @@ fn parts_divide_segments_evenly_at_any_frame_rate_and_key_frame_distance() {
                 let segmenter = pack(rate, b_frames, 6 * group_ms.max(2_000) + 600, |n| {
                     n.is_multiple_of(frames)
                 });
-                let told = check(&segmenter, &what);
+                let declared = check(&segmenter, &what);
                 check_independence(&segmenter, &what);
-                assert!((270..=370).contains(&told.part_target), "{what}: {}", told.part_target);
-                assert!(told.segments.len() >= 5, "{what}: {}", told.segments.len());
+                assert!(
+                    (270..=370).contains(&declared.part_target),
+                    "{what}: {}",
+                    declared.part_target
+                );
+                assert!(declared.segments.len() >= 5, "{what}: {}", declared.segments.len());
                 for (number, segment) in complete(&segmenter) {
                     let last = segment.parts.last().expect("a part").duration_ms;
-                    assert!(2 * last > told.part_target, "{what}: {last}");
+                    assert!(2 * last > declared.part_target, "{what}: {last}");
                     assert!(segment.is_independent(), "{what}");
                     // The first segment starts within a slot, which shortens the second one.
                     if number == 1 {
@@ -133,7 +137,7 @@ fn parts_divide_segments_evenly_at_any_frame_rate_and_key_frame_distance() {
 }
 
 #[test]
-fn parts_of_other_lengths_divide_segments_evenly_too() {
+fn other_part_durations_divide_segments_evenly() {
     for part_ms in [100, 200, 250, 400, 500, 667, 1_000, 2_000] {
         for rate in RATES {
             let part = Duration::from_millis(part_ms);
@@ -143,43 +147,48 @@ fn parts_of_other_lengths_divide_segments_evenly_too() {
                 let key = number.is_multiple_of(rate * 2 / 1_001);
                 segmenter.push(&picture(at, key, 0), WALL + at);
             }
-            let told = check(&segmenter, &format!("{part_ms} {rate}"));
+            let declared = check(&segmenter, &format!("{part_ms} {rate}"));
             let limit = part_ms as i64 * 115 / 100 + 8;
-            assert!((limit * 6 / 10..=limit).contains(&told.part_target), "{}", told.part_target);
+            assert!(
+                (limit * 6 / 10..=limit).contains(&declared.part_target),
+                "{}",
+                declared.part_target
+            );
         }
     }
 }
 
 #[test]
-fn sound_alone_is_divided_evenly() {
+fn audio_only_streams_are_divided_evenly() {
     for (rate, config) in [(48_000, [0x11, 0x90]), (44_100, [0x12, 0x10]), (22_050, [0x13, 0x90])] {
         let mut segmenter = Segmenter::new(Config { window: 100, ..Config::default() });
         segmenter.push(&tag(Kind::Audio, 0, &[&[0xaf, 0], &config]), WALL);
         for number in 0..60 * rate / 1_024 {
             let at = number * 1_024_000 / rate + 777;
-            segmenter.push(&sound(at as u32), WALL + at);
+            segmenter.push(&audio_frame(at as u32), WALL + at);
         }
-        let told = check(&segmenter, &format!("{rate}"));
-        assert!(told.segments.len() >= 27, "{rate}: {}", told.segments.len());
-        assert!((185..=380).contains(&told.part_target), "{rate}: {}", told.part_target);
+        let declared = check(&segmenter, &format!("{rate}"));
+        assert!(declared.segments.len() >= 27, "{rate}: {}", declared.segments.len());
+        assert!((185..=380).contains(&declared.part_target), "{rate}: {}", declared.part_target);
         let frame_ms = 1_024_000_u64.div_ceil(rate) as i64;
         for (number, segment) in complete(&segmenter) {
             let parts = || segment.parts.iter().map(|part| part.duration_ms);
             let (shortest, longest) = (parts().min().expect("one"), parts().max().expect("one"));
             let lengths: Vec<i64> = parts().collect();
-            // The first one ends with its slot, wherever it began, and is published as a whole.
-            assert!(number == 0 || 20 * shortest > 9 * told.part_target, "{rate}: {lengths:?}");
+            // The first segment ends with its slot, wherever it started, and is published as a
+            // whole.
+            assert!(number == 0 || 20 * shortest > 9 * declared.part_target, "{rate}: {lengths:?}");
             assert!(number < 2 || longest - shortest <= frame_ms + 2, "{rate}: {lengths:?}");
         }
     }
 }
 
 #[test]
-fn unexpected_key_frames_break_no_rule() {
+fn unexpected_key_frames_keep_playlists_valid() {
     let mut short = 0;
     let mut segments = 0;
     for (seed, rate) in RATES.into_iter().enumerate() {
-        // A key frame each 2 s at the latest, and at scenes of 0.4 s to 8 s.
+        // Key frames at least every 2 s, and at scene changes after 0.4 s to 8 s.
         let longest = rate * 2 / 1_001;
         let mut state = seed as u64 + 1;
         let mut keys = std::collections::HashSet::new();
@@ -194,30 +203,30 @@ fn unexpected_key_frames_break_no_rule() {
         }
         let segmenter = pack(rate, false, 120_000, |number| keys.contains(&number));
         let what = format!("{rate}, seed {seed}");
-        let told = check(&segmenter, &what);
+        let declared = check(&segmenter, &what);
         check_independence(&segmenter, &what);
         for (_, segment) in complete(&segmenter) {
             let last = segment.parts.last().expect("a part");
             segments += 1;
-            short += usize::from(2 * last.duration_ms < told.part_target);
+            short += usize::from(2 * last.duration_ms < declared.part_target);
         }
     }
     assert!(short * 6 < segments, "{short} of {segments} segments have a short last part");
 }
 
 #[test]
-fn a_change_of_rate_and_groups_keeps_segments_even() {
+fn a_change_of_frame_rate_and_groups_keeps_parts_even() {
     let mut segmenter = segmenter(Config { window: 1_000, ..Config::default() });
     let mut at = 0;
-    // Frame durations, frames to a group, groups.
+    // Frame duration, frames per group, number of groups.
     for (frame_ms, group, groups) in [(40, 50, 6), (20, 100, 6), (40, 25, 12), (20, 40, 12)] {
-        let start = segmenter.kept.segments.len();
+        let start = segmenter.retained.segments.len();
         for number in 0..group * groups {
             segmenter.push(&picture(at, number % group == 0, 0), WALL + at);
             at += frame_ms;
         }
         check(&segmenter, &format!("{frame_ms} {group}"));
-        // It takes the latest groups to know the new ones.
+        // The new groups must be among the recent ones first.
         let lasts: Vec<i64> = complete(&segmenter)
             .skip(start + 5)
             .map(|(_, segment)| segment.parts.last().expect("a part").duration_ms)
@@ -227,8 +236,8 @@ fn a_change_of_rate_and_groups_keeps_segments_even() {
 }
 
 #[test]
-fn durations_of_pauses_are_true_or_marked_by_a_discontinuity() {
-    // Start of a still picture, its duration, and whether it breaks the stream.
+fn pauses_have_exact_durations_or_a_discontinuity() {
+    // Start of a still picture, its duration, and whether a discontinuity follows.
     for (from, pause_ms, breaks) in [
         (8_400, 200, false),
         (8_400, 700, false),
@@ -247,14 +256,14 @@ fn durations_of_pauses_are_true_or_marked_by_a_discontinuity() {
                     segmenter.push(&frame(at, at % 2_000 == 0), WALL + u64::from(at));
                 }
                 if audio && !silent && (at * 48) % 1_024 < 48 {
-                    segmenter.push(&sound(at), WALL + u64::from(at));
+                    segmenter.push(&audio_frame(at), WALL + u64::from(at));
                 }
             }
             segmenter.end();
             let list = text(&segmenter, false);
             let target = milliseconds(&list, "#EXT-X-TARGETDURATION:");
             let movie = Movie::new(&init(&segmenter, 1).expect("an init")).expect("readable");
-            let segments: Vec<&Segment> = segmenter.kept.segments.iter().collect();
+            let segments: Vec<&Segment> = segmenter.retained.segments.iter().collect();
             for pair in segments.windows(2) {
                 let (length, step) = (pair[0].duration_ms(), pair[1].wall_ms - pair[0].wall_ms);
                 assert!(length <= target + 499, "{what}: {length}");
@@ -276,16 +285,16 @@ fn durations_of_pauses_are_true_or_marked_by_a_discontinuity() {
 }
 
 #[test]
-fn a_gap_in_sound_alone_is_marked() {
+fn a_gap_in_an_audio_only_stream_is_a_discontinuity() {
     let mut segmenter = Segmenter::new(Config { window: 1_000, ..Config::default() });
     segmenter.push(&audio_header(), WALL);
     for at in (0..20_000_u32).filter(|at| (at * 48) % 1_024 < 48) {
         if !(8_000..11_000).contains(&at) && !(14_000..14_100).contains(&at) {
-            segmenter.push(&sound(at), WALL + u64::from(at));
+            segmenter.push(&audio_frame(at), WALL + u64::from(at));
         }
     }
     check(&segmenter, "a gap");
-    let segments: Vec<&Segment> = segmenter.kept.segments.iter().collect();
+    let segments: Vec<&Segment> = segmenter.retained.segments.iter().collect();
     let broken = segments.iter().filter(|segment| segment.discontinuity).count();
     assert_eq!(broken, 1, "a short gap belongs to its part");
     for pair in segments.windows(2).filter(|pair| !pair[1].discontinuity && pair[1].complete) {

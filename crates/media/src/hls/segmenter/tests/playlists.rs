@@ -1,4 +1,4 @@
-//! Random streams: each playlist is held to RFC 8216 and to the one before it.
+//! Random streams: each playlist must conform to RFC 8216, also in relation to the previous one.
 
 use m3u8_rs::MediaPlaylist;
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..20)
 }
 
-/// The segment, and the number of the part, of a URI.
+/// Returns segment and part number of a URI.
 fn place(uri: &str) -> (Name, usize) {
     let mut fields = uri.split('.');
     let name = fields.next().and_then(|field| field.parse().ok());
@@ -31,16 +31,16 @@ fn place(uri: &str) -> (Name, usize) {
     (name.expect("a name"), part.expect("a number"))
 }
 
-/// Video samples of a part.
+/// Counts the video samples of a part.
 fn pictures(segmenter: &Segmenter, name: Name, part: usize) -> usize {
-    let segment = segmenter.kept.find(name.msn).expect("kept");
+    let segment = segmenter.retained.find(name.msn).expect("retained");
     let init = init(segmenter, segment.version).expect("an init");
     let movie = Movie::new(&init).expect("readable");
     let samples = movie.samples(&segment.parts[part].bytes).expect("readable");
     samples.iter().filter(|(track, _)| movie.tracks[*track].id == 1).count()
 }
 
-/// Holds a playlist to RFC 8216 and to the one before it.
+/// Checks a playlist according to RFC 8216, also in relation to the previous one.
 fn check(segmenter: &Segmenter, before: Option<&MediaPlaylist>) -> MediaPlaylist {
     let text = text(segmenter, false);
     let now = parse(&text);
@@ -71,7 +71,7 @@ fn check(segmenter: &Segmenter, before: Option<&MediaPlaylist>) -> MediaPlaylist
         if line.starts_with("#EXT-X-PRELOAD-HINT:") {
             let hint = place(&attribute(line, "URI="));
             assert_eq!((hint.0.msn, hint.1), segmenter.position());
-            assert_eq!(segmenter.when_named(hint.0, Some(hint.1)), When::Next);
+            assert_eq!(segmenter.availability_of(hint.0, Some(hint.1)), Availability::Pending);
         }
     }
     if let Some(before) = before {
@@ -87,7 +87,7 @@ fn check(segmenter: &Segmenter, before: Option<&MediaPlaylist>) -> MediaPlaylist
         let (old, new) = (complete(before), complete(&now));
         let left = old.iter().take(removed).filter(|segment| segment.2).count() as u64;
         let counted = now.discontinuity_sequence - before.discontinuity_sequence;
-        // Some may have gone before they were in a playlist as complete ones.
+        // Evicted segments may never have been listed as complete.
         let unseen = removed.saturating_sub(old.len()) as u64;
         assert!((left..=left + unseen).contains(&counted), "{counted} {left} {unseen} {text}");
         for (old, new) in old.iter().skip(removed).zip(&new) {
@@ -97,8 +97,8 @@ fn check(segmenter: &Segmenter, before: Option<&MediaPlaylist>) -> MediaPlaylist
     now
 }
 
-/// The playlist after a tag, or the previous one if unchanged. The hinted part exists now, unless
-/// it replaced a slot without a segment.
+/// Returns the playlist after a tag, or the previous one if unchanged. The hinted part exists now,
+/// unless it replaced a slot without a segment.
 fn push_and_check(
     segmenter: &mut Segmenter,
     tag: &Tag,
@@ -109,14 +109,16 @@ fn push_and_check(
     if !new || !segmenter.has_complete() {
         return before;
     }
-    if let Some((name, part)) = hint.filter(|(name, _)| segmenter.kept.find(name.msn).is_some()) {
-        let renamed = segmenter.kept.find(name.msn + 1).is_some_and(|next| next.parts.len() == 1);
+    if let Some((name, part)) = hint.filter(|(name, _)| segmenter.retained.find(name.msn).is_some())
+    {
+        let renamed =
+            segmenter.retained.find(name.msn + 1).is_some_and(|next| next.parts.len() == 1);
         assert!(segmenter.part(name, part).is_some() || renamed, "{name}.{part} was hinted at");
     }
     Some(check(segmenter, before.as_ref()))
 }
 
-/// Packs what these steps make, and holds each playlist to the rules.
+/// Packages the result of these steps, and checks each playlist.
 fn pack_and_check(steps: &[Step], window: usize) {
     let mut segmenter = segmenter(Config { window, ..Config::default() });
     let (mut at, mut before) = (0u32, None);
@@ -130,7 +132,7 @@ fn pack_and_check(steps: &[Step], window: usize) {
                 for number in 0..frames {
                     before = push_and_check(&mut segmenter, &frame(at, number == 0), before);
                     if audio {
-                        before = push_and_check(&mut segmenter, &sound(at), before);
+                        before = push_and_check(&mut segmenter, &audio_frame(at), before);
                     }
                     at = at.wrapping_add(frame_ms);
                 }
@@ -140,7 +142,7 @@ fn pack_and_check(steps: &[Step], window: usize) {
 }
 
 #[test]
-fn discontinuities_of_segments_that_no_playlist_had_are_counted() {
+fn discontinuities_of_unlisted_segments_are_counted() {
     let gop = |frames, frame_ms, audio| Step::Gop { frames, frame_ms, audio };
     let (first, second) = (gop(12, 150, false), gop(1, 16, true));
     let jumps = [Step::Jump(16_560), gop(1, 16, false), Step::Jump(17_984), gop(23, 109, false)];

@@ -1,4 +1,4 @@
-//! The kept part of a stream: its newest segments with their parts and tracks.
+//! Retained segments of a stream, with their parts and tracks.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use super::name::{Hash, Name};
 use crate::fmp4;
 use crate::fmp4::config::{Audio, Video};
 
-/// The tracks of a run of segments between discontinuities.
+/// Tracks of the segments between two discontinuities.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Tracks {
     pub(super) video: Option<Video>,
@@ -17,8 +17,8 @@ pub(super) struct Tracks {
 }
 
 impl Tracks {
-    /// ID of the segment with these tracks that starts with the sample `first` at the stream's
-    /// time `stream_ms`. `cuts` decides, with the configuration, where parts are cut.
+    /// Returns the ID of a segment with these tracks that starts with the sample `first` at the
+    /// stream time `stream_ms`. `cuts` and `config` determine the part boundaries.
     pub(super) fn segment_id(
         &self,
         config: &Config,
@@ -57,12 +57,12 @@ pub(super) struct Version {
     pub(super) init: Bytes,
 }
 
-/// A part of a segment.
+/// A partial segment.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) bytes: Bytes,
     pub(super) duration_ms: i64,
-    /// Whether decoding can start with it.
+    /// Whether decoding can start with this part.
     pub(super) independent: bool,
 }
 
@@ -82,7 +82,7 @@ impl Segment {
         self.parts.iter().map(|part| part.duration_ms).sum()
     }
 
-    /// Whether decoding can start with it.
+    /// Whether decoding can start with this segment.
     pub(super) fn is_independent(&self) -> bool {
         self.parts.first().is_some_and(|part| part.independent)
     }
@@ -92,25 +92,26 @@ impl Segment {
     }
 }
 
-/// Segments from oldest to newest, and the versions of tracks that they need.
+/// Segments from oldest to newest, and the track versions they refer to.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct Retained {
     pub(super) segments: VecDeque<Segment>,
     pub(super) versions: VecDeque<Version>,
     /// Bytes of all parts.
     pub(super) bytes: usize,
-    /// Discontinuities in segments that are no longer kept.
+    /// Discontinuities in evicted segments.
     pub(super) dropped_discontinuities: u64,
 }
 
-impl Kept {
-    /// The segment with this media sequence number.
+impl Retained {
+    /// Returns the segment with the media sequence number `msn`.
     pub(super) fn find(&self, msn: u64) -> Option<&Segment> {
         let place = msn.checked_sub(self.segments.front()?.name.msn)?;
         self.segments.get(usize::try_from(place).ok()?)
     }
 
-    /// The next segment has these tracks. Returns whether the last one had others.
+    /// Sets the tracks of the next segment. Returns true if the previous segment had different
+    /// tracks.
     pub(super) fn set_tracks(&mut self, tracks: Tracks, container: Container) -> bool {
         let last = self.versions.back();
         if last.is_some_and(|last| last.tracks == tracks) {
@@ -139,7 +140,7 @@ impl Kept {
         let Some(segment) = self.segments.pop_front() else { return };
         self.bytes -= segment.size();
         self.dropped_discontinuities += u64::from(segment.discontinuity);
-        // The newest version stays: the next segment may go on with it.
+        // The newest version stays: the next segment may still use it.
         let oldest = self.segments.front().map_or(u64::MAX, |segment| segment.version);
         while self.versions.len() > 1
             && self.versions.front().is_some_and(|version| version.number < oldest)
