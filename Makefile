@@ -17,7 +17,8 @@
 #   make lab          runs all experiments into out/ and writes docs/results.md, with every table in
 #                     target/results.md (RUNS=100 per point, two hours of CPU time), docs/viewers.md (SESSIONS=2000, an hour), docs/first-frame.md, and
 #                     docs/autoplex-figures.md (DAY=4000 viewers per day, four hours of CPU time)
-#   make commands     writes docs/commands.md from the definitions of the command line
+#   make reference    writes docs/commands.md and docs/configuration.md from their definitions in the code
+#   make site         builds docs/ into target/site with mdbook, and checks its links
 #   make autoplex     builds the decision program of user groups (mendcast autoplex decide) next to the release build
 #                     of mendcast; its query engine takes some minutes the first time
 #   make test-autoplex  tests it: equal decisions by DataFusion and our own code, on Spark and ClickHouse if installed,
@@ -31,7 +32,7 @@
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: demo test e2e e2e-tracks e2e-cohorts interop bench bench-edge soak fuzz lab autoplex commands test-autoplex web conformance h3spec lint lint-autoplex need-cargo need-cc pages
+.PHONY: demo test e2e e2e-tracks e2e-cohorts interop bench bench-edge soak fuzz lab reference site autoplex test-autoplex web conformance h3spec lint lint-autoplex need-cargo need-cc pages
 
 need-cargo:
 	@command -v $(CARGO) >/dev/null || { echo "missing: Rust with cargo 1.90 or newer (https://rustup.rs)"; exit 1; }
@@ -101,6 +102,7 @@ fuzz: need-cargo need-cc
 	$(CARGO) test --locked -p mendcast-quic --test schedules
 	$(CARGO) test --release --locked -p mendcast-lab random_paths
 
+MDBOOK ?= 0.4.52
 RUNS ?= 100
 SESSIONS ?= 2000
 DAY ?= 4000
@@ -128,10 +130,22 @@ lab: need-cargo need-cc
 	cat out/groups/autoplex.md out/groups/autoplex-shared.md > docs/autoplex-figures.md
 	cp out/groups/*.svg docs/pictures/
 
-# docs/commands.md, from the definitions of the command line.
-commands: need-cargo need-cc
+# The generated pages of the reference.
+reference: need-cargo need-cc
 	$(CARGO) build --locked --bin mendcast
-	$(TARGET)/debug/mendcast reference > $(TARGET)/commands.md && mv $(TARGET)/commands.md docs/commands.md
+	for page in commands configuration; do \
+	  $(TARGET)/debug/mendcast reference $$page > $(TARGET)/page.md && mv $(TARGET)/page.md docs/$$page.md || exit 1; done
+
+# mdbook reads a copy of docs/ in which links to the rest of the repository are text.
+site:
+	@command -v mdbook >/dev/null || [ -x $(TARGET)/tools/bin/mdbook ] || { \
+	  echo "installing mdbook $(MDBOOK) into $(TARGET)/tools"; \
+	  $(CARGO) install --quiet --locked --root $(TARGET)/tools mdbook --version $(MDBOOK) --no-default-features --features search; }
+	@structure/links --copy $(TARGET)/site-source
+	@PATH="$$PATH:$(abspath $(TARGET))/tools/bin" MDBOOK_BOOK__SRC=$(abspath $(TARGET))/site-source \
+	  RUST_LOG=warn mdbook build --dest-dir $(abspath $(TARGET))/site
+	@structure/links --site $(TARGET)/site
+	@echo $(TARGET)/site/index.html
 
 autoplex: need-cargo need-cc
 	$(CARGO) build --release --locked --manifest-path autoplex/Cargo.toml --target-dir $(TARGET)/autoplex
@@ -161,6 +175,7 @@ lint: need-cargo need-cc
 	conformance/check
 	structure/check
 	structure/prose
+	structure/links
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
