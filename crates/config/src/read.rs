@@ -143,12 +143,11 @@ impl Problem {
     }
 }
 
-/// Returns the known word with the fewest edits to `word`, if they are at most half of its letters:
-/// two swapped letters are two edits.
+/// Returns the known word with the fewest edits to `word`, if they are at most a third of it.
 pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let edits = known.iter().map(|known| (edits(word, known), *known));
     let (count, nearest) = edits.min_by_key(|(count, _)| *count)?;
-    (count * 2 <= word.len()).then_some(nearest)
+    (count * 3 <= word.len()).then_some(nearest)
 }
 
 /// Returns the number of inserted, deleted, replaced and swapped bytes between two words (optimal
