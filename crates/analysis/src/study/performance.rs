@@ -261,8 +261,9 @@ mod tests {
     fn names_are_kept_up_to_a_bound() {
         let mut all = Performance::default();
         for group in 0..MAX_NAMES as u64 + 5 {
-            let mut row =
-                Row { group: Some(group), group_name: Some("x".repeat(1_000)), ..Row::default() };
+            let mut row = Row::default();
+            row.group = Some(group);
+            row.group_name = Some("x".repeat(1_000));
             row[Column::started_ms] = Some(0.0);
             row[Column::duration_s] = Some(60.0);
             row[Column::first_transmissions] = Some(1_000.0);
