@@ -78,9 +78,20 @@ enum Command {
     /// Run experiments in virtual time.
     #[cfg(feature = "lab")]
     Lab(lab::Arguments),
-    /// Print docs/commands.md.
+    /// Print a page of the reference.
     #[command(hide = true)]
-    Reference,
+    Reference {
+        /// Page to print.
+        #[arg(value_enum, default_value_t)]
+        page: reference::Page,
+    },
+    /// Parse a command line without running it, for tests of the pages.
+    #[command(hide = true, disable_help_flag = true)]
+    Parse {
+        /// Command line without the program's name, after `--`.
+        #[arg(last = true)]
+        words: Vec<String>,
+    },
 }
 
 impl Command {
@@ -102,11 +113,26 @@ impl Command {
             Self::Keys(arguments) => arguments.run(),
             #[cfg(feature = "lab")]
             Self::Lab(arguments) => arguments.run(),
-            Self::Reference => {
-                output::print(reference::page(Arguments::command()));
+            Self::Reference { page } => {
+                output::print(page.render(Arguments::command()));
                 Ok(())
             }
+            Self::Parse { words } => parse(words),
         }
+    }
+}
+
+/// Checks a command line.
+///
+/// # Errors
+/// The kind and text of the parser's error. Help and version are none.
+fn parse(words: Vec<String>) -> Result<(), Error> {
+    let words = core::iter::once("mendcast".to_owned()).chain(words);
+    match Arguments::try_parse_from(words) {
+        Err(error) if error.use_stderr() => {
+            Err(Error::new(format_args!("{:?}: {error}", error.kind())))
+        }
+        _ => Ok(()),
     }
 }
 

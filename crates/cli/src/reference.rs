@@ -1,4 +1,5 @@
-//! The page docs/commands.md, from the definitions of the command line.
+//! Pages of the reference: docs/commands.md from the definitions of the command line, and
+//! docs/configuration.md from the table of keys.
 
 use std::fmt::Write as _;
 
@@ -16,8 +17,29 @@ Printed by `mendcast reference`; do not edit. `mendcast COMMAND --help` shows th
 - Durations are numbers with a unit: 200ms, 1.5s, 30m, 2h, 90d.
 ";
 
-/// Renders the page. `command` is the root of the command line.
-pub(crate) fn page(mut command: Command) -> String {
+/// A generated page.
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+pub(crate) enum Page {
+    /// docs/commands.md.
+    #[default]
+    Commands,
+    /// docs/configuration.md.
+    #[cfg(feature = "edge")]
+    Configuration,
+}
+
+impl Page {
+    /// Renders the page. `command` is the root of the command line.
+    pub(crate) fn render(self, command: Command) -> String {
+        match self {
+            Self::Commands => commands_page(command),
+            #[cfg(feature = "edge")]
+            Self::Configuration => edge::config::Config::reference(),
+        }
+    }
+}
+
+fn commands_page(mut command: Command) -> String {
     command.build();
     let mut text = String::from(HEAD);
     text.push_str("\n| command | purpose |\n|---|---|\n");

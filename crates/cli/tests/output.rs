@@ -146,13 +146,15 @@ fn help_fits_a_screen_and_survives_a_closed_stdout() {
 }
 
 #[test]
-fn the_page_of_commands_is_the_one_that_is_printed() {
+fn the_pages_of_the_reference_are_those_that_are_printed() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let output = command(directory.path(), &["reference"]).output().expect("run");
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands.md");
-    let page = std::fs::read_to_string(path).expect("a page");
-    assert!(
-        page == text(&output.stdout),
-        "docs/commands.md differs: run `make commands`, and commit the page"
-    );
+    for name in ["commands", "configuration"] {
+        let output = command(directory.path(), &["reference", name]).output().expect("run");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/{name}.md"));
+        let page = std::fs::read_to_string(path).expect("a page");
+        assert!(
+            page == text(&output.stdout),
+            "docs/{name}.md differs: run `make reference`, and commit the page"
+        );
+    }
 }

@@ -17,6 +17,7 @@
 
 mod changes;
 mod cors;
+mod describe;
 mod keys;
 mod network;
 mod read;
@@ -36,12 +37,13 @@ pub use toml::de::DeValue;
 
 pub use changes::{Changes, Effect};
 pub use cors::Cors;
+pub use describe::{KeyText, SectionText};
 pub use keys::*;
 pub use network::{Network, any_contains};
 pub use read::{File, nearest};
 pub use scheme::{takes, unused};
 pub use secret::Secret;
-pub use sections::{Key, Problem, Section, Sections, Whole, assign, describe_key};
+pub use sections::{Key, Problem, Section, Sections, Whole, assign};
 pub use url::{Header, HttpUrl, Upstream, Variant};
 pub use value::{Shown, Size, Value, one_of, quoted};
 pub use words::{Cipher, Container, Level, OnFailure, Retry, Start, TakeOver};
@@ -118,15 +120,12 @@ impl Config {
     /// Returns a file with the documentation and default of every key. Keys without a default are
     /// comments.
     pub fn documented() -> String {
-        let mut out = String::from(
-            "# Every key of mendcast edge, with its default value.\n\
-             # Durations: us, ms, s, m, h, d. Sizes: B, kB, MB, GB, KiB, MiB, GiB.\n\
-             # Relative paths start at the directory of this file.\n\
-             # After a reload (SIGHUP), new values apply to new connections and streams, unless a\n\
-             # key says otherwise.\n",
-        );
-        Self::default().describe(&mut out);
-        out
+        describe::toml(&Self::default().describe())
+    }
+
+    /// Returns the page docs/configuration.md: a table of the keys of each section.
+    pub fn reference() -> String {
+        describe::page(&Self::default().describe())
     }
 }
 

@@ -1,14 +1,14 @@
 //! Table of sections and keys. [`sections!`](crate::sections) defines the structs of a
 //! configuration; documentation, defaults, ranges and errors derive from the same table.
 
-use core::fmt::Write as _;
 use core::ops::RangeInclusive;
 use std::path::Path;
 
 use recovery::catalog::Takes;
 use toml::de::DeValue;
 
-use crate::changes::{Changes, Effect};
+use crate::changes::Changes;
+use crate::describe::{KeyText, SectionText};
 use crate::value::{Shown, Value};
 
 /// Reason why a key could not be set.
@@ -41,8 +41,8 @@ pub trait Section {
     /// # Errors
     /// The missing key and the expectation.
     fn check(&self) -> Result<(), (&'static str, String)>;
-    /// Writes all keys with documentation and values.
-    fn describe(&self, out: &mut String);
+    /// Describes all keys, with their values as defaults.
+    fn describe(&self) -> Vec<KeyText>;
     /// Makes relative paths start at `base`.
     fn resolve(&mut self, base: &Path);
     /// Adds keys whose values differ from the `running` ones to `changes`.
@@ -89,39 +89,9 @@ pub fn assign<T: Value + PartialOrd>(
     Ok(())
 }
 
-fn range_text<T: Value>(range: &RangeInclusive<T>) -> String {
+pub(crate) fn range_text<T: Value>(range: &RangeInclusive<T>) -> String {
     let end = |value: &T| value.toml().unwrap_or_default();
     format!("{} to {}", end(range.start()), end(range.end()))
-}
-
-/// Writes one key of `--print-defaults`.
-pub fn describe_key<T: Value>(
-    out: &mut String,
-    key: &str,
-    docs: &[&str],
-    value: &T,
-    range: Option<RangeInclusive<T>>,
-    example: Option<&str>,
-    effect: Effect,
-) {
-    out.push('\n');
-    for line in docs {
-        let _ = writeln!(out, "#{line}");
-    }
-    match range {
-        Some(range) => drop(writeln!(out, "# Expected: {}.", range_text(&range))),
-        None => drop(writeln!(out, "# Expected: {}.", T::expected())),
-    }
-    match effect {
-        Effect::ForNew => {}
-        Effect::AtOnce => out.push_str("# A reload applies new values immediately.\n"),
-        Effect::AtStart => out.push_str("# New values require a restart.\n"),
-    }
-    match (example, value.toml()) {
-        (Some(example), _) => drop(writeln!(out, "# {key} = {example}")),
-        (None, Some(value)) => drop(writeln!(out, "{key} = {value}")),
-        (None, None) => drop(writeln!(out, "# {key} =")),
-    }
 }
 
 /// Defines the structs of a configuration from a table: one per section, and one with a field per
@@ -195,16 +165,17 @@ macro_rules! sections {
                 Ok(())
             }
 
-            fn describe(&self, out: &mut String) {
-                $($crate::describe_key(
-                    out,
+            fn describe(&self) -> Vec<$crate::KeyText> {
+                vec![$($crate::KeyText::new(
                     stringify!($key),
                     &[$($doc),+],
                     &self.$key,
                     $crate::sections!(@optional $($range)?),
-                    $crate::sections!(@optional $($example)? $($required)?),
                     $crate::sections!(@effect $($effect)?),
-                );)+
+                ).with(
+                    $crate::sections!(@optional $($example)?),
+                    $crate::sections!(@optional $($required)?),
+                ),)+]
             }
 
             fn resolve(&mut self, base: &std::path::Path) {
@@ -287,26 +258,22 @@ macro_rules! sections {
                 })*
             }
 
-            fn describe(&self, out: &mut String) {
-                use core::fmt::Write as _;
+            fn describe(&self) -> Vec<$crate::SectionText> {
                 use $crate::Section as _;
-                $(
-                    out.push('\n');
-                    $(let _ = writeln!(out, "#{}", $about);)+
-                    let _ = writeln!(out, "[{}]", stringify!($section));
-                    self.$section.describe(out);
-                )+
-                $(
-                    out.push('\n');
-                    $(let _ = writeln!(out, "#{}", $each);)+
-                    let _ = writeln!(out, "# [[{}]]", stringify!($list));
-                    let mut keys = String::new();
-                    $Item::default().describe(&mut keys);
-                    for line in keys.lines() {
-                        let is_value = !line.is_empty() && !line.starts_with('#');
-                        let _ = writeln!(out, "{}{line}", if is_value { "# " } else { "" });
-                    }
-                )*
+                vec![
+                    $($crate::SectionText {
+                        header: concat!("[", stringify!($section), "]"),
+                        is_list: false,
+                        docs: &[$($about),+],
+                        keys: self.$section.describe(),
+                    },)+
+                    $($crate::SectionText {
+                        header: concat!("[[", stringify!($list), "]]"),
+                        is_list: true,
+                        docs: &[$($each),+],
+                        keys: $Item::default().describe(),
+                    },)*
+                ]
             }
         }
 
@@ -324,6 +291,6 @@ pub trait Whole {
     fn compare(&mut self, running: &Self, changes: &mut Changes)
     where
         Self: Sized;
-    /// Writes all keys with documentation and values.
-    fn describe(&self, out: &mut String);
+    /// Describes all sections and lists.
+    fn describe(&self) -> Vec<SectionText>;
 }
