@@ -5,7 +5,6 @@ use core::fmt::Write as _;
 use core::ops::RangeInclusive;
 
 use crate::changes::Effect;
-use crate::sections::range_text;
 use crate::value::Value;
 
 /// Description of a key.
@@ -118,18 +117,24 @@ pub(crate) fn toml(sections: &[SectionText]) -> String {
     out
 }
 
+/// Returns a range as text.
+pub(crate) fn range_text<T: Value>(range: &RangeInclusive<T>) -> String {
+    let end = |value: &T| value.toml().unwrap_or_default();
+    format!("{} to {}", end(range.start()), end(range.end()))
+}
+
 /// Returns the page docs/configuration.md.
 pub(crate) fn page(sections: &[SectionText]) -> String {
     let mut out = String::from(
         "# Configuration\n\n\
-         Written by `mendcast reference configuration`; do not edit. `mendcast edge --print-defaults`\n\
-         prints the same as a configuration file.\n\n\
+         Written by `mendcast reference configuration`; do not edit. `mendcast edge \
+         --print-defaults`\nprints the same as a configuration file.\n\n\
          - The file is TOML. An unknown key or a value out of range is an error.\n\
          - Durations have a unit: us, ms, s, m, h, d. Sizes: B, kB, MB, GB, KiB, MiB, GiB.\n\
          - Relative paths start at the directory of the file.\n\
          - A file may have any number of sections in double brackets.\n\
-         - Effect of a reload (SIGHUP): *new* values apply to connections, streams and pulls that\n  \
-           begin later; *at once*: immediately; *start*: after a restart.\n\n\
+         - Effect of a reload (SIGHUP): *new* values apply to connections, streams and pulls \
+         that\n  begin later; *at once*: immediately; *start*: after a restart.\n\n\
          | section | purpose |\n|---|---|\n",
     );
     for SectionText { header, docs, .. } in sections {

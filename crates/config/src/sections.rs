@@ -8,7 +8,7 @@ use recovery::catalog::Takes;
 use toml::de::DeValue;
 
 use crate::changes::Changes;
-use crate::describe::{KeyText, SectionText};
+use crate::describe::{KeyText, SectionText, range_text};
 use crate::value::{Shown, Value};
 
 /// Reason why a key could not be set.
@@ -87,11 +87,6 @@ pub fn assign<T: Value + PartialOrd>(
         (_, Some(range)) => return Err(Problem::Value(range_text(range))),
     }
     Ok(())
-}
-
-pub(crate) fn range_text<T: Value>(range: &RangeInclusive<T>) -> String {
-    let end = |value: &T| value.toml().unwrap_or_default();
-    format!("{} to {}", end(range.start()), end(range.end()))
 }
 
 /// Defines the structs of a configuration from a table: one per section, and one with a field per
