@@ -9,7 +9,7 @@ mod pages;
 use std::collections::BTreeSet;
 use std::process::{Command, Output, Stdio};
 
-use edge::config::{Config, Section as _, Sections as _};
+use edge::config::{Config, Sections as _};
 
 use pages::{Block, Call};
 

@@ -51,7 +51,7 @@ impl KeyText {
     fn write_toml(&self, out: &mut String, is_comment: bool) {
         let name = self.name;
         out.push('\n');
-        self.docs.iter().for_each(|line| drop(writeln!(out, "#{line}")));
+        write_comment(out, self.docs);
         let _ = writeln!(out, "# Expected: {}.", self.expected);
         match self.effect {
             Effect::ForNew => {}
@@ -110,7 +110,7 @@ pub(crate) fn toml(sections: &[SectionText]) -> String {
     );
     for section in sections {
         out.push('\n');
-        section.docs.iter().for_each(|line| drop(writeln!(out, "#{line}")));
+        write_comment(&mut out, section.docs);
         let _ = writeln!(out, "{}{}", if section.is_list { "# " } else { "" }, section.header);
         section.keys.iter().for_each(|key| key.write_toml(&mut out, section.is_list));
     }
@@ -147,6 +147,13 @@ pub(crate) fn page(sections: &[SectionText]) -> String {
         keys.iter().for_each(|key| key.write_row(&mut out));
     }
     out
+}
+
+fn write_comment(out: &mut String, docs: &[&str]) {
+    for line in docs {
+        // Writing to a string does not fail.
+        let _ = writeln!(out, "#{line}");
+    }
 }
 
 fn joined(docs: &[&str]) -> String {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// A call of the program, without its name.
 #[derive(Clone)]
 pub struct Call {
-    place: String,
+    pub place: String,
     pub words: Vec<String>,
     /// Whether it stands within a sentence.
     pub is_inline: bool,
