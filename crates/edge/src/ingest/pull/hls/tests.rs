@@ -293,7 +293,7 @@ async fn unsupported_playlists_are_rejected_with_an_error_message() {
         (Reason::Codec, master("", ",CODECS=\"vp09.00.10.08\""), "codecs"),
         (Reason::Encrypted, format!("{media}#EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n"), "encrypted"),
         (Reason::Content, "<html>".to_owned(), "no HLS playlist"),
-        (Reason::Content, format!("{media}#EXTINF:1,\nfile:///etc/passwd\n"), "leads from"),
+        (Reason::Content, format!("{media}#EXTINF:1,\nfile:///etc/passwd\n"), "refers from"),
     ];
     for (reason, text, words) in cases {
         let origin = Origin::start(ms(0), move |_| ok(text.clone())).await;
