@@ -9,7 +9,7 @@ use toml::de::DeValue;
 
 use crate::changes::Changes;
 use crate::describe::{KeyText, SectionText};
-use crate::value::{Shown, Value};
+use crate::value::{Shown, Value, range_text};
 
 /// Reason why a key could not be set.
 #[derive(Debug)]
@@ -87,11 +87,6 @@ pub fn assign<T: Value + PartialOrd>(
         (_, Some(range)) => return Err(Problem::Value(range_text(range))),
     }
     Ok(())
-}
-
-pub(crate) fn range_text<T: Value>(range: &RangeInclusive<T>) -> String {
-    let end = |value: &T| value.toml().unwrap_or_default();
-    format!("{} to {}", end(range.start()), end(range.end()))
 }
 
 /// Defines the structs of a configuration from a table: one per section, and one with a field per
