@@ -5,7 +5,7 @@ use core::fmt::Write as _;
 use core::ops::RangeInclusive;
 
 use crate::changes::Effect;
-use crate::value::Value;
+use crate::value::{Value, range_text};
 
 /// Description of a key.
 #[derive(Debug)]
@@ -98,55 +98,53 @@ pub struct SectionText {
     pub keys: Vec<KeyText>,
 }
 
-/// Returns a file with the documentation and default of every key. Keys without a default, and
-/// lists, are comments.
-pub(crate) fn toml(sections: &[SectionText]) -> String {
-    let mut out = String::from(
-        "# Every key of mendcast edge, with its default value.\n\
-         # Durations: us, ms, s, m, h, d. Sizes: B, kB, MB, GB, KiB, MiB, GiB.\n\
-         # Relative paths start at the directory of this file.\n\
-         # After a reload (SIGHUP), new values apply to new connections and streams, unless a\n\
-         # key says otherwise.\n",
-    );
-    for section in sections {
-        out.push('\n');
-        write_comment(&mut out, section.docs);
-        let _ = writeln!(out, "{}{}", if section.is_list { "# " } else { "" }, section.header);
-        section.keys.iter().for_each(|key| key.write_toml(&mut out, section.is_list));
+impl SectionText {
+    /// Returns a file with the documentation and default of every key. Keys without a default, and
+    /// lists, are comments.
+    pub(crate) fn toml(sections: &[Self]) -> String {
+        let mut out = String::from(
+            "# Every key of mendcast edge, with its default value.\n\
+             # Durations: us, ms, s, m, h, d. Sizes: B, kB, MB, GB, KiB, MiB, GiB.\n\
+             # Relative paths start at the directory of this file.\n\
+             # After a reload (SIGHUP), new values apply to new connections and streams, unless a\n\
+             # key says otherwise.\n",
+        );
+        for section in sections {
+            out.push('\n');
+            write_comment(&mut out, section.docs);
+            let _ = writeln!(out, "{}{}", if section.is_list { "# " } else { "" }, section.header);
+            section.keys.iter().for_each(|key| key.write_toml(&mut out, section.is_list));
+        }
+        out
     }
-    out
-}
 
-/// Returns a range as text.
-pub(crate) fn range_text<T: Value>(range: &RangeInclusive<T>) -> String {
-    let end = |value: &T| value.toml().unwrap_or_default();
-    format!("{} to {}", end(range.start()), end(range.end()))
-}
-
-/// Returns the page docs/configuration.md.
-pub(crate) fn page(sections: &[SectionText]) -> String {
-    let mut out = String::from(
-        "# Configuration\n\n\
-         Written by `mendcast reference configuration`; do not edit. `mendcast edge \
-         --print-defaults`\nprints the same as a configuration file.\n\n\
-         - The file is TOML. An unknown key or a value out of range is an error.\n\
-         - Durations have a unit: us, ms, s, m, h, d. Sizes: B, kB, MB, GB, KiB, MiB, GiB.\n\
-         - Relative paths start at the directory of the file.\n\
-         - A file may have any number of sections in double brackets.\n\
-         - Effect of a reload (SIGHUP): *new* values apply to connections, streams and pulls \
-         that\n  begin later; *at once*: immediately; *start*: after a restart.\n\n\
-         | section | purpose |\n|---|---|\n",
-    );
-    for SectionText { header, docs, .. } in sections {
-        let anchor = header.trim_matches(['[', ']']);
-        let _ = writeln!(out, "| [`{header}`](#{anchor}) | {} |", with_links(&joined(docs)));
+    /// Returns the page docs/configuration.md.
+    pub(crate) fn page(sections: &[Self]) -> String {
+        let mut out = String::from(
+            "# Configuration\n\n\
+             Written by `mendcast reference configuration`; do not edit. \
+             `mendcast edge --print-defaults`\n\
+             prints the same as a configuration file.\n\n\
+             - The file is TOML. An unknown key or a value out of range is an error.\n\
+             - Durations have a unit: us, ms, s, m, h, d. Sizes: B, kB, MB, GB, KiB, MiB, GiB.\n\
+             - Relative paths start at the directory of the file.\n\
+             - A file may have any number of sections in double brackets.\n\
+             - Effect of a reload (SIGHUP): *new* values apply to connections, \
+              streams and pulls that\n  \
+               begin later; *at once*: immediately; *start*: after a restart.\n\n\
+             | section | purpose |\n|---|---|\n",
+        );
+        for Self { header, docs, .. } in sections {
+            let anchor = header.trim_matches(['[', ']']);
+            let _ = writeln!(out, "| [`{header}`](#{anchor}) | {} |", with_links(&joined(docs)));
+        }
+        for Self { header, keys, .. } in sections {
+            let _ = writeln!(out, "\n## `{header}`\n");
+            out.push_str("| key | default | values | effect | meaning |\n|---|---|---|---|---|\n");
+            keys.iter().for_each(|key| key.write_row(&mut out));
+        }
+        out
     }
-    for SectionText { header, keys, .. } in sections {
-        let _ = writeln!(out, "\n## `{header}`\n");
-        out.push_str("| key | default | values | effect | meaning |\n|---|---|---|---|---|\n");
-        keys.iter().for_each(|key| key.write_row(&mut out));
-    }
-    out
 }
 
 fn write_comment(out: &mut String, docs: &[&str]) {

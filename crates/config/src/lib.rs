@@ -120,12 +120,12 @@ impl Config {
     /// Returns a file with the documentation and default of every key. Keys without a default are
     /// comments.
     pub fn documented() -> String {
-        describe::toml(&Self::default().describe())
+        SectionText::toml(&Self::default().describe())
     }
 
     /// Returns the page docs/configuration.md: a table of the keys of each section.
     pub fn reference() -> String {
-        describe::page(&Self::default().describe())
+        SectionText::page(&Self::default().describe())
     }
 }
 

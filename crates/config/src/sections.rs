@@ -8,8 +8,8 @@ use recovery::catalog::Takes;
 use toml::de::DeValue;
 
 use crate::changes::Changes;
-use crate::describe::{KeyText, SectionText, range_text};
-use crate::value::{Shown, Value};
+use crate::describe::{KeyText, SectionText};
+use crate::value::{Shown, Value, range_text};
 
 /// Reason why a key could not be set.
 #[derive(Debug)]

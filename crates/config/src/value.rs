@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::net::SocketAddr;
+use core::ops::RangeInclusive;
 use core::time::Duration;
 use std::path::{Path, PathBuf};
 
@@ -41,6 +42,12 @@ pub trait Value: Sized {
     }
     /// Makes a relative path start at `base`. Other types contain none.
     fn resolve(&mut self, _base: &Path) {}
+}
+
+/// Describes a range, to follow the word "expected".
+pub(crate) fn range_text<T: Value>(range: &RangeInclusive<T>) -> String {
+    let end = |value: &T| value.toml().unwrap_or_default();
+    format!("{} to {}", end(range.start()), end(range.end()))
 }
 
 /// A number of bytes, written `64kB` (thousands) or `1MiB` (powers of 1,024).

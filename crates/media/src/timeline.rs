@@ -53,7 +53,7 @@ impl Clock {
 /// let mut timeline = Timeline::default();
 /// timeline.on_publisher();
 /// assert_eq!(timeline.map(Kind::Video, 5_000), 5_000);
-/// A second encoder takes over with its own clock: the stream continues.
+/// // A second encoder takes over with its own clock: the stream continues.
 /// timeline.on_publisher();
 /// assert_eq!(timeline.map(Kind::Video, 0), 5_040);
 /// ```

@@ -31,7 +31,7 @@ use crate::tracks::default_track;
 ///
 /// let mut assembler = Assembler::default();
 /// let mut out = Vec::new();
-/// This encoder sends empty audio tags.
+/// // This encoder sends empty audio tags.
 /// assembler.push(Tag::new(Kind::Audio, 0, &[]).unwrap(), &mut out);
 /// assert!(out.is_empty());
 /// assert!(assembler.repairs().any(|repair| repair == (Repair::Empty, 1)));

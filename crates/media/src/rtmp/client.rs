@@ -69,7 +69,7 @@ enum State {
 /// let url = Url::parse("rtmp://origin.example/live/demo").unwrap();
 /// let mut client = Client::new(url, Intent::Publish, Config::default(), &[1; 1_528]);
 /// let mut server = Server::new(Config::default(), &[2; 1_528]);
-/// Without sockets: the output of each side is the input of the other.
+/// // Without sockets: the output of each side is the input of the other.
 /// for _ in 0..10 {
 ///     while let Some(bytes) = client.poll_output() {
 ///         server.handle(&bytes).unwrap();
