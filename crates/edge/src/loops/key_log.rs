@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn a_key_log_that_cannot_be_opened_is_an_error() {
         let dir = tempfile::tempdir().expect("a directory");
-        let error = open(dir.path()).err().expect("a directory is no file");
+        let error = open(dir.path()).expect_err("a directory is no file");
         assert!(error.to_string().contains("key log"), "{error}");
     }
 }
