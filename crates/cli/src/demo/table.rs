@@ -28,7 +28,7 @@ const HEADINGS: [&str; 12] = [
 
 pub(super) struct Table {
     is_terminal: bool,
-    /// On a terminal, unless `NO_COLOR` is set (https://no-color.org).
+    /// On a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
     is_styled: bool,
     drawn: usize,
 }

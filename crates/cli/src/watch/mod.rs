@@ -40,7 +40,7 @@ const PLAYER: &str = "Player";
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// URL: https://HOST[:PORT]/PATH.
+    /// URL: `https://HOST[:PORT]/PATH`.
     #[arg(value_name = "URL")]
     url: String,
     /// Duration of a view, in seconds [default: until the stream ends].
