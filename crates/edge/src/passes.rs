@@ -85,7 +85,7 @@ impl Passes {
     }
 
     /// Issues a pass for `stream` under the rule `grant`. It expires at `end`, or after
-    /// [`LIFETIME`].
+    /// `LIFETIME`.
     pub fn stream(
         &self,
         viewer: ViewerId,

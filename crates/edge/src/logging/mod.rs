@@ -1,8 +1,8 @@
 //! The process's log on standard error. Logging never blocks, and peers cannot flood it.
 //!
-//! A separate thread writes the lines ([`Writer`]); lines that standard error is too slow for are
-//! dropped and counted. Each kind of event has a budget ([`Throttle`]), since peers can cause some
-//! of them at will. Control characters are escaped and long lines are truncated ([`Line`]), since
+//! A separate thread writes the lines (`Writer`); lines that standard error is too slow for are
+//! dropped and counted. Each kind of event has a budget (`Throttle`), since peers can cause some
+//! of them at will. Control characters are escaped and long lines are truncated (`Line`), since
 //! names and messages come from peers.
 
 mod line;

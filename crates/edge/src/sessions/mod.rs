@@ -370,7 +370,7 @@ impl Sessions {
         }
     }
 
-    /// Writes and returns the records of sessions that ended [`LAST_REPORT_TIMEOUT`] ago. With
+    /// Writes and returns the records of sessions that ended `LAST_REPORT_TIMEOUT` ago. With
     /// `all`, at process exit, includes all ended sessions. Records that the disk cannot take yet
     /// wait for the next call.
     pub fn flush(&self, all: bool) -> Vec<Record> {

@@ -24,7 +24,7 @@ pub enum Error {
     /// A tag is larger than the reader's limit.
     #[error("FLV tag of {0} bytes is over the limit")]
     TooLarge(usize),
-    /// No tag of a known type within [`MAX_SEARCH`] bytes.
+    /// No tag of a known type within `MAX_SEARCH` bytes.
     #[error("no FLV tag of a known type in the last MiB")]
     Lost,
 }
