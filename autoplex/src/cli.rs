@@ -183,11 +183,11 @@ impl Cli {
 }
 
 /// Prints a result. A closed stdout ends the process silently, as it ends `mendcast`.
-fn print(text: &str) -> Result<(), Error> {
+fn print(text: &str) -> Result<(), Failure> {
     let mut out = stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() == ErrorKind::BrokenPipe => exit(CLOSED_STDOUT),
-        Err(e) => Err(Error::new(format!("stdout: {e}"))),
+        Err(e) => Err(Failure::Stdout(e)),
         Ok(()) => Ok(()),
     }
 }
@@ -256,6 +256,9 @@ pub enum Failure {
     /// Contradictory times.
     #[error("expected 0 < --period <= --window, and --period + --window <= --keep")]
     Times,
+    /// The result cannot be written.
+    #[error("stdout: {0}")]
+    Stdout(std::io::Error),
     /// Failure of the library.
     #[error(transparent)]
     Library(#[from] Error),
@@ -268,8 +271,6 @@ enum Invalid {
     Policy,
     #[error("expected two percentiles, such as 5..20")]
     Band,
-    #[error("expected a time, such as 30m or 2h")]
-    Duration,
     #[error("expected letters, digits, - and _")]
     Pop,
 }

@@ -211,11 +211,7 @@ impl<'a> SourceReader<'a> {
         }
     }
 
-    fn measure(
-        &mut self,
-        location: Location<'_>,
-        record: &Row,
-    ) -> Result<Measured, DropReason> {
+    fn measure(&mut self, location: Location<'_>, record: &Row) -> Result<Measured, DropReason> {
         let seen = Seen(record);
         let duration = seen.needed(Column::duration_s, rows::MAX_SECONDS)?;
         let started_ms = seen.needed(Column::started_ms, 1e15)?;
@@ -355,7 +351,8 @@ impl Seen<'_> {
         }
         let max = rows::MAX_SECONDS;
         let played = said(Column::player_played_s, max).filter(|played| *played > 0.0);
-        let (freezes, frozen) = (said(Column::player_freezes, max), said(Column::player_freeze_s, max));
+        let (freezes, frozen) =
+            (said(Column::player_freezes, max), said(Column::player_freeze_s, max));
         if let (Some(played), Some(freezes), Some(frozen)) = (played, freezes, frozen) {
             row.played_ms = ((played * 1e3) as i64).max(1);
             row.freezes = freezes as i64;
