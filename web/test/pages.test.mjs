@@ -70,7 +70,7 @@ test('a table indicates hidden columns until it is scrolled to its end', { skip:
   await page.evaluate("document.querySelector('#sessions .scroll').scrollLeft = 1e6");
   await page.until(`${more('sessions')} === 'false'`);
   await page.close();
-  const wide = await open('', { width: 1400 });
+  const wide = await open('', { width: 1600 });
   await wide.until("document.querySelectorAll('#streams tbody tr').length === 5");
   await wide.until(`${more('streams')} === 'false'`);
   await wide.close();
