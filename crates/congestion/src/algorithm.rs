@@ -32,6 +32,17 @@ impl Algorithm {
 
     /// Builds a controller for datagrams of `mtu` bytes. `seed` determines random choices (BBR: the
     /// first phase of its gain cycle).
+    ///
+    /// ```
+    /// use mendcast_congestion::Algorithm;
+    ///
+    /// let algorithm: Algorithm = "cubic".parse().unwrap();
+    /// let controller = algorithm.build(1_200, 1);
+    /// // Ten datagrams (RFC 9002, section 7.2).
+    /// assert_eq!(controller.window(), 12_000);
+    /// // The multiplicative decrease of RFC 9438.
+    /// assert_eq!(controller.beta(), 0.7);
+    /// ```
     pub fn build(self, mtu: u16, seed: u64) -> Box<dyn Controller> {
         match self {
             Self::Cubic => Box::new(Cubic::new(mtu)),
