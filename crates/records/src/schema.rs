@@ -403,32 +403,5 @@ impl Record {
     }
 }
 
-/// Returns the schema as Markdown: one table per group.
-pub fn markdown() -> String {
-    let mut text = String::new();
-    let mut group = "";
-    for column in Column::ALL {
-        if column.group() != group {
-            group = column.group();
-            text +=
-                &format!("\n### {group}\n\n| column | type | unit | range | source | meaning |\n");
-            text += "|---|---|---|---|---|---|\n";
-        }
-        let kind = match column.kind() {
-            Kind::Text => "text",
-            Kind::Int => "integer",
-            Kind::Float => "number",
-        };
-        text += &format!(
-            "| `{column}` | {kind} | {} | {} | {} | {} |\n",
-            column.unit(),
-            column.range(),
-            column.source().name(),
-            column.meaning()
-        );
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests;

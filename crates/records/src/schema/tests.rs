@@ -63,3 +63,30 @@ fn the_page_of_records_has_the_tables_of_the_schema() {
         assert!(page == expected, "{} differs from the schema: {hint}", path.display());
     }
 }
+
+/// Returns the schema as Markdown: one table per group.
+fn markdown() -> String {
+    let mut text = String::new();
+    let mut group = "";
+    for column in Column::ALL {
+        if column.group() != group {
+            group = column.group();
+            text +=
+                &format!("\n### {group}\n\n| column | type | unit | range | source | meaning |\n");
+            text += "|---|---|---|---|---|---|\n";
+        }
+        let kind = match column.kind() {
+            Kind::Text => "text",
+            Kind::Int => "integer",
+            Kind::Float => "number",
+        };
+        text += &format!(
+            "| `{column}` | {kind} | {} | {} | {} | {} |\n",
+            column.unit(),
+            column.range(),
+            column.source().name(),
+            column.meaning()
+        );
+    }
+    text
+}
