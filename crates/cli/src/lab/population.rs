@@ -11,7 +11,7 @@ use crate::error::Error;
 const EXAMPLES: &str = "\
 Examples:
   mendcast lab population --sessions 400 --cohort a=arq:1 --cohort b=deadline:1
-  mendcast lab population --paired --schemes arq,deadline,spare+copies=2 --out out/paired
+  mendcast lab population --paired --schemes arq,deadline,spare+copies=2 --seeds 5 --out out/paired
   mendcast lab population --population /var/lib/mendcast/records --paired
 
 Besides the server's schemes, clairvoyant and clairvoyant-from-start know the fate of packets. A
@@ -22,7 +22,7 @@ const COMPARISON: &str = "Comparison";
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct Population {
-    /// Sessions, 1 to 1000000; with --paired, each runs under every scheme.
+    /// Sessions of each random seed, 1 to 1000000; with --paired, each runs under every scheme.
     #[arg(long, default_value_t = 2_000, value_name = "N")]
     sessions: u32,
     /// Viewers: a specification (*.toml), or a directory of records.
@@ -45,6 +45,9 @@ pub(super) struct Population {
     paired: bool,
     #[command(flatten)]
     execution: Execution,
+    /// Random seeds, from --seed on. Results are pooled, and reported for each seed.
+    #[arg(long, default_value_t = 1, value_name = "N", help_heading = "Execution")]
+    seeds: u32,
     /// Directory of report.md, viewers.md if paired, plots, records.
     #[arg(long, default_value = "out/population", value_name = "DIR", help_heading = "Output")]
     out: PathBuf,
@@ -59,6 +62,7 @@ impl Population {
             cohorts: &self.cohort,
             paired: self.paired,
             seed: self.execution.seed,
+            seeds: self.seeds,
             jobs: self.execution.jobs(),
             out: &self.out,
         })?;

@@ -242,8 +242,6 @@ impl SessionTable {
 #[derive(Debug)]
 struct EndedSession {
     at: Instant,
-    /// Start of the session.
-    began: Instant,
     opening: Opening,
     record: Record,
     player: Player,
@@ -336,7 +334,9 @@ impl Sessions {
         match ended.and_then(|id| table.ended.get_mut(&id)) {
             Some(ended) => {
                 let key = Key::from(&ended.opening);
-                let excess = ended.player.on_report(beacon, ended.began.elapsed());
+                let lasted =
+                    Duration::from_secs_f64(ended.record.session.duration_s.unwrap_or(0.0));
+                let excess = ended.player.on_report(beacon, lasted);
                 if let Some(player) = ended.player.totals() {
                     let mut totals = lock(&self.totals);
                     totals.entry(key).or_default().add_late_report(&ended.record, player);
@@ -416,8 +416,8 @@ impl Sessions {
             table.forget(session.id, session.opening.viewer);
             return;
         }
-        let (at, began, opening) = (Instant::now(), session.began.0, session.opening.clone());
-        table.ended.insert(session.id, EndedSession { at, began, opening, record, player });
+        let (at, opening) = (Instant::now(), session.opening.clone());
+        table.ended.insert(session.id, EndedSession { at, opening, record, player });
         table.order.push_back(session.id);
         // Beyond the maximum, the first ended session does not wait for a last report. If the
         // writer's queue is full too, its record is lost.

@@ -173,6 +173,24 @@ fn a_report_after_the_end_enters_the_record() {
 }
 
 #[test]
+fn a_report_after_the_end_claims_no_more_than_the_session_lasted() {
+    let (sessions, x) = (Arc::new(Sessions::new(None)), ViewerId::random());
+    let first = sessions.open(opening(x));
+    first.add_media(1);
+    drop(first);
+    // Any time after the end shows whether it counts.
+    std::thread::sleep(Duration::from_millis(50));
+    let late = Beacon { played_s: 9.0, freezes: 0, ..beacon(0) };
+    sessions.report(x, late);
+    let table = sessions.table();
+    let ended = table.ended.values().next().expect("a session that ended");
+    let lasted = ended.record.session.duration_s.expect("a duration");
+    let played = ended.record.player.player_played_s.expect("a report");
+    assert!(lasted < 4.0, "otherwise the report fits: {lasted}");
+    assert!((played - lasted - records::SLACK_S).abs() < 1e-6, "{played} of {lasted}");
+}
+
+#[test]
 fn each_session_of_a_reconnecting_page_gets_its_own_counts() {
     let (sessions, x) = (Arc::new(Sessions::new(None)), ViewerId::random());
     let first = sessions.open(opening(x));

@@ -28,7 +28,7 @@ const MAX_SESSIONS: u32 = 1_000_000;
 /// Options of a virtual A/B test.
 #[derive(Clone, Copy, Debug)]
 pub struct AbOptions<'a> {
-    /// Number of sessions, 1 to 1,000,000.
+    /// Number of sessions per random seed, 1 to 1,000,000.
     pub sessions: u32,
     /// Specification (`*.toml`) or an operator's records; the built-in specification if `None`.
     pub population: Option<&'a Path>,
@@ -38,8 +38,10 @@ pub struct AbOptions<'a> {
     pub cohorts: &'a [String],
     /// Whether each session runs under every scheme. Otherwise it runs under its viewer's cohort.
     pub paired: bool,
-    /// Random seed.
+    /// First random seed.
     pub seed: u64,
+    /// Number of consecutive seeds, at least 1. Results are pooled, and reported for each seed.
+    pub seeds: u32,
     /// Number of threads.
     pub jobs: usize,
     /// Output directory. Records go into a subdirectory.
@@ -73,6 +75,9 @@ impl AbOptions<'_> {
     fn command(&self) -> String {
         let mut text =
             format!("mendcast lab population --sessions {} --seed {}", self.sessions, self.seed);
+        if self.seeds > 1 {
+            text += &format!(" --seeds {}", self.seeds);
+        }
         if self.paired {
             text += " --paired";
         }
@@ -84,6 +89,18 @@ impl AbOptions<'_> {
             text += &format!(" --population {}", path.display());
         }
         text
+    }
+
+    /// Draws the sessions of all seeds. Viewers of different seeds are different viewers.
+    fn sessions(&self, population: &Population) -> Vec<Session> {
+        let mut all: Vec<Session> = Vec::new();
+        for seed in (self.seed..).take(self.seeds as usize) {
+            let before = all.iter().map(|session| session.viewer.number + 1).max().unwrap_or(0);
+            let mut sessions = population.sessions(seed, self.sessions);
+            sessions.iter_mut().for_each(|session| session.viewer.number += before);
+            all.append(&mut sessions);
+        }
+        all
     }
 
     /// Returns the schemes that a session runs under.
@@ -112,6 +129,10 @@ pub fn ab(options: &AbOptions<'_>) -> Result<(), String> {
     if !(1..=MAX_SESSIONS).contains(&options.sessions) {
         return Err(format!("`--sessions` is {}; it may be 1 to {MAX_SESSIONS}", options.sessions));
     }
+    let total = u64::from(options.sessions) * u64::from(options.seeds);
+    if !(1..=u64::from(MAX_SESSIONS)).contains(&total) {
+        return Err(format!("`--seeds` makes {total} sessions; there may be 1 to {MAX_SESSIONS}"));
+    }
     let (arms, population) = (options.arms()?, options.population()?);
     for arm in &arms {
         for key in arm.unused() {
@@ -130,7 +151,7 @@ pub fn ab(options: &AbOptions<'_>) -> Result<(), String> {
         ));
     }
     std::fs::create_dir_all(options.out).map_err(|e| format!("{}: {e}", options.out.display()))?;
-    let sessions = population.sessions(options.seed, options.sessions);
+    let sessions = options.sessions(&population);
     let work: Vec<(usize, usize)> = sessions
         .iter()
         .enumerate()
@@ -165,7 +186,7 @@ pub fn ab(options: &AbOptions<'_>) -> Result<(), String> {
         command: options.command(),
         population: population.title().to_owned(),
         read: population.history().map(read_of),
-        seed: options.seed,
+        seeds: (options.seed..).take(options.seeds as usize).collect(),
         paired: options.paired,
         arms: arms.iter().map(arm_set).collect(),
         baseline: baseline(&arms),

@@ -22,7 +22,7 @@ pub(super) const BASELINE: &str = "arq";
 const CLAIRVOYANT: &str = "clairvoyant";
 const FROM_START: &str = "clairvoyant-from-start";
 /// AutoRec with the parameters of its fleet (journal VII-B), and MM'24 with Θ between the median
-/// and the 80th percentile of the smoothed round-trip time (MM'24 5.2).
+/// and the 80th percentile of the smoothed round-trip time, disabled above 10 % loss (MM'24 5.2).
 pub(super) const FLEET_AUTOREC: &str = "autorec-fleet";
 pub(super) const FLEET_MM24: &str = "autorec-mm24-fleet";
 
@@ -30,7 +30,7 @@ pub(super) const FLEET_MM24: &str = "autorec-mm24-fleet";
 /// them; the product's is 20 %.
 const PRESETS: &[(&str, &str)] = &[
     (FLEET_AUTOREC, "autorec+latency=200ms+cost=50%+goodput=50%+max_redundancy=50%"),
-    (FLEET_MM24, "autorec-mm24+theta=100ms+max_redundancy=50%"),
+    (FLEET_MM24, "autorec-mm24+theta=100ms+off_above=10%+max_redundancy=50%"),
     (CLAIRVOYANT, "arq+oracle=after-detection"),
     (FROM_START, "arq+oracle=from-start"),
 ];

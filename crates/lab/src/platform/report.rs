@@ -4,7 +4,7 @@ use super::classes::DIMENSIONS;
 use super::compare::{ArmResults, JUDGED};
 use super::metrics::{Estimate, FIRST_FRAME, FREEZES, FROZEN, LATE_400, METRICS};
 use super::predictions::Prediction;
-use super::summary::{Part, Summary};
+use super::summary::{Part, SEED, Summary};
 
 /// Directory of the plots, beside the pages.
 pub(super) const PICTURES: &str = "pictures";
@@ -170,25 +170,22 @@ fn changes(summary: &Summary, arms: &[ArmResults]) -> String {
     table(&rows)
 }
 
-/// Late frames and frozen time under the baseline, and the other schemes' changes, by class.
-fn by_class(summary: &Summary, dimension: &str) -> String {
+/// Two metrics under the baseline, and the other schemes' changes, by class.
+fn by_class(summary: &Summary, dimension: &str, metrics: [usize; 2]) -> String {
     let parts: Vec<&Part> =
         summary.parts.iter().filter(|part| part.dimension == dimension).collect();
     let others = || summary.arms.iter().filter(|arm| arm.name != summary.baseline);
     let mut head = cells(["", "sessions"]);
-    head.push(format!("{}: late %, frozen s", summary.baseline));
+    let titles = metrics.map(|metric| METRICS[metric].title);
+    head.push(format!("{}: {}; {}", summary.baseline, titles[0], titles[1]));
     head.extend(others().map(|arm| arm.name.clone()));
     let mut rows = vec![head];
     for part in &parts {
         let Some(base) = summary.base(&part.arms) else { continue };
         let mut row = vec![part.class.clone(), part.sessions.to_string()];
-        row.push(format!(
-            "{}, {}",
-            plain(base.means[LATE_400], LATE_400),
-            plain(base.means[FROZEN], FROZEN)
-        ));
+        row.push(metrics.map(|metric| plain(base.means[metric], metric)).join(", "));
         for arm in part.arms.iter().filter(|arm| arm.name != summary.baseline) {
-            row.push(format!("{}, {}", change(arm, base, LATE_400), change(arm, base, FROZEN)));
+            row.push(metrics.map(|metric| change(arm, base, metric)).join(", "));
         }
         rows.push(row);
     }
@@ -272,6 +269,7 @@ pub(super) fn page(summary: &Summary) -> String {
     text += "A frame is late if it is complete and in order more than 200 or 400 ms after its \
              capture, or never. Sessions that failed or that the viewer left are included.\n\n";
     text += &changes(summary, &summary.overall);
+    text += &by_class(summary, SEED, [FREEZES, FROZEN]);
     text += INTERVALS_LEGEND;
     text += "\n\n";
     text += &picture("viewers-cost.svg", "Seconds frozen against the cost of copies");
@@ -280,7 +278,7 @@ pub(super) fn page(summary: &Summary) -> String {
              400 ms and the seconds frozen in 100 s. The other columns hold the changes of \
              both.\n\n";
     for dimension in &DIMENSIONS {
-        text += &by_class(summary, dimension.key);
+        text += &by_class(summary, dimension.key, [LATE_400, FROZEN]);
     }
     text += &picture("viewers-late.svg", "Late frames by loss rate");
     text += &picture("viewers-freezes.svg", "Freezes by round-trip time");
@@ -305,6 +303,7 @@ pub(super) fn whole(summary: &Summary) -> String {
     text += &values(&summary.overall, &all, with_interval);
     text += &endings(&summary.overall);
     text += &changes(summary, &summary.overall);
+    text += &by_class(summary, SEED, [FREEZES, FROZEN]);
     for name in
         ["viewers-cost.svg", "viewers-frozen.svg", "viewers-late.svg", "viewers-freezes.svg"]
     {
@@ -314,7 +313,7 @@ pub(super) fn whole(summary: &Summary) -> String {
     text += &predictions(summary);
     for dimension in &DIMENSIONS {
         text += &format!("## {}\n\n", dimension.title);
-        text += &by_class(summary, dimension.key).replacen("###", "####", 1);
+        text += &by_class(summary, dimension.key, [LATE_400, FROZEN]).replacen("###", "####", 1);
         for part in summary.parts.iter().filter(|part| part.dimension == dimension.key) {
             text += &format!("### {}\n\n", part.class);
             text += &values(&part.arms, &all, with_interval);

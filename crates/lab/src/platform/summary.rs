@@ -57,7 +57,7 @@ pub(super) struct Summary {
     pub command: String,
     pub population: String,
     pub read: Option<Read>,
-    pub seed: u64,
+    pub seeds: Vec<u64>,
     pub sessions: u64,
     pub viewers: u64,
     /// Planned viewing time in hours.
@@ -84,7 +84,8 @@ pub(super) struct Setting {
     pub command: String,
     pub population: String,
     pub read: Option<Read>,
-    pub seed: u64,
+    /// Random seeds, each of which drew the same number of sessions, in this order.
+    pub seeds: Vec<u64>,
     pub paired: bool,
     pub arms: Vec<ArmSet>,
     /// Index of the baseline.
@@ -92,6 +93,8 @@ pub(super) struct Setting {
     pub faults: Vec<String>,
 }
 
+/// Key of the division by random seed.
+pub(super) const SEED: &str = "seed";
 /// Points of the curves, in seconds frozen per 100 s.
 const FROZEN_AT: [f64; 14] =
     [0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
@@ -110,14 +113,40 @@ fn curve(trials: &[Trial], arm: usize, name: &str) -> Curve {
     Curve { name: name.to_owned(), points: FROZEN_AT.map(|at| (at, share(at))).to_vec() }
 }
 
+/// Results of each seed, if there are several.
+fn by_seed(
+    seeds: &[u64],
+    sessions: usize,
+    trials: &[Trial],
+    of: &impl Fn(&[&Trial]) -> Vec<ArmResults>,
+) -> Vec<Part> {
+    if seeds.len() < 2 {
+        return Vec::new();
+    }
+    let each = sessions / seeds.len();
+    let part = |(place, seed): (usize, &u64)| {
+        let range = place * each..(place + 1) * each;
+        let is_in = |trial: &&Trial| range.contains(&(trial.session as usize));
+        Part {
+            dimension: SEED.to_owned(),
+            title: "Random seed".to_owned(),
+            class: format!("seed {seed}"),
+            x: *seed as f64,
+            sessions: each as u64,
+            arms: of(&trials.iter().filter(is_in).collect::<Vec<_>>()),
+        }
+    };
+    seeds.iter().enumerate().map(part).collect()
+}
+
 /// Summarises the trials of these sessions; `trials` refer to sessions by index.
 pub(super) fn summarise(setting: Setting, sessions: &[Session], trials: &[Trial]) -> Summary {
-    let Setting { command, population, read, seed, paired, arms, baseline, faults } = setting;
+    let Setting { command, population, read, seeds, paired, arms, baseline, faults } = setting;
     let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
     let clairvoyant = arms.iter().position(|arm| arm.is_oracle).filter(|_| paired);
     let of = |trials: &[&Trial]| compare(trials, &names, baseline, clairvoyant);
     let overall = of(&trials.iter().collect::<Vec<_>>());
-    let mut parts = Vec::new();
+    let mut parts = by_seed(&seeds, sessions.len(), trials, &of);
     for dimension in &DIMENSIONS {
         for (class, x, places) in dimension.divide(sessions) {
             let mut is_in = vec![false; sessions.len()];
@@ -141,7 +170,7 @@ pub(super) fn summarise(setting: Setting, sessions: &[Session], trials: &[Trial]
         command,
         population,
         read,
-        seed,
+        seeds,
         sessions: sessions.len() as u64,
         viewers: viewers.len() as u64,
         hours: sessions.iter().map(|session| session.stay_s).sum::<f64>() / 3_600.0,

@@ -234,6 +234,9 @@ config::sections! {
         max_level: u32 = 4, for Utility;
         /// MM'24: whether an E_waiting below Θ disables copies.
         gate: bool = true, for Utility;
+        /// MM'24: loss rate above which copies are disabled; 1.0 is never. The paper's deployment
+        /// has 0.1 (section 5.2).
+        off_above: f64 = 1.0, in 0.0..=1.0, for Utility;
         /// MM'24: length of a decision interval in round-trip times.
         interval_rtts: u32 = 5, for Utility;
         /// Meaning of R in sweeps over both: "own" is the scheme's as named, "copies" selects the

@@ -112,7 +112,7 @@ impl Setup {
                     r_nor: knobs.r_nor,
                     max: knobs.max_level,
                     gate: knobs.gate,
-                    off_above: None,
+                    off_above: Some(knobs.off_above),
                     interval_rtts: knobs.interval_rtts,
                 },
                 penalty: self.penalty(art::ETA),

@@ -34,6 +34,7 @@ impl Test<'_> {
             cohorts: &[],
             paired: self.paired,
             seed: 3,
+            seeds: 1,
             jobs: self.jobs,
             out: self.out,
         })
@@ -94,6 +95,42 @@ fn results_are_the_same_for_any_number_of_threads() {
     std::fs::remove_file(&path).expect("removed");
     rewrite(&outs[0]).expect("written");
     assert_eq!(std::fs::read_to_string(&path).expect("a page"), before);
+}
+
+#[test]
+fn results_of_several_seeds_are_pooled_and_reported_for_each() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let population = short(folder.path());
+    let schemes = ["arq".to_owned(), "deadline".to_owned()];
+    let summary = |seed, seeds| {
+        let out = folder.path().join(format!("{seed}-{seeds}"));
+        let population = Some(&*population);
+        let options = AbOptions {
+            sessions: 4,
+            population,
+            schemes: &schemes,
+            cohorts: &[],
+            paired: true,
+            seed,
+            seeds,
+            jobs: 2,
+            out: &out,
+        };
+        ab(&options).expect("a test");
+        json(&out.join("summary.json"))
+    };
+    let (one, two, pooled) = (summary(7, 1), summary(8, 1), summary(7, 2));
+    assert_eq!(pooled["seeds"], serde_json::json!([7, 8]));
+    assert_eq!(pooled["sessions"], 8);
+    let viewers = |summary: &serde_json::Value| summary["viewers"].as_u64().expect("a count");
+    assert_eq!(viewers(&pooled), viewers(&one) + viewers(&two));
+    for (place, alone) in [&one, &two].into_iter().enumerate() {
+        let part = &pooled["parts"][place];
+        assert_eq!(part["class"], format!("seed {}", 7 + place));
+        assert_eq!(part["arms"], alone["overall"]);
+    }
+    let report = std::fs::read_to_string(folder.path().join("7-2/report.md")).expect("a report");
+    assert!(report.contains("### Random seed") && report.contains("| seed 8 | 4 |"), "{report}");
 }
 
 #[test]
@@ -166,11 +203,13 @@ fn invalid_options_are_rejected() {
         cohorts: &[],
         paired: true,
         seed: 1,
+        seeds: 1,
         jobs: 1,
         out,
     };
     let refused = |options: &AbOptions<'_>| ab(options).expect_err("refused");
     assert!(refused(&AbOptions { sessions: 0, ..good }).contains("`--sessions` is 0"));
+    assert!(refused(&AbOptions { seeds: 0, ..good }).contains("`--seeds` makes 0 sessions"));
     assert!(refused(&AbOptions { cohorts: &cohorts, ..good }).contains("not both"));
     let nowhere = Path::new("/nowhere.toml");
     assert!(refused(&AbOptions { population: Some(nowhere), ..good }).contains("/nowhere.toml"));
