@@ -180,6 +180,7 @@ lint: need-cargo need-cc
 	structure/links
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy -p mendcast --bin mendcast --no-default-features --features edge --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --locked check $(DENY); \
 	  else echo "skipped: cargo deny (cargo install --locked cargo-deny)"; fi

@@ -47,7 +47,7 @@ struct Scale {
 /// noise.
 fn schemes() -> Result<Vec<(&'static str, SchemeFactory)>, Failure> {
     let network = Network::untrained(&[32, 32], SEED)?;
-    let parameters = Parameters { network: Some(Arc::new(network)), ..Parameters::default() };
+    let parameters = Parameters { weights: Some(network.into()), ..Parameters::default() };
     let names = [
         "arq",
         "spare",

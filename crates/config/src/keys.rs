@@ -268,7 +268,8 @@ sections! {
         /// for idle time and cause more freezes on narrow networks: "autorec" sends the most
         /// copies, "autorec-mm24" decides by a utility, "art-paper" spreads copies over a burst,
         /// "art-egreedy", "art-ucb" and "art-dqn" learn their number, "or3-copies" sends 2n-2 in
-        /// round n. `mendcast lab run live-default` compares schemes.
+        /// round n. "autorec-mm24" and those that learn are only in builds with the testbed.
+        /// `mendcast lab run live-default` compares schemes.
         scheme: Choice = deadline();
         /// Deadline: mean lateness that a copy must save, where a missed deadline counts as 150 ms.
         /// Higher: fewer copies. 0s: every copy that helps, within `max_redundancy`.
@@ -291,7 +292,7 @@ sections! {
         /// AutoRec: maximum fraction of goodput that copies take while new data waits.
         goodput: f64 = 0.2, in 0.0..=1.0, for Tolerances;
         /// Network weights of "art-dqn" (`mendcast lab train`; experiments/weights/art-dqn.mdqn).
-        dqn: Option<PathBuf> = None, example "\"/etc/mendcast/art-dqn.mdqn\"", for Network;
+        dqn: Option<PathBuf> = None, example "\"/etc/mendcast/art-dqn.mdqn\"", for Weights;
         /// Maximum bytes of copies per byte of first transmissions, for each connection and any
         /// scheme, plus a burst of a second's allowance, at least 32 packets: the copies of an
         /// outage are due together. "autorec" and "art-paper" as published need 0.5.

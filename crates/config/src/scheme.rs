@@ -8,7 +8,7 @@ use crate::keys::{Cohort, Config, Recovery};
 use crate::sections::Section;
 
 impl Recovery {
-    /// Parameters of the scheme, without the network of "art-dqn", which is in the file `dqn`.
+    /// Parameters of the scheme, without the weights of "art-dqn", which are in the file `dqn`.
     pub fn parameters(&self) -> Parameters {
         Parameters {
             copies: self.copies,
@@ -49,7 +49,7 @@ impl Cohort {
 pub fn takes(choice: Choice, parameter: Takes) -> bool {
     let own = choice.entry.takes;
     // "art-dqn" in training shares the bandits' options.
-    own.contains(&parameter) || (parameter == Takes::Arms && own.contains(&Takes::Network))
+    own.contains(&parameter) || (parameter == Takes::Arms && own.contains(&Takes::Weights))
 }
 
 /// Returns the keys of a section whose values differ from the default and that none of the schemes

@@ -9,10 +9,8 @@
 use core::fmt;
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::Arc;
 
-use recovery::art::dqn::Network;
-use recovery::catalog::{Parameters, SchemeSpec};
+use recovery::catalog::{Parameters, SchemeSpec, Weights};
 use startup::decision::Mode;
 
 use crate::Error;
@@ -43,11 +41,11 @@ pub struct Cohort {
 fn scheme_of(
     all: &config::Recovery,
     own: &config::Cohort,
-    network: Option<&Arc<Network>>,
+    weights: Option<&Weights>,
 ) -> Result<SchemeSpec, Error> {
     let recovery = own.recovery(all);
     let choice = recovery.scheme;
-    let parameters = Parameters { network: network.cloned(), ..recovery.parameters() };
+    let parameters = Parameters { weights: weights.cloned(), ..recovery.parameters() };
     SchemeSpec::new(choice, parameters).map_err(|e| match e.key {
         "network" => Error::new(format!(
             "scheme {:?} needs [recovery] dqn, a file of network weights",
@@ -57,12 +55,12 @@ fn scheme_of(
     })
 }
 
-/// Loads a network from a file of weights.
-fn load(path: &Path) -> Result<Arc<Network>, Error> {
+/// Loads a file of weights.
+fn load(path: &Path) -> Result<Weights, Error> {
     let bad =
         |why: &dyn fmt::Display| Error::new(format!("[recovery] dqn: {}: {why}", path.display()));
     let bytes = small::read(path, MAX_WEIGHTS).map_err(|e| bad(&e))?;
-    Network::from_bytes(&bytes).map(Arc::new).map_err(|e| bad(&e))
+    Weights::from_bytes(&bytes).map_err(|e| bad(&e))
 }
 
 /// Properties of a client at the start of its connection.
@@ -99,9 +97,9 @@ impl Cohorts {
     /// One line: a scheme requires a network and there is none, or its file is unreadable.
     pub fn new(config: &Config) -> Result<Self, Error> {
         let all = &config.recovery;
-        let network = all.dqn.as_deref().map(load).transpose()?;
+        let weights = all.dqn.as_deref().map(load).transpose()?;
         let cohort = |own: &config::Cohort| {
-            let scheme = scheme_of(all, own, network.as_ref())?;
+            let scheme = scheme_of(all, own, weights.as_ref())?;
             let start = own.start.unwrap_or(config.startup.mode);
             Ok(Cohort { name: own.name.clone(), weight: own.weight, scheme, start })
         };
@@ -164,6 +162,7 @@ mod tests {
     use super::*;
     use ::units::{Mark, Timestamp};
     use core::time::Duration;
+    use recovery::art::dqn::Network;
     use recovery::autorec::Tolerances;
     use recovery::deadline;
     use recovery::{Acked, Content, CopyKind, Fit, Packet, Recovery};
@@ -252,7 +251,7 @@ mod tests {
 
     #[test]
     fn every_configurable_scheme_can_be_built() {
-        for entry in recovery::catalog::ALL.iter().filter(|entry| entry.name != "art-dqn") {
+        for entry in recovery::catalog::entries().filter(|entry| entry.name != "art-dqn") {
             let cohorts = cohorts(&format!("recovery.scheme = \"{}\"", entry.name));
             assert_eq!(cohorts.all()[0].scheme.build(1).name, entry.name);
         }

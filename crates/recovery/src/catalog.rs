@@ -1,5 +1,8 @@
 //! Catalogue of schemes. Each has one name, used in configurations, records, qlog, experiments and
-//! figures. A new scheme needs its file and a line in [`ALL`].
+//! figures. A new scheme needs its file and a line in [`entries()`]'s list, `SERVER`.
+//!
+//! Schemes that learn and AutoRec's first version are only in builds with the feature `testbed`,
+//! which the testbed enables: `catalog/testbed.rs`. Servers alone are built without them.
 //!
 //! A [`SchemeSpec`] is an entry with checked parameters, so building the scheme for a connection
 //! cannot fail.
@@ -7,11 +10,8 @@
 use crate::arq::Arq;
 use crate::deadline;
 use crate::level::fixed::{self, Reading};
-use crate::papers::art::dqn::Network;
-use crate::papers::art::{self, ETA, Penalty, SharedArms};
-use crate::papers::autorec::{
-    self, FixedLife, Occasions, Options as UtilityOptions, ReinjectionController, Tolerances,
-};
+use crate::papers::art;
+use crate::papers::autorec::{self, FixedLife, Occasions, ReinjectionController, Tolerances};
 use crate::range::OutOfRange;
 use crate::schedule::Spread;
 use crate::scheme::Scheme;
@@ -19,7 +19,12 @@ use crate::spare;
 use core::cmp::Ordering;
 use core::fmt;
 use core::str::FromStr;
-use std::sync::Arc;
+
+#[cfg(feature = "testbed")]
+pub mod testbed;
+mod weights;
+
+pub use weights::{BadWeights, Weights};
 
 /// Parameters of all schemes; [`Entry::takes`] lists those that a scheme uses. Defaults are the
 /// papers' values.
@@ -37,20 +42,17 @@ pub struct Parameters {
     pub occasions: Occasions,
     /// Level of "autorec-fixed", 0 to 10; R of "fixed", 1 to 10. Default 1.
     pub level: u32,
-    /// Utility of AutoRec's version of MM'24.
-    pub utility: UtilityOptions,
     /// L_queue of ART. Default 10.
     pub queue: usize,
     /// Spread of the replicas of ART and of fixed redundancy; `None` for the scheme's own.
     pub spread: Option<Spread>,
     /// α of the escape space of "art-paper". Default 1.
     pub escape_alpha: f64,
-    /// Penalty of a lost round for bandits.
-    pub penalty: Penalty,
-    /// State of bandits, shared by connections with the same arms.
-    pub arms: SharedArms,
     /// Trained network of "art-dqn".
-    pub network: Option<Arc<Network>>,
+    pub weights: Option<Weights>,
+    /// Parameters of the schemes of the feature `testbed`.
+    #[cfg(feature = "testbed")]
+    pub testbed: testbed::Parameters,
     /// Whether replicas leave only when nothing else waits ([`Scheme::when_idle()`]), for any
     /// scheme.
     pub when_idle: bool,
@@ -65,13 +67,12 @@ impl Default for Parameters {
             tolerances: Tolerances::default(),
             occasions: Occasions::default(),
             level: 1,
-            utility: UtilityOptions::default(),
             queue: 10,
             spread: None,
             escape_alpha: 1.0,
-            penalty: Penalty::Quotient(ETA),
-            arms: SharedArms::default(),
-            network: None,
+            weights: None,
+            #[cfg(feature = "testbed")]
+            testbed: testbed::Parameters::default(),
             when_idle: false,
         }
     }
@@ -110,7 +111,7 @@ pub enum Takes {
     Occasions,
     /// [`Parameters::level`].
     Level,
-    /// [`Parameters::utility`].
+    /// Utility of AutoRec's version of MM'24.
     Utility,
     /// Meaning of R: selected by the suffix `-copies` of the name.
     Reading,
@@ -118,10 +119,10 @@ pub enum Takes {
     Queue,
     /// [`Parameters::spread`] and [`Parameters::escape_alpha`].
     Spread,
-    /// [`Parameters::penalty`] and [`Parameters::arms`].
+    /// Penalty and shared state of bandits.
     Arms,
-    /// [`Parameters::network`].
-    Network,
+    /// [`Parameters::weights`].
+    Weights,
 }
 
 /// An entry of the catalogue.
@@ -135,12 +136,10 @@ pub struct Entry {
     build: Build,
 }
 
-use Takes::{Apart, Arms, Copies, Level, Network as Weights, Queue, Utility};
+use Takes::{Apart, Copies, Level, Queue};
 
 const ART: &[Takes] = &[Takes::Reading, Queue, Takes::Spread];
-const BANDIT: &[Takes] = &[Takes::Reading, Takes::Spread, Arms];
 const FIXED: &[Takes] = &[Takes::Reading, Takes::Spread];
-const DQN: &[Takes] = &[Takes::Reading, Takes::Spread, Weights];
 
 type Build = fn(&Parameters, Reading, u64) -> Result<Scheme, OutOfRange>;
 
@@ -154,8 +153,8 @@ const fn counting(names: [&'static str; 2], takes: &'static [Takes], build: Buil
     Entry { name: names[0], copies_name: names[1], takes, build }
 }
 
-/// All schemes.
-pub const ALL: &[Entry] = &[
+/// Schemes of every build.
+const SERVER: &[Entry] = &[
     plain("arq", &[], |_, _, _| Ok(Arq::scheme())),
     plain("spare", &[Copies, Apart], |p, _, _| spare::scheme(p.copies, p.apart)),
     plain("deadline", &[Takes::Deadline], |p, _, _| deadline::scheme(p.deadline)),
@@ -164,9 +163,6 @@ pub const ALL: &[Entry] = &[
     }),
     plain("autorec-fixed", &[Level, Takes::Occasions], |p, _, _| {
         Ok(p.on_occasion(autorec::fixed(FixedLife::new(p.level)?)))
-    }),
-    plain("autorec-mm24", &[Utility, Takes::Occasions], |p, _, seed| {
-        Ok(p.on_occasion(autorec::scheme_mm24(p.utility.checked()?, seed)))
     }),
     counting(["fixed", "fixed-copies"], &[Level, Takes::Reading, Takes::Spread], |p, r, seed| {
         Ok(p.spread_over(fixed::fixed(p.level, r)?, seed))
@@ -183,17 +179,20 @@ pub const ALL: &[Entry] = &[
     counting(["art-code", "art-code-copies"], ART, |p, r, seed| {
         Ok(p.art("art-code", art::Options::code(r), Spread::RoundTrip, seed))
     }),
-    counting(["art-egreedy", "art-egreedy-copies"], BANDIT, |p, r, seed| {
-        Ok(p.spread_over(art::egreedy(r, p.arms.clone(), p.penalty, seed), seed))
-    }),
-    counting(["art-ucb", "art-ucb-copies"], BANDIT, |p, r, seed| {
-        Ok(p.spread_over(art::ucb(r, p.arms.clone(), p.penalty, seed), seed))
-    }),
-    counting(["art-dqn", "art-dqn-copies"], DQN, |p, r, seed| {
-        let missing = OutOfRange { key: "network", allowed: "a trained network" };
-        Ok(p.spread_over(art::dqn(p.network.clone().ok_or(missing)?, r, seed), seed))
-    }),
 ];
+
+#[cfg(feature = "testbed")]
+use testbed::SCHEMES as TESTBED;
+#[cfg(not(feature = "testbed"))]
+const TESTBED: &[Entry] = &[];
+
+/// Names of the schemes that need the feature `testbed`.
+const TESTBED_NAMES: [&str; 4] = ["autorec-mm24", "art-egreedy", "art-ucb", "art-dqn"];
+
+/// Returns all schemes of this build.
+pub fn entries() -> impl Iterator<Item = &'static Entry> + Clone {
+    SERVER.iter().chain(TESTBED)
+}
 
 /// An unknown scheme name.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -201,6 +200,12 @@ pub struct UnknownScheme(String);
 
 impl fmt::Display for UnknownScheme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if TESTBED_NAMES
+            .iter()
+            .any(|name| self.0.strip_suffix("-copies").unwrap_or(&self.0) == *name)
+        {
+            return write!(f, "scheme `{}` is only in builds with the testbed", self.0);
+        }
         write!(f, "unknown scheme `{}`; known schemes: {}", self.0, names().join(", "))
     }
 }
@@ -209,7 +214,7 @@ impl core::error::Error for UnknownScheme {}
 
 /// Returns the names of all schemes.
 pub fn names() -> Vec<&'static str> {
-    ALL.iter().map(|entry| entry.name).collect()
+    entries().map(|entry| entry.name).collect()
 }
 
 /// A scheme by name: an entry and the meaning of R.
@@ -248,8 +253,8 @@ impl FromStr for Choice {
 
     fn from_str(name: &str) -> Result<Self, UnknownScheme> {
         let choice = |reading| move |entry| Self { entry, reading };
-        let plain = ALL.iter().find(|entry| entry.name == name).map(choice(Reading::Extra));
-        let copies = ALL.iter().find(|entry| entry.copies_name == name);
+        let plain = entries().find(|entry| entry.name == name).map(choice(Reading::Extra));
+        let copies = entries().find(|entry| entry.copies_name == name);
         plain
             .or_else(|| copies.map(choice(Reading::Copies)))
             .ok_or_else(|| UnknownScheme(name.to_owned()))
@@ -297,16 +302,11 @@ impl SchemeSpec {
 mod tests {
     use super::*;
 
-    fn parameters() -> Parameters {
-        let network = Network::untrained(&[8], 1).expect("small");
-        Parameters { network: Some(Arc::new(network)), ..Parameters::default() }
-    }
-
     #[test]
     fn every_scheme_is_built_under_its_name() {
-        for entry in ALL {
+        for entry in entries().filter(|entry| !entry.takes.contains(&Takes::Weights)) {
             for name in [entry.name, entry.copies_name] {
-                let spec = SchemeSpec::new(name.parse().expect("known"), parameters());
+                let spec = SchemeSpec::new(name.parse().expect("known"), Parameters::default());
                 let spec = spec.expect("the defaults are in range");
                 assert_eq!((spec.name(), spec.build(7).name), (name, name));
             }
@@ -323,19 +323,26 @@ mod tests {
     #[test]
     fn bad_parameters_are_rejected_by_the_schemes_that_use_them() {
         let tolerances = Tolerances { goodput: 2.0, ..Tolerances::default() };
-        let utility = UtilityOptions { a: 0.0, ..UtilityOptions::default() };
         for (name, bad) in [
-            ("spare", Parameters { copies: 11, ..parameters() }),
-            ("autorec", Parameters { tolerances, ..parameters() }),
-            ("autorec-mm24", Parameters { utility, ..parameters() }),
-            ("fixed", Parameters { level: 0, ..parameters() }),
-            ("art-dqn", Parameters { network: None, ..parameters() }),
+            ("spare", Parameters { copies: 11, ..Parameters::default() }),
+            ("autorec", Parameters { tolerances, ..Parameters::default() }),
+            ("fixed", Parameters { level: 0, ..Parameters::default() }),
         ] {
-            for entry in ALL {
+            for entry in SERVER {
                 let choice = Choice { entry, reading: Reading::Extra };
                 let refused = SchemeSpec::new(choice, bad.clone()).is_err();
                 assert_eq!(refused, entry.name == name, "{name}: {}", entry.name);
             }
+        }
+    }
+
+    #[test]
+    fn schemes_of_the_testbed_are_named_as_such() {
+        let of_testbed: Vec<_> = TESTBED.iter().map(|entry| entry.name).collect();
+        assert_eq!(of_testbed, TESTBED_NAMES);
+        for name in ["art-dqn", "art-ucb-copies"] {
+            let text = UnknownScheme(name.to_owned()).to_string();
+            assert_eq!(text, format!("scheme `{name}` is only in builds with the testbed"));
         }
     }
 }

@@ -7,7 +7,7 @@ use recovery::art::dqn::Network;
 use recovery::art::dqn::train::{self, Learner, Phase};
 use recovery::art::{self, SharedArms, Spread};
 use recovery::autorec::{Occasions, Options as UtilityOptions};
-use recovery::catalog::{Choice, Parameters, SchemeSpec, Takes};
+use recovery::catalog::{Choice, Parameters, SchemeSpec, Takes, testbed};
 use recovery::deadline::{self, CorrelationSource};
 use recovery::fixed::Reading;
 
@@ -105,22 +105,24 @@ impl Setup {
             },
             occasions: Occasions { off_mode: knobs.off_mode, opportunistic: knobs.opportunistic },
             level: knobs.level,
-            utility: UtilityOptions {
-                a: knobs.sigmoid,
-                theta: knobs.theta,
-                r_nor: knobs.r_nor,
-                max: knobs.max_level,
-                gate: knobs.gate,
-                off_above: None,
-                interval_rtts: knobs.interval_rtts,
+            testbed: testbed::Parameters {
+                utility: UtilityOptions {
+                    a: knobs.sigmoid,
+                    theta: knobs.theta,
+                    r_nor: knobs.r_nor,
+                    max: knobs.max_level,
+                    gate: knobs.gate,
+                    off_above: None,
+                    interval_rtts: knobs.interval_rtts,
+                },
+                penalty: self.penalty(art::ETA),
+                arms: learnt.arms.clone(),
             },
             queue: knobs.queue_length as usize,
             spread: self.spread(),
             escape_alpha: knobs.escape_alpha,
-            penalty: self.penalty(art::ETA),
-            arms: learnt.arms.clone(),
-            network: match choice.entry.takes.contains(&Takes::Network) {
-                true => Some(Arc::new(self.network()?)),
+            weights: match choice.entry.takes.contains(&Takes::Weights) {
+                true => Some(self.network()?.into()),
                 false => None,
             },
             when_idle: knobs.when_idle,

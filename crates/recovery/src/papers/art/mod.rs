@@ -6,22 +6,19 @@
 //! congestion (section 6.4). The bandits and the DQN of appendix A replace the adapter only.
 
 mod adapter;
-mod bandit;
 mod bitmap;
-
-pub mod dqn;
-mod reward;
+#[cfg(feature = "testbed")]
+mod learning;
 
 pub use crate::schedule::Spread;
 pub use adapter::{Options, Rules, TestAndVerify, step};
-pub use bandit::{Arms, Bandit, Options as BanditOptions, SharedArms, Strategy};
 pub use bitmap::Bitmap;
-pub use reward::{ETA, GAMMA, Penalty};
+#[cfg(feature = "testbed")]
+pub use learning::*;
 
 use crate::level::fixed::Reading;
 use crate::schedule::Replicas;
 use crate::{Arq, LossSignal, RedundancyAdapter, Scheme};
-use std::sync::Arc;
 
 /// The paper's escape space, with α = 1.
 const ESCAPE: Spread = Spread::EscapeSpace { alpha: 1.0 };
@@ -51,34 +48,6 @@ pub fn code(reading: Reading, seed: u64) -> Scheme {
 /// and α, and to each difference between paper and code.
 pub fn with_options(name: &'static str, options: Options, spread: Spread, seed: u64) -> Scheme {
     scheme(name, TestAndVerify::new(options), spread, seed)
-}
-
-/// "art-egreedy": an ε-greedy bandit with these arms and ε = 0.1.
-pub fn egreedy(reading: Reading, arms: SharedArms, penalty: Penalty, seed: u64) -> Scheme {
-    bandit("art-egreedy", Strategy::EpsilonGreedy(0.1), reading, arms, penalty, seed)
-}
-
-/// "art-ucb": a bandit with these arms by upper confidence bounds.
-pub fn ucb(reading: Reading, arms: SharedArms, penalty: Penalty, seed: u64) -> Scheme {
-    bandit("art-ucb", Strategy::UpperBound(0.5), reading, arms, penalty, seed)
-}
-
-fn bandit(
-    name: &'static str,
-    strategy: Strategy,
-    reading: Reading,
-    arms: SharedArms,
-    penalty: Penalty,
-    seed: u64,
-) -> Scheme {
-    let options = BanditOptions { strategy, penalty, reading };
-    // Arms and send times use separate generators.
-    scheme(name, Bandit::new(options, arms, !seed), ESCAPE, seed)
-}
-
-/// "art-dqn": a trained network.
-pub fn dqn(network: Arc<dqn::Network>, reading: Reading, seed: u64) -> Scheme {
-    scheme("art-dqn", dqn::adapter(network, reading), ESCAPE, seed)
 }
 
 /// Adds ART's window, signal and a schedule to another scheme. With fixed redundancy this is

@@ -9,11 +9,13 @@
 
 pub mod formulas;
 mod journal;
+#[cfg(feature = "testbed")]
 mod mm24;
 mod queue;
 mod scheduler;
 
 pub use journal::{FixedLife, FormulaAdapter, Tolerances};
+#[cfg(feature = "testbed")]
 pub use mm24::{Options, UtilityAdapter};
 pub use scheduler::{Occasions, ReinjectionController};
 
@@ -49,6 +51,7 @@ pub fn scheme(tolerances: Tolerances) -> Scheme {
 }
 
 /// AutoRec's version of MM'24, "autorec-mm24"; `seed` determines its explorations.
+#[cfg(feature = "testbed")]
 pub fn scheme_mm24(options: Options, seed: u64) -> Scheme {
     reinjecting("autorec-mm24", UtilityAdapter::new(options, seed))
 }

@@ -257,5 +257,5 @@ impl Policy for Arc<Mutex<Learner>> {
 /// "art-dqn-training": a connection that decides by the learner's network and reports to it.
 pub fn scheme(learner: Arc<Mutex<Learner>>, reading: Reading, seed: u64) -> Scheme {
     let adapter = Decider::new(learner, reading);
-    super::super::scheme("art-dqn-training", adapter, super::super::ESCAPE, seed)
+    super::super::super::scheme("art-dqn-training", adapter, super::super::super::ESCAPE, seed)
 }
