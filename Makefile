@@ -8,16 +8,18 @@
 #   make e2e-cohorts  compares recovery schemes in Chromium behind a link with the losses of calls: freezes and
 #                     copies, one minute and ten runs each (35 minutes); RUNS=2 SECONDS=30 LOSS=calls:rate=12%
 #                     BUFFER=800 (ms), MENDCAST=FILE for an existing binary
-#   make interop      tests third-party clients against the server; QUICK=1 for the short set, DOCS=1 for docs/interop.md
+#   make interop      tests third-party clients against the server; QUICK=1 for the short set, DOCS=1 also writes
+#                     docs/develop/interop.md
 #   make bench        compares CPU time and memory with other stacks; QUICK=1 for a short run
 #   make bench-edge   measures the cost of a live viewer, next to quinn and nginx; QUICK=1 for a short run
 #   make soak         200 viewers join and leave behind a lossy link for half an hour, alone and next to hostile
 #                     neighbours, which must not affect them; SOAK="--minutes 2" for a smoke test
 #   make fuzz         runs the random tests longer (CASES=20000): frames, schedules, paths; see fuzz/README.md
-#   make lab          runs all experiments into out/ and writes docs/results.md, with every table in
-#                     target/results.md (RUNS=100 per point, two hours of CPU time), docs/viewers.md (SESSIONS=2000, an hour), docs/first-frame.md, and
-#                     docs/autoplex-figures.md (DAY=4000 viewers per day, four hours of CPU time)
-#   make reference    writes docs/commands.md and docs/configuration.md from their definitions in the code
+#   make lab          runs all experiments into out/ and writes four pages of docs/reproduce/: results.md, with every
+#                     table in target/results.md (RUNS=100 per point, two hours of CPU time), viewers.md (SESSIONS=2000,
+#                     an hour), first-frame.md, and autoplex-figures.md (DAY=4000 viewers per day, four hours of CPU
+#                     time)
+#   make reference    writes commands.md and configuration.md of docs/reference/ from their definitions in the code
 #   make site         builds docs/ into target/site with mdbook, and checks its links
 #   make autoplex     builds the decision program of user groups (mendcast autoplex decide) next to the release build
 #                     of mendcast; its query engine takes some minutes the first time
@@ -25,7 +27,7 @@
 #                     and edges that exchange decisions (four minutes)
 #   make web          builds the dashboard and the player page, which the server embeds, into web/dist
 #   make conformance  checks RFC requirements against tests and sources; LIST=9000 prints them
-#   make h3spec       runs the cases of h3spec and writes their tables to docs/conformance.md
+#   make h3spec       runs the cases of h3spec and writes their tables to docs/develop/conformance.md
 #   make lint         formatting, clippy, documentation, conformance, structure and language; warnings are errors
 #   make lint-autoplex  the same for autoplex/; its query engine takes some minutes the first time
 
@@ -108,33 +110,33 @@ SESSIONS ?= 2000
 DAY ?= 4000
 LAB = $(TARGET)/release/mendcast lab
 
-# A claim that does not hold fails its experiment and is reported in docs/results.md, so failures are ignored here.
+# A claim that does not hold fails its experiment and is reported in docs/reproduce/results.md, so failures are ignored here.
 lab: need-cargo need-cc
 	$(CARGO) build --release --locked --bin mendcast
 	-$(LAB) run transport speed --out out
 	-$(LAB) run 'autorec*' 'art*' 'formula*' 'guard*' 'live*' 'deadline*' 'probes' 'wira*' 'congestion*' --runs $(RUNS) --out out
 	$(LAB) report out --page $(TARGET)/results.md > $(TARGET)/summary.md
-	mv $(TARGET)/summary.md docs/results.md
-	cp out/deadline-rtt/1-freezes_per_100s.svg docs/pictures/deadline-freezes.svg
-	cp out/deadline-rtt/1-redundancy_cost_bytes.svg docs/pictures/deadline-cost.svg
-	cp out/live-thinning/1-freeze_ms_per_100s.svg docs/pictures/deadline-thinning.svg
+	mv $(TARGET)/summary.md docs/reproduce/results.md
+	cp out/deadline-rtt/1-freezes_per_100s.svg docs/reproduce/pictures/deadline-freezes.svg
+	cp out/deadline-rtt/1-redundancy_cost_bytes.svg docs/reproduce/pictures/deadline-cost.svg
+	cp out/live-thinning/1-freeze_ms_per_100s.svg docs/reproduce/pictures/deadline-thinning.svg
 	rm -rf out/population
 	$(LAB) population --paired --sessions $(SESSIONS) --out out/population
-	cp out/population/viewers.md docs/ && cp out/population/pictures/*.svg docs/pictures/
+	cp out/population/viewers.md docs/reproduce/ && cp out/population/pictures/*.svg docs/reproduce/pictures/
 	$(LAB) visits --out out/visits
-	cp out/visits/first-frame.md docs/ && cp out/visits/first-frame.svg docs/pictures/
+	cp out/visits/first-frame.md docs/reproduce/ && cp out/visits/first-frame.svg docs/reproduce/pictures/
 	$(LAB) groups --sessions $(DAY) --out out/groups \
 	  --policies bbr,constant-6,paper-retransmission,paper-goodput,demand-3,safe,oracle
 	$(LAB) groups --sessions $(DAY) --shared --days 5 --out out/groups \
 	  --policies bbr,paper-retransmission,demand-3,safe,oracle
-	cat out/groups/autoplex.md out/groups/autoplex-shared.md > docs/autoplex-figures.md
-	cp out/groups/*.svg docs/pictures/
+	cat out/groups/autoplex.md out/groups/autoplex-shared.md > docs/reproduce/autoplex-figures.md
+	cp out/groups/*.svg docs/reproduce/pictures/
 
 # The generated pages of the reference.
 reference: need-cargo need-cc
 	$(CARGO) build --locked --bin mendcast
 	for page in commands configuration; do \
-	  $(TARGET)/debug/mendcast reference $$page > $(TARGET)/page.md && mv $(TARGET)/page.md docs/$$page.md || exit 1; done
+	  $(TARGET)/debug/mendcast reference $$page > $(TARGET)/page.md && mv $(TARGET)/page.md docs/reference/$$page.md || exit 1; done
 
 # mdbook reads a copy of docs/ in which links to the rest of the repository are text.
 site:

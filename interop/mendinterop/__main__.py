@@ -15,7 +15,7 @@ from mendinterop.matrix import MARKS, as_text, closing_line, document, rows
 from mendinterop.process import end_all_on_signals
 from mendinterop.runner import Bench, Result, open_bench
 
-DOCUMENT = INTEROP.parent / "docs" / "interop.md"
+DOCUMENT = INTEROP.parent / "docs" / "develop" / "interop.md"
 
 
 def arguments() -> argparse.Namespace:
@@ -25,7 +25,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--client", nargs="+", default=[], metavar="NAME", choices=[client.name for client in CLIENTS])
     parser.add_argument("--case", nargs="+", default=[], metavar="NAME", choices=[case.name for case in CASES])
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="concurrent cases (default 1)")
-    parser.add_argument("--write-docs", action="store_true", help="write docs/interop.md")
+    parser.add_argument("--write-docs", action="store_true", help="write docs/develop/interop.md")
     return parser.parse_args()
 
 

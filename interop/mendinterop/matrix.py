@@ -1,4 +1,4 @@
-"""The matrix of clients and cases, for the terminal and for docs/interop.md."""
+"""The matrix of clients and cases, for the terminal and for docs/develop/interop.md."""
 
 import os
 import platform

@@ -34,14 +34,14 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use error::Error;
 
 /// Connections come and go by the thousand: under this allocator the server's memory stays flat
-/// meanwhile, and is given back afterwards (docs/dependencies.md).
+/// meanwhile, and is given back afterwards (docs/develop/dependencies.md).
 #[cfg(feature = "edge")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const HELP: &str = "\
 mendcast COMMAND --help shows the options of a command, with examples.
-docs/commands.md lists all commands.";
+docs/reference/commands.md lists all commands.";
 
 /// Live streaming over QUIC that repairs lossy last miles from the server side.
 #[derive(Debug, Parser)]

@@ -1,5 +1,5 @@
-//! Pages of the reference: docs/commands.md from the definitions of the command line, and
-//! docs/configuration.md from the table of keys.
+//! Pages of the reference: docs/reference/commands.md from the definitions of the command line, and
+//! docs/reference/configuration.md from the table of keys.
 
 use std::fmt::Write as _;
 
@@ -20,10 +20,10 @@ Printed by `mendcast reference`; do not edit. `mendcast COMMAND --help` shows th
 /// A generated page.
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
 pub(crate) enum Page {
-    /// docs/commands.md.
+    /// docs/reference/commands.md.
     #[default]
     Commands,
-    /// docs/configuration.md.
+    /// docs/reference/configuration.md.
     #[cfg(feature = "edge")]
     Configuration,
 }

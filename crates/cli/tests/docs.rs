@@ -1,5 +1,5 @@
-//! Commands and configurations in README.md and docs/: all are parsed by the program itself, and
-//! the short ones run.
+//! Commands and configurations in README.md, CONTRIBUTING.md and docs/: all are parsed by the
+//! program itself, and the short ones run. Blocks with commands of other programs are marked.
 
 #![cfg(all(feature = "edge", feature = "tools", feature = "lab"))]
 
@@ -180,7 +180,13 @@ fn keys_named_in_text_exist() {
 }
 
 #[test]
-fn documented_make_targets_and_scripts_exist() {
+fn blocks_of_other_programs_are_marked() {
+    let wrong = pages::unmarked_blocks();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn documented_make_targets_and_files_exist() {
     let makefile = std::fs::read_to_string(pages::root().join("Makefile")).expect("a Makefile");
     let targets = pages::programs("make");
     assert!(targets.len() > 5, "{targets:?}");
@@ -190,7 +196,10 @@ fn documented_make_targets_and_scripts_exist() {
         let rule = format!("\n{target}:");
         assert!(makefile.contains(&rule), "{place}: no target {target}");
     }
-    for script in ["interop/run", "conformance/check", "structure/check"] {
-        assert!(pages::root().join(script).exists(), "{script}");
+    let paths = pages::paths();
+    assert!(paths.len() > 50, "only {} paths found", paths.len());
+    for (place, path) in paths {
+        let is_example = path.split('/').any(pages::is_placeholder);
+        assert!(is_example || pages::root().join(&path).exists(), "{place}: no file {path}");
     }
 }

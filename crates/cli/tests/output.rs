@@ -150,11 +150,12 @@ fn the_pages_of_the_reference_are_those_that_are_printed() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     for name in ["commands", "configuration"] {
         let output = command(directory.path(), &["reference", name]).output().expect("run");
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/{name}.md"));
+        let path = format!("../../docs/reference/{name}.md");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
         let page = std::fs::read_to_string(path).expect("a page");
         assert!(
             page == text(&output.stdout),
-            "docs/{name}.md differs: run `make reference`, and commit the page"
+            "docs/reference/{name}.md differs: run `make reference`, and commit the page"
         );
     }
 }

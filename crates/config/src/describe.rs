@@ -1,5 +1,5 @@
 //! Descriptions of all keys, as the text of `--print-defaults` and as the page
-//! docs/configuration.md.
+//! docs/reference/configuration.md.
 
 use core::fmt::Write as _;
 use core::ops::RangeInclusive;
@@ -118,7 +118,7 @@ impl SectionText {
         out
     }
 
-    /// Returns the page docs/configuration.md.
+    /// Returns the page docs/reference/configuration.md.
     pub(crate) fn page(sections: &[Self]) -> String {
         let mut out = String::from(
             "# Configuration\n\n\
@@ -158,13 +158,13 @@ fn joined(docs: &[&str]) -> String {
     docs.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
 }
 
-/// Makes links of names of pages, such as docs/autoplex.md.
+/// Makes links of names of pages, such as docs/operate/autoplex.md.
 fn with_links(text: &str) -> String {
     let mut parts = text.split("docs/");
     let mut out = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let _ = match part.split_once(".md") {
-            Some((name, rest)) => write!(out, "[{name}.md]({name}.md){rest}"),
+            Some((name, rest)) => write!(out, "[{name}.md](../{name}.md){rest}"),
             None => write!(out, "docs/{part}"),
         };
     }

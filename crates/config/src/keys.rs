@@ -184,8 +184,8 @@ sections! {
 
     /// The QUIC transport.
     [quic] Quic {
-        /// Congestion controller (docs/congestion.md). "bbr": BBR version 1 with rules for live
-        /// streams. "bbr-draft": its draft alone. "cubic": RFC 9438; random loss freezes live
+        /// Congestion controller (docs/develop/congestion.md). "bbr": BBR version 1 with rules for
+        /// live streams. "bbr-draft": its draft alone. "cubic": RFC 9438; random loss freezes live
         /// viewers. "cubic-live": CUBIC that keeps the delivered rate while no queue builds.
         /// "copa": NSDI 2018; fails on links that deliver in bunches.
         congestion: Algorithm = Algorithm::Bbr;
@@ -262,14 +262,14 @@ sections! {
     [recovery] Recovery {
         /// Recovery scheme. "arq": retransmission alone. "deadline": in addition, copies for
         /// viewers whom a retransmission would reach too late, spaced by the path's loss
-        /// correlation, in idle time or to joining viewers on wide paths (docs/deadline.md).
-        /// "spare": `copies` of all lost data, in idle time; nearly as effective, for three times
-        /// the copies. The papers' schemes, for comparison, do not wait for idle time and cause
-        /// more freezes on narrow networks: "autorec" sends the most copies, "autorec-mm24" decides
-        /// by a utility, "art-paper" spreads copies over a burst, "art-egreedy", "art-ucb" and
-        /// "art-dqn" learn their number, "or3-copies" sends 2n-2 in round n. "autorec-mm24" and
-        /// those that learn are only in builds with the testbed. `mendcast lab run live-default`
-        /// compares schemes.
+        /// correlation, in idle time or to joining viewers on wide paths
+        /// (docs/develop/deadline.md). "spare": `copies` of all lost data, in idle time; nearly as
+        /// effective, for three times the copies. The papers' schemes, for comparison, do not wait
+        /// for idle time and cause more freezes on narrow networks: "autorec" sends the most
+        /// copies, "autorec-mm24" decides by a utility, "art-paper" spreads copies over a burst,
+        /// "art-egreedy", "art-ucb" and "art-dqn" learn their number, "or3-copies" sends 2n-2 in
+        /// round n. "autorec-mm24" and those that learn are only in builds with the testbed.
+        /// `mendcast lab run live-default` compares schemes.
         scheme: Choice = deadline();
         /// Deadline: mean lateness that a copy must save, where a missed deadline counts as 150 ms.
         /// Higher: fewer copies. 0s: every copy that helps, within `max_redundancy`.
@@ -301,7 +301,7 @@ sections! {
         max_redundancy_of_all: f64 = 0.1, in 0.0..=10.0;
     }
 
-    /// Start of connections, for an early first frame (docs/first-frame.md).
+    /// Start of connections, for an early first frame (docs/reproduce/first-frame.md).
     [startup] Startup {
         /// Startup mode. "iw10": ten datagrams. "fixed": `usual_window` within one round trip.
         /// "wira-ff": the first frame within one round trip. "wira-hx": window and rate of the
@@ -346,7 +346,8 @@ sections! {
         on_failure: OnFailure = OnFailure::Refuse;
     }
 
-    /// Caps on HTTP/3 sessions, learned from other sessions of their user group (docs/autoplex.md).
+    /// Caps on HTTP/3 sessions, learned from other sessions of their user group
+    /// (docs/operate/autoplex.md).
     [autoplex] AutoPlex {
         /// "off": no caps. "demand": `ceiling` times the stream's bit rate, without a table.
         /// "safe": the group's rate in the table, between `floor` and `ceiling`. "paper": as

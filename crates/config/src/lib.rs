@@ -123,7 +123,7 @@ impl Config {
         SectionText::toml(&Self::default().describe())
     }
 
-    /// Returns the page docs/configuration.md: a table of the keys of each section.
+    /// Returns the page docs/reference/configuration.md: a table of the keys of each section.
     pub fn reference() -> String {
         SectionText::page(&Self::default().describe())
     }

@@ -1,5 +1,5 @@
 //! Caps on user groups: the active table, which reloads keep, and its application to connections.
-//! `mendcast autoplex` computes tables; see docs/autoplex.md.
+//! `mendcast autoplex` computes tables; see docs/operate/autoplex.md.
 
 use std::fs::{self, Metadata};
 use std::io;

@@ -2,7 +2,8 @@
 //! the distribution of losses over run lengths, for the measured fates and for a million packets
 //! over a link with the model.
 //!
-//! `cargo run --release -p mendcast-links --example draw_calls > docs/pictures/calls-fit.svg`
+//! `cargo run --release -p mendcast-links --example draw_calls >
+//! docs/reproduce/pictures/calls-fit.svg`
 
 use std::time::Duration;
 

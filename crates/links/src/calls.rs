@@ -6,9 +6,9 @@
 //! at eight nominal rates, with 60,000 packets 20 ms apart for each. That generator is a recurrent
 //! network trained on losses of real calls. Rates between the eight are interpolated. The tests
 //! state how well the chain reproduces two statistics: the loss probability 20 ms to 2 s after a
-//! loss, and the distribution of run lengths. Both are plotted in `docs/pictures/calls-fit.svg`.
-//! The generator has a heavier tail than these 20 minutes, which contain two outages above 1 s at 5
-//! %: `tests/clairvoyant.rs` quantifies the difference.
+//! loss, and the distribution of run lengths. Both are plotted in
+//! `docs/reproduce/pictures/calls-fit.svg`. The generator has a heavier tail than these 20 minutes,
+//! which contain two outages above 1 s at 5 %: `tests/clairvoyant.rs` quantifies the difference.
 
 use core::time::Duration;
 

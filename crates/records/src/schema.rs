@@ -2,7 +2,7 @@
 //!
 //! `schema!` below lists every column with its type, unit, range, source and meaning. The structs
 //! of [`Record`], the JSON lines, the Parquet file, the reader, and the tables of
-//! `docs/operate/records.md` derive from it. Other code names a column by [`Column`].
+//! `docs/reference/records.md` derive from it. Other code names a column by [`Column`].
 //!
 //! Groups structure the code only: in files, rows are flat, with the columns in this order.
 

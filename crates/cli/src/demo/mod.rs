@@ -72,7 +72,8 @@ pub(crate) struct Arguments {
     json: bool,
     /// Loss towards each viewer.
     ///
-    /// Such as calls:rate=5%, or independent: 5 % of the packets. docs/links.md has all models.
+    /// Such as calls:rate=5%, or independent: 5 % of the packets. docs/reproduce/links.md has all
+    /// models.
     #[arg(
         long,
         default_value = choice::LOSS,

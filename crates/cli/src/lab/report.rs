@@ -9,7 +9,7 @@ use crate::error::Error;
 
 const EXAMPLES: &str = "\
 Examples:
-  mendcast lab report out --page target/results.md > docs/results.md
+  mendcast lab report out --page target/results.md > docs/reproduce/results.md
   mendcast lab report out/population";
 
 #[derive(Debug, Args)]

@@ -22,8 +22,8 @@ Examples:
   mendcast link --listen 127.0.0.1:0 --to 127.0.0.1:4433 --rate 12mbps --queue 500kB --json
   mendcast link --listen 127.0.0.1:5000 --to 127.0.0.1:4433 --loss outages:rate=5%,length=20ms
 
-The clock starts with the first datagram. SIGINT and SIGTERM end the relay. docs/links.md explains
-every model.";
+The clock starts with the first datagram. SIGINT and SIGTERM end the relay.
+docs/reproduce/links.md explains every model.";
 const PATH: &str = "Path";
 const LOSS: &str = "Loss and damage";
 const NETWORK: &str = "Access networks";

@@ -109,7 +109,7 @@ fn json(record: &Row, columns: &[Column]) -> Result<String, ReadError> {
 }
 
 fn column(text: &str) -> Result<Column, &'static str> {
-    Column::named(text).ok_or("expected a column of docs/operate/records.md")
+    Column::named(text).ok_or("expected a column of docs/reference/records.md")
 }
 
 #[cfg(test)]

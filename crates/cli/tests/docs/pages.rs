@@ -3,6 +3,14 @@
 use core::fmt;
 use std::path::{Path, PathBuf};
 
+/// Language of blocks with commands of other programs, which no test runs. mdbook and GitHub show
+/// them as `sh`.
+const MARK: &str = "sh,not-run";
+/// Languages of blocks without commands. Blocks without a language are commands or configurations.
+const NO_COMMANDS: [&str; 6] = ["html", "ini", "promql", "text", "toml", "yaml"];
+/// Help texts with examples. The commands of this program in them are checked as in other pages.
+const HELP: &str = "docs/reference/commands.md";
+
 /// A call of the program, without its name.
 #[derive(Clone)]
 pub struct Call {
@@ -41,9 +49,10 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Names and texts of README.md and all pages below docs/.
+/// Names and texts of README.md, CONTRIBUTING.md and all pages below docs/.
 fn pages() -> Vec<(String, String)> {
-    let (mut paths, mut open) = (vec![root().join("README.md")], vec![root().join("docs")]);
+    let mut paths = ["README.md", "CONTRIBUTING.md"].map(|name| root().join(name)).to_vec();
+    let mut open = vec![root().join("docs")];
     while let Some(directory) = open.pop() {
         for entry in std::fs::read_dir(directory).expect("a directory") {
             let path = entry.expect("an entry").path();
@@ -200,15 +209,23 @@ fn call_of(program: &str, command: &[String]) -> Option<Vec<String>> {
     is_called.then(|| after.to_vec())
 }
 
-/// All calls of a program, with their places, and whether each is within a sentence.
-fn calls_of(program: &str) -> Vec<(String, Vec<String>, bool)> {
-    let mut calls = vec![];
+/// Whether a block is a configuration: one that begins with a section, as a file does.
+fn is_configuration(language: &str, text: &str) -> bool {
+    let header = text.trim_start_matches('[').split(']').next().unwrap_or_default();
+    let is_section = text.starts_with('[')
+        && !header.is_empty()
+        && header.chars().all(|c| c.is_ascii_lowercase());
+    language == "toml" || is_section
+}
+
+/// Words of all commands, with their places, and whether each is within a sentence.
+fn all_commands() -> Vec<(String, Vec<String>, bool)> {
+    let mut all = vec![];
     for (name, page) in pages() {
         for part in parts(&page) {
             let (start, lines, is_inline) = match part {
                 Part::Text { line, text } => (line, spans(&text), true),
-                // Other languages call no programs.
-                Part::Code { language, .. } if !["", "sh"].contains(&language.as_str()) => continue,
+                Part::Code { language, .. } if NO_COMMANDS.contains(&language.as_str()) => continue,
                 Part::Code { line, text, .. } => (line, shell_lines(&text), false),
             };
             for (offset, line) in lines {
@@ -217,14 +234,69 @@ fn calls_of(program: &str) -> Vec<(String, Vec<String>, bool)> {
                     continue;
                 }
                 for command in commands(&line) {
-                    if let Some(words) = call_of(program, &command) {
-                        calls.push((format!("{name}:{}", start + offset), words, is_inline));
-                    }
+                    all.push((format!("{name}:{}", start + offset), command, is_inline));
                 }
             }
         }
     }
-    calls
+    all
+}
+
+/// All calls of a program, with their places, and whether each is within a sentence.
+fn calls_of(program: &str) -> Vec<(String, Vec<String>, bool)> {
+    let call = |(place, words, is_inline): (String, Vec<String>, bool)| {
+        Some((place, call_of(program, &words)?, is_inline))
+    };
+    all_commands().into_iter().filter_map(call).collect()
+}
+
+/// Whether a line of a shell begins with this program, `make` or a file of the repository.
+fn is_checked(line: &str) -> bool {
+    let is_ours = |command: &Vec<String>| {
+        call_of("mendcast", command).is_some()
+            || call_of("make", command).is_some()
+            || root().join(&command[0]).is_file()
+    };
+    commands(line).iter().find(|command| !command.is_empty()).is_none_or(is_ours)
+}
+
+/// Blocks with a wrong language: commands of other programs without the mark, a mark without such
+/// commands, and languages that are not listed above.
+pub fn unmarked_blocks() -> Vec<String> {
+    let mut wrong = vec![];
+    for (name, page) in pages().into_iter().filter(|(name, _)| name != HELP) {
+        for part in parts(&page) {
+            let Part::Code { line, language, text } = part else { continue };
+            let place = format!("{name}:{line}");
+            let other = shell_lines(&text).into_iter().find(|(_, line)| !is_checked(line));
+            match (language.as_str(), other) {
+                (language, _) if is_configuration(language, &text) => {}
+                ("" | "sh", Some((_, other))) => {
+                    wrong.push(format!("{place}: not checked, mark it with ```{MARK}: {other}"));
+                }
+                (MARK, None) => wrong.push(format!("{place}: all checked, needs no mark")),
+                ("" | "sh" | MARK, _) => {}
+                (language, _) if NO_COMMANDS.contains(&language) => {}
+                (language, _) => wrong.push(format!("{place}: unknown language {language}")),
+            }
+        }
+    }
+    wrong
+}
+
+/// Words of commands and code spans that name a file below a directory of the repository.
+pub fn paths() -> Vec<(String, String)> {
+    let is_path = |word: &String| {
+        let is_pattern = word.contains(['*', '$', '…', '<', ':']);
+        let first = word.split_once('/').map_or("", |(first, _)| first);
+        let is_ours = !["", ".", "..", "target", "out"].contains(&first);
+        !is_pattern && is_ours && root().join(first).is_dir()
+    };
+    let words = |(place, words, _): (String, Vec<String>, bool)| {
+        let paths = words.into_iter().filter(is_path).collect::<Vec<_>>();
+        paths.into_iter().map(move |path| (place.clone(), path))
+    };
+    all_commands().into_iter().flat_map(words).collect()
 }
 
 /// All calls of `mendcast`. Ellipses are left out.
@@ -254,11 +326,7 @@ pub fn configurations() -> Vec<Block> {
     for (name, page) in pages() {
         for part in parts(&page) {
             let Part::Code { line, language, text } = part else { continue };
-            let header = text.trim_start_matches('[').split(']').next().unwrap_or_default();
-            let is_section = text.starts_with('[')
-                && !header.is_empty()
-                && header.chars().all(|c| c.is_ascii_lowercase());
-            if language == "toml" || is_section {
+            if is_configuration(&language, &text) {
                 blocks.push(Block { place: format!("{name}:{line}"), text });
             }
         }

@@ -62,7 +62,7 @@ pub(crate) fn credentials(plan: &Plan) -> Vec<Finding> {
     findings
 }
 
-/// Warns of controllers that freeze live viewers on common links (`docs/congestion.md`).
+/// Warns of controllers that freeze live viewers on common links (`docs/develop/congestion.md`).
 fn congestion(config: &Config) -> Option<Finding> {
     let algorithm = config.quic.congestion;
     let what = match algorithm {

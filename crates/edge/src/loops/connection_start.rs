@@ -1,6 +1,6 @@
 //! Start of a connection: saved path state from the client's cookies, the initial window for the
 //! first live response, and the cookies for the next connection. See the `startup` crate and, for
-//! browser behaviour, docs/transport-cookie.md.
+//! browser behaviour, docs/develop/transport-cookie.md.
 //!
 //! **Ticket first, then token.** Chromium keeps a token only if it already has a session ticket.
 //! Firefox uses the token that came within three PTOs after the ticket. So the ticket is held back

@@ -159,7 +159,7 @@ pub(super) fn with_results(folder: &Path) -> Vec<PathBuf> {
 /// Results of experiments, in Markdown.
 #[derive(Clone, Debug)]
 pub struct Results {
-    /// A table with a row per experiment: docs/results.md.
+    /// A table with a row per experiment: docs/reproduce/results.md.
     pub summary: String,
     /// The summary, and every table and claim.
     pub page: String,
@@ -189,7 +189,7 @@ pub(super) fn markdown(folders: &[&Path]) -> Result<Results, String> {
     for folder in folders.iter().flat_map(|folder| with_results(folder)) {
         with_report(&folder, |report, _| {
             let name = &report.spec.name;
-            summary.push_str(&report.summary(&format!("../experiments/{name}.toml")));
+            summary.push_str(&report.summary(&format!("../../experiments/{name}.toml")));
             contents.push_str(&report.summary(&format!("#{name}")));
             parts.push_str(&report.markdown());
             cpu_seconds += report.made.cpu_seconds;

@@ -1,4 +1,4 @@
-//! Report of an experiment, as an HTML page and as a part of docs/results.md.
+//! Report of an experiment, as an HTML page and as a part of docs/reproduce/results.md.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

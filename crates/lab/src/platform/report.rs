@@ -259,7 +259,7 @@ fn picture(name: &str, text: &str) -> String {
     format!("![{text}]({PICTURES}/{name})\n\n")
 }
 
-/// Renders the summary page, docs/viewers.md.
+/// Renders the summary page, docs/reproduce/viewers.md.
 pub(super) fn page(summary: &Summary) -> String {
     let mut text = String::from("# What viewers gain\n\n");
     text += "Written by `mendcast lab population`; do not edit. ";

@@ -1,4 +1,5 @@
-//! Rows for the tables of docs/conformance.md: sent packet, expected answer and actual answer.
+//! Rows for the tables of docs/develop/conformance.md: sent packet, expected answer and actual
+//! answer.
 //! `make h3spec` requests them.
 
 use std::fmt::Write as _;

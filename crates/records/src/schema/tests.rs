@@ -51,7 +51,7 @@ const MARKS: [&str; 2] = ["<!-- schema -->\n", "<!-- end of schema -->\n"];
 /// With `MENDCAST_WRITE=1`, writes the page instead of comparing it.
 #[test]
 fn the_page_of_records_has_the_tables_of_the_schema() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operate/records.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/records.md");
     let page = std::fs::read_to_string(&path).expect("the page");
     let (head, rest) = page.split_once(MARKS[0]).expect("the first mark");
     let (_, tail) = rest.split_once(MARKS[1]).expect("the last mark");

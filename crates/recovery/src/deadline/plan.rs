@@ -1,4 +1,4 @@
-//! Plans when the copies of a lost unit leave (docs/deadline.md).
+//! Plans when the copies of a lost unit leave (docs/develop/deadline.md).
 //!
 //! The retransmission leaves now. It is lost with the probability for its distance from the lost
 //! packet; each copy is lost with the probability for its distance from the transmission before it.

@@ -1,8 +1,8 @@
 //! Constants of the scheme that operators do not configure.
 //!
-//! The figures in docs/deadline-figures.md ("Ablation") ablate their mechanisms, not
-//! their values: `overdue=false` the limits on overdue data, `patient_above_percent=100` the extra
-//! patience and the raised price, and `together` the smoothing of loss probabilities.
+//! The figures in docs/reproduce/deadline-ablation.md ablate their mechanisms, not their values:
+//! `overdue=false` the limits on overdue data, `patient_above_percent=100` the extra patience and
+//! the raised price, and `together` the smoothing of loss probabilities.
 
 use core::time::Duration;
 

@@ -121,7 +121,7 @@ fn a_tiny_specification_writes_all_files_and_a_failed_claim() {
     assert_eq!(folder.read("report.html"), html);
     assert!(markdown(&[&std::env::temp_dir().join("nothing")]).is_err());
     let results = markdown(&[&folder.0]).expect("results");
-    assert!(results.summary.contains("](../experiments/tiny.toml) | "), "{}", results.summary);
+    assert!(results.summary.contains("](../../experiments/tiny.toml) | "), "{}", results.summary);
     let text = results.page;
     assert!(text.contains("(fixed, lab.level=1;quic.congestion=bbr: "), "{text}");
     assert!(text.contains("against 0.100 to 0.200"), "{text}");

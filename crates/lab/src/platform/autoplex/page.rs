@@ -27,10 +27,10 @@ fn write_page(out: &mut String, figures: &Figures, command: &str) -> std::fmt::R
     writeln!(out, "# AutoPlex on the virtual platform\n")?;
     writeln!(
         out,
-        "`{command}`: {} days of {PERIODS} periods, {} sessions under each policy. All policies \
-         get the same sessions on the same paths. In period {STEP} the path rate halves for a \
-         third of the groups and doubles for another third. ± is Student's 95 % interval over \
-         days.\n",
+        "Written by `mendcast lab groups`; do not edit. `{command}`: {} days of {PERIODS} \
+         periods, {} sessions under each policy. All policies get the same sessions on the same \
+         paths. In period {STEP} the path rate halves for a third of the groups and doubles for \
+         another third. ± is Student's 95 % interval over days.\n",
         figures.days, figures.sessions
     )?;
     let orders = ORDERS.map(|order| format!("p{:.0}", order * 100.0)).join(" | ");

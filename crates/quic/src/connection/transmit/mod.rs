@@ -1,7 +1,7 @@
 //! Sending: path validation, the handshake, MTU probes, then batches of 1-RTT packets: probes,
 //! control frames and retransmissions, due replicas, new data, off-mode replicas (order:
-//! docs/architecture.md). `next_turn` chooses the purpose of a packet, `packet` writes it, `early`
-//! writes handshake and closing datagrams.
+//! docs/develop/architecture.md). `next_turn` chooses the purpose of a packet, `packet` writes it,
+//! `early` writes handshake and closing datagrams.
 
 mod early;
 mod packet;
@@ -178,7 +178,7 @@ impl Connection {
     }
 
     /// Returns the purpose of the next 1-RTT packet, if one may be sent; `first` of its batch. The
-    /// order is in docs/architecture.md ("One transmit opportunity").
+    /// order is in docs/develop/architecture.md ("One transmit opportunity").
     fn next_turn(&mut self, now: Timestamp, allowance: Allowance, first: bool) -> Option<Turn> {
         let probing = self.data.probes > 0;
         if probing && !first {

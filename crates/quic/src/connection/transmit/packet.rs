@@ -1,5 +1,5 @@
-//! Writes one packet: header, frames in the order of docs/architecture.md, protection (RFC 9001,
-//! section 5), and ledger entry.
+//! Writes one packet: header, frames in the order of docs/develop/architecture.md, protection (RFC
+//! 9001, section 5), and ledger entry.
 
 use super::Turn;
 use crate::connection::new_tokens::Due;
