@@ -95,6 +95,8 @@ pub(super) struct KnownAddresses {
     known: Vec<Known>,
     /// Marks of forgotten paths, with the number of the newest packet sent on each.
     retired: Vec<(u8, u64)>,
+    /// The mark last assigned.
+    newest_mark: u8,
 }
 
 impl KnownAddresses {
@@ -198,17 +200,19 @@ impl KnownAddresses {
         over.into_iter().for_each(|known| self.forget(known));
     }
 
-    /// Returns a mark for a new path, or `None` if all are in use. `present` is the present path's
-    /// mark, `newest` the last one assigned, and `oldest` the number of the oldest packet in the
-    /// ledger.
-    pub(super) fn free_mark(&mut self, present: u8, newest: u8, oldest: u64) -> Option<u8> {
+    /// Assigns a mark to a new path. Returns `None` if all are in use. `present` is the present
+    /// path's mark, and `oldest` the number of the oldest packet in the ledger.
+    pub(super) fn assign_mark(&mut self, present: u8, oldest: u64) -> Option<u8> {
         self.retired.retain(|&(_, last)| last >= oldest);
         let mut used = [false; 1 + NO_PATH as usize];
         let kept = self.known.iter().filter_map(|known| known.path()).map(|path| path.generation);
         let marks = kept.chain(self.retired.iter().map(|&(mark, _)| mark)).chain([present]);
         marks.for_each(|mark| used[usize::from(mark)] = true);
-        let after = |n: u16| ((u16::from(newest) + n) % u16::from(NO_PATH)) as u8;
-        (1..=u16::from(NO_PATH)).map(after).find(|&mark| !used[usize::from(mark)])
+        let newest = u16::from(self.newest_mark);
+        let after = |n: u16| ((newest + n) % u16::from(NO_PATH)) as u8;
+        let free = (1..=u16::from(NO_PATH)).map(after).find(|&mark| !used[usize::from(mark)])?;
+        self.newest_mark = free;
+        Some(free)
     }
 }
 
@@ -228,20 +232,26 @@ mod tests {
         Box::new(path)
     }
 
+    /// Assigns a mark after `newest`, while the present path has mark 6.
+    fn mark_after(known: &mut KnownAddresses, newest: u8, oldest: u64) -> Option<u8> {
+        known.newest_mark = newest;
+        known.assign_mark(6, oldest)
+    }
+
     #[test]
     fn a_mark_is_free_when_no_packet_has_it() {
         let mut known = KnownAddresses::default();
         known.keep_path(NOW, path(1, 1, 7, 1_000));
-        assert_eq!(known.free_mark(6, 5, 0), Some(8), "6 is present and 7 is kept");
+        assert_eq!(mark_after(&mut known, 5, 0), Some(8), "6 is present and 7 is kept");
         known.expire(NOW + KNOWN_LIFETIME);
         assert!(known.is_empty());
-        assert_eq!(known.free_mark(6, 5, 1_000), Some(8), "its newest packet is remembered");
-        assert_eq!(known.free_mark(6, 5, 1_001), Some(7));
+        assert_eq!(mark_after(&mut known, 5, 1_000), Some(8), "its newest packet is remembered");
+        assert_eq!(mark_after(&mut known, 5, 1_001), Some(7));
         // Marks wrap around and skip `NO_PATH`.
-        assert_eq!(known.free_mark(6, NO_PATH - 1, 0), Some(0));
+        assert_eq!(mark_after(&mut known, NO_PATH - 1, 0), Some(0));
         (0..NO_PATH).for_each(|mark| known.forget_path(path(1, 1, mark, 2_000)));
-        assert_eq!(known.free_mark(6, 5, 2_000), None);
-        assert_eq!(known.free_mark(6, 5, 2_001), Some(7));
+        assert_eq!(mark_after(&mut known, 5, 2_000), None);
+        assert_eq!(mark_after(&mut known, 5, 2_001), Some(7));
     }
 
     #[test]
