@@ -3,7 +3,7 @@
 
 use super::Connection;
 use super::spaces::SpaceId;
-use crate::ecn::{EcnFault, EcnState, Fate, Tally};
+use crate::ecn::{EcnFault, Fate};
 use crate::ledger::{PacketKind, SentPacket};
 use crate::observer;
 use crate::wire::EcnCounts;
@@ -17,26 +17,6 @@ pub(super) fn fate(id: SpaceId, number: u64, record: &SentPacket, lost: bool) ->
     let counts = id == SpaceId::Data && record.ack_eliciting && record.kind != PacketKind::MtuProbe;
     let original = record.kind == PacketKind::Original;
     counts.then_some(Fate { number, marked: record.ect, original, lost })
-}
-
-/// ECN of the connection on all its paths.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct EcnMonitor {
-    /// The peer's counts.
-    pub(super) tally: Tally,
-    /// State of the present path, as last reported to the observer.
-    reported: Option<EcnState>,
-    /// Address whose network has a costly fault, until the endpoint takes it.
-    failed: Option<IpAddr>,
-}
-
-impl EcnMonitor {
-    /// Takes the present path's state. Returns the old and new one to report after a change.
-    fn change(&mut self, state: Option<EcnState>) -> Option<(Option<EcnState>, EcnState)> {
-        let (old, new) = (self.reported, state?);
-        self.reported = Some(new);
-        (old != Some(new)).then_some((old, new))
-    }
 }
 
 impl Connection {
@@ -56,7 +36,7 @@ impl Connection {
     /// number and newly acknowledges `marked` marked packets of the present path. Returns packets
     /// newly reported as CE.
     pub(super) fn on_ecn_counts(&mut self, marked: u64, counts: Option<EcnCounts>) -> u64 {
-        let report = self.ecn.tally.take(counts);
+        let report = self.ecn.take_counts(counts);
         self.path.ecn.on_report(marked, report)
     }
 
@@ -76,7 +56,7 @@ impl Connection {
                 self.path.controller.on_spurious_congestion(now);
             }
             if fault.is_costly() && self.path.standing.validated {
-                self.ecn.failed = Some(self.path.standing.addresses.remote.ip());
+                self.ecn.on_costly_fault(self.path.standing.addresses.remote.ip());
             }
         }
         if let Some((old, new)) = self.ecn.change(self.path.ecn.state()) {
@@ -87,7 +67,7 @@ impl Connection {
 
     /// Returns the address of a network with a new costly ECN fault, once.
     pub(crate) fn take_ecn_failure(&mut self) -> Option<IpAddr> {
-        self.ecn.failed.take()
+        self.ecn.take_failure()
     }
 }
 

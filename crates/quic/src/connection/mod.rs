@@ -32,7 +32,7 @@ pub use transmit::Transmit;
 
 use crate::config::TransportConfig;
 use crate::crypto::{CidPlain, KeyRing, OneRtt, PendingTicket, TlsConfig};
-use crate::ecn::{Networks, PathEcn};
+use crate::ecn::{EcnMonitor, Networks, PathEcn};
 use crate::ids::{LocalIds, RemoteIds};
 use crate::ledger::SentFrame;
 use crate::observer::{self, Observer};
@@ -42,7 +42,6 @@ use crate::streams::Streams;
 use crate::wire::{ConnectionId, TransportError, TransportErrorCode as Code, TransportParameters};
 use congestion::Cap;
 use control::ControlFrames;
-use ecn::EcnMonitor;
 use header::HeaderRandomness;
 use idle::IdleTimer;
 use lifecycle::Lifecycle;

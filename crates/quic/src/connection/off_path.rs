@@ -33,12 +33,12 @@ pub(super) const NO_PATH: u8 = u8::MAX;
 /// A recently used address.
 #[derive(Debug)]
 pub(super) struct Known {
-    at: Place,
+    at: KnownState,
     left: Timestamp,
 }
 
 #[derive(Debug)]
-enum Place {
+enum KnownState {
     /// With its path state.
     Path(Box<Path>),
     /// Without path state: another port of the same IP address has taken it over (RFC 9000, section
@@ -55,12 +55,12 @@ impl Known {
         again: Duration,
     ) -> Option<&mut Standing> {
         match &mut self.at {
-            Place::Path(path) => {
+            KnownState::Path(path) => {
                 let delay = path.standing.on_response(now, data, again)?;
                 path.rtt.suppose(delay);
                 Some(&mut path.standing)
             }
-            Place::Address(standing) => {
+            KnownState::Address(standing) => {
                 standing.on_response(now, data, again)?;
                 Some(standing)
             }
@@ -69,22 +69,22 @@ impl Known {
 
     fn standing(&self) -> &Standing {
         match &self.at {
-            Place::Path(path) => &path.standing,
-            Place::Address(standing) => standing,
+            KnownState::Path(path) => &path.standing,
+            KnownState::Address(standing) => standing,
         }
     }
 
     pub(super) fn path(&self) -> Option<&Path> {
         match &self.at {
-            Place::Path(path) => Some(path),
-            Place::Address(_) => None,
+            KnownState::Path(path) => Some(path),
+            KnownState::Address(_) => None,
         }
     }
 
     fn path_mut(&mut self) -> Option<&mut Path> {
         match &mut self.at {
-            Place::Path(path) => Some(path),
-            Place::Address(_) => None,
+            KnownState::Path(path) => Some(path),
+            KnownState::Address(_) => None,
         }
     }
 }
@@ -127,8 +127,8 @@ impl KnownAddresses {
         let is_it = |known: &Known| known.standing().addresses.remote == remote;
         let place = self.known.iter().position(is_it)?;
         Some(match self.known.remove(place).at {
-            Place::Path(path) => (path.standing, Some(path)),
-            Place::Address(standing) => (standing, self.take_estimates(remote.ip())),
+            KnownState::Path(path) => (path.standing, Some(path)),
+            KnownState::Address(standing) => (standing, self.take_estimates(remote.ip())),
         })
     }
 
@@ -138,10 +138,10 @@ impl KnownAddresses {
             known.path().is_some_and(|path| path.standing.addresses.remote.ip() == ip)
         };
         let known = self.known.iter_mut().find(is_there)?;
-        let address = Place::Address(*known.standing());
+        let address = KnownState::Address(*known.standing());
         match core::mem::replace(&mut known.at, address) {
-            Place::Path(path) => Some(path),
-            Place::Address(_) => None,
+            KnownState::Path(path) => Some(path),
+            KnownState::Address(_) => None,
         }
     }
 
@@ -153,12 +153,12 @@ impl KnownAddresses {
 
     /// Keeps an address without its path.
     pub(super) fn keep_address(&mut self, now: Timestamp, standing: Standing) {
-        self.keep(Known { at: Place::Address(standing), left: now });
+        self.keep(Known { at: KnownState::Address(standing), left: now });
     }
 
     /// Keeps an address with its path.
     pub(super) fn keep_path(&mut self, now: Timestamp, path: Box<Path>) {
-        self.keep(Known { at: Place::Path(path), left: now });
+        self.keep(Known { at: KnownState::Path(path), left: now });
     }
 
     /// Evicts unvalidated addresses first: an attacker that forges many addresses must not evict
@@ -173,7 +173,7 @@ impl KnownAddresses {
     }
 
     fn forget(&mut self, known: Known) {
-        if let Place::Path(path) = known.at {
+        if let KnownState::Path(path) = known.at {
             self.forget_path(path);
         }
     }
@@ -185,7 +185,7 @@ impl KnownAddresses {
         let heir = self.known.iter_mut().find(|k| k.standing().addresses.remote.ip() == ip);
         if let Some(known) = heir {
             path.standing = *known.standing();
-            known.at = Place::Path(path);
+            known.at = KnownState::Path(path);
         } else {
             self.retired.extend(path.last_sent.map(|last| (path.generation, last)));
         }

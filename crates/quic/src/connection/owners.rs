@@ -7,7 +7,7 @@ use super::spaces::SpaceId;
 use crate::crypto_stream::CryptoSend;
 use crate::ledger::{Carried, Ledger, SentFrame, SentPacket};
 use crate::path::Path;
-use crate::received::Received;
+use crate::received::ReceivedNumbers;
 use crate::streams::{StreamRange, Streams};
 use core::time::Duration;
 use recovery::{Loss, Packet, Recovery, UnitKey};
@@ -41,7 +41,7 @@ pub(super) struct Owners<'a> {
     pub(super) streams: &'a mut Streams,
     pub(super) recovery: &'a mut Recovery<Streams>,
     crypto: &'a mut CryptoSend,
-    received: &'a mut Received,
+    received: &'a mut ReceivedNumbers,
     control: &'a mut ControlFrames,
     /// Acknowledged range not yet reported to its stream. Consecutive packets mostly carry
     /// consecutive data, so reports are merged.

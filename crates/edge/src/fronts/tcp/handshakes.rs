@@ -45,9 +45,9 @@ impl Turns {
     /// Errors of TLS or of the socket.
     pub(super) async fn accept(
         &self,
-        stream: Measured,
+        stream: MeasuredStream,
         config: Arc<ServerConfig>,
-    ) -> io::Result<TlsStream<Measured>> {
+    ) -> io::Result<TlsStream<MeasuredStream>> {
         let mut handshake = pin!(TlsAcceptor::from(config).accept(stream));
         loop {
             {

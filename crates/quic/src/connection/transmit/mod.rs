@@ -69,7 +69,7 @@ enum Leave {
 
 /// Bytes that congestion control grants to one batch.
 #[derive(Clone, Copy)]
-struct Allowance {
+struct BatchAllowance {
     window: u64,
     pacing: u64,
 }
@@ -127,7 +127,7 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> Option<Transmit> {
         let mtu = usize::from(self.path.mtud.current());
-        let mut allowance = Allowance {
+        let mut allowance = BatchAllowance {
             window: self.path.controller.window(),
             pacing: self.path.pacing_budget(now),
         };
@@ -176,7 +176,12 @@ impl Connection {
 
     /// Returns the purpose of the next 1-RTT packet, if one may be sent; `first` of its batch. The
     /// order is in docs/architecture.md ("One transmit opportunity").
-    fn next_turn(&mut self, now: Timestamp, allowance: Allowance, first: bool) -> Option<Turn> {
+    fn next_turn(
+        &mut self,
+        now: Timestamp,
+        allowance: BatchAllowance,
+        first: bool,
+    ) -> Option<Turn> {
         let probing = self.data.probes > 0;
         if probing && !first {
             return None;
@@ -219,7 +224,7 @@ impl Connection {
     }
 
     /// Returns what congestion control permits now.
-    fn may_leave(&self, allowance: Allowance) -> Leave {
+    fn may_leave(&self, allowance: BatchAllowance) -> Leave {
         let (mtu, in_flight) = (u64::from(self.path.mtud.current()), self.path.in_flight);
         let crowded = u64::from(self.data.ledger.eliciting_in_flight) >= self.max_packets();
         let has_room = !crowded && in_flight + mtu <= allowance.window;

@@ -5,7 +5,7 @@ use super::Turn;
 use crate::connection::spaces::SpaceId;
 use crate::connection::{Connection, Context};
 use crate::crypto::TAG_LEN;
-use crate::ledger::{Carried, Content, Fate, PacketKind, SentFrame, SentPacket};
+use crate::ledger::{Carried, Fate, PacketContent, PacketKind, SentFrame, SentPacket};
 use crate::observer;
 use crate::streams::{StreamRange, Streams};
 use crate::wire::{
@@ -48,7 +48,7 @@ pub(super) struct Built {
     pub(super) kind: PacketKind,
     unit: Option<UnitKey>,
     /// The first STREAM frame. The other frames are in the connection's scratch list.
-    content: Content,
+    content: PacketContent,
     pub(super) eliciting: bool,
     /// Sent with an ECN-capable codepoint.
     pub(super) ect: bool,
@@ -74,7 +74,7 @@ impl<'a> Draft<'a> {
             end: w.position(),
             kind: PacketKind::Original,
             unit: None,
-            content: Content::NOTHING,
+            content: PacketContent::NOTHING,
             eliciting: false,
             ect: false,
         };
@@ -188,7 +188,7 @@ impl Connection {
         self.stats.packets_sent += 1;
         let mut stamp = RateStamp::default();
         if built.ect {
-            self.ecn.tally.on_sent();
+            self.ecn.on_sent();
         }
         if generation == self.path.generation {
             let path = &mut self.path;
@@ -394,7 +394,7 @@ fn put_range(
     }
     draft.built.eliciting = true;
     if draft.built.content.is_nothing() {
-        draft.built.content = Content::stream(*range);
+        draft.built.content = PacketContent::stream(*range);
     } else {
         scratch.push(SentFrame::Stream(*range));
     }
