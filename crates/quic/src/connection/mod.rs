@@ -1,6 +1,7 @@
 //! One connection: its state, its interface to the application (`api`), and how its parts interact.
 //! Receiving is in `opening` and `receive`, acknowledgements and timers in `acks` and `timers`,
-//! sending in `transmit`, address changes in `migration`.
+//! sending in `transmit`, address changes in `migration`. `lifecycle`, `control`, `probe_timer`,
+//! `idle` and `header` own the state of closing, control frames, time-outs and headers.
 
 mod acks;
 mod api;

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::io::Measured;
+use crate::io::MeasuredStream;
 use crate::sync::lock;
 
 /// Time left to other work, as a multiple of the time for handshakes.
