@@ -7,7 +7,7 @@ use std::hash::{Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 
 fn main() {
-    // Read when this runs: several clones may share a target folder, and so what was compiled of this.
+    // Read at run time: clones that share a target folder share the compiled script.
     let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it");
     let root = Path::new(&package).join("../../web/dist");
     // A path that is not there would count as changed each time.

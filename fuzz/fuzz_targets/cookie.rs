@@ -6,7 +6,7 @@
 use core::net::IpAddr;
 
 use libfuzzer_sys::fuzz_target;
-use startup::cookie::{Carrier, Cookie, Rules};
+use startup::cookie::{Carrier, Cookie, CookieRules};
 use startup::decision::{Course, Known, Limits, Mode, decide};
 
 fuzz_target!(|bytes: &[u8]| {
@@ -22,7 +22,7 @@ fuzz_target!(|bytes: &[u8]| {
             address.into()
         }
     };
-    let rules = Rules::default();
+    let rules = CookieRules::default();
     let Ok(past) = cookie.accept(Carrier::Http, client, cookie.issued, &rules) else { return };
     assert!(past.cookie.max_rate <= rules.max_rate && past.confidence > 0.0);
     let limits = Limits::default();

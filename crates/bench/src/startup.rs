@@ -6,12 +6,12 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use cpu_time::ThreadTime;
-use media::fmp4::{self, Run, Sample};
+use media::fmp4::{self, Sample, SampleRun};
 use media::{Codec, Kind, Tag, flv, ts};
 use quic::crypto::{KeyRing, Purpose};
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::SeedableRng as _;
-use startup::cookie::Rules;
+use startup::cookie::CookieRules;
 use startup::{Carrier, Cookie, History, JumpLedger, Perception, Prefix};
 use units::Rate;
 
@@ -94,7 +94,7 @@ fn open(times: u32) -> f64 {
     each(times, || {
         let opened = keys.open(Purpose::AddressToken, black_box(&sealed), &[]);
         let cookie = opened.and_then(|opened| Cookie::decode(&opened.plaintext).ok());
-        let rules = Rules::default();
+        let rules = CookieRules::default();
         black_box(cookie.map(|c| c.accept(Carrier::Token, [192, 0, 2, 9].into(), NOW, &rules)));
     })
 }
@@ -169,8 +169,8 @@ fn ts_body() -> Vec<u8> {
 fn fmp4_body() -> Vec<u8> {
     let (video, frames, audio, sounds) = tracks();
     let runs = [
-        Run { track: fmp4::VIDEO_TRACK, samples: &frames, end: 1_000 },
-        Run { track: fmp4::AUDIO_TRACK, samples: &sounds, end: 48_000 },
+        SampleRun { track: fmp4::VIDEO_TRACK, samples: &frames, end: 1_000 },
+        SampleRun { track: fmp4::AUDIO_TRACK, samples: &sounds, end: 48_000 },
     ];
     [&fmp4::init(Some(&video), Some(&audio))[..], &fmp4::fragment(1, &runs)].concat()
 }

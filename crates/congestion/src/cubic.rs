@@ -18,7 +18,7 @@ use crate::controller::{
     initial_window, minimum_window,
 };
 use crate::floor::{Floor, is_queue};
-use crate::hystart::{CSS_GROWTH_FRACTION, CSS_GROWTH_LIMIT, HyStart, Phase};
+use crate::hystart::{CSS_GROWTH_FRACTION, CSS_GROWTH_LIMIT, GrowthPhase, HyStart};
 use crate::pacer::burst;
 
 /// `C`, in segments per second cubed (RFC 9438, section 5).
@@ -64,14 +64,14 @@ struct Before {
 
 /// State of the variant for live streams.
 #[derive(Clone, Copy, Debug, Default)]
-struct Live {
+struct LiveVariant {
     floor: Floor,
     /// Time until which the sender counts as live.
     until: Timestamp,
     min_rtt: Duration,
 }
 
-impl Live {
+impl LiveVariant {
     fn on_ack(&mut self, batch: &AckBatch) {
         self.floor.on_ack(batch.now, batch.acked_bytes, batch.rtt_sample());
         self.min_rtt = batch.rtt.min;
@@ -117,7 +117,7 @@ pub struct Cubic {
     start_rate: StartRate,
     cap: Cap,
     /// `None` for standard CUBIC.
-    live: Option<Live>,
+    live: Option<LiveVariant>,
 }
 
 impl Cubic {
@@ -145,7 +145,7 @@ impl Cubic {
     /// Creates the variant that keeps the window above a live stream's delivered rate if there is
     /// no queue.
     pub fn for_live(mtu: u16) -> Self {
-        Self { live: Some(Live::default()), ..Self::new(mtu) }
+        Self { live: Some(LiveVariant::default()), ..Self::new(mtu) }
     }
 
     /// Raises the window to the floor of a live stream.
@@ -178,17 +178,17 @@ impl Cubic {
         let acked = batch.acked_bytes as f64;
         // RFC 9406, section 4.2: HyStart++ is for the initial slow start only.
         let phase = if self.ssthresh.is_finite() {
-            Phase::SlowStart
+            GrowthPhase::SlowStart
         } else {
             self.hystart.on_ack(batch.largest_acked, self.next, batch.rtt_sample())
         };
         match phase {
-            Phase::SlowStart => self.window += acked,
-            Phase::ConservativeSlowStart => {
+            GrowthPhase::SlowStart => self.window += acked,
+            GrowthPhase::ConservativeSlowStart => {
                 let limit = CSS_GROWTH_LIMIT * f64::from(self.mtu) / self.window;
                 self.window += acked * CSS_GROWTH_FRACTION.min(limit);
             }
-            Phase::Done => {
+            GrowthPhase::Done => {
                 tracing::debug!(window = self.window, "CUBIC: slow start over");
                 self.ssthresh = self.window;
                 self.prior_window = self.window;
@@ -342,7 +342,7 @@ impl Controller for Cubic {
 
     fn start(&mut self, start: Start) {
         self.ssthresh = f64::INFINITY;
-        self.live = self.live.map(|live| Live { floor: Floor::default(), ..live });
+        self.live = self.live.map(|live| LiveVariant { floor: Floor::default(), ..live });
         self.before = None;
         self.hystart = HyStart::default();
         self.epoch = None;
@@ -387,7 +387,7 @@ impl Controller for Cubic {
             "recovery"
         } else if !self.in_slow_start() {
             "congestion_avoidance"
-        } else if self.hystart.phase() == Phase::ConservativeSlowStart
+        } else if self.hystart.phase() == GrowthPhase::ConservativeSlowStart
             && self.ssthresh.is_infinite()
         {
             "conservative_slow_start"

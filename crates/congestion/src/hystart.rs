@@ -26,7 +26,7 @@ pub(crate) const CSS_GROWTH_LIMIT: f64 = 256.0;
 
 /// Growth of the window after an ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum GrowthPhase {
     /// By the bytes acknowledged.
     SlowStart,
     /// By [`CSS_GROWTH_FRACTION`] of them, within [`CSS_GROWTH_LIMIT`].
@@ -62,7 +62,7 @@ impl HyStart {
         largest_acked: PacketNumber,
         next: PacketNumber,
         rtt: Duration,
-    ) -> Phase {
+    ) -> GrowthPhase {
         if largest_acked >= self.window_end {
             self.window_end = next;
             self.last_round_min_rtt = self.current_round_min_rtt.take();
@@ -71,7 +71,7 @@ impl HyStart {
                 // RFC 9406, section 4.2: the partial round of the transition counts too.
                 css.rounds += 1;
                 if css.rounds >= CSS_ROUNDS {
-                    return Phase::Done;
+                    return GrowthPhase::Done;
                 }
             }
         }
@@ -96,11 +96,11 @@ impl HyStart {
     }
 
     /// Returns the phase until the next ACK.
-    pub(crate) fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> GrowthPhase {
         match self.css {
-            Some(css) if css.rounds >= CSS_ROUNDS => Phase::Done,
-            Some(_) => Phase::ConservativeSlowStart,
-            None => Phase::SlowStart,
+            Some(css) if css.rounds >= CSS_ROUNDS => GrowthPhase::Done,
+            Some(_) => GrowthPhase::ConservativeSlowStart,
+            None => GrowthPhase::SlowStart,
         }
     }
 }
@@ -110,10 +110,10 @@ mod tests {
     use super::*;
 
     /// Runs a round of `samples` ACKs with round trips of `rtt` ms; returns the last phase.
-    fn round(h: &mut HyStart, next: &mut u64, samples: u64, rtt: u64) -> Phase {
+    fn round(h: &mut HyStart, next: &mut u64, samples: u64, rtt: u64) -> GrowthPhase {
         let first = *next;
         *next += samples;
-        let mut phase = Phase::SlowStart;
+        let mut phase = GrowthPhase::SlowStart;
         for i in 0..samples {
             phase =
                 h.on_ack(PacketNumber(first + i), PacketNumber(*next), Duration::from_millis(rtt));
@@ -124,46 +124,47 @@ mod tests {
     #[test]
     fn five_conservative_rounds_end_slow_start() {
         let (mut h, mut next) = (HyStart::default(), 0);
-        assert_eq!(round(&mut h, &mut next, 10, 40), Phase::SlowStart);
+        assert_eq!(round(&mut h, &mut next, 10, 40), GrowthPhase::SlowStart);
         // The threshold is 40 ms / 8 = 5 ms.
-        assert_eq!(round(&mut h, &mut next, 20, 44), Phase::SlowStart);
-        assert_eq!(round(&mut h, &mut next, 40, 50), Phase::ConservativeSlowStart);
+        assert_eq!(round(&mut h, &mut next, 20, 44), GrowthPhase::SlowStart);
+        assert_eq!(round(&mut h, &mut next, 40, 50), GrowthPhase::ConservativeSlowStart);
         for _ in 0..4 {
-            assert_eq!(round(&mut h, &mut next, 40, 50), Phase::ConservativeSlowStart);
+            assert_eq!(round(&mut h, &mut next, 40, 50), GrowthPhase::ConservativeSlowStart);
         }
-        assert_eq!(round(&mut h, &mut next, 1, 50), Phase::Done);
+        assert_eq!(round(&mut h, &mut next, 1, 50), GrowthPhase::Done);
     }
 
     #[test]
     fn a_temporary_increase_of_the_round_trip_resumes_slow_start() {
         let (mut h, mut next) = (HyStart::default(), 0);
         round(&mut h, &mut next, 10, 40);
-        assert_eq!(round(&mut h, &mut next, 20, 60), Phase::ConservativeSlowStart);
-        assert_eq!(round(&mut h, &mut next, 20, 59), Phase::SlowStart);
+        assert_eq!(round(&mut h, &mut next, 20, 60), GrowthPhase::ConservativeSlowStart);
+        assert_eq!(round(&mut h, &mut next, 20, 59), GrowthPhase::SlowStart);
     }
 
     #[test]
     fn further_growth_of_the_round_trip_in_css_ends_slow_start_at_once() {
         let (mut h, mut next) = (HyStart::default(), 0);
         round(&mut h, &mut next, 10, 40);
-        assert_eq!(round(&mut h, &mut next, 20, 60), Phase::ConservativeSlowStart);
+        assert_eq!(round(&mut h, &mut next, 20, 60), GrowthPhase::ConservativeSlowStart);
         // The threshold is 60 ms / 8 = 7.5 ms.
-        assert_eq!(round(&mut h, &mut next, 20, 67), Phase::ConservativeSlowStart);
-        assert_eq!(round(&mut h, &mut next, 7, 68), Phase::ConservativeSlowStart);
-        assert_eq!(round(&mut h, &mut next, 8, 68), Phase::Done);
+        assert_eq!(round(&mut h, &mut next, 20, 67), GrowthPhase::ConservativeSlowStart);
+        assert_eq!(round(&mut h, &mut next, 7, 68), GrowthPhase::ConservativeSlowStart);
+        assert_eq!(round(&mut h, &mut next, 8, 68), GrowthPhase::Done);
     }
 
     #[test]
     fn fewer_than_eight_samples_prove_nothing() {
         let (mut h, mut next) = (HyStart::default(), 0);
         round(&mut h, &mut next, 10, 40);
-        assert_eq!(round(&mut h, &mut next, 7, 400), Phase::SlowStart);
+        assert_eq!(round(&mut h, &mut next, 7, 400), GrowthPhase::SlowStart);
     }
 
     #[test]
     fn the_threshold_stays_between_4_and_16_ms() {
         for (base, short, enough) in [(8, 11, 12), (400, 415, 416)] {
-            for (rtt, phase) in [(short, Phase::SlowStart), (enough, Phase::ConservativeSlowStart)]
+            for (rtt, phase) in
+                [(short, GrowthPhase::SlowStart), (enough, GrowthPhase::ConservativeSlowStart)]
             {
                 let (mut h, mut next) = (HyStart::default(), 0);
                 round(&mut h, &mut next, 10, base);

@@ -47,7 +47,7 @@ pub enum Filled {
 
 /// The next action on a stream.
 #[derive(Debug)]
-enum Step {
+enum DeliveryStep {
     Send(Piece),
     Finish,
     /// The body cannot be completed.
@@ -108,14 +108,14 @@ impl<B: Body> Delivery<B> {
             let step = self.step(progress, enough, context);
             let mut t = OverQuic::new(connection, now);
             match step {
-                Step::Stop(filled) => return filled,
-                Step::Send(piece) => {
+                DeliveryStep::Stop(filled) => return filled,
+                DeliveryStep::Send(piece) => {
                     if framing.send(&mut t.marked(self.mark(began, now)), id, piece) {
                         continue;
                     }
                 }
-                Step::Finish => framing.finish(&mut t, id),
-                Step::Abort => framing.abort(&mut t, id),
+                DeliveryStep::Finish => framing.finish(&mut t, id),
+                DeliveryStep::Abort => framing.abort(&mut t, id),
             }
             return Filled::Finished;
         }
@@ -144,7 +144,12 @@ impl<B: Body> Delivery<B> {
     }
 
     /// Returns the next action for a stream at this progress, with less than `enough` to be unsent.
-    fn step(&mut self, progress: SendProgress, enough: u64, context: &mut Context<'_>) -> Step {
+    fn step(
+        &mut self,
+        progress: SendProgress,
+        enough: u64,
+        context: &mut Context<'_>,
+    ) -> DeliveryStep {
         if let Some(live) = self.body.live() {
             match self.first_frame {
                 FirstFrame::Unsent if live.has_frame() => {
@@ -159,16 +164,16 @@ impl<B: Body> Delivery<B> {
         }
         // A finished body needs no room.
         if progress.written - progress.sent >= enough && !self.body.is_over() {
-            return Step::Stop(Filled::Enough);
+            return DeliveryStep::Stop(Filled::Enough);
         }
         match self.body.poll_fill(context) {
             Poll::Pending => {
                 self.catches_up &= self.body.live().is_some_and(|live| !live.has_frame());
-                Step::Stop(Filled::Waiting)
+                DeliveryStep::Stop(Filled::Waiting)
             }
-            Poll::Ready(Ok(Some(piece))) => Step::Send(piece),
-            Poll::Ready(Ok(None)) => Step::Finish,
-            Poll::Ready(Err(_)) => Step::Abort,
+            Poll::Ready(Ok(Some(piece))) => DeliveryStep::Send(piece),
+            Poll::Ready(Ok(None)) => DeliveryStep::Finish,
+            Poll::Ready(Err(_)) => DeliveryStep::Abort,
         }
     }
 }

@@ -10,7 +10,7 @@ use core::time::Duration;
 use bytes::buf::Chain;
 use bytes::{Buf as _, Bytes, BytesMut};
 use media::{Role, Tag, flv};
-use relay::{Progress, Viewer};
+use relay::{Viewer, ViewerProgress};
 
 use crate::capping::Playing;
 
@@ -126,9 +126,9 @@ impl FlvStream {
     }
 
     /// Returns the viewer's progress, including the time base tag.
-    pub fn progress(&self) -> Progress {
+    pub fn progress(&self) -> ViewerProgress {
         let progress = self.viewer.progress();
-        Progress { bytes: progress.bytes + self.base, ..progress }
+        ViewerProgress { bytes: progress.bytes + self.base, ..progress }
     }
 }
 

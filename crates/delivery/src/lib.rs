@@ -7,8 +7,8 @@
 //! the player ([`Playhead`]). A [`Framing`], such as HTTP/3, frames the pieces.
 //!
 //! [`start()`] starts a connection by the rules of `startup`, and [`path_state`] saves its path
-//! state for the next one. [`Capping`] applies the caps of the viewer's user group. [`Transport`]
-//! collects transport statistics and writes them to the session's record.
+//! state for the next one. [`Capping`] applies the caps of the viewer's user group.
+//! [`TransportStats`] collects transport statistics and writes them to the session's record.
 //!
 //! The crate has no IO and no clock: callers pass the time, and wakers signal progress.
 
@@ -32,4 +32,4 @@ pub use framing::Framing;
 pub use playhead::{Buffered, Playhead, STALE_REPORT};
 pub use set_up::{relay_settings, start_policy};
 pub use start::{Started, controller, guided, is_unmeasured, path_state, start};
-pub use transport::{AfterLoss, Transport};
+pub use transport::{AfterLoss, TransportStats};

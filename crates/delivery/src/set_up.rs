@@ -2,13 +2,13 @@
 
 use core::time::Duration;
 
-use media::Limits;
+use media::CacheLimits;
 use relay::{Lags, Settings, Start};
 
 /// Returns the settings of a stream.
 pub fn relay_settings(live: &config::Live) -> Settings {
     Settings {
-        cache: Limits { groups: live.groups.into(), bytes: live.cache.as_usize() },
+        cache: CacheLimits { groups: live.groups.into(), bytes: live.cache.as_usize() },
         lags: Lags { thin: millis(live.thin_lag), skip: millis(live.max_lag) },
         merge_ms: millis(live.merge),
         max_viewers: live.max_viewers.into(),

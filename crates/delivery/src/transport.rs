@@ -22,9 +22,9 @@ const LAST_CLASSES: [usize; 6] = [0, 2, 4, 5, 6, 7];
 pub type AfterLoss = [(u64, u64); LAGS.len()];
 
 /// Transport statistics of a connection. Round-trip times, maxima and the highest round cover the
-/// whole connection; counts may cover a session only ([`Transport::since`]).
+/// whole connection; counts may cover a session only ([`TransportStats::since`]).
 #[derive(Clone, Debug, Default)]
-pub struct Transport {
+pub struct TransportStats {
     /// Minimum round-trip time.
     pub rtt_min: Duration,
     /// Smoothed round-trip time.
@@ -64,7 +64,7 @@ pub struct Transport {
     pub early_data: bool,
 }
 
-impl Transport {
+impl TransportStats {
     /// Collects the statistics of the whole connection.
     pub fn of(now: Timestamp, connection: &Connection) -> Self {
         let (stats, recovery) = (connection.stats(), connection.recovery());
@@ -190,13 +190,13 @@ impl Transport {
 mod tests {
     use super::*;
 
-    fn transport() -> Transport {
+    fn transport() -> TransportStats {
         let totals =
             Totals { acked: 980, lost: 20, first_transmissions: 1_000, ..Totals::default() };
-        Transport { totals, ..Transport::default() }
+        TransportStats { totals, ..TransportStats::default() }
     }
 
-    fn written(transport: &Transport) -> Record {
+    fn written(transport: &TransportStats) -> Record {
         let mut record = Record::default();
         transport.write_to(Duration::from_secs(10), &mut record);
         record
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_connection_of_which_nothing_is_known_leaves_its_columns_absent() {
-        assert_eq!(written(&Transport::default()), Record::default());
+        assert_eq!(written(&TransportStats::default()), Record::default());
     }
 
     #[test]
@@ -212,7 +212,7 @@ mod tests {
         let ms = LAST_CLASSES.map(|last| LAGS[last].as_millis());
         assert_eq!(ms, [1, 5, 20, 50, 100, 200]);
         let after = core::array::from_fn(|class| (10 * (class as u64 + 1), class as u64));
-        let seen = written(&Transport { after_loss: Some(after), ..transport() }).after_loss;
+        let seen = written(&TransportStats { after_loss: Some(after), ..transport() }).after_loss;
         assert_eq!((seen.after_1ms_sent, seen.after_1ms_lost), (Some(10), Some(0)));
         assert_eq!((seen.after_5ms_sent, seen.after_5ms_lost), (Some(20 + 30), Some(1 + 2)));
         assert_eq!((seen.after_20ms_sent, seen.after_20ms_lost), (Some(40 + 50), Some(3 + 4)));
@@ -225,14 +225,14 @@ mod tests {
 
     #[test]
     fn counts_start_with_the_session_and_restart_on_a_new_path() {
-        let before = Transport {
+        let before = TransportStats {
             totals: Totals { lost: 5, finished: 5, rounds: 7, ..transport().totals },
             unit_times: UnitTimes { count: 2, sum: Duration::from_millis(100) },
             bursts: 4,
             after_loss: Some([(10, 2); LAGS.len()]),
             ..transport()
         };
-        let now = Transport {
+        let now = TransportStats {
             totals: Totals { lost: 25, finished: 15, rounds: 27, ..before.totals },
             unit_times: UnitTimes { count: 4, sum: Duration::from_millis(300) },
             bursts: 9,
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(record.recovery.t_unit_ms, Some(100.0));
         let after = record.after_loss;
         assert_eq!((after.after_1ms_sent, after.after_1ms_lost), (Some(20), Some(3)));
-        let moved = Transport { after_loss: Some([(8, 1); LAGS.len()]), ..now };
+        let moved = TransportStats { after_loss: Some([(8, 1); LAGS.len()]), ..now };
         let after = written(&moved.since(&before)).after_loss;
         assert_eq!((after.after_1ms_sent, after.after_1ms_lost), (Some(8), Some(1)));
     }

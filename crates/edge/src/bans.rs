@@ -28,7 +28,7 @@ const MAX_DISMISSED: usize = 10_000;
 
 /// The target of a ban.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Target {
+pub(crate) enum BanTarget {
     /// A network, in canonical form ([`Network::around`]).
     Network(Network),
     /// A viewer, by its number.
@@ -72,14 +72,14 @@ pub(crate) struct Ban {
     /// Its number, never reused.
     pub id: u64,
     /// Its target.
-    pub target: Target,
+    pub target: BanTarget,
     /// Time until it expires.
     pub left: Duration,
 }
 
 /// The error at [`MAX_BANS`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Full;
+pub(crate) struct BansFull;
 
 /// All bans of the process. Reloads keep them.
 #[derive(Debug, Default)]
@@ -93,8 +93,8 @@ pub struct Bans {
 #[derive(Debug, Default)]
 struct BanTable {
     last: u64,
-    by_id: BTreeMap<u64, (Target, Instant)>,
-    ids: HashMap<Target, u64>,
+    by_id: BTreeMap<u64, (BanTarget, Instant)>,
+    ids: HashMap<BanTarget, u64>,
     ends: BTreeSet<(Instant, u64)>,
     /// Number of banned networks by family (true for IPv4) and prefix length.
     lengths: BTreeMap<(bool, u8), usize>,
@@ -108,12 +108,17 @@ impl Bans {
     ///
     /// # Errors
     /// There are [`MAX_BANS`] bans.
-    pub(crate) fn add(&self, target: Target, span: Duration, now: Instant) -> Result<u64, Full> {
+    pub(crate) fn add(
+        &self,
+        target: BanTarget,
+        span: Duration,
+        now: Instant,
+    ) -> Result<u64, BansFull> {
         let mut table = lock(&self.table);
         table.expire(now);
         let known = table.ids.get(&target).copied();
         if known.is_none() && table.by_id.len() >= MAX_BANS {
-            return Err(Full);
+            return Err(BansFull);
         }
         let id = known.unwrap_or(table.last + 1);
         table.remove(id);
@@ -124,7 +129,7 @@ impl Bans {
     }
 
     /// Lifts a ban. Returns its target; `None` if there is no such ban.
-    pub(crate) fn remove(&self, id: u64, now: Instant) -> Option<Target> {
+    pub(crate) fn remove(&self, id: u64, now: Instant) -> Option<BanTarget> {
         let mut table = lock(&self.table);
         table.expire(now);
         let removed = table.remove(id);
@@ -137,7 +142,7 @@ impl Bans {
         let mut table = lock(&self.table);
         table.expire(now);
         let mut rest = table.by_id.range(after.saturating_add(1)..);
-        let shown = |(&id, (target, until)): (&u64, &(Target, Instant))| Ban {
+        let shown = |(&id, (target, until)): (&u64, &(BanTarget, Instant))| Ban {
             id,
             target: target.clone(),
             left: until.saturating_duration_since(now),
@@ -171,7 +176,7 @@ impl Bans {
     pub(crate) fn refuse_player(&self, opening: &Opening) -> bool {
         self.count_if(Refused::Play, |table| {
             table.is_dismissed(opening)
-                || table.ids.contains_key(&Target::Viewer(opening.viewer))
+                || table.ids.contains_key(&BanTarget::Viewer(opening.viewer))
                 || table.has_address(opening.remote)
         })
     }
@@ -245,16 +250,16 @@ impl BanTable {
         let address = address.to_canonical();
         let lengths = self.lengths.range((address.is_ipv4(), 0)..=(address.is_ipv4(), u8::MAX));
         lengths.into_iter().any(|((_, bits), _)| {
-            self.ids.contains_key(&Target::Network(Network::around(address, *bits)))
+            self.ids.contains_key(&BanTarget::Network(Network::around(address, *bits)))
         })
     }
 
     fn has_stream(&self, name: &str) -> bool {
-        self.ids.contains_key(&Target::Stream(name.to_owned()))
+        self.ids.contains_key(&BanTarget::Stream(name.to_owned()))
     }
 
-    fn insert(&mut self, id: u64, target: Target, until: Instant) {
-        if let Target::Network(network) = target {
+    fn insert(&mut self, id: u64, target: BanTarget, until: Instant) {
+        if let BanTarget::Network(network) = target {
             *self.lengths.entry((network.is_ipv4(), network.bits())).or_default() += 1;
         }
         self.ids.insert(target.clone(), id);
@@ -262,11 +267,11 @@ impl BanTable {
         self.by_id.insert(id, (target, until));
     }
 
-    fn remove(&mut self, id: u64) -> Option<Target> {
+    fn remove(&mut self, id: u64) -> Option<BanTarget> {
         let (target, until) = self.by_id.remove(&id)?;
         self.ends.remove(&(until, id));
         self.ids.remove(&target);
-        if let Target::Network(network) = target {
+        if let BanTarget::Network(network) = target {
             let key = (network.is_ipv4(), network.bits());
             let left = self.lengths.remove(&key).unwrap_or(1) - 1;
             if left > 0 {
@@ -292,8 +297,8 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    fn network(address: &str, bits: u8) -> Target {
-        Target::Network(Network::around(address.parse().expect(address), bits))
+    fn network(address: &str, bits: u8) -> BanTarget {
+        BanTarget::Network(Network::around(address.parse().expect(address), bits))
     }
 
     fn opening(viewer: ViewerId, remote: &str, granted: SystemTime) -> Opening {
@@ -367,7 +372,7 @@ mod tests {
         assert!(!bans.is_dismissed(&opening(viewer, "192.0.2.7", at(1))));
         assert!(!bans.refuse_player(&opening(viewer, "192.0.2.7", at(1))));
         assert!(!bans.refuse_player(&opening(ViewerId::random(), "192.0.2.7", at(-99))));
-        bans.add(Target::Viewer(viewer), MINUTE, Instant::now()).expect("room");
+        bans.add(BanTarget::Viewer(viewer), MINUTE, Instant::now()).expect("room");
         assert!(bans.refuse_player(&opening(viewer, "192.0.2.7", at(1))), "bans reject new passes");
         assert_eq!(bans.refused().find(|(what, _)| *what == "play"), Some(("play", 2)));
     }
@@ -391,10 +396,10 @@ mod tests {
     fn bans_and_dismissals_are_bounded() {
         let (bans, now) = (Bans::default(), Instant::now());
         for n in 0..MAX_BANS as u32 {
-            let target = Target::Network(Network::around(IpAddr::V4(n.into()), 32));
+            let target = BanTarget::Network(Network::around(IpAddr::V4(n.into()), 32));
             bans.add(target, MINUTE, now).expect("room");
         }
-        assert_eq!(bans.add(network("2001:db8::", 64), MINUTE, now), Err(Full));
+        assert_eq!(bans.add(network("2001:db8::", 64), MINUTE, now), Err(BansFull));
         assert!(bans.add(network("0.0.0.0", 32), MINUTE, now).is_ok(), "already banned");
         assert!(bans.add(network("2001:db8::", 64), MINUTE, now + MINUTE).is_ok(), "expired");
         for _ in 0..2 * MAX_DISMISSED {

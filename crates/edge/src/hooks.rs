@@ -100,7 +100,7 @@ struct Queries {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Outcome {
+struct HookOutcome {
     url: String,
     ok: u64,
     failed: u64,
@@ -127,7 +127,7 @@ struct Terms {
 #[derive(Debug)]
 pub struct Hooks {
     terms: ArcSwap<Terms>,
-    outcomes: Mutex<BTreeMap<Hook, Outcome>>,
+    outcomes: Mutex<BTreeMap<Hook, HookOutcome>>,
     notifications: Mutex<JoinSet<()>>,
     places: Arc<Semaphore>,
     play: Queries,
@@ -313,7 +313,7 @@ impl Hooks {
 
     /// Returns the state of all hooks for the dashboard.
     pub fn describe(&self) -> Value {
-        let describe = |(hook, outcome): (&Hook, &Outcome)| {
+        let describe = |(hook, outcome): (&Hook, &HookOutcome)| {
             json!({
                 "event": hook.name(),
                 "url": outcome.url,
@@ -325,7 +325,7 @@ impl Hooks {
         self.lock().iter().map(describe).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Hook, Outcome>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Hook, HookOutcome>> {
         lock(&self.outcomes)
     }
 }

@@ -70,7 +70,7 @@ pub(crate) fn asker(config: &Config, remote: IpAddr) -> Asker {
 
 /// The reason why a viewer is not admitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Denied {
+pub(crate) enum ViewerRejection {
     /// The hook rejects, or fails.
     Refused,
     /// Too many queries are queued for the hook.
@@ -79,7 +79,7 @@ pub(crate) enum Denied {
     Missing(Missing),
 }
 
-impl Denied {
+impl ViewerRejection {
     /// Returns the reason as text for a player.
     pub(crate) const fn reason(self) -> &'static str {
         match self {
@@ -134,12 +134,13 @@ pub(crate) async fn ask_hook(
     state: Arc<State>,
     opening: Opening,
     query: String,
-) -> Result<Option<NameLookup>, Denied> {
+) -> Result<Option<NameLookup>, ViewerRejection> {
     if state.config.hooks.on_play.is_none() {
         return Ok(None);
     }
-    let lookup = look_up(&state, &opening.stream, opening.remote).map_err(Denied::Missing)?;
-    let Some(runtime) = state.runtime.get().cloned() else { return Err(Denied::Refused) };
+    let lookup =
+        look_up(&state, &opening.stream, opening.remote).map_err(ViewerRejection::Missing)?;
+    let Some(runtime) = state.runtime.get().cloned() else { return Err(ViewerRejection::Refused) };
     let what = json!({
         "stream": opening.stream,
         "protocol": opening.protocol.name(),
@@ -154,17 +155,17 @@ pub(crate) async fn ask_hook(
         let granted = state.hooks.ask(&state.config.hooks, Hook::Play, asker, what).await;
         granted.map_err(|why| match why {
             // Counted, not logged.
-            hooks::Denied::Busy(_) => Denied::Busy,
+            hooks::Denied::Busy(_) => ViewerRejection::Busy,
             why @ hooks::Denied::Refused(_) => {
                 tracing::info!("{}: viewer refused: {why}", opening.stream);
-                Denied::Refused
+                ViewerRejection::Refused
             }
         })
     };
     query_task.spawn_on(ask, &runtime);
     match query_task.join_next().await {
         Some(Ok(answer)) => answer.map(|_| lookup),
-        _ => Err(Denied::Refused),
+        _ => Err(ViewerRejection::Refused),
     }
 }
 

@@ -7,7 +7,7 @@ use core::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use startup::cookie::{Rules, Verdict};
+use startup::cookie::{CookieRules, Verdict};
 use startup::{Carrier, Cookie, History, JumpLedger, PathState, Prefix, Refusal};
 
 use crate::sync::lock;
@@ -56,7 +56,7 @@ impl SavedPaths {
         received: &[ReceivedCookie],
         client: IpAddr,
         now: u64,
-        rules: &Rules,
+        rules: &CookieRules,
         buys: bool,
     ) -> Result<Option<(Carrier, PathState)>, Refusal> {
         let mut is_spent = false;
@@ -88,7 +88,7 @@ impl SavedPaths {
         cookie: Result<Cookie, Refusal>,
         client: IpAddr,
         now: u64,
-        rules: &Rules,
+        rules: &CookieRules,
         buys: bool,
     ) -> Result<PathState, Refusal> {
         let past = cookie.and_then(|cookie| cookie.accept(carrier, client, now, rules));
@@ -177,7 +177,7 @@ mod tests {
         last: u8,
         buys: bool,
     ) -> Option<Carrier> {
-        let found = all.look_up(received, client(last), NOW, &Rules::default(), buys);
+        let found = all.look_up(received, client(last), NOW, &CookieRules::default(), buys);
         found.expect("no jump failed").map(|(carrier, _)| carrier)
     }
 
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(all.networks(), 0);
         all.on_issued(&cookie(1, NOW - 4));
         let received = [(Carrier::Token, Ok(failed)), (Carrier::Ticket, Ok(cookie(2, NOW - 9)))];
-        let found = all.look_up(&received, client(1), NOW, &Rules::default(), true);
+        let found = all.look_up(&received, client(1), NOW, &CookieRules::default(), true);
         assert_eq!(found, Err(Refusal::Failed), "other carriers do not help");
         assert_eq!(count(&all, Carrier::Token, "failed"), 1);
         for verdict in [Verdict::None, Verdict::Passed, Verdict::Failed, Verdict::Failed] {

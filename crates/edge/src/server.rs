@@ -22,7 +22,7 @@ use crate::io::{self, Listener, descriptors};
 use crate::limits::LossReport;
 use crate::live::memory;
 use crate::logging;
-use crate::loops::event_loop::{EventLoop, Plan};
+use crate::loops::event_loop::{EventLoop, LoopPlan};
 use crate::loops::log::ConnectionLog;
 use crate::loops::mailbox::{Sender, mailbox};
 use crate::loops::pulse::Pulse;
@@ -252,7 +252,7 @@ fn start_quic(
     let mut loops = Vec::new();
     let parts = sockets.into_iter().zip(mailboxes).zip(shared.pulses());
     for (core, ((sockets, mailbox), pulse)) in parts.enumerate() {
-        let plan = Plan {
+        let plan = LoopPlan {
             core: core as u8,
             seed: random()?,
             sockets,

@@ -71,8 +71,8 @@ fn grant(rule: Option<&Play>, has_hook: bool) -> Grant {
     Grant(tag.as_ref().iter().take(8).fold(0, |grant, byte| grant << 8 | u64::from(*byte)))
 }
 
-/// Whether an earlier permission to play `name` is still valid: its rule and key still exist, and no
-/// hook has been added. If the stream is free now, every permission is valid.
+/// Returns true if an earlier permission to play `name` is still valid: its rule and key still
+/// exist, and no hook has been added. If the stream is free now, every permission is valid.
 pub(crate) fn holds(config: &Config, name: &str, given: Grant) -> bool {
     let has_hook = config.hooks.on_play.is_some();
     let mut rules = config.play.iter().filter(|rule| matches(&rule.stream, name)).peekable();

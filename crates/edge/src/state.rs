@@ -19,13 +19,13 @@ use crate::config::{Changes, Config, Secret};
 use crate::files::Files;
 use crate::hooks::Hooks;
 use crate::identity::Identity;
-use crate::limits::{Limits, machine};
+use crate::limits::{ProcessLimits, machine};
 use crate::live::{Live, memory};
 use crate::logging;
 use crate::loops::QuicState;
 use crate::loops::log::ConnectionLog;
 use crate::loops::pulse::Pulse;
-use crate::loops::report::Report;
+use crate::loops::report::LoopReport;
 use crate::loops::supervisor;
 use crate::passes::Passes;
 use crate::plan::{Contents, Plan, Running};
@@ -55,7 +55,7 @@ pub struct State {
     /// User groups and their caps.
     pub(crate) autoplex: Arc<AutoPlex>,
     /// Limits per address and in total.
-    pub(crate) limits: Arc<Limits>,
+    pub(crate) limits: Arc<ProcessLimits>,
     /// HTTP hooks.
     pub hooks: Arc<Hooks>,
     /// HTTP clients of pulls.
@@ -159,11 +159,11 @@ pub struct Shared {
     /// UDP ports.
     ports: Vec<u16>,
     /// Latest report of each event loop.
-    loops: Mutex<Vec<Report>>,
+    loops: Mutex<Vec<LoopReport>>,
     /// Heartbeats of the QUIC event loops, of as many TCP runtimes, and of the main runtime.
     pulses: Vec<Arc<Pulse>>,
     /// Limits per address and in total.
-    limits: Arc<Limits>,
+    limits: Arc<ProcessLimits>,
     /// Log of closed connections, if configured.
     log: Option<Arc<ConnectionLog>>,
     /// Configuration file, if any.
@@ -289,11 +289,11 @@ impl Shared {
     }
 
     /// Stores an event loop's report.
-    pub(crate) fn report(&self, core: u8, report: Report) {
+    pub(crate) fn report(&self, core: u8, report: LoopReport) {
         let mut loops = lock(&self.loops);
         let core = usize::from(core);
         if loops.len() <= core {
-            loops.resize(core + 1, Report::default());
+            loops.resize(core + 1, LoopReport::default());
         }
         loops[core] = report;
     }
@@ -312,7 +312,7 @@ impl Shared {
     }
 
     /// Returns the limits per address and in total.
-    pub(crate) fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &ProcessLimits {
         &self.limits
     }
 
@@ -337,8 +337,8 @@ impl Shared {
     }
 
     /// Returns the sum of the event loops' reports, about a second old.
-    pub(crate) fn loops(&self) -> Report {
-        let mut sum = Report::default();
+    pub(crate) fn loops(&self) -> LoopReport {
+        let mut sum = LoopReport::default();
         lock(&self.loops).iter().for_each(|report| sum.add(report));
         sum
     }

@@ -64,7 +64,7 @@ impl Default for Rules {
 
 /// Estimate of a group before the step limit.
 #[derive(Clone, Copy)]
-struct Estimate {
+struct CapEstimate {
     rate: f64,
     in_flight: f64,
     sessions: u64,
@@ -98,7 +98,7 @@ pub fn decide(
         .filter_map(|group| Some((&*group.name, group.parameters.as_ref()?)))
         .collect();
     let mut building = TableBuilder::new(times);
-    let mut estimates: Vec<Option<Estimate>> = Vec::with_capacity(groups.len());
+    let mut estimates: Vec<Option<CapEstimate>> = Vec::with_capacity(groups.len());
     let mut ids: Vec<GroupId> = Vec::with_capacity(groups.len());
     for group in groups {
         let parent = group.parent.filter(|index| *index < ids.len());
@@ -113,7 +113,7 @@ pub fn decide(
         let kept = || before.filter(is_fresh).copied();
         let parameters = estimate.map_or_else(kept, |estimate| {
             let share = |value: f64| value * rules.share;
-            let estimate = Estimate {
+            let estimate = CapEstimate {
                 rate: share(estimate.rate),
                 in_flight: share(estimate.in_flight),
                 ..estimate
@@ -130,29 +130,33 @@ pub fn decide(
 }
 
 /// Weighs a group's own sessions against its parent's estimate.
-fn estimate(own: Option<&Observed>, parent: Option<Estimate>, rules: &Rules) -> Option<Estimate> {
+fn estimate(
+    own: Option<&Observed>,
+    parent: Option<CapEstimate>,
+    rules: &Rules,
+) -> Option<CapEstimate> {
     match (own, parent) {
         (Some(own), Some(parent)) => {
             let weight = own.sessions as f64 / (own.sessions as f64 + rules.parent_weight);
             let mix = |own: f64, parent: f64| weight * own + (1.0 - weight) * parent;
-            Some(Estimate {
+            Some(CapEstimate {
                 rate: mix(own.rate, parent.rate),
                 in_flight: mix(own.in_flight, parent.in_flight),
                 sessions: own.sessions,
             })
         }
-        (Some(own), None) => (own.sessions >= rules.min_sessions).then_some(Estimate {
+        (Some(own), None) => (own.sessions >= rules.min_sessions).then_some(CapEstimate {
             rate: own.rate,
             in_flight: own.in_flight,
             sessions: own.sessions,
         }),
-        (None, parent) => parent.map(|parent| Estimate { sessions: 0, ..parent }),
+        (None, parent) => parent.map(|parent| CapEstimate { sessions: 0, ..parent }),
     }
 }
 
 /// Limits an estimate to one step from the last decision.
 fn bounded(
-    estimate: Estimate,
+    estimate: CapEstimate,
     last: Option<&Parameters>,
     rules: &Rules,
     decided: u64,

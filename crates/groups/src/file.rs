@@ -100,7 +100,7 @@ impl Table {
         if bytes.len() > MAX_FILE {
             return Err(FileError::TooLarge);
         }
-        let mut head = Reader(bytes);
+        let mut head = FileReader(bytes);
         if head.take(8)? != MAGIC {
             return Err(FileError::Kind);
         }
@@ -151,9 +151,9 @@ fn put_group(out: &mut Vec<u8>, group: &Group) {
 }
 
 /// The unread rest of a file.
-struct Reader<'a>(&'a [u8]);
+struct FileReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> FileReader<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8], FileError> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or(FileError::Damaged)?;
         self.0 = rest;

@@ -8,7 +8,7 @@ use quic::wire::Reader;
 use units::{Direction, Side, StreamId};
 
 use crate::error::{ConnectionError, code};
-use crate::frame::{self, Collect, Input, Pause, Varints};
+use crate::frame::{self, Collect, Pause, StreamInput, Varints};
 use crate::priority;
 use crate::qpack::{DecoderStream, check_encoder_stream};
 use crate::transport::Transport;
@@ -44,17 +44,17 @@ pub(crate) enum Signal {
 /// The client's unidirectional streams.
 #[derive(Debug, Default)]
 pub(crate) struct UniStreams {
-    streams: Vec<Stream>,
+    streams: Vec<UniStream>,
     control: Control,
     decoder: DecoderStream,
 }
 
 /// A unidirectional stream.
 #[derive(Debug)]
-struct Stream {
+struct UniStream {
     id: StreamId,
     uni: Uni,
-    input: Input,
+    input: StreamInput,
 }
 
 /// Type of a unidirectional stream.
@@ -87,7 +87,7 @@ impl UniStreams {
             Some(place) => place,
             None if self.streams.len() < MAX_STREAMS => {
                 let uni = Uni::Untyped(Varints::default());
-                self.streams.push(Stream { id, uni, input: Input::default() });
+                self.streams.push(UniStream { id, uni, input: StreamInput::default() });
                 self.streams.len() - 1
             }
             None => {
@@ -95,7 +95,7 @@ impl UniStreams {
                 return Err(ConnectionError::new(code::H3_EXCESSIVE_LOAD, reason));
             }
         };
-        let Stream { uni, input, .. } = &mut self.streams[place];
+        let UniStream { uni, input, .. } = &mut self.streams[place];
         if let Uni::Untyped(kind) = uni {
             match kind.poll(t, id, input) {
                 Ok([kind]) => self.streams[place].uni = self.admit(t, id, kind)?,
@@ -104,11 +104,11 @@ impl UniStreams {
                 Err(_) => return Ok(None),
             }
         }
-        let Stream { uni, input, .. } = &mut self.streams[place];
+        let UniStream { uni, input, .. } = &mut self.streams[place];
         let outcome = match uni {
             Uni::Untyped(_) => return Ok(None),
             Uni::Refused => {
-                *input = Input::default();
+                *input = StreamInput::default();
                 return Ok(None);
             }
             Uni::Control => self.control.poll(t, id, input)?,
@@ -116,9 +116,9 @@ impl UniStreams {
             Uni::Decoder => read_all(t, id, input, |data| self.decoder.check(data))?,
         };
         match outcome {
-            Outcome::Signal(signal) => Ok(Some(signal)),
-            Outcome::Pause(Pause::Blocked) => Ok(None),
-            Outcome::Pause(Pause::Finished | Pause::Reset(_)) => Err(closed_critical()),
+            PolledSignal::Signal(signal) => Ok(Some(signal)),
+            PolledSignal::Pause(Pause::Blocked) => Ok(None),
+            PolledSignal::Pause(Pause::Finished | Pause::Reset(_)) => Err(closed_critical()),
         }
     }
 
@@ -164,7 +164,7 @@ impl UniStreams {
     /// Heap memory, in bytes.
     #[cfg(test)]
     pub(crate) fn heap(&self) -> usize {
-        self.streams.capacity() * size_of::<Stream>()
+        self.streams.capacity() * size_of::<UniStream>()
             + self.streams.iter().map(|stream| stream.input.heap()).sum::<usize>()
     }
 }
@@ -174,7 +174,7 @@ pub(crate) const fn closed_critical() -> ConnectionError {
     ConnectionError::new(code::H3_CLOSED_CRITICAL_STREAM, "critical stream closed")
 }
 
-enum Outcome {
+enum PolledSignal {
     Signal(Signal),
     Pause(Pause),
 }
@@ -183,13 +183,13 @@ enum Outcome {
 fn read_all(
     t: &mut impl Transport,
     id: StreamId,
-    input: &mut Input,
+    input: &mut StreamInput,
     mut check: impl FnMut(&[u8]) -> Result<(), ConnectionError>,
-) -> Result<Outcome, ConnectionError> {
+) -> Result<PolledSignal, ConnectionError> {
     loop {
         match input.take(t, id, usize::MAX) {
             Ok(data) => check(&data)?,
-            Err(pause) => return Ok(Outcome::Pause(pause)),
+            Err(pause) => return Ok(PolledSignal::Pause(pause)),
         }
     }
 }
@@ -221,8 +221,8 @@ impl Control {
         &mut self,
         t: &mut impl Transport,
         id: StreamId,
-        input: &mut Input,
-    ) -> Result<Outcome, ConnectionError> {
+        input: &mut StreamInput,
+    ) -> Result<PolledSignal, ConnectionError> {
         loop {
             let pause = match &mut self.frame {
                 ControlFrame::Header(header) => match header.poll(t, id, input) {
@@ -237,7 +237,7 @@ impl Control {
                         let kind = *kind;
                         self.frame = ControlFrame::default();
                         match self.on_frame(t.request_limit(), kind, &payload)? {
-                            Some(signal) => return Ok(Outcome::Signal(signal)),
+                            Some(signal) => return Ok(PolledSignal::Signal(signal)),
                             None => continue,
                         }
                     }
@@ -251,7 +251,7 @@ impl Control {
                     Err(pause) => pause,
                 },
             };
-            return Ok(Outcome::Pause(pause));
+            return Ok(PolledSignal::Pause(pause));
         }
     }
 

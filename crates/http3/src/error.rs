@@ -59,7 +59,7 @@ impl ConnectionError {
 
 /// Error of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Failure {
+pub(crate) enum RequestError {
     /// The connection is closed.
     Connection(ConnectionError),
     /// The stream is reset with this code.
@@ -70,7 +70,7 @@ pub(crate) enum Failure {
     Answer(u16),
 }
 
-impl From<ConnectionError> for Failure {
+impl From<ConnectionError> for RequestError {
     fn from(error: ConnectionError) -> Self {
         Self::Connection(error)
     }

@@ -81,13 +81,13 @@ fn read(t: &mut impl Transport, id: StreamId, max: usize) -> Result<Bytes, Pause
 
 /// Unparsed bytes of a stream.
 #[derive(Debug, Default)]
-pub(crate) struct Input {
+pub(crate) struct StreamInput {
     chunk: Bytes,
     /// Bytes read from the stream.
     taken: u64,
 }
 
-impl Input {
+impl StreamInput {
     /// Returns the number of bytes read from the stream, including unparsed ones.
     pub(crate) fn taken(&self) -> u64 {
         self.taken
@@ -178,7 +178,7 @@ impl<const N: usize> Varints<N> {
         &mut self,
         t: &mut impl Transport,
         id: StreamId,
-        input: &mut Input,
+        input: &mut StreamInput,
     ) -> Result<[u64; N], Pause> {
         loop {
             let chunk = input.peek(t, id)?;
@@ -220,7 +220,7 @@ impl Collect {
         &mut self,
         t: &mut impl Transport,
         id: StreamId,
-        input: &mut Input,
+        input: &mut StreamInput,
     ) -> Result<Bytes, Pause> {
         while self.collected.len() < self.length {
             let data = input.take(t, id, self.length - self.collected.len())?;

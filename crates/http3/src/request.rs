@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use quic::streams::Priority;
 
-use crate::error::{Failure, code};
+use crate::error::{RequestError, code};
 use crate::priority;
 use crate::qpack::Field;
 
@@ -42,10 +42,10 @@ impl RequestHead {
 
 /// RFC 9114, section 4.1.2: malformed messages "MUST be treated as a stream error of type
 /// H3_MESSAGE_ERROR".
-const MALFORMED: Failure = Failure::Stream(code::H3_MESSAGE_ERROR);
+const MALFORMED: RequestError = RequestError::Stream(code::H3_MESSAGE_ERROR);
 
 /// Parses a header section. The caller sets `early`.
-pub(crate) fn parse(fields: Vec<Field>) -> Result<RequestHead, Failure> {
+pub(crate) fn parse(fields: Vec<Field>) -> Result<RequestHead, RequestError> {
     let mut pseudo = Pseudo::default();
     let mut headers = Vec::with_capacity(fields.len());
     for field in fields {
@@ -68,7 +68,7 @@ pub(crate) fn parse(fields: Vec<Field>) -> Result<RequestHead, Failure> {
             return Err(MALFORMED);
         }
         // RFC 9110, section 15.6.2: a method that the server supports for no resource.
-        return Err(Failure::Answer(501));
+        return Err(RequestError::Answer(501));
     }
     let scheme = pseudo.scheme.filter(|scheme| is_scheme(scheme)).ok_or(MALFORMED)?;
     let path = pseudo.path.ok_or(MALFORMED)?;
@@ -97,7 +97,7 @@ pub(crate) fn parse(fields: Vec<Field>) -> Result<RequestHead, Failure> {
 }
 
 /// Checks a trailer section.
-pub(crate) fn check_trailers(fields: &[Field]) -> Result<(), Failure> {
+pub(crate) fn check_trailers(fields: &[Field]) -> Result<(), RequestError> {
     for field in fields {
         // RFC 9114, section 4.3: pseudo-header fields "MUST NOT appear in trailer sections"; a
         // colon is not allowed in a name anyway. TE is only allowed in a header section (4.2).
@@ -119,7 +119,7 @@ pub(crate) fn is_field(name: &[u8], value: &[u8]) -> bool {
         && !value.iter().any(|&byte| byte.is_ascii_control() && byte != b'\t')
 }
 
-fn check_field(name: &[u8], value: &[u8]) -> Result<(), Failure> {
+fn check_field(name: &[u8], value: &[u8]) -> Result<(), RequestError> {
     // RFC 9114, section 4.2: TE "MUST NOT contain any value other than 'trailers'".
     let is_other_te = name == b"te" && !value.eq_ignore_ascii_case(b"trailers");
     if is_field(name, value) && !is_other_te { Ok(()) } else { Err(MALFORMED) }
@@ -145,7 +145,7 @@ struct Pseudo {
 impl Pseudo {
     /// Stores a pseudo-header field. Each may appear once, and others are malformed (RFC 9114,
     /// section 4.3).
-    fn put(&mut self, field: Field) -> Result<(), Failure> {
+    fn put(&mut self, field: Field) -> Result<(), RequestError> {
         let place = match &field.name[..] {
             b":method" => &mut self.method,
             b":scheme" => &mut self.scheme,
@@ -161,7 +161,7 @@ impl Pseudo {
 }
 
 /// Returns the authority of `:authority` or `Host`, empty without both.
-fn authority(pseudo: Option<Bytes>, headers: &[Field]) -> Result<Bytes, Failure> {
+fn authority(pseudo: Option<Bytes>, headers: &[Field]) -> Result<Bytes, RequestError> {
     let hosts = headers.iter().filter(|field| field.name == "host").map(|field| &field.value);
     let mut authority = None;
     for given in pseudo.iter().chain(hosts) {
@@ -179,7 +179,7 @@ fn authority(pseudo: Option<Bytes>, headers: &[Field]) -> Result<Bytes, Failure>
 }
 
 /// Returns the content length (RFC 9110, section 8.6): digits only; several lines must agree.
-fn content_length(headers: &[Field]) -> Result<Option<u64>, Failure> {
+fn content_length(headers: &[Field]) -> Result<Option<u64>, RequestError> {
     let mut length = None;
     for field in headers.iter().filter(|field| field.name == "content-length") {
         let digits = core::str::from_utf8(&field.value).unwrap_or_default();
@@ -246,12 +246,12 @@ mod tests {
     const GET: [(&str, &str); 4] =
         [(":method", "GET"), (":scheme", "https"), (":authority", "edge.test"), (":path", "/a?b")];
 
-    fn parsed(fields: &[(&str, &str)]) -> Result<RequestHead, Failure> {
+    fn parsed(fields: &[(&str, &str)]) -> Result<RequestHead, RequestError> {
         let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
         parse(fields.iter().map(|(n, v)| Field { name: bytes(n), value: bytes(v) }).collect())
     }
 
-    fn with(extra: &[(&str, &str)]) -> Result<RequestHead, Failure> {
+    fn with(extra: &[(&str, &str)]) -> Result<RequestHead, RequestError> {
         parsed(&[&GET, extra].concat())
     }
 
@@ -259,7 +259,7 @@ mod tests {
         GET.into_iter().filter(|field| field.0 != name).collect()
     }
 
-    fn replaced(name: &str, value: &str) -> Result<RequestHead, Failure> {
+    fn replaced(name: &str, value: &str) -> Result<RequestHead, RequestError> {
         parsed(&GET.map(|(n, v)| (n, if n == name { value } else { v })))
     }
 
@@ -371,7 +371,7 @@ mod tests {
     #[test]
     fn connect_is_answered_with_501_if_it_is_well_formed() {
         let connect = [(":method", "CONNECT"), (":authority", "a.test:443")];
-        assert_eq!(parsed(&connect), Err(Failure::Answer(501)));
+        assert_eq!(parsed(&connect), Err(RequestError::Answer(501)));
         assert_eq!(parsed(&connect[..1]), Err(MALFORMED));
         assert_eq!(replaced(":method", "CONNECT"), Err(MALFORMED));
     }

@@ -7,7 +7,7 @@ use crate::error::{SendError, code};
 use crate::frame::{self, write_frame};
 use crate::qpack;
 use crate::request;
-use crate::server::{Request, Server};
+use crate::server::{RequestState, Server};
 use crate::transport::Transport;
 
 impl Server {
@@ -102,7 +102,7 @@ impl Server {
             // that the client stop sending on the request stream."
             t.stop_sending(id, code::H3_NO_ERROR);
         }
-        self.retire(t, id, Request::Answered);
+        self.retire(t, id, RequestState::Answered);
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use units::{Direction, Side, StreamId, Timestamp};
 
 use crate::cancels::Cancels;
 use crate::control::{self, Signal, UniStreams};
-use crate::error::{ConnectionError, Failure, code};
+use crate::error::{ConnectionError, RequestError, code};
 use crate::event::{BodyRead, Event};
 use crate::frame;
 use crate::priority::EarlyUpdates;
@@ -73,7 +73,7 @@ pub struct Server {
     pub(crate) critical: [Option<StreamId>; 3],
     incoming: UniStreams,
     /// The request streams known to the transport.
-    pub(crate) requests: BTreeMap<StreamId, Request>,
+    pub(crate) requests: BTreeMap<StreamId, RequestState>,
     /// Number of open requests.
     pub(crate) active: usize,
     /// Number of answered requests.
@@ -99,7 +99,7 @@ pub struct Server {
 
 /// State of a request stream.
 #[derive(Debug)]
-pub(crate) enum Request {
+pub(crate) enum RequestState {
     /// The response is incomplete.
     Open(Box<RequestStream>),
     /// The response is complete but not acknowledged.
@@ -190,7 +190,7 @@ impl Server {
                 Ok(Some(Signal::Priority(id, priority))) => {
                     match self.requests.get_mut(&id) {
                         Some(request) => {
-                            if let Request::Open(request) = request {
+                            if let RequestState::Open(request) = request {
                                 request.priority_update = Some(priority);
                             }
                             t.set_priority(id, priority);
@@ -215,13 +215,13 @@ impl Server {
         let is_late = self.goaway.is_some_and(|limit| id.0 >= limit);
         let priority_update = self.early_updates.take(id);
         if is_late || self.active >= self.config.max_concurrent_requests {
-            self.requests.insert(id, Request::Over);
+            self.requests.insert(id, RequestState::Over);
             t.reset(id, code::H3_REQUEST_REJECTED);
             t.stop_sending(id, code::H3_REQUEST_REJECTED);
             return false;
         }
         let request = RequestStream::new(priority_update, t.now());
-        self.requests.insert(id, Request::Open(Box::new(request)));
+        self.requests.insert(id, RequestState::Open(Box::new(request)));
         self.active += 1;
         self.next_request = self.next_request.max(id.0 + 4);
         true
@@ -229,7 +229,7 @@ impl Server {
 
     /// Continues reading a request, and handles errors.
     fn advance(&mut self, t: &mut impl Transport, id: StreamId) -> Option<Stop> {
-        let Some(Request::Open(request)) = self.requests.get_mut(&id) else { return None };
+        let Some(RequestState::Open(request)) = self.requests.get_mut(&id) else { return None };
         let before = self.events.len();
         let limit = self.config.max_field_section_size;
         self.collected -= request.collected();
@@ -237,7 +237,7 @@ impl Server {
         self.collected += request.collected();
         let exceeds_limit = self.collected as u64 > max_partial(limit);
         let outcome = match outcome {
-            Ok(_) if exceeds_limit => Err(Failure::Stream(code::H3_EXCESSIVE_LOAD)),
+            Ok(_) if exceeds_limit => Err(RequestError::Stream(code::H3_EXCESSIVE_LOAD)),
             outcome => outcome,
         };
         match outcome {
@@ -255,16 +255,16 @@ impl Server {
     }
 
     /// Ends the request or the connection after an error of the client.
-    fn fail(&mut self, t: &mut impl Transport, id: StreamId, failure: Failure) {
+    fn fail(&mut self, t: &mut impl Transport, id: StreamId, failure: RequestError) {
         tracing::debug!(stream = id.0, ?failure, "request failed");
         match failure {
-            Failure::Connection(error) => self.close(t, error),
-            Failure::Stream(code) => {
+            RequestError::Connection(error) => self.close(t, error),
+            RequestError::Stream(code) => {
                 self.abort(t, id, code, code);
                 self.count_cancel(t);
             }
-            Failure::Reset(code) => self.on_cancelled(t, id, code),
-            Failure::Answer(status) => {
+            RequestError::Reset(code) => self.on_cancelled(t, id, code),
+            RequestError::Answer(status) => {
                 // Only a header section is answered, before any response, so this is in order. If
                 // sending fails, the request still ends.
                 if self.respond(t, id, status, &[], true).is_err() {
@@ -277,7 +277,7 @@ impl Server {
     /// Resets both parts of a request stream with `code`. If the request has been delivered, the
     /// application gets an event with `reason`.
     pub(crate) fn abort(&mut self, t: &mut impl Transport, id: StreamId, code: u64, reason: u64) {
-        if let Some(request) = self.retire(t, id, Request::Over) {
+        if let Some(request) = self.retire(t, id, RequestState::Over) {
             tracing::debug!(stream = id.0, code, "request aborted");
             t.reset(id, code);
             if !request.has_ended() {
@@ -329,8 +329,8 @@ impl Server {
 
     /// Handles the acknowledgement of all data of stream `id`, whose sending part is finished.
     pub fn on_delivered(&mut self, t: &mut impl Transport, id: StreamId) {
-        if let Some(request @ Request::Answered) = self.requests.get_mut(&id) {
-            *request = Request::Over;
+        if let Some(request @ RequestState::Answered) = self.requests.get_mut(&id) {
+            *request = RequestState::Over;
             self.answered -= 1;
             self.last_use = Some(t.now());
         }
@@ -368,7 +368,7 @@ impl Server {
     pub fn on_stream_closed(&mut self, t: &mut impl Transport, id: StreamId) {
         self.incoming.on_closed(id);
         self.on_delivered(t, id);
-        if let Some(request) = self.retire(t, id, Request::Over)
+        if let Some(request) = self.retire(t, id, RequestState::Over)
             && request.is_delivered
         {
             self.events.push_back(Event::Cancelled { id, code: code::H3_REQUEST_CANCELLED });
@@ -413,8 +413,8 @@ impl Server {
 
     pub(crate) fn live(&mut self, id: StreamId) -> Option<&mut RequestStream> {
         match self.requests.get_mut(&id)? {
-            Request::Open(request) => Some(request),
-            Request::Answered | Request::Over => None,
+            RequestState::Open(request) => Some(request),
+            RequestState::Answered | RequestState::Over => None,
         }
     }
 
@@ -424,14 +424,14 @@ impl Server {
         &mut self,
         t: &mut impl Transport,
         id: StreamId,
-        then: Request,
+        then: RequestState,
     ) -> Option<Box<RequestStream>> {
         let place = self.requests.get_mut(&id)?;
-        if !matches!(place, Request::Open(_)) {
+        if !matches!(place, RequestState::Open(_)) {
             return None;
         }
-        self.answered += usize::from(matches!(then, Request::Answered));
-        let Request::Open(request) = core::mem::replace(place, then) else { return None };
+        self.answered += usize::from(matches!(then, RequestState::Answered));
+        let RequestState::Open(request) = core::mem::replace(place, then) else { return None };
         self.active -= 1;
         self.collected -= request.collected();
         self.last_use = Some(t.now());
@@ -441,14 +441,14 @@ impl Server {
     /// Heap memory under this crate's control, in bytes.
     #[cfg(test)]
     pub(crate) fn heap(&self) -> usize {
-        let open_heap = |request: &Request| match request {
-            Request::Open(request) => request.heap(),
-            Request::Answered | Request::Over => 0,
+        let open_heap = |request: &RequestState| match request {
+            RequestState::Open(request) => request.heap(),
+            RequestState::Answered | RequestState::Over => 0,
         };
         self.incoming.heap()
             + self.early_updates.heap()
             + self.events.capacity() * size_of::<Event>()
             + self.requests.values().map(open_heap).sum::<usize>()
-            + self.requests.len() * size_of::<(StreamId, Request)>()
+            + self.requests.len() * size_of::<(StreamId, RequestState)>()
     }
 }

@@ -8,7 +8,7 @@ use units::{StreamId, Timestamp};
 
 use crate::error::{ConnectionError, code};
 use crate::frame::{self, write_frame};
-use crate::server::{Request, Server};
+use crate::server::{RequestState, Server};
 use crate::transport::Transport;
 
 /// Minimum interval between checks of all requests.
@@ -103,7 +103,7 @@ impl Server {
         let mut slow = Vec::new();
         let mut next: Option<Timestamp> = None;
         for (&id, request) in &self.requests {
-            let Request::Open(request) = request else { continue };
+            let RequestState::Open(request) = request else { continue };
             match request.due(timeout) {
                 Some(due) if due <= now => slow.push(id),
                 Some(due) => next = Some(next.map_or(due, |at| at.min(due))),

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use quic::streams::Priority;
 use units::{StreamId, Timestamp};
 
-use crate::error::{ConnectionError, Failure, code};
+use crate::error::{ConnectionError, RequestError, code};
 use crate::event::Event;
-use crate::frame::{self, Collect, Input, Pause, Varints};
+use crate::frame::{self, Collect, Pause, StreamInput, Varints};
 use crate::qpack::{self, DecodeError, Field};
 use crate::request;
 use crate::transport::Transport;
@@ -24,9 +24,9 @@ const MIN_RATE: u64 = 1024;
 /// A request with an unfinished response.
 #[derive(Debug, Default)]
 pub(crate) struct RequestStream {
-    input: Input,
-    frame: Frame,
-    phase: Phase,
+    input: StreamInput,
+    frame: FramePart,
+    phase: MessagePart,
     content_length: Option<u64>,
     /// Total length of the DATA frames that have started, in bytes.
     announced: u64,
@@ -48,7 +48,7 @@ pub(crate) struct RequestStream {
 
 /// Position within a frame.
 #[derive(Debug)]
-enum Frame {
+enum FramePart {
     Header(Varints<2>),
     Fields(Collect),
     /// In a DATA frame with this many remaining bytes, at least 1, which the application reads.
@@ -58,7 +58,7 @@ enum Frame {
     End,
 }
 
-impl Default for Frame {
+impl Default for FramePart {
     fn default() -> Self {
         Self::Header(Varints::default())
     }
@@ -66,7 +66,7 @@ impl Default for Frame {
 
 /// Position within the message.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-enum Phase {
+enum MessagePart {
     #[default]
     Head,
     Content,
@@ -92,13 +92,13 @@ impl RequestStream {
     /// Heap memory including this struct, in bytes.
     #[cfg(test)]
     pub(crate) fn heap(&self) -> usize {
-        let payload = if let Frame::Fields(payload) = &self.frame { payload.heap() } else { 0 };
+        let payload = if let FramePart::Fields(payload) = &self.frame { payload.heap() } else { 0 };
         size_of::<Self>() + self.input.heap() + payload
     }
 
     /// Whether all data of the client has been read.
     pub(crate) fn has_ended(&self) -> bool {
-        matches!(self.frame, Frame::End)
+        matches!(self.frame, FramePart::End)
     }
 
     /// Returns the time at which the request times out; `None` if no more of it is expected.
@@ -111,7 +111,7 @@ impl RequestStream {
 
     /// Returns the number of bytes of a partially received field section.
     pub(crate) fn collected(&self) -> usize {
-        if let Frame::Fields(section) = &self.frame { section.len() } else { 0 }
+        if let FramePart::Fields(section) = &self.frame { section.len() } else { 0 }
     }
 
     /// Drops all further content.
@@ -127,15 +127,15 @@ impl RequestStream {
         id: StreamId,
         limit: u64,
         events: &mut VecDeque<Event>,
-    ) -> Result<Stop, Failure> {
+    ) -> Result<Stop, RequestError> {
         let stop = self.read_on(t, id, limit, events)?;
         let is_enough = |from| self.input.taken() - from > MAX_DISCARDED;
         if self.unwanted_from.is_some_and(is_enough) && !self.has_ended() {
             // RFC 9114, section 4.1: "The error code H3_NO_ERROR SHOULD be used when requesting
             // that the client stop sending on the request stream."
             t.stop_sending(id, code::H3_NO_ERROR);
-            self.input = Input::default();
-            self.frame = Frame::End;
+            self.input = StreamInput::default();
+            self.frame = FramePart::End;
             return Ok(Stop::End);
         }
         Ok(stop)
@@ -147,10 +147,10 @@ impl RequestStream {
         id: StreamId,
         limit: u64,
         events: &mut VecDeque<Event>,
-    ) -> Result<Stop, Failure> {
+    ) -> Result<Stop, RequestError> {
         loop {
             let pause = match &mut self.frame {
-                Frame::Header(header) => match header.poll(t, id, &mut self.input) {
+                FramePart::Header(header) => match header.poll(t, id, &mut self.input) {
                     Ok([kind, length]) => {
                         self.frame = self.begin(kind, length, limit)?;
                         continue;
@@ -161,26 +161,26 @@ impl RequestStream {
                     }
                     Err(pause) => pause,
                 },
-                Frame::Fields(payload) => match payload.poll(t, id, &mut self.input) {
+                FramePart::Fields(payload) => match payload.poll(t, id, &mut self.input) {
                     Ok(section) => {
                         self.on_fields(t, id, &section, limit, events)?;
-                        self.frame = Frame::default();
+                        self.frame = FramePart::default();
                         continue;
                     }
                     Err(pause) => pause,
                 },
-                Frame::Data(_) if self.unwanted_from.is_none() => return Ok(Stop::Content),
+                FramePart::Data(_) if self.unwanted_from.is_none() => return Ok(Stop::Content),
                 // The content is declined.
-                Frame::Data(remaining) | Frame::Skip(remaining) => {
+                FramePart::Data(remaining) | FramePart::Skip(remaining) => {
                     match self.input.skip(t, id, remaining) {
                         Ok(()) => {
-                            self.frame = Frame::default();
+                            self.frame = FramePart::default();
                             continue;
                         }
                         Err(pause) => pause,
                     }
                 }
-                Frame::End => return Ok(Stop::End),
+                FramePart::End => return Ok(Stop::End),
             };
             return paused(pause);
         }
@@ -193,15 +193,15 @@ impl RequestStream {
         t: &mut impl Transport,
         id: StreamId,
         max: usize,
-    ) -> Result<Option<Bytes>, Failure> {
-        let Frame::Data(remaining) = &mut self.frame else { return Ok(None) };
+    ) -> Result<Option<Bytes>, RequestError> {
+        let FramePart::Data(remaining) = &mut self.frame else { return Ok(None) };
         let max = usize::try_from(*remaining).unwrap_or(usize::MAX).min(max.max(1));
         match self.input.take(t, id, max) {
             Ok(data) => {
                 *remaining -= data.len() as u64;
                 self.content_read += data.len() as u64;
                 if *remaining == 0 {
-                    self.frame = Frame::default();
+                    self.frame = FramePart::default();
                 }
                 Ok(Some(data))
             }
@@ -226,25 +226,25 @@ impl RequestStream {
     }
 
     /// Starts a frame of this type and length.
-    fn begin(&mut self, kind: u64, length: u64, limit: u64) -> Result<Frame, Failure> {
+    fn begin(&mut self, kind: u64, length: u64, limit: u64) -> Result<FramePart, RequestError> {
         let unexpected = |reason| {
             // RFC 9114, section 4.1: an invalid sequence of frames is H3_FRAME_UNEXPECTED.
             Err(ConnectionError::new(code::H3_FRAME_UNEXPECTED, reason).into())
         };
         match (kind, self.phase) {
-            (frame::DATA, Phase::Head) => unexpected("DATA before HEADERS"),
-            (frame::DATA | frame::HEADERS, Phase::Trailers) => {
+            (frame::DATA, MessagePart::Head) => unexpected("DATA before HEADERS"),
+            (frame::DATA | frame::HEADERS, MessagePart::Trailers) => {
                 unexpected("HEADERS or DATA after the trailers")
             }
-            (frame::DATA, Phase::Content) => {
+            (frame::DATA, MessagePart::Content) => {
                 self.announced = self.announced.saturating_add(length);
                 if self.content_length.is_some_and(|expected| self.announced > expected) {
-                    return Err(Failure::Stream(code::H3_MESSAGE_ERROR));
+                    return Err(RequestError::Stream(code::H3_MESSAGE_ERROR));
                 }
-                Ok(if length == 0 { Frame::default() } else { Frame::Data(length) })
+                Ok(if length == 0 { FramePart::default() } else { FramePart::Data(length) })
             }
             (frame::HEADERS, _) if length <= limit => {
-                Ok(Frame::Fields(Collect::new(length as usize)))
+                Ok(FramePart::Fields(Collect::new(length as usize)))
             }
             (frame::HEADERS, _) => Err(self.too_large()),
             (
@@ -259,16 +259,18 @@ impl RequestStream {
             ) => unexpected("frame not allowed on a request stream"),
             _ if frame::is_reserved_by_http2(kind) => unexpected("frame type reserved by HTTP/2"),
             // RFC 9114, section 9: unknown types are ignored.
-            _ => Ok(Frame::Skip(length)),
+            _ => Ok(FramePart::Skip(length)),
         }
     }
 
     /// Returns the error for a section that is too large. RFC 9114, section 4.2.2: a header section
     /// gets status 431. Trailers may follow the start of the response, so the stream is reset.
-    fn too_large(&self) -> Failure {
+    fn too_large(&self) -> RequestError {
         match self.phase {
-            Phase::Head => Failure::Answer(431),
-            Phase::Content | Phase::Trailers => Failure::Stream(code::H3_EXCESSIVE_LOAD),
+            MessagePart::Head => RequestError::Answer(431),
+            MessagePart::Content | MessagePart::Trailers => {
+                RequestError::Stream(code::H3_EXCESSIVE_LOAD)
+            }
         }
     }
 
@@ -279,43 +281,43 @@ impl RequestStream {
         section: &Bytes,
         limit: u64,
         events: &mut VecDeque<Event>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RequestError> {
         let fields: Vec<Field> = qpack::decode(section, limit).map_err(|error| match error {
             DecodeError::Failed(reason) => {
                 ConnectionError::new(code::QPACK_DECOMPRESSION_FAILED, reason).into()
             }
             DecodeError::TooLarge => self.too_large(),
         })?;
-        if self.phase == Phase::Head {
+        if self.phase == MessagePart::Head {
             let mut head = Box::new(request::parse(fields)?);
             head.early = t.is_early();
             head.priority = self.priority_update.unwrap_or(head.priority);
             t.set_priority(id, head.priority);
             self.content_length = head.content_length;
-            self.phase = Phase::Content;
+            self.phase = MessagePart::Content;
             self.since = t.now();
             events.push_back(Event::Request { id, head, end: false });
         } else {
             request::check_trailers(&fields)?;
-            self.phase = Phase::Trailers;
+            self.phase = MessagePart::Trailers;
             events.push_back(Event::Trailers { id, fields });
         }
         Ok(())
     }
 
     /// Handles the end of the stream between two frames.
-    fn end(&mut self, id: StreamId, events: &mut VecDeque<Event>) -> Result<(), Failure> {
-        if self.phase == Phase::Head {
+    fn end(&mut self, id: StreamId, events: &mut VecDeque<Event>) -> Result<(), RequestError> {
+        if self.phase == MessagePart::Head {
             // RFC 9114, section 4.1: "the server SHOULD abort its response stream with the error
             // code H3_REQUEST_INCOMPLETE".
-            return Err(Failure::Stream(code::H3_REQUEST_INCOMPLETE));
+            return Err(RequestError::Stream(code::H3_REQUEST_INCOMPLETE));
         }
         // RFC 9114, section 4.1.2: a Content-Length that is not "the sum of the DATA frame lengths
         // received" is malformed.
         if self.content_length.is_some_and(|expected| expected != self.announced) {
-            return Err(Failure::Stream(code::H3_MESSAGE_ERROR));
+            return Err(RequestError::Stream(code::H3_MESSAGE_ERROR));
         }
-        self.frame = Frame::End;
+        self.frame = FramePart::End;
         match events.back_mut() {
             Some(Event::Request { id: last, end, .. }) if *last == id => *end = true,
             _ => events.push_back(Event::RequestEnd(id)),
@@ -325,10 +327,10 @@ impl RequestStream {
 }
 
 /// Interprets a pause other than the stream's end between two frames.
-fn paused(pause: Pause) -> Result<Stop, Failure> {
+fn paused(pause: Pause) -> Result<Stop, RequestError> {
     match pause {
         Pause::Blocked => Ok(Stop::Blocked),
         Pause::Finished => Err(frame::truncated().into()),
-        Pause::Reset(code) => Err(Failure::Reset(code)),
+        Pause::Reset(code) => Err(RequestError::Reset(code)),
     }
 }

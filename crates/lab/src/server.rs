@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use delivery::Transport;
+use delivery::TransportStats;
 use http3::OverQuic;
 use links::Passage;
 use quic::crypto::{KeyRing, OneRttProtection, SingleUseLog, TlsConfig, TlsSettings};
@@ -155,8 +155,8 @@ impl Server {
     }
 
     /// Transport statistics as in session records.
-    pub(crate) fn transport(&mut self, now: Timestamp) -> Transport {
-        self.connection().map(|connection| Transport::of(now, connection)).unwrap_or_default()
+    pub(crate) fn transport(&mut self, now: Timestamp) -> TransportStats {
+        self.connection().map(|connection| TransportStats::of(now, connection)).unwrap_or_default()
     }
 
     pub(crate) fn smoothed_rtt(&mut self) -> Duration {

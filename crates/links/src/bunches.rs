@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use units::Timestamp;
 
-use crate::random::Stream;
+use crate::random::DrawStream;
 use crate::text::{Fields, ParseError, parse_duration};
 
 /// Valid periods.
@@ -54,7 +54,7 @@ pub(crate) struct WakeUps {
 impl WakeUps {
     pub(crate) fn new(bunches: Bunches, seed: u64, link: &str) -> Self {
         let every = (bunches.every.as_nanos() as u64).max(1);
-        let draw = Stream::new(seed, link, "bunches").at(0);
+        let draw = DrawStream::new(seed, link, "bunches").at(0);
         let phase = (u128::from(draw) * u128::from(every)) >> 64;
         Self { every, awake: bunches.awake.as_nanos() as u64, phase: phase as u64 }
     }

@@ -12,7 +12,7 @@
 
 use core::time::Duration;
 
-use crate::random::{Probability, Stream};
+use crate::random::{DrawStream, Probability};
 
 /// Time between two steps of the chain.
 pub(crate) const SLOT: Duration = Duration::from_millis(20);
@@ -165,7 +165,7 @@ impl Chain {
 
     /// Returns the loss rate in a slot. It depends only on the seed and the slot.
     #[inline]
-    pub(crate) fn rate(&mut self, states: Stream, slot: u64) -> Probability {
+    pub(crate) fn rate(&mut self, states: DrawStream, slot: u64) -> Probability {
         let (mut at, mut state) = match self.known {
             Some((known, state)) if known <= slot && known / BLOCK == slot / BLOCK => {
                 (known, state)
@@ -237,7 +237,7 @@ mod tests {
     /// Fates of packets 20 ms apart.
     fn fates(rate: f64, seed: u64, packets: u64) -> Vec<bool> {
         let (fates, states) =
-            (Stream::new(seed, "calls", "loss"), Stream::new(seed, "calls", "loss state"));
+            (DrawStream::new(seed, "calls", "loss"), DrawStream::new(seed, "calls", "loss state"));
         let mut chain = Chain::new(rate);
         (0..packets).map(|slot| chain.rate(states, slot).hit(fates.at(slot))).collect()
     }
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn the_rate_of_a_slot_does_not_depend_on_earlier_queries() {
-        let states = Stream::new(1, "calls", "loss state");
+        let states = DrawStream::new(1, "calls", "loss state");
         let (mut all, mut some) = (Chain::new(0.05), Chain::new(0.05));
         let each: Vec<_> = (0..20_000).map(|slot| all.rate(states, slot)).collect();
         for slot in (0..20_000).step_by(37) {

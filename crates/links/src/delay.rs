@@ -13,7 +13,7 @@ use units::Timestamp;
 
 use crate::bunches::{Bunches, WakeUps};
 use crate::packet::Item;
-use crate::random::{Probability, Stream};
+use crate::random::{DrawStream, Probability};
 use crate::steps::Steps;
 use crate::text::{ParseError, parse_duration};
 use crate::trace::Rows;
@@ -57,7 +57,7 @@ impl Jitter {
 
     /// Returns the delay of packet `index`, relative to [`Self::bound`] before
     /// nominal.
-    fn offset(self, draws: Stream, index: u64) -> Duration {
+    fn offset(self, draws: DrawStream, index: u64) -> Duration {
         let bound = self.bound().as_nanos();
         let nanos = match self {
             Self::Uniform { .. } => (u128::from(draws.at(index)) * (2 * bound + 1)) >> 64,
@@ -151,9 +151,9 @@ pub(crate) struct DelayLine<T> {
     /// Lower bound of the delay after the wake-up.
     least: Duration,
     jitter: Option<Jitter>,
-    jitter_draws: Stream,
+    jitter_draws: DrawStream,
     reorder: Option<Reorder>,
-    reorder_draws: Stream,
+    reorder_draws: DrawStream,
     /// Sorted by [`Propagating::order`].
     packets: VecDeque<Propagating<T>>,
     /// Latest arrival of a packet in order.
@@ -192,9 +192,9 @@ impl<T> DelayLine<T> {
             steps_done: 0,
             least: shortest.saturating_sub(jitter.map_or(Duration::ZERO, Jitter::bound)),
             jitter,
-            jitter_draws: Stream::new(seed, link, "jitter"),
+            jitter_draws: DrawStream::new(seed, link, "jitter"),
             reorder,
-            reorder_draws: Stream::new(seed, link, "reorder"),
+            reorder_draws: DrawStream::new(seed, link, "reorder"),
             packets: VecDeque::new(),
             last_due: Timestamp::ZERO,
         }

@@ -7,7 +7,7 @@ use units::{Ecn, Timestamp};
 
 use crate::counters::Counters;
 use crate::packet::Packet;
-use crate::random::{Probability, Stream};
+use crate::random::{DrawStream, Probability};
 use crate::text::{Fields, ParseError, parse_duration};
 
 /// Treatment of packets by their ECN field.
@@ -64,12 +64,12 @@ impl FromStr for EcnPolicy {
 #[derive(Debug)]
 pub(crate) struct EcnNode {
     policy: Option<EcnPolicy>,
-    draws: Stream,
+    draws: DrawStream,
 }
 
 impl EcnNode {
     pub(crate) fn new(policy: Option<EcnPolicy>, seed: u64, link: &str) -> Self {
-        Self { policy, draws: Stream::new(seed, link, "ecn") }
+        Self { policy, draws: DrawStream::new(seed, link, "ecn") }
     }
 
     /// Applies the policy to packet `index`. Returns false to drop it. Counts

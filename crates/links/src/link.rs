@@ -15,9 +15,9 @@ use crate::ecn::EcnNode;
 use crate::loss::LossProcess;
 use crate::packet::{Item, Packet, Passage};
 use crate::policer::Bucket;
-use crate::queue::Waiting;
-use crate::random::{Probability, Stream};
-use crate::rate::Server;
+use crate::queue::Backlog;
+use crate::random::{DrawStream, Probability};
+use crate::rate::RateServer;
 use crate::window::Window;
 
 /// Retry interval and maximum number of retries of an insistent packet.
@@ -93,9 +93,9 @@ pub struct Link<T> {
     loss_place: LossPlace,
     bottleneck: Option<Bottleneck<T>>,
     duplicate: Probability,
-    duplicate_draws: Stream,
+    duplicate_draws: DrawStream,
     corrupt: Probability,
-    corrupt_draws: Stream,
+    corrupt_draws: DrawStream,
     line: DelayLine<T>,
     /// Highest index delivered.
     latest: u64,
@@ -104,8 +104,8 @@ pub struct Link<T> {
 
 #[derive(Debug)]
 struct Bottleneck<T> {
-    server: Server,
-    queue: Waiting<T>,
+    server: RateServer,
+    queue: Backlog<T>,
     /// The packet in transmission. Its `at` is when its last bit leaves.
     transmitting: Option<Item<T>>,
     /// Time before which nothing leaves; `None` if the queue is empty.
@@ -159,16 +159,18 @@ impl<T: Clone> Link<T> {
             ecn: EcnNode::new(config.ecn, seed, name),
             loss: LossProcess::new(config.loss.as_ref(), config.rows(), seed, name),
             loss_place: config.loss_place,
-            bottleneck: Server::new(config.rate, config.trace.as_ref()).map(|server| Bottleneck {
-                server,
-                queue: Waiting::new(config.queue),
-                transmitting: None,
-                next: None,
+            bottleneck: RateServer::new(config.rate, config.trace.as_ref()).map(|server| {
+                Bottleneck {
+                    server,
+                    queue: Backlog::new(config.queue),
+                    transmitting: None,
+                    next: None,
+                }
             }),
             duplicate: config.duplicate,
-            duplicate_draws: Stream::new(seed, name, "duplicate"),
+            duplicate_draws: DrawStream::new(seed, name, "duplicate"),
             corrupt: config.corrupt,
-            corrupt_draws: Stream::new(seed, name, "corrupt"),
+            corrupt_draws: DrawStream::new(seed, name, "corrupt"),
             line,
             latest: 0,
             counters: Counters::default(),

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use units::Timestamp;
 
 use crate::calls;
-use crate::random::{Probability, Stream};
-use crate::sessions::{self, Session};
+use crate::random::{DrawStream, Probability};
+use crate::sessions::{self, SessionChain};
 use crate::text::{Fields, ParseError, parse_duration};
 use crate::trace::Rows;
 use crate::window::Window;
@@ -101,7 +101,7 @@ pub enum Loss {
     /// loss is the highest that the recording allows, p ÷ (p + r).
     Sessions {
         /// Candidate sessions, at least one.
-        sessions: Arc<[Session]>,
+        sessions: Arc<[SessionChain]>,
         /// Loss rate of bad rows. Default 50 %, about the loss rate of [`Loss::Calls`] in slots
         /// with a loss.
         bad: Probability,
@@ -262,9 +262,9 @@ fn read_script(items: &str) -> Option<Loss> {
 pub(crate) struct LossProcess {
     model: Model,
     /// Draws for the fates of packets.
-    fates: Stream,
+    fates: DrawStream,
     /// Draws for the states of the model.
-    states: Stream,
+    states: DrawStream,
 }
 
 #[derive(Clone, Debug)]
@@ -288,8 +288,8 @@ impl LossProcess {
         seed: u64,
         link: &str,
     ) -> Self {
-        let fates = Stream::new(seed, link, "loss");
-        let states = Stream::new(seed, link, "loss state");
+        let fates = DrawStream::new(seed, link, "loss");
+        let states = DrawStream::new(seed, link, "loss state");
         let model = match (loss, trace) {
             (None, Some(rows)) => Model::Rows { rows: Arc::clone(rows), cursor: 0 },
             (None, None) => Model::None,
@@ -361,7 +361,7 @@ impl LossProcess {
 }
 
 impl Model {
-    fn new(loss: &Loss, fates: Stream, states: Stream) -> Self {
+    fn new(loss: &Loss, fates: DrawStream, states: DrawStream) -> Self {
         let whole_nanos =
             |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX).max(1);
         let as_u32 = |p: Probability| (p.as_f64() * f64::from(u32::MAX)) as u32;
@@ -389,7 +389,7 @@ impl Model {
             Loss::Sessions { ref sessions, bad } => {
                 // The index of a slot never reaches u64::MAX, so no state uses this draw.
                 let drawn = u128::from(states.at(u64::MAX)) * sessions.len() as u128;
-                let Session { p, r } = sessions[(drawn >> 64) as usize];
+                let SessionChain { p, r } = sessions[(drawn >> 64) as usize];
                 let (good, slot) = (Probability::ZERO, Some(whole_nanos(sessions::ROW)));
                 Self::GilbertElliott { chain: Chain::new(p, r), good, bad, slot }
             }
@@ -463,7 +463,7 @@ impl Chain {
     /// Searches backwards only to a step with a draw that determines its state regardless of the
     /// previous one. Long gaps are therefore cheap unless transitions are rare.
     #[inline]
-    fn is_bad(&mut self, states: Stream, step: u64) -> bool {
+    fn is_bad(&mut self, states: DrawStream, step: u64) -> bool {
         let mut inverted = false;
         let mut at = step;
         let bad = loop {

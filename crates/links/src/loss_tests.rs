@@ -117,7 +117,7 @@ fn the_papers_slotted_chain_is_memoryless() {
         remain: Probability::clamped(0.8).complement(),
         known: (0, false),
     };
-    let states = Stream::new(SEED, "test", "loss state");
+    let states = DrawStream::new(SEED, "test", "loss state");
     let bad: Vec<bool> = (0..200_000).map(|slot| chain.is_bad(states, slot)).collect();
     assert_near(mean(&bad), 0.2, 0.02);
     let after_bad: Vec<bool> = bad.windows(2).filter(|w| w[0]).map(|w| w[1]).collect();
@@ -142,7 +142,7 @@ fn the_state_of_a_slot_does_not_depend_on_earlier_queries() {
             remain: Probability::clamped(r).complement(),
             known: (0, false),
         };
-        let states = Stream::new(SEED, "test", "loss state");
+        let states = DrawStream::new(SEED, "test", "loss state");
         let mut every = chain();
         let full: Vec<bool> = (0..3_000).map(|slot| every.is_bad(states, slot)).collect();
         assert!(!full[0], "the chain starts good");
@@ -161,7 +161,7 @@ fn the_state_of_a_slot_does_not_depend_on_earlier_queries() {
 #[test]
 fn a_chain_that_always_changes_state_alternates() {
     let mut chain = Chain { enter: Probability::ONE, remain: Probability::ZERO, known: (0, false) };
-    let states = Stream::new(SEED, "test", "loss state");
+    let states = DrawStream::new(SEED, "test", "loss state");
     for step in [1, 2, 3, 10, 1_001] {
         assert_eq!(chain.is_bad(states, step), step % 2 == 1, "step {step}");
     }

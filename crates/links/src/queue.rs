@@ -93,7 +93,7 @@ impl FromStr for Queue {
 
 /// Queued packets.
 #[derive(Debug)]
-pub(crate) struct Waiting<T> {
+pub(crate) struct Backlog<T> {
     items: VecDeque<Item<T>>,
     bytes: u64,
     limit: u64,
@@ -101,7 +101,7 @@ pub(crate) struct Waiting<T> {
     codel: Option<Codel>,
 }
 
-impl<T> Waiting<T> {
+impl<T> Backlog<T> {
     pub(crate) fn new(queue: Queue) -> Self {
         let (limit, mark_above, codel) = match queue {
             Queue::DropTail { limit, mark_above } => (limit, mark_above, None),
@@ -189,7 +189,7 @@ impl Codel {
     }
 
     /// RFC 8289, section 5.6, `dodequeue`: returns the head and whether it may be dropped.
-    fn examine<T>(&mut self, queue: &mut Waiting<T>, now: Timestamp) -> (Option<Item<T>>, bool) {
+    fn examine<T>(&mut self, queue: &mut Backlog<T>, now: Timestamp) -> (Option<Item<T>>, bool) {
         let head = queue.take();
         let standing = head
             .as_ref()
@@ -205,7 +205,7 @@ impl Codel {
     /// RFC 8289, section 5.5, `deque`.
     fn dequeue<T>(
         &mut self,
-        queue: &mut Waiting<T>,
+        queue: &mut Backlog<T>,
         now: Timestamp,
         counters: &mut Counters,
     ) -> Option<Item<T>> {

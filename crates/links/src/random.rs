@@ -11,9 +11,9 @@ use crate::text::ParseError;
 
 /// An indexed stream of draws.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stream(u64);
+pub(crate) struct DrawStream(u64);
 
-impl Stream {
+impl DrawStream {
     /// Creates the stream of a node by its role and the name of its link.
     pub(crate) fn new(seed: u64, link: &str, role: &str) -> Self {
         let absorb = |key: u64, name: &str| {
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn streams_differ_by_seed_link_and_role() {
-        let first = |seed, link, role| Stream::new(seed, link, role).at(0);
+        let first = |seed, link, role| DrawStream::new(seed, link, role).at(0);
         let all = [
             first(1, "down", "loss"),
             first(2, "down", "loss"),
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn draws_are_uniform_and_gaussian_draws_have_unit_variance() {
-        let stream = Stream::new(7, "test", "moments");
+        let stream = DrawStream::new(7, "test", "moments");
         let n = 200_000_u64;
         let mean = (0..n).map(|i| stream.at(i) as f64 / 2f64.powi(64)).sum::<f64>() / n as f64;
         assert!((mean - 0.5).abs() < 0.003, "{mean}");

@@ -22,7 +22,7 @@ pub(crate) const WORK_PER_BYTE: u64 = 8_000_000_000;
 
 /// Rate limit and its progress.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct RateServer {
     limit: Limit,
     /// End of the last transmission.
     free_at: Timestamp,
@@ -48,7 +48,7 @@ struct Lap {
     left: u32,
 }
 
-impl Server {
+impl RateServer {
     /// Creates the server of a rate or, without a rate, of a trace. `None` if nothing limits the
     /// link.
     pub(crate) fn new(rate: Option<Rate>, trace: Option<&Trace>) -> Option<Self> {

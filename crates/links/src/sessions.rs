@@ -17,7 +17,7 @@ const COLUMNS: &str = "network,p_good_to_bad,r_bad_to_good";
 
 /// Chain of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Session {
+pub struct SessionChain {
     /// Probability that a bad row follows a good one.
     pub p: Probability,
     /// Probability that a good row follows a bad one.
@@ -29,7 +29,7 @@ pub struct Session {
 pub(crate) fn read(
     text: &str,
     fields: &mut Fields<'_>,
-) -> Result<(Arc<[Session]>, Probability), ParseError> {
+) -> Result<(Arc<[SessionChain]>, Probability), ParseError> {
     let file = fields.optional("file")?;
     let file: String = file.ok_or_else(|| ParseError::new(text, "`gilbert:file=PATH`"))?;
     let network: Option<String> = fields.optional("network")?;
@@ -50,7 +50,7 @@ pub(crate) fn read(
 }
 
 /// Parses the sessions of one network, or of all.
-fn parse(content: &str, network: Option<&str>) -> Result<Vec<Session>, String> {
+fn parse(content: &str, network: Option<&str>) -> Result<Vec<SessionChain>, String> {
     let mut lines = (1..).zip(content.lines().map(str::trim)).filter(|(_, line)| !line.is_empty());
     match lines.next() {
         Some((_, COLUMNS)) => {}
@@ -71,11 +71,11 @@ fn parse(content: &str, network: Option<&str>) -> Result<Vec<Session>, String> {
     }
 }
 
-fn parse_line(line: &str) -> Option<(&str, Session)> {
+fn parse_line(line: &str) -> Option<(&str, SessionChain)> {
     let mut columns = line.split(',');
     let name = columns.next()?;
     let mut chance = || Probability::from_str(columns.next()?).ok();
-    let session = Session { p: chance()?, r: chance()? };
+    let session = SessionChain { p: chance()?, r: chance()? };
     columns.next().is_none().then_some((name, session))
 }
 

@@ -48,7 +48,7 @@ pub struct Opportunities {
 
 /// Conditions until the start of the next row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct TraceRow {
     /// Start, relative to the first row.
     pub at: Duration,
     /// Available bandwidth.
@@ -62,7 +62,7 @@ pub struct Row {
 /// A piecewise-constant record of conditions.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rows {
-    rows: Vec<Row>,
+    rows: Vec<TraceRow>,
     period: u64,
     /// Rows with a negative loss rate in the file.
     negative_losses: usize,
@@ -135,7 +135,7 @@ impl FromStr for Trace {
 }
 
 /// Parses a row. Also returns whether its loss rate is negative.
-fn read_row(line: &str) -> Result<(Row, bool), String> {
+fn read_row(line: &str) -> Result<(TraceRow, bool), String> {
     const EXPECTED: &str = "seconds, Mbps, RTT and loss rate, like `0.015 3.63 38.0ms 0.00` \
         (`#` before a header)";
     let columns: Vec<&str> = line.split_whitespace().collect();
@@ -160,7 +160,7 @@ fn read_row(line: &str) -> Result<(Row, bool), String> {
     let share: Option<f64> = loss.parse().ok().filter(|share: &f64| share.is_finite());
     let is_negative = share.is_some_and(|share| share < 0.0);
     let share = share.map(|share| share.max(0.0)).and_then(Probability::new);
-    let row = Row {
+    let row = TraceRow {
         at: Duration::from_nanos(at_nanos),
         rate: Rate::from_bps(bps),
         rtt: Duration::from_nanos(rtt_nanos),
@@ -200,7 +200,7 @@ impl Rows {
     ///
     /// # Errors
     /// If there are no rows, times do not ascend, or all rates are zero.
-    pub fn new(mut rows: Vec<Row>) -> Result<Self, ParseError> {
+    pub fn new(mut rows: Vec<TraceRow>) -> Result<Self, ParseError> {
         let Some(start) = rows.first().map(|row| row.at) else {
             return Err(ParseError("no rows".to_owned()));
         };
@@ -220,14 +220,14 @@ impl Rows {
     }
 
     /// Rows of one lap.
-    pub fn rows(&self) -> &[Row] {
+    pub fn rows(&self) -> &[TraceRow] {
         &self.rows
     }
 
     /// Returns the row at `now`, and the start of the next one. `cursor` is a hint that may have
     /// any value and is updated.
     #[inline]
-    pub(crate) fn at(&self, now: Timestamp, cursor: &mut usize) -> (&Row, Timestamp) {
+    pub(crate) fn at(&self, now: Timestamp, cursor: &mut usize) -> (&TraceRow, Timestamp) {
         let phase = now.as_nanos() % self.period;
         let starts = |i: usize| self.rows.get(i).map_or(self.period, |row| nanos(row.at));
         if !(starts(*cursor) <= phase && phase < starts(*cursor + 1)) {

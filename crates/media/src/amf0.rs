@@ -186,7 +186,7 @@ pub enum Error {
 /// # Errors
 /// The input is not a sequence of values within the limits.
 pub fn read(input: &[u8]) -> Result<Vec<Value>, Error> {
-    let mut reader = Reader { input, values: 0 };
+    let mut reader = Amf0Reader { input, values: 0 };
     let mut values = Vec::new();
     while !reader.input.is_empty() {
         values.push(reader.value(0)?);
@@ -194,12 +194,12 @@ pub fn read(input: &[u8]) -> Result<Vec<Value>, Error> {
     Ok(values)
 }
 
-struct Reader<'a> {
+struct Amf0Reader<'a> {
     input: &'a [u8],
     values: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Amf0Reader<'a> {
     fn take(&mut self, len: usize) -> Result<&'a [u8], Error> {
         let (taken, rest) = self.input.split_at_checked(len).ok_or(Error::Truncated)?;
         self.input = rest;

@@ -41,7 +41,7 @@ pub struct Sample {
 
 /// Samples of one track in a fragment.
 #[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
+pub struct SampleRun<'a> {
     /// [`VIDEO_TRACK`] or [`AUDIO_TRACK`].
     pub track: u32,
     /// Samples with non-decreasing times.
@@ -96,7 +96,7 @@ const NOT_SYNC: u32 = 0x0101_0000;
 
 /// Returns a fragment, moof and mdat, of these runs. Runs without samples are omitted. `sequence`
 /// is the fragment's number. The samples must total less than 4 GiB.
-pub fn fragment(sequence: u32, runs: &[Run<'_>]) -> Bytes {
+pub fn fragment(sequence: u32, runs: &[SampleRun<'_>]) -> Bytes {
     let runs = || runs.iter().filter(|run| !run.samples.is_empty());
     let count: usize = runs().map(|run| run.samples.len()).sum();
     let payload: usize = runs().flat_map(|run| run.samples).map(|s| s.data.len()).sum();
@@ -118,7 +118,7 @@ pub fn fragment(sequence: u32, runs: &[Run<'_>]) -> Bytes {
     out.freeze()
 }
 
-fn put_traf(out: &mut BytesMut, run: &Run<'_>, offsets: &mut Vec<usize>) {
+fn put_traf(out: &mut BytesMut, run: &SampleRun<'_>, offsets: &mut Vec<usize>) {
     // default-base-is-moof
     full_atom(out, b"tfhd", 0, 0x02_0000, |out| out.put_u32(run.track));
     let start = run.samples.first().map_or(0, |sample| sample.dts);

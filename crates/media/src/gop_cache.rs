@@ -50,14 +50,14 @@ const TAG_COST: usize = size_of::<Tag>() + 64;
 
 /// Limits of the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
+pub struct CacheLimits {
     /// Groups of pictures including the growing one, at least 1.
     pub groups: usize,
     /// Bytes of tags.
     pub bytes: usize,
 }
 
-impl Default for Limits {
+impl Default for CacheLimits {
     fn default() -> Self {
         Self { groups: 2, bytes: 16 << 20 }
     }
@@ -93,7 +93,7 @@ impl Headers {
 
 /// Start of a group of pictures.
 #[derive(Clone, Debug)]
-pub struct Group {
+pub struct GopStart {
     /// Number of the group's first tag.
     pub start: u64,
     /// Timestamp of this tag, in milliseconds.
@@ -130,9 +130,9 @@ enum Audio {
 /// Cache of a stream's newest tags.
 ///
 /// ```
-/// use mendcast_media::{GopCache, Kind, Limits, Tag};
+/// use mendcast_media::{GopCache, Kind, CacheLimits, Tag};
 ///
-/// let mut cache = GopCache::new(Limits { groups: 1, ..Limits::default() });
+/// let mut cache = GopCache::new(CacheLimits { groups: 1, ..CacheLimits::default() });
 /// for (timestamp, first) in [(0, 0x17), (40, 0x27), (80, 0x17)] {
 ///     cache.push(Tag::new(Kind::Video, timestamp, &[first, 1, 0, 0, 0]).unwrap());
 /// }
@@ -142,12 +142,12 @@ enum Audio {
 /// ```
 #[derive(Debug, Default)]
 pub struct GopCache {
-    limits: Limits,
+    limits: CacheLimits,
     headers: Arc<Headers>,
     tags: VecDeque<Tag>,
     /// Number of the first tag in `tags`.
     base: u64,
-    groups: VecDeque<Group>,
+    groups: VecDeque<GopStart>,
     bytes: usize,
     video: Video,
     /// Newest key frame for the current video header.
@@ -171,7 +171,7 @@ pub struct GopCache {
 
 impl GopCache {
     /// Creates an empty cache.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: CacheLimits) -> Self {
         Self { limits, ..Self::default() }
     }
 
@@ -328,7 +328,7 @@ impl GopCache {
         }
         if self.starts_group(&tag) {
             let (start, timestamp) = (self.head(), tag.timestamp());
-            self.groups.push_back(Group { start, timestamp, headers: self.headers.clone() });
+            self.groups.push_back(GopStart { start, timestamp, headers: self.headers.clone() });
         }
         self.bytes += tag.bytes().len();
         self.tags.push_back(tag);
@@ -424,7 +424,7 @@ impl GopCache {
     }
 
     /// Returns the groups with a stored start, oldest first.
-    pub fn groups(&self) -> impl DoubleEndedIterator<Item = &Group> {
+    pub fn groups(&self) -> impl DoubleEndedIterator<Item = &GopStart> {
         self.groups.iter()
     }
 

@@ -26,6 +26,6 @@ pub use codec::{Codec, Role};
 pub use deviation::{Deviation, Deviations};
 pub use disposable::Marks;
 pub use flv::{Kind, Tag};
-pub use gop_cache::{GopCache, Limits};
+pub use gop_cache::{CacheLimits, GopCache};
 pub use timeline::Timeline;
 pub use tracks::default_track;

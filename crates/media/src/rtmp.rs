@@ -17,7 +17,7 @@ mod server;
 mod url;
 
 pub use self::url::{Url, UrlError};
-pub use client::{Client, Event as ClientEvent, Intent};
+pub use client::{Client, ClientEvent, Intent};
 pub use error::Error;
 pub use handshake::Random;
 pub use server::{Event, Request, Server};

@@ -179,8 +179,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_input_gives_a_tag_or_nothing(payload in proptest::collection::vec(any::<u8>(), 0..60),
-            forms in 0..4usize) {
+        fn any_input_gives_a_tag_or_nothing(
+            payload in proptest::collection::vec(any::<u8>(), 0..60),
+            forms in 0..4usize,
+        ) {
             let head: [&[u8]; 4] = [b"\x96\x01av01", b"\x96\x21", b"\x95\x11Opus", b"\x97"];
             let payload = [head[forms], &payload].concat();
             for kind in [Kind::Video, Kind::Audio] {

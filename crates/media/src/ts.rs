@@ -11,8 +11,8 @@ mod sets;
 mod tables;
 pub mod write;
 
-pub use read::Reader;
-pub use write::Writer;
+pub use read::SegmentReader;
+pub use write::SegmentWriter;
 
 /// Size of a packet, in bytes.
 pub const PACKET_LEN: usize = 188;

@@ -8,13 +8,14 @@ use std::path::Path;
 
 use mendcast_media::codec::Codec;
 use mendcast_media::hls::Segmenter;
-use mendcast_media::hls::segmenter::{Config, Container};
+use mendcast_media::hls::segmenter::{Container, SegmenterConfig};
 use mendcast_media::{Kind, Role, Tag};
 use support::*;
 
 /// Writes all output of a segmenter for these tags to one file.
 fn write(folder: &Path, container: Container, tags: &[Tag], output: &str) -> Segmenter {
-    let mut segmenter = Segmenter::new(Config { container, window: 1_000, ..Config::default() });
+    let mut segmenter =
+        Segmenter::new(SegmenterConfig { container, window: 1_000, ..SegmenterConfig::default() });
     for tag in tags {
         segmenter.push(tag, 1_800_000_000_000 + u64::from(tag.timestamp()));
     }

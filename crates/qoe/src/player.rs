@@ -46,7 +46,7 @@ pub enum FrameKind {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Phase {
+enum PlaybackPhase {
     /// Before playback starts.
     Waiting,
     Playing {
@@ -84,7 +84,7 @@ pub struct Player {
     requested: Timestamp,
     /// Time up to which the model is computed.
     now: Timestamp,
-    phase: Phase,
+    phase: PlaybackPhase,
     /// Whether the stream has ended.
     ending: bool,
     first_frame: Option<Timestamp>,
@@ -116,7 +116,7 @@ impl Player {
             policy,
             requested,
             now: requested,
-            phase: Phase::Waiting,
+            phase: PlaybackPhase::Waiting,
             ending: false,
             first_frame: None,
             started: None,
@@ -193,12 +193,12 @@ impl Player {
     pub fn advance(&mut self, now: Timestamp) {
         while self.now < now {
             match self.phase {
-                Phase::Waiting | Phase::Frozen { .. } => self.now = now,
-                Phase::Playing { .. } if self.buffered == 0 => {
-                    self.phase = Phase::Frozen { since: self.now };
+                PlaybackPhase::Waiting | PlaybackPhase::Frozen { .. } => self.now = now,
+                PlaybackPhase::Playing { .. } if self.buffered == 0 => {
+                    self.phase = PlaybackPhase::Frozen { since: self.now };
                 }
-                Phase::Playing { speed } => self.play(speed, now),
-                Phase::Ended => return,
+                PlaybackPhase::Playing { speed } => self.play(speed, now),
+                PlaybackPhase::Ended => return,
             }
         }
     }
@@ -207,7 +207,7 @@ impl Player {
     pub fn report(&mut self, now: Timestamp) -> Report {
         self.advance(now);
         let mut freezes = self.tallies;
-        if let Phase::Frozen { since } = self.phase {
+        if let PlaybackPhase::Frozen { since } = self.phase {
             report::add(&mut freezes, self.now.since(since));
         }
         let elapsed = self.now.since(self.requested);
@@ -229,7 +229,7 @@ impl Player {
             live_latency: self
                 .first_frame
                 .map(|_| self.live_edge_at(self.now).saturating_sub(shown)),
-            ended: matches!(self.phase, Phase::Ended),
+            ended: matches!(self.phase, PlaybackPhase::Ended),
         }
     }
 
@@ -248,7 +248,7 @@ impl Player {
         self.played += span;
         self.buffered = self.buffered.saturating_sub(span.as_nanos() * speed);
         if self.buffered <= floor {
-            self.phase = Phase::Playing { speed: NORMAL_SPEED };
+            self.phase = PlaybackPhase::Playing { speed: NORMAL_SPEED };
         }
         if self.ending && self.buffered == 0 {
             self.end();
@@ -258,10 +258,10 @@ impl Player {
     /// Starts, resumes or speeds up if the buffer suffices or the stream has ended.
     fn play_if_buffered(&mut self) {
         let (needed, speed) = match self.phase {
-            Phase::Waiting => (self.policy.start, NORMAL_SPEED),
-            Phase::Frozen { .. } => (self.policy.rebuffer, NORMAL_SPEED),
-            Phase::Playing { speed } => (Duration::ZERO, speed),
-            Phase::Ended => return,
+            PlaybackPhase::Waiting => (self.policy.start, NORMAL_SPEED),
+            PlaybackPhase::Frozen { .. } => (self.policy.rebuffer, NORMAL_SPEED),
+            PlaybackPhase::Playing { speed } => (Duration::ZERO, speed),
+            PlaybackPhase::Ended => return,
         };
         // An empty buffer would freeze again at once.
         if self.buffered == 0 || (self.buffered < hundredths(needed) && !self.ending) {
@@ -275,16 +275,16 @@ impl Player {
             }
             _ => speed,
         };
-        self.phase = Phase::Playing { speed };
+        self.phase = PlaybackPhase::Playing { speed };
     }
 
     fn end(&mut self) {
         self.close_freeze();
-        self.phase = Phase::Ended;
+        self.phase = PlaybackPhase::Ended;
     }
 
     fn close_freeze(&mut self) {
-        let Phase::Frozen { since } = self.phase else { return };
+        let PlaybackPhase::Frozen { since } = self.phase else { return };
         let duration = self.now.since(since);
         report::add(&mut self.tallies, duration);
         if self.listed.len() < MAX_LISTED_FREEZES {

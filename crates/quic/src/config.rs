@@ -3,7 +3,7 @@
 use crate::crypto::{KeyRing, TlsConfig};
 use crate::detection::Detection;
 use crate::observer::Observer;
-use crate::streams::Limits;
+use crate::streams::StreamLimits;
 use congestion::{Algorithm, Controller};
 use core::fmt;
 use core::time::Duration;
@@ -86,7 +86,7 @@ pub struct TransportConfig {
     /// guard, a hostile peer that fakes losses makes the server send as much as the scheme permits.
     pub guard: Option<Guard>,
     /// Stream and flow-control limits, which bound the memory a peer can make the server hold.
-    pub limits: Limits,
+    pub limits: StreamLimits,
     /// Reads 0-RTT packets. Default true. They may be replays: the application sees which requests
     /// came early, and must not act twice on them.
     pub early_data: bool,
@@ -115,7 +115,7 @@ impl Default for TransportConfig {
             congestion: controller(Algorithm::Bbr),
             scheme: Arc::new(Arq::scheme),
             guard: None,
-            limits: Limits::default(),
+            limits: StreamLimits::default(),
             early_data: true,
             key_update_after: 0,
             observer: None,

@@ -9,14 +9,16 @@
 //! Of 18,000 connections in simulated minutes without such faults, one lost ECN:
 //! `MENDCAST_CASES=3000 cargo test -p mendcast-quic --lib ecn::tests::loss -- --nocapture`.
 
+mod monitor;
 mod networks;
 mod trial;
 
 use crate::wire::EcnCounts;
 use core::time::Duration;
+pub(crate) use monitor::EcnMonitor;
 pub(crate) use networks::Networks;
 pub(crate) use trial::Fate;
-use trial::{MAX_LOST_PERCENT, Trial, Verdict};
+use trial::{EcnTrial, MAX_LOST_PERCENT, TrialVerdict};
 use units::Timestamp;
 
 /// Number of marked packets that test a path (RFC 9000, appendix A.4). ECN ends when this many go
@@ -104,7 +106,7 @@ impl From<EcnFault> for usize {
 
 /// Growth of the peer's counts since the last ACK frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Report {
+pub(crate) enum EcnReport {
     /// The ACK frame has no counts.
     Missing,
     /// The counts are impossible.
@@ -115,12 +117,12 @@ pub(crate) enum Report {
 
 /// The peer's counts. They cover the connection, on all its paths.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct EcnTally {
     reported: EcnCounts,
     sent: u64,
 }
 
-impl Tally {
+impl EcnTally {
     /// A marked packet was sent.
     #[inline]
     pub(crate) fn on_sent(&mut self) {
@@ -128,34 +130,34 @@ impl Tally {
     }
 
     /// Takes the counts of an acknowledgement that raises the largest acknowledged number.
-    pub(crate) fn take(&mut self, counts: Option<EcnCounts>) -> Report {
-        let Some(counts) = counts else { return Report::Missing };
+    pub(crate) fn take(&mut self, counts: Option<EcnCounts>) -> EcnReport {
+        let Some(counts) = counts else { return EcnReport::Missing };
         let old = core::mem::replace(&mut self.reported, counts);
         let possible = counts.ect0 >= old.ect0
             && counts.ce >= old.ce
             && counts.ect1 == old.ect1
             && counts.ect0.saturating_add(counts.ce) <= self.sent;
         if !possible {
-            return Report::Wrong;
+            return EcnReport::Wrong;
         }
         let ce = counts.ce - old.ce;
-        Report::Grown { all: counts.ect0 - old.ect0 + ce, ce }
+        EcnReport::Grown { all: counts.ect0 - old.ect0 + ce, ce }
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Phase {
+enum EcnPhase {
     /// ECN is off in the configuration.
     Off,
     Marking,
-    Trial(Trial),
+    Trial(EcnTrial),
     Failed,
 }
 
 /// ECN of one path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PathEcn {
-    phase: Phase,
+    phase: EcnPhase,
     /// Packets reported during the test, and the number of CE among them.
     tested: u64,
     tested_ce: u64,
@@ -175,7 +177,7 @@ impl PathEcn {
     /// A path to test; unmarked for good if `enabled` is false.
     pub(crate) fn new(enabled: bool) -> Self {
         Self {
-            phase: if enabled { Phase::Marking } else { Phase::Off },
+            phase: if enabled { EcnPhase::Marking } else { EcnPhase::Off },
             tested: 0,
             tested_ce: 0,
             unreported: 0,
@@ -190,25 +192,25 @@ impl PathEcn {
 
     /// A path through a network with a remembered fault.
     pub(crate) fn failed(enabled: bool) -> Self {
-        let phase = if enabled { Phase::Failed } else { Phase::Off };
+        let phase = if enabled { EcnPhase::Failed } else { EcnPhase::Off };
         Self { phase, ..Self::new(enabled) }
     }
 
     /// Returns the state, `None` if ECN is off in the configuration.
     pub(crate) fn state(&self) -> Option<EcnState> {
         match self.phase {
-            Phase::Off => None,
-            Phase::Marking if self.tested < TESTING => Some(EcnState::Testing),
-            Phase::Marking => Some(EcnState::Capable),
-            Phase::Trial(_) => Some(EcnState::Unknown),
-            Phase::Failed => Some(EcnState::Failed),
+            EcnPhase::Off => None,
+            EcnPhase::Marking if self.tested < TESTING => Some(EcnState::Testing),
+            EcnPhase::Marking => Some(EcnState::Capable),
+            EcnPhase::Trial(_) => Some(EcnState::Unknown),
+            EcnPhase::Failed => Some(EcnState::Failed),
         }
     }
 
     /// Returns true while each datagram leaves alone, since the next one may differ.
     #[inline]
     pub(crate) fn is_one_by_one(&self) -> bool {
-        matches!(&self.phase, Phase::Trial(trial) if trial.is_one_by_one())
+        matches!(&self.phase, EcnPhase::Trial(trial) if trial.is_one_by_one())
     }
 
     /// Returns whether to mark a datagram outside trials. After a probe time-out without an
@@ -216,7 +218,7 @@ impl PathEcn {
     #[inline]
     pub(crate) fn marks(&self, now: Timestamp, pto: Duration) -> bool {
         let is_silent = || self.silent_since.is_some_and(|since| now.since(since) > pto);
-        matches!(self.phase, Phase::Marking) && !is_silent()
+        matches!(self.phase, EcnPhase::Marking) && !is_silent()
     }
 
     /// Returns whether to mark the next datagram. Only first transmissions (`original`) are marked
@@ -224,7 +226,7 @@ impl PathEcn {
     #[inline]
     pub(crate) fn marks_next(&mut self, now: Timestamp, pto: Duration, original: bool) -> bool {
         match &mut self.phase {
-            Phase::Trial(trial) => original && trial.marks_next(),
+            EcnPhase::Trial(trial) => original && trial.marks_next(),
             _ => self.marks(now, pto),
         }
     }
@@ -248,7 +250,7 @@ impl PathEcn {
             self.unheard = 0;
         }
         match &mut self.phase {
-            Phase::Trial(trial) => trial.on_fate(fate),
+            EcnPhase::Trial(trial) => trial.on_fate(fate),
             _ if fate.marked => self.recent = self.recent << 1 | u64::from(fate.lost),
             _ => {}
         }
@@ -259,7 +261,7 @@ impl PathEcn {
         if fate.marked {
             self.unheard = 0;
         }
-        if let Phase::Trial(trial) = &mut self.phase {
+        if let EcnPhase::Trial(trial) = &mut self.phase {
             trial.on_late(fate);
         }
     }
@@ -268,21 +270,22 @@ impl PathEcn {
     /// is the number of the next packet. May begin a trial.
     pub(crate) fn on_heard(&mut self, unmarked: bool, next: u64) {
         self.silent_since = None;
-        if unmarked && self.unheard >= MIN_UNACKED_MARKED && matches!(self.phase, Phase::Marking) {
-            self.phase = Phase::Trial(Trial::new(next));
+        if unmarked && self.unheard >= MIN_UNACKED_MARKED && matches!(self.phase, EcnPhase::Marking)
+        {
+            self.phase = EcnPhase::Trial(EcnTrial::new(next));
         }
     }
 
     /// Takes the counts of an acknowledgement that newly acknowledges `marked` marked packets of
     /// this path. Returns the number of packets newly reported as CE.
-    pub(crate) fn on_report(&mut self, marked: u64, report: Report) -> u64 {
-        if matches!(self.phase, Phase::Failed | Phase::Off) {
+    pub(crate) fn on_report(&mut self, marked: u64, report: EcnReport) -> u64 {
+        if matches!(self.phase, EcnPhase::Failed | EcnPhase::Off) {
             return 0;
         }
         match report {
             // Section 13.4.2.1: without counts for newly acknowledged marked packets validation
             // fails. A few may have passed a node that erases marks while testing.
-            Report::Missing => {
+            EcnReport::Missing => {
                 self.unreported += marked;
                 if self.unreported >= TESTING {
                     self.fail(EcnFault::Bleached);
@@ -290,10 +293,10 @@ impl PathEcn {
                 0
             }
             // Section 13.4.2.1: the counts are smaller than the number of packets that they report.
-            Report::Wrong if marked > 0 => self.fail(EcnFault::Miscounted),
-            Report::Grown { all, .. } if all < marked => self.fail(EcnFault::Miscounted),
-            Report::Wrong => 0,
-            Report::Grown { all, ce } => {
+            EcnReport::Wrong if marked > 0 => self.fail(EcnFault::Miscounted),
+            EcnReport::Grown { all, .. } if all < marked => self.fail(EcnFault::Miscounted),
+            EcnReport::Wrong => 0,
+            EcnReport::Grown { all, ce } => {
                 if self.tested < TESTING {
                     self.tested += all;
                     self.tested_ce += ce;
@@ -311,24 +314,24 @@ impl PathEcn {
     /// number of the next packet.
     pub(crate) fn judge(&mut self, now: Timestamp, next: u64) {
         match &mut self.phase {
-            Phase::Marking => {
+            EcnPhase::Marking => {
                 if self.recent.count_ones() >= LOSSY && now >= self.next_trial {
-                    self.phase = Phase::Trial(Trial::new(next));
+                    self.phase = EcnPhase::Trial(EcnTrial::new(next));
                 }
             }
-            Phase::Trial(trial) => match trial.verdict() {
-                Verdict::Open => {}
-                Verdict::Drops => {
+            EcnPhase::Trial(trial) => match trial.verdict() {
+                TrialVerdict::Open => {}
+                TrialVerdict::Drops => {
                     self.fail(EcnFault::Dropped);
                 }
-                Verdict::Same => {
-                    self.phase = Phase::Marking;
+                TrialVerdict::Same => {
+                    self.phase = EcnPhase::Marking;
                     self.recent = 0;
                     self.next_trial = now + self.pause;
                     self.pause = (self.pause * 2).min(MAX_PAUSE);
                 }
             },
-            Phase::Off | Phase::Failed => {}
+            EcnPhase::Off | EcnPhase::Failed => {}
         }
     }
 
@@ -338,7 +341,7 @@ impl PathEcn {
     }
 
     fn fail(&mut self, fault: EcnFault) -> u64 {
-        self.phase = Phase::Failed;
+        self.phase = EcnPhase::Failed;
         self.fault = Some(fault);
         0
     }

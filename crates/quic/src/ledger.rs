@@ -18,11 +18,11 @@ use core::time::Duration;
 use lists::Lists;
 use lost::Lost;
 use record::IDLE_CAPACITY;
-pub(crate) use record::{Carried, Content, Fate, PacketKind, SentFrame, SentPacket};
+pub(crate) use record::{Carried, Fate, PacketContent, PacketKind, SentFrame, SentPacket};
 use recovery::UnitKey;
 use std::collections::VecDeque;
 use units::Timestamp;
-use verdict::{Evidence, LossRun, Verdict};
+use verdict::{Evidence, LossRun, PacketVerdict};
 pub(crate) use verdict::{Thresholds, TimeThreshold};
 
 /// Maximum losses per pass of loss detection; the rest is due at once. A peer that lets the server
@@ -118,7 +118,7 @@ impl Ledger {
         self.records.push_back(SentPacket {
             time_sent: Timestamp::ZERO,
             stamp: RateStamp::default(),
-            content: Content::NOTHING,
+            content: PacketContent::NOTHING,
             unit: None,
             kind: PacketKind::Original,
             size: 0,
@@ -144,7 +144,7 @@ impl Ledger {
     }
 
     /// Keeps a list of frames.
-    pub(crate) fn keep(&mut self, frames: &[SentFrame]) -> Content {
+    pub(crate) fn keep(&mut self, frames: &[SentFrame]) -> PacketContent {
         self.lists.keep(frames)
     }
 
@@ -279,17 +279,17 @@ impl Ledger {
                 Fate::Acked => run.on_acked(),
                 Fate::Skipped | Fate::Lost => {}
                 Fate::Outstanding => match evidence.verdict(now, number, record, thresholds) {
-                    Verdict::NotLostYet(due) => {
+                    PacketVerdict::NotLostYet(due) => {
                         unsettled = unsettled.or(Some(number));
                         self.loss_time = self.loss_time.into_iter().chain(due).min();
                     }
-                    Verdict::Lost(_) if declared == MAX_LOSSES => {
+                    PacketVerdict::Lost(_) if declared == MAX_LOSSES => {
                         self.loss_time = Some(now);
                         self.run = run.start;
                         end = number;
                         break;
                     }
-                    Verdict::Lost(trigger) => {
+                    PacketVerdict::Lost(trigger) => {
                         declared += 1;
                         run.on_lost(record, thresholds.first_rtt_sample);
                         self.declare_lost(number, trigger, &mut lost);

@@ -11,7 +11,7 @@ const MAX_RANGES: usize = 64;
 
 /// Received packet numbers of one space.
 #[derive(Debug, Default)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedNumbers {
     ranges: RangeSet,
     /// Numbers below this count as duplicates: their ranges were given up.
     floor: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Received {
     deadline: Option<Timestamp>,
 }
 
-impl Received {
+impl ReceivedNumbers {
     /// Largest received number.
     pub(crate) fn largest(&self) -> Option<u64> {
         self.largest

@@ -158,13 +158,13 @@ fn json_rows(path: &Path) -> Result<Rows, Failure> {
         loop {
             row += 1;
             return match next_line(&mut file, &mut line) {
-                Ok(Line::End) => None,
-                Ok(Line::Whole) if line.trim_ascii().is_empty() => continue,
-                Ok(Line::Whole) => {
+                Ok(LineEnd::End) => None,
+                Ok(LineEnd::Whole) if line.trim_ascii().is_empty() => continue,
+                Ok(LineEnd::Whole) => {
                     let values = serde_json::from_slice::<Map<String, Value>>(&line);
                     Some(Ok((row, values.ok().map(Row::from))))
                 }
-                Ok(Line::TooLong) => Some(Ok((row, None))),
+                Ok(LineEnd::TooLong) => Some(Ok((row, None))),
                 Err(e) => Some(Err(e.into())),
             };
         }
@@ -208,23 +208,23 @@ fn found(paths: &[PathBuf]) -> Result<BTreeMap<PathBuf, Forms>, Error> {
     Ok(all)
 }
 
-enum Line {
+enum LineEnd {
     Whole,
     TooLong,
     End,
 }
 
 /// Reads the next line. Skips the contents of overlong ones.
-fn next_line(file: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Line> {
+fn next_line(file: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<LineEnd> {
     let mut too_long = false;
     loop {
         line.clear();
         let read = file.take(MAX_LINE).read_until(b'\n', line)?;
         let whole = line.ends_with(b"\n") || (read as u64) < MAX_LINE;
         match (whole, too_long) {
-            (true, false) if read == 0 => return Ok(Line::End),
-            (true, false) => return Ok(Line::Whole),
-            (true, true) => return Ok(Line::TooLong),
+            (true, false) if read == 0 => return Ok(LineEnd::End),
+            (true, false) => return Ok(LineEnd::Whole),
+            (true, true) => return Ok(LineEnd::TooLong),
             (false, _) => too_long = true,
         }
     }

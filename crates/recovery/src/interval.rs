@@ -7,7 +7,7 @@ use units::Timestamp;
 
 /// The decision interval in progress.
 #[derive(Debug)]
-pub(crate) struct Interval {
+pub(crate) struct DecisionInterval {
     start: Timestamp,
     /// Totals at its start.
     totals: Totals,
@@ -16,7 +16,7 @@ pub(crate) struct Interval {
     rounds_max: u32,
 }
 
-impl Interval {
+impl DecisionInterval {
     pub(crate) fn new(now: Timestamp) -> Self {
         Self {
             start: now,

@@ -52,13 +52,13 @@ pub enum Written {
 
 /// Arrival of a packet with content of a unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Arrival {
+pub(crate) struct UnitArrival {
     pub(crate) sent: Timestamp,
     /// `None` if it is the packet that was declared lost.
     pub(crate) copy: Option<CopyKind>,
 }
 
-impl Arrival {
+impl UnitArrival {
     /// Returns whether this is the unit's first copy. A replica sent at the same time is not,
     /// unless the unit was opened as overdue data.
     pub(crate) fn is_first(self, unit: &LostUnit) -> bool {

@@ -15,13 +15,13 @@ const MIN_EVIDENCE: (Duration, u64) = (Duration::from_secs(4), 400);
 /// Recently acknowledged and lost packets.
 #[derive(Debug)]
 pub(crate) struct RecentLoss {
-    short: Window,
-    long: Window,
+    short: PeriodCounts,
+    long: PeriodCounts,
 }
 
 impl RecentLoss {
     pub(crate) fn new(now: Timestamp) -> Self {
-        Self { short: Window::new(now, SHORT), long: Window::new(now, LONG) }
+        Self { short: PeriodCounts::new(now, SHORT), long: PeriodCounts::new(now, LONG) }
     }
 
     /// Counts a settled packet; `copy` is its role if it was a copy.
@@ -60,7 +60,7 @@ impl RecentLoss {
 
 /// Packets of the current and the previous period.
 #[derive(Debug)]
-struct Window {
+struct PeriodCounts {
     span: Duration,
     /// Start of the previous period, or of the current one without a previous one.
     began: Timestamp,
@@ -70,7 +70,7 @@ struct Window {
     former: (u64, u64),
 }
 
-impl Window {
+impl PeriodCounts {
     fn new(now: Timestamp, span: Duration) -> Self {
         Self { span, began: now, since: now, present: (0, 0), former: (0, 0) }
     }

@@ -8,9 +8,9 @@ use crate::by_unit::ByUnit;
 use crate::contents::{Content, Contents};
 use crate::correlation::LossCorrelation;
 use crate::guard::Guard;
-use crate::interval::Interval;
+use crate::interval::DecisionInterval;
 use crate::overdue::{Fates, Overdue};
-use crate::packet::{Acked, Arrival, Loss, Packet};
+use crate::packet::{Acked, Loss, Packet, UnitArrival};
 use crate::recent::RecentLoss;
 use crate::scheme::{
     Expected, IntervalMetrics, LossSignal, PathState, RecoveryEvent, Scheme, View,
@@ -26,7 +26,7 @@ struct Finished {
     unit: LostUnit,
     at: Timestamp,
     /// The first-sent packet known to have arrived.
-    by: Option<Arrival>,
+    by: Option<UnitArrival>,
 }
 
 /// Recovery state of a connection: lost units, their contents, and the scheme.
@@ -38,7 +38,7 @@ pub struct Recovery<C: Content> {
     guard: Option<Guard>,
     path: PathState,
     statistics: Statistics,
-    interval: Interval,
+    interval: DecisionInterval,
     /// Start of the current path. Packets sent earlier say nothing about it.
     path_began: Timestamp,
     recent: RecentLoss,
@@ -79,7 +79,7 @@ impl<C: Content> Recovery<C> {
             guard,
             path: PathState::default(),
             statistics: Statistics { correlation, ..Statistics::default() },
-            interval: Interval::new(now),
+            interval: DecisionInterval::new(now),
             path_began: now,
             recent: RecentLoss::new(now),
             overdue: Fates::default(),
@@ -325,7 +325,7 @@ impl<C: Content> Recovery<C> {
         acked: Acked,
         content: &C,
     ) {
-        let arrival = Arrival { sent: packet.sent, copy: packet.copy };
+        let arrival = UnitArrival { sent: packet.sent, copy: packet.copy };
         if let (Some(kind), Acked::InTime) = (packet.copy, acked) {
             self.copy_acked(now, key, kind, packet.sent);
         }
@@ -342,7 +342,7 @@ impl<C: Content> Recovery<C> {
         kind: CopyKind,
         sent: Timestamp,
     ) {
-        let arrival = Arrival { sent, copy: Some(kind) };
+        let arrival = UnitArrival { sent, copy: Some(kind) };
         self.statistics.totals.replicas_acked += u64::from(kind == CopyKind::Replica);
         // One ACK may acknowledge several copies, in any order.
         if let Some(Finished { unit, by, .. }) = self.finished.iter_mut().find(|f| f.key == key)
@@ -355,7 +355,13 @@ impl<C: Content> Recovery<C> {
     }
 
     /// Finishes the unit if nothing is missing. Returns whether it is finished.
-    fn settle(&mut self, now: Timestamp, key: UnitKey, by: Option<Arrival>, content: &C) -> bool {
+    fn settle(
+        &mut self,
+        now: Timestamp,
+        key: UnitKey,
+        by: Option<UnitArrival>,
+        content: &C,
+    ) -> bool {
         if self.table.get(key).is_none() {
             return true;
         }
@@ -368,7 +374,7 @@ impl<C: Content> Recovery<C> {
         is_over
     }
 
-    pub(crate) fn finish(&mut self, now: Timestamp, key: UnitKey, by: Option<Arrival>) {
+    pub(crate) fn finish(&mut self, now: Timestamp, key: UnitKey, by: Option<UnitArrival>) {
         self.contents.slot(key).clear();
         if let Some(unit) = self.table.remove(key) {
             self.scheme.scheduler.on_finished(key);
@@ -419,7 +425,7 @@ impl<C: Content> Recovery<C> {
         self.finished = all;
     }
 
-    fn count(&mut self, unit: &LostUnit, by: Option<Arrival>) {
+    fn count(&mut self, unit: &LostUnit, by: Option<UnitArrival>) {
         let statistics = &mut self.statistics;
         if let Some((round, copies)) = self.table.complete(unit) {
             let totals = &mut statistics.totals;
@@ -432,7 +438,7 @@ impl<C: Content> Recovery<C> {
         }
         match by {
             // The packet declared lost has arrived: the loss was spurious.
-            Some(Arrival { copy: None, .. }) => {
+            Some(UnitArrival { copy: None, .. }) => {
                 if let Some(first) = unit.first_copy {
                     statistics.unit_times.remove(first.since(unit.first_sent));
                 }

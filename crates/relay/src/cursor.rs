@@ -5,7 +5,7 @@
 //! once per second of media, as bursts of the publisher and the initial group of pictures also
 //! cause lag, but only briefly.
 
-use media::gop_cache::{Group, Headers};
+use media::gop_cache::{GopStart, Headers};
 use media::{GopCache, Kind, Marks, Role, Tag};
 
 /// Tags searched for the earliest timestamp of a group.
@@ -138,7 +138,7 @@ impl Cursor {
     }
 
     /// Returns the group at which a new viewer joins now, or `None` to wait for the next one.
-    fn join<'a>(&self, cache: &'a GopCache) -> Option<&'a Group> {
+    fn join<'a>(&self, cache: &'a GopCache) -> Option<&'a GopStart> {
         let newest = cache.groups().next_back()?;
         let age = cache.newest().map_or(0, |tag| ms_between(newest.timestamp, tag.timestamp()));
         match self.start {
@@ -229,7 +229,7 @@ impl Cursor {
         at
     }
 
-    fn jump(&mut self, cache: &GopCache, group: &Group) -> Next {
+    fn jump(&mut self, cache: &GopCache, group: &GopStart) -> Next {
         self.position = Position::At(group.start);
         self.origin.get_or_insert_with(|| earliest(cache, group));
         self.queue_new_headers(group.headers.tags());
@@ -295,7 +295,7 @@ impl Cursor {
 
 /// Returns the earliest timestamp among the first tags of a group. Audio that precedes the key
 /// frame in time may follow it in order.
-fn earliest(cache: &GopCache, group: &Group) -> u32 {
+fn earliest(cache: &GopCache, group: &GopStart) -> u32 {
     let frames = (group.start..group.start + LOOK_AHEAD).map_while(|number| cache.get(number));
     let times = frames.filter(|tag| !tag.role().is_header()).map(Tag::timestamp);
     times

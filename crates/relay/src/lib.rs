@@ -22,7 +22,7 @@ pub use memory::Memory;
 pub use registry::{Publisher, Refusal, Registry};
 pub use send_ahead::send_ahead;
 pub use stream::{Settings, Stats, Status, Stream};
-pub use viewer::{Progress, Viewer};
+pub use viewer::{Viewer, ViewerProgress};
 
 #[cfg(test)]
 mod tests;

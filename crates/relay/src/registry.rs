@@ -25,11 +25,11 @@ use crate::stream::{Settings, Stats, Status, Stream};
 pub struct Registry {
     max_streams: usize,
     memory: Arc<Memory>,
-    streams: RwLock<Streams>,
+    streams: RwLock<NamedStreams>,
 }
 
 #[derive(Debug, Default)]
-struct Streams {
+struct NamedStreams {
     by_name: HashMap<String, Arc<Stream>>,
     /// Ended streams that viewers still reference.
     over: Vec<Weak<Stream>>,
@@ -37,7 +37,7 @@ struct Streams {
     past: Stats,
 }
 
-impl Streams {
+impl NamedStreams {
     fn open(&mut self, name: &str, settings: Settings, memory: &Arc<Memory>) -> Arc<Stream> {
         let known = self.by_name.get(name).filter(|stream| stream.status() != Status::Ended);
         if let Some(stream) = known {
@@ -88,7 +88,7 @@ impl Registry {
     /// media held outside the relay.
     pub fn enforce_memory_limit(&self, trim: impl Fn()) {
         let streams: Vec<Arc<Stream>> = {
-            let Streams { by_name, over, .. } = &mut *self.write();
+            let NamedStreams { by_name, over, .. } = &mut *self.write();
             over.retain(|stream| stream.strong_count() > 0);
             let over = over.iter().filter_map(Weak::upgrade);
             by_name.values().cloned().chain(over).collect()
@@ -168,7 +168,7 @@ impl Registry {
         Some(Publisher { stream: stream.clone(), number })
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Streams> {
+    fn write(&self) -> RwLockWriteGuard<'_, NamedStreams> {
         self.streams.write().unwrap_or_else(PoisonError::into_inner)
     }
 

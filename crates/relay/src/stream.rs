@@ -13,7 +13,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use media::{GopCache, Kind, Limits, Tag, Timeline, default_track, flv};
+use media::{CacheLimits, GopCache, Kind, Tag, Timeline, default_track, flv};
 use units::Rate;
 
 use crate::cursor::Lags;
@@ -26,7 +26,7 @@ const BITRATE_SPANS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duratio
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// Cache limits, for new and slow viewers.
-    pub cache: Limits,
+    pub cache: CacheLimits,
     /// Lag limits of viewers.
     pub lags: Lags,
     /// Maximum time that audio waits for a video frame, in milliseconds; default 40, 0 disables
@@ -39,7 +39,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            cache: Limits::default(),
+            cache: CacheLimits::default(),
             lags: Lags { thin: 500, skip: 5_000 },
             merge_ms: 40,
             max_viewers: 100_000,
@@ -105,7 +105,7 @@ impl Stats {
 }
 
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct LiveState {
     pub cache: GopCache,
     /// Memory used by the cache.
     account: Account,
@@ -122,7 +122,7 @@ pub(crate) struct Live {
     other_tracks: u64,
 }
 
-impl Live {
+impl LiveState {
     fn start_publisher(&mut self) -> u64 {
         self.status = Status::Live;
         self.publisher += 1;
@@ -148,7 +148,7 @@ pub struct Stream {
     name: String,
     settings: Settings,
     memory: Arc<Share>,
-    live: RwLock<Live>,
+    live: RwLock<LiveState>,
     wakers: Mutex<Vec<Waker>>,
     viewers: AtomicU64,
     refused: AtomicU64,
@@ -160,7 +160,7 @@ pub struct Stream {
 
 impl Stream {
     pub(crate) fn new(name: &str, settings: Settings, memory: Arc<Share>) -> Self {
-        let live = Live {
+        let live = LiveState {
             cache: GopCache::new(settings.cache),
             account: memory.account(),
             status: Status::Waiting,
@@ -338,11 +338,11 @@ impl Stream {
         ends
     }
 
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Live> {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, LiveState> {
         self.live.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Live> {
+    fn write(&self) -> RwLockWriteGuard<'_, LiveState> {
         self.live.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -356,7 +356,7 @@ impl Stream {
         self.wakers().push(waker);
     }
 
-    fn wake(&self, mut live: RwLockWriteGuard<'_, Live>) {
+    fn wake(&self, mut live: RwLockWriteGuard<'_, LiveState>) {
         live.wakes += 1;
         let mut wakers = self.wakers();
         drop(live);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use media::{Role, Tag};
 
 use crate::cursor::{Cursor, Lags, Next, Start};
-use crate::stream::{Live, Status, Stream};
+use crate::stream::{LiveState, Status, Stream};
 
 /// Tags searched for the first frame, as headers and audio may precede it.
 const LOOK_AHEAD: usize = 64;
@@ -36,7 +36,7 @@ pub struct Viewer {
     cursor: Cursor,
     /// Registered waker, and the stream's wake count at registration.
     registered: Option<(Waker, u64)>,
-    progress: Progress,
+    progress: ViewerProgress,
     /// Stream time of the last frame passed to [`Viewer::own_time`], and its offset from the first
     /// frame in milliseconds.
     own: Option<(u32, i64)>,
@@ -46,7 +46,7 @@ pub struct Viewer {
 
 /// Delivery counts of a viewer.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Progress {
+pub struct ViewerProgress {
     /// Tags, including headers.
     pub tags: u64,
     /// Bytes of tags.
@@ -79,7 +79,7 @@ impl Viewer {
             stream,
             cursor,
             registered: None,
-            progress: Progress::default(),
+            progress: ViewerProgress::default(),
             own: None,
             latest: 0,
         }
@@ -92,7 +92,7 @@ impl Viewer {
         let next = self.cursor.next(&live.cache);
         let ((skips, skipped_ms), thinned) = (self.cursor.skips(), self.cursor.thinned());
         let before = self.progress;
-        let now = Progress { skips, skipped_ms, thinned, ..before };
+        let now = ViewerProgress { skips, skipped_ms, thinned, ..before };
         if now != before {
             let ms = skipped_ms - before.skipped_ms;
             self.stream.count_skipped(skips - before.skips, ms, thinned - before.thinned);
@@ -176,7 +176,7 @@ impl Viewer {
     }
 
     /// Delivery counts.
-    pub fn progress(&self) -> Progress {
+    pub fn progress(&self) -> ViewerProgress {
         self.progress
     }
 
@@ -190,7 +190,7 @@ impl Viewer {
 fn wait<T>(
     registered: &mut Option<(Waker, u64)>,
     stream: &Stream,
-    live: &Live,
+    live: &LiveState,
     context: &Context<'_>,
 ) -> Poll<T> {
     match registered {

@@ -42,7 +42,7 @@ impl Saved {
 
 /// Phase of section 3.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Phase {
+pub enum CarefulPhase {
     /// The initial window is in flight; the path is compared with the saved one.
     Reconnaissance,
     /// The jump is being sent.
@@ -55,7 +55,7 @@ pub enum Phase {
     Normal(Exit),
 }
 
-impl Phase {
+impl CarefulPhase {
     /// Name in logs (draft-ietf-tsvwg-careful-resume-qlog).
     pub const fn name(self) -> &'static str {
         match self {
@@ -117,7 +117,7 @@ pub struct Careful {
     mtu: u64,
     /// The controller's multiplicative decrease, from 0.5 to 1.
     beta: f64,
-    phase: Phase,
+    phase: CarefulPhase,
     verdict: Verdict,
     /// Bytes sent.
     sent: u64,
@@ -145,7 +145,7 @@ impl Careful {
             initial_window,
             mtu: mtu.into(),
             beta: beta.clamp(0.5, 1.0),
-            phase: Phase::Reconnaissance,
+            phase: CarefulPhase::Reconnaissance,
             verdict: Verdict::None,
             sent: 0,
             first_sent: None,
@@ -159,7 +159,7 @@ impl Careful {
     }
 
     /// Current phase.
-    pub fn phase(&self) -> Phase {
+    pub fn phase(&self) -> CarefulPhase {
         self.phase
     }
 
@@ -184,7 +184,7 @@ impl Careful {
         self.sent = self.sent.saturating_add(bytes);
         self.first_sent.get_or_insert(now);
         self.last_sent = now;
-        let Phase::Unvalidated = self.phase else { return None };
+        let CarefulPhase::Unvalidated = self.phase else { return None };
         let (window, since, rtt) = self.jump;
         // Packets after the time limit are no longer unvalidated.
         if now.since(since) > rtt {
@@ -201,8 +201,8 @@ impl Careful {
     /// controllers, revealed losses come first ([`Careful::on_congestion_event`]).
     pub fn on_ack(&mut self, batch: &AckBatch, window: u64) -> Option<Order> {
         match self.phase {
-            Phase::Reconnaissance => self.reconnoitre(batch, window),
-            Phase::Unvalidated => {
+            CarefulPhase::Reconnaissance => self.reconnoitre(batch, window),
+            CarefulPhase::Unvalidated => {
                 self.pipe_size = self.pipe_size.saturating_add(batch.acked_bytes);
                 if batch.rtt_sample() <= self.saved.rtt / 2 {
                     return self.retreat();
@@ -213,22 +213,22 @@ impl Careful {
                 let is_over = is_acked || batch.now.since(since) > rtt;
                 is_over.then(|| self.leave_unvalidated(batch.in_flight)).flatten()
             }
-            Phase::Validating => {
+            CarefulPhase::Validating => {
                 self.pipe_size = self.pipe_size.saturating_add(batch.acked_bytes);
                 if batch.largest_sent_time >= self.last_unvalidated {
                     self.verdict = Verdict::Passed;
-                    self.phase = Phase::Normal(Exit::LastUnvalidatedPacketAcknowledged);
+                    self.phase = CarefulPhase::Normal(Exit::LastUnvalidatedPacketAcknowledged);
                 }
                 None
             }
-            Phase::SafeRetreat => {
+            CarefulPhase::SafeRetreat => {
                 self.pipe_size = self.pipe_size.saturating_add(batch.acked_bytes);
                 (batch.largest_sent_time >= self.last_unvalidated).then(|| {
-                    self.phase = Phase::Normal(Exit::ExitRecovery);
+                    self.phase = CarefulPhase::Normal(Exit::ExitRecovery);
                     Order::Release { ssthresh: (self.pipe_size as f64 * self.beta) as u64 }
                 })
             }
-            Phase::Normal(_) => None,
+            CarefulPhase::Normal(_) => None,
         }
     }
 
@@ -236,19 +236,19 @@ impl Careful {
     pub fn on_congestion_event(&mut self, event: &CongestionEvent) -> Option<Order> {
         let is_persistent = event.kind == CongestionKind::Persistent;
         match self.phase {
-            Phase::Normal(_) => None,
-            Phase::Reconnaissance => {
-                self.phase = Phase::Normal(Exit::Congestion);
+            CarefulPhase::Normal(_) => None,
+            CarefulPhase::Reconnaissance => {
+                self.phase = CarefulPhase::Normal(Exit::Congestion);
                 None
             }
             phase if is_persistent => {
                 self.verdict = Verdict::Failed;
-                self.phase = Phase::Normal(Exit::PersistentCongestion);
+                self.phase = CarefulPhase::Normal(Exit::PersistentCongestion);
                 let ssthresh = (self.pipe_size as f64 * self.beta) as u64;
-                (phase == Phase::SafeRetreat).then_some(Order::Release { ssthresh })
+                (phase == CarefulPhase::SafeRetreat).then_some(Order::Release { ssthresh })
             }
-            Phase::Unvalidated | Phase::Validating => self.retreat(),
-            Phase::SafeRetreat => None,
+            CarefulPhase::Unvalidated | CarefulPhase::Validating => self.retreat(),
+            CarefulPhase::SafeRetreat => None,
         }
     }
 
@@ -262,7 +262,7 @@ impl Careful {
         // the round trip, it is another path (section 4.2.1).
         let (saved, min) = (self.saved.rtt, batch.rtt.min);
         if min <= saved / 2 || min > saved.saturating_mul(10) {
-            self.phase = Phase::Normal(Exit::RttNotValidated);
+            self.phase = CarefulPhase::Normal(Exit::RttNotValidated);
             return None;
         }
         // All initial data was acknowledged, and the window limits the sender.
@@ -277,12 +277,12 @@ impl Careful {
         });
         let jump = self.saved.jump.min(wanted);
         if jump <= window {
-            self.phase = Phase::Normal(Exit::NothingToGain);
+            self.phase = CarefulPhase::Normal(Exit::NothingToGain);
             return None;
         }
         // Pace by the current round trip: the minimum might be too fast.
         let rtt = batch.rtt_sample().max(min);
-        self.phase = Phase::Unvalidated;
+        self.phase = CarefulPhase::Unvalidated;
         self.pipe_size = batch.in_flight;
         self.jump = (jump, batch.now, rtt);
         Some(Order::Jump { window: jump, rate: Rate::from_bytes_in(jump, rtt) })
@@ -291,10 +291,10 @@ impl Careful {
     /// Leaves the unvalidated phase ("Upon any of these events").
     fn leave_unvalidated(&mut self, in_flight: u64) -> Option<Order> {
         if in_flight < self.initial_window || in_flight <= self.pipe_size {
-            self.phase = Phase::Normal(Exit::RateLimited);
+            self.phase = CarefulPhase::Normal(Exit::RateLimited);
             return Some(Order::Window(self.pipe_size.max(self.initial_window)));
         }
-        self.phase = Phase::Validating;
+        self.phase = CarefulPhase::Validating;
         Some(Order::Window(in_flight))
     }
 
@@ -302,7 +302,7 @@ impl Careful {
         // Recovery ends with the last packet sent in the unvalidated or validating phase.
         self.last_unvalidated = self.last_sent;
         self.verdict = Verdict::Failed;
-        self.phase = Phase::SafeRetreat;
+        self.phase = CarefulPhase::SafeRetreat;
         Some(Order::Hold((self.pipe_size / 2).max(2 * self.mtu)))
     }
 }

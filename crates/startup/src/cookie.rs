@@ -126,7 +126,7 @@ impl Correlation {
 ///
 /// ```
 /// use core::time::Duration;
-/// use mendcast_startup::cookie::Rules;
+/// use mendcast_startup::cookie::CookieRules;
 /// use mendcast_startup::{Carrier, Cookie, Prefix, Refusal};
 /// use units::Rate;
 ///
@@ -140,7 +140,7 @@ impl Correlation {
 /// };
 /// // The client returns the bytes in its next connection, a minute later.
 /// let returned = Cookie::decode(&cookie.encode()).unwrap();
-/// let rules = Rules::default();
+/// let rules = CookieRules::default();
 /// let state = returned.accept(Carrier::Token, client, 1_700_000_060, &rules).unwrap();
 /// assert_eq!(state.max_bdp(), 100_000);
 /// // From another network, it is rejected.
@@ -245,7 +245,7 @@ const CONTEXT: &[u8] = b"mendcast transport cookie";
 
 /// Rules for accepting cookies.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Rules {
+pub struct CookieRules {
     /// Lifetime: Δ in Wira, Lifetime in RFC 9959. Default 60 min, as in the paper.
     pub lifetime: Duration,
     /// Tolerated clock skew between servers. Default 5 s.
@@ -258,7 +258,7 @@ pub struct Rules {
     pub max_rtt: Duration,
 }
 
-impl Default for Rules {
+impl Default for CookieRules {
     fn default() -> Self {
         Self {
             lifetime: Duration::from_secs(3_600),
@@ -273,7 +273,7 @@ impl Default for Rules {
 /// Path state from an accepted cookie: Hx_QoS in Wira, the saved parameters in RFC 9959.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PathState {
-    /// The cookie, with rates and times within the limits of [`Rules`].
+    /// The cookie, with rates and times within the limits of [`CookieRules`].
     pub cookie: Cookie,
     /// Confidence, above 0 and at most 1. Falls with age, and with the distance between the
     /// addresses of measurement and client.
@@ -389,7 +389,7 @@ impl Cookie {
     }
 
     /// Returns the age in seconds if the cookie is valid in time and network.
-    fn age(&self, client: IpAddr, now: u64, rules: &Rules) -> Result<u64, Refusal> {
+    fn age(&self, client: IpAddr, now: u64, rules: &CookieRules) -> Result<u64, Refusal> {
         if self.issued > now.saturating_add(rules.skew.as_secs()) {
             return Err(Refusal::Future);
         }
@@ -405,7 +405,7 @@ impl Cookie {
 
     /// Returns the expected losses on the path of `client` at `now` (Unix seconds). Failed jumps
     /// and missing rates do not matter. `None` if the cookie is expired or of another network.
-    pub fn expected(&self, client: IpAddr, now: u64, rules: &Rules) -> Option<Expected> {
+    pub fn expected(&self, client: IpAddr, now: u64, rules: &CookieRules) -> Option<Expected> {
         self.age(client, now, rules).ok()?;
         let rtt = self.min_rtt.clamp(rules.min_rtt, rules.max_rtt);
         Some(Expected { loss_rate: self.loss, rtt, chances: self.correlation.chances() })
@@ -421,7 +421,7 @@ impl Cookie {
         carrier: Carrier,
         client: IpAddr,
         now: u64,
-        rules: &Rules,
+        rules: &CookieRules,
     ) -> Result<PathState, Refusal> {
         let age = self.age(client, now, rules)?;
         if self.verdict == Verdict::Failed {

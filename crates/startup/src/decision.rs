@@ -140,7 +140,7 @@ impl Default for Limits {
 
 /// Start parameters of a connection.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Decision {
+pub struct StartDecision {
     /// Start parameters of the congestion controller. The window is at most `max_jump`.
     pub start: Start,
     /// Algorithm that controls the round trips that follow.
@@ -174,7 +174,7 @@ pub enum Course {
 /// assert_eq!(start.window, Some(60_000));
 /// assert_eq!(start.rate.unwrap().to_string(), "12mbps");
 /// ```
-pub fn decide(mode: Mode, known: &Inputs, limits: &Limits) -> Decision {
+pub fn decide(mode: Mode, known: &Inputs, limits: &Limits) -> StartDecision {
     let within = |window: u64| window.min(limits.max_jump).max(minimum_window(limits.mtu));
     let iw = initial_window(limits.mtu);
     let past = known.past.as_ref();
@@ -220,13 +220,13 @@ pub fn decide(mode: Mode, known: &Inputs, limits: &Limits) -> Decision {
             ((within(iw), None), course)
         }
     };
-    Decision { start: Start { window: Some(window), rate, rtt: Some(supposed) }, course }
+    StartDecision { start: Start { window: Some(window), rate, rtt: Some(supposed) }, course }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cookie::{Carrier, Cookie, Rules};
+    use crate::cookie::{Carrier, Cookie, CookieRules};
     use crate::fixture::cookie;
     use proptest::prelude::*;
 
@@ -298,7 +298,7 @@ mod tests {
         // T > Δ: the cookie is rejected.
         let late = cookie().issued + 3_601;
         let client = "192.0.2.7".parse().expect("an address");
-        assert!(cookie().accept(Carrier::Token, client, late, &Rules::default()).is_err());
+        assert!(cookie().accept(Carrier::Token, client, late, &CookieRules::default()).is_err());
     }
 
     #[test]

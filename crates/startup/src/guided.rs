@@ -11,7 +11,7 @@ use units::{PacketNumber, Rate, Timestamp};
 
 use crate::careful::{self, Careful, Order};
 use crate::cookie::Verdict;
-use crate::decision::{Course, Decision};
+use crate::decision::{Course, StartDecision};
 use crate::observe::DeliveryRates;
 use crate::rapid::{self, Rapid};
 
@@ -58,8 +58,8 @@ impl Guided {
 
     /// Carries out a decision from the next packet on. Call it at the start of a response, and
     /// again if the size of the first frame was unknown then.
-    pub fn begin(&mut self, decision: &Decision) {
-        let Decision { start, course } = *decision;
+    pub fn begin(&mut self, decision: &StartDecision) {
+        let StartDecision { start, course } = *decision;
         let window = start.window.unwrap_or(0);
         (self.jump, self.hold) = (None, None);
         self.startup = match course {
@@ -117,7 +117,7 @@ impl Guided {
             }
         }
         if let Startup::Careful(careful) = &self.startup
-            && let careful::Phase::Normal(_) = careful.phase()
+            && let careful::CarefulPhase::Normal(_) = careful.phase()
         {
             self.verdict = careful.verdict();
             (self.startup, self.jump, self.hold) = (Startup::None, None, None);
@@ -173,7 +173,7 @@ impl Controller for Guided {
             }
             Startup::Rapid(rapid) => {
                 rapid.on_ack(batch);
-                if rapid.phase() == rapid::Phase::Over {
+                if rapid.phase() == rapid::RapidPhase::Over {
                     let window = rapid.window();
                     self.inner.resume(window, window);
                     self.startup = Startup::None;

@@ -43,12 +43,12 @@ struct Set {
     /// Latest evicted jump, in Unix seconds. Older cookies are rejected unless their viewer is in
     /// the set.
     evicted: u32,
-    viewers: [Viewer; WAYS],
+    viewers: [ViewerJump; WAYS],
 }
 
 /// A viewer's latest jump, in Unix seconds; 0 for an empty entry.
 #[derive(Clone, Copy, Default, Debug)]
-struct Viewer {
+struct ViewerJump {
     tag: u32,
     jump: u32,
 }
@@ -85,7 +85,7 @@ impl JumpLedger {
         let oldest = set.viewers.iter_mut().min_by_key(|viewer| viewer.jump);
         let oldest = oldest.expect("a set is not empty");
         set.evicted = set.evicted.max(oldest.jump);
-        *oldest = Viewer { tag, jump: now.max(1) };
+        *oldest = ViewerJump { tag, jump: now.max(1) };
         true
     }
 }

@@ -22,16 +22,17 @@
 //!    last. The first of [`Carrier::ALL`] with a cookie counts. [`Cookie::accept`] turns it into a
 //!    [`PathState`] or returns a countable [`Refusal`].
 //! 2. **Claim the jump.** Call [`JumpLedger::claim`] once, immediately before using a
-//!    [`PathState`]. If it fails, drop the state ([`Refusal::Spent`]) and start as without a cookie.
+//!    [`PathState`]. If it fails, drop the state ([`Refusal::Spent`]) and start as without a
+//!    cookie.
 //! 3. **Start the response.** The relay knows the size of the first frame. For proxied bodies,
 //!    [`Perception::read`] inspects the bytes on their way to the transport. [`decision::decide`]
-//!    returns a [`congestion::Start`] for the controller. If the size arrives late, decide and start
-//!    again, unless more than the new window is already in flight.
+//!    returns a [`congestion::Start`] for the controller. If the size arrives late, decide and
+//!    start again, unless more than the new window is already in flight.
 //! 4. **Follow the course.** [`Guided`] wraps the connection's controller. For
 //!    [`decision::Course::Careful`], it runs a [`careful::Careful`] next to the controller: events
 //!    go to the controller first, and each returned [`careful::Order`] is carried out. For
 //!    [`decision::Course::Rapid`], [`rapid::Rapid`] sets window and rate until
-//!    [`rapid::Phase::Over`]. Then the controller continues with that window.
+//!    [`rapid::RapidPhase::Over`]. Then the controller continues with that window.
 //! 5. **Learn.** [`Guided`] also feeds rate samples to [`DeliveryRates`]. When [`Refresh`] reports
 //!    that a [`Cookie`] is due, send it as the `own` bytes of a NEW_TOKEN token
 //!    ([`Cookie::encode`]), or sealed as an HTTP cookie with the next response, with the verdict of

@@ -25,7 +25,7 @@ mod ts;
 pub use input::Reason;
 
 use flv::Flv;
-use input::{Frames, Head, Input};
+use input::{ChunkInput, FrameCount, Head};
 use mp4::{Mp4, Tracks};
 use rtmp::Rtmp;
 use ts::{Found, Ts};
@@ -71,20 +71,20 @@ pub const DEFAULT_LIMIT: u64 = 4 << 20;
 /// ```
 #[derive(Debug)]
 pub struct Perception {
-    frames: Frames,
+    frames: FrameCount,
     limit: u64,
     /// Bytes of completed bodies.
     before: u64,
     /// Bytes read of the current body.
     at: u64,
-    body: Body,
+    body: BodyFormat,
     tracks: Tracks,
     progress: Progress,
 }
 
 /// Format of the body.
 #[derive(Debug)]
-enum Body {
+enum BodyFormat {
     /// No bytes yet.
     New,
     Flv(Flv),
@@ -104,11 +104,11 @@ impl Perception {
     /// bytes; see [`DEFAULT_LIMIT`].
     pub fn new(frames: NonZeroU32, limit: u64) -> Self {
         Self {
-            frames: Frames(frames.get()),
+            frames: FrameCount(frames.get()),
             limit,
             before: 0,
             at: 0,
-            body: Body::New,
+            body: BodyFormat::New,
             tracks: Tracks::default(),
             progress: Progress::Reading,
         }
@@ -117,7 +117,7 @@ impl Perception {
     /// Creates a reader of RTMP chunks after the handshake. [`Perception::new`] expects the
     /// handshake.
     pub fn of_chunks(frames: NonZeroU32, limit: u64) -> Self {
-        Self { body: Body::Rtmp(Box::new(Rtmp::chunks())), ..Self::new(frames, limit) }
+        Self { body: BodyFormat::Rtmp(Box::new(Rtmp::chunks())), ..Self::new(frames, limit) }
     }
 
     /// Current result.
@@ -143,14 +143,14 @@ impl Perception {
     /// the start of the next one.
     pub fn end_body(&mut self) -> Progress {
         if self.progress == Progress::Reading {
-            if let Body::Ts(ts) = &self.body
+            if let BodyFormat::Ts(ts) = &self.body
                 && let Some(end) = ts.end()
             {
                 self.progress = self.within(end);
             }
             self.before += self.at;
             self.at = 0;
-            self.body = Body::New;
+            self.body = BodyFormat::New;
         }
         self.progress
     }
@@ -158,7 +158,7 @@ impl Perception {
     fn advance(&mut self, bytes: &[u8]) -> Progress {
         // Bytes beyond the limit are ignored, so that chunk boundaries do not matter.
         let room = self.limit.saturating_sub(self.before + self.at);
-        let mut input = Input { bytes, at: self.at };
+        let mut input = ChunkInput { bytes, at: self.at };
         let mut input = input.take(room);
         let read = self.body(&mut input);
         self.at = input.at + input.bytes.len() as u64;
@@ -177,32 +177,32 @@ impl Perception {
         }
     }
 
-    fn body(&mut self, input: &mut Input<'_>) -> Result<Option<u64>, Reason> {
-        if let Body::New = self.body {
+    fn body(&mut self, input: &mut ChunkInput<'_>) -> Result<Option<u64>, Reason> {
+        if let BodyFormat::New = self.body {
             let Some(first) = input.bytes.first() else { return Ok(None) };
             self.body = match first {
-                b'F' => Body::Flv(Flv::new()),
-                b'G' => Body::Ts(Ts::new()),
-                b'#' | 0xef => Body::Playlist(Head::EMPTY),
+                b'F' => BodyFormat::Flv(Flv::new()),
+                b'G' => BodyFormat::Ts(Ts::new()),
+                b'#' | 0xef => BodyFormat::Playlist(Head::EMPTY),
                 // First byte of a box size below 16 MiB.
-                0 => Body::Mp4(Mp4::new()),
-                3 => Body::Rtmp(Box::new(Rtmp::new())),
+                0 => BodyFormat::Mp4(Mp4::new()),
+                3 => BodyFormat::Rtmp(Box::new(Rtmp::new())),
                 _ => return Err(Reason::Format),
             };
         }
         match &mut self.body {
-            Body::Flv(flv) => flv.read(input, &mut self.frames),
-            Body::Mp4(mp4) => mp4.read(input, &mut self.frames, &mut self.tracks),
-            Body::Rtmp(rtmp) => rtmp.read(input, &mut self.frames),
-            Body::Ts(ts) => match ts.read(input, &mut self.frames)? {
+            BodyFormat::Flv(flv) => flv.read(input, &mut self.frames),
+            BodyFormat::Mp4(mp4) => mp4.read(input, &mut self.frames, &mut self.tracks),
+            BodyFormat::Rtmp(rtmp) => rtmp.read(input, &mut self.frames),
+            BodyFormat::Ts(ts) => match ts.read(input, &mut self.frames)? {
                 Some(Found::End(end)) => Ok(Some(end)),
                 Some(Found::NoVideo) => {
-                    self.body = Body::Bytes;
+                    self.body = BodyFormat::Bytes;
                     Ok(None)
                 }
                 None => Ok(None),
             },
-            Body::Playlist(head) => {
+            BodyFormat::Playlist(head) => {
                 let has_mark = head.get().first().or(input.bytes.first()) == Some(&0xef);
                 let need = if has_mark { 10 } else { 7 };
                 if head.fill(input, need) {
@@ -210,11 +210,11 @@ impl Perception {
                     if text.unwrap_or(head.get()) != b"#EXTM3U" {
                         return Err(Reason::Format);
                     }
-                    self.body = Body::Bytes;
+                    self.body = BodyFormat::Bytes;
                 }
                 Ok(None)
             }
-            Body::Bytes | Body::New => Ok(None),
+            BodyFormat::Bytes | BodyFormat::New => Ok(None),
         }
     }
 }

@@ -4,8 +4,8 @@
 //! grows, then doubles. At the first congestion event it converges on a fraction of the delivered
 //! bytes.
 //!
-//! Until [`Rapid::phase`] is [`Phase::Over`], [`Rapid::window`] and [`Rapid::pacing_rate`] apply.
-//! Then the controller continues with that window in congestion avoidance.
+//! Until [`Rapid::phase`] is [`RapidPhase::Over`], [`Rapid::window`] and [`Rapid::pacing_rate`]
+//! apply. Then the controller continues with that window in congestion avoidance.
 
 use core::time::Duration;
 
@@ -21,7 +21,7 @@ const K: f64 = 11.0 / 18.0;
 
 /// Phase of Rapid Start.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Phase {
+pub enum RapidPhase {
     /// No congestion yet.
     Growing,
     /// Congestion was detected. The window is reduced as outstanding packets are acknowledged or
@@ -34,7 +34,7 @@ pub enum Phase {
 /// Rapid Start of one connection.
 #[derive(Clone, Debug)]
 pub struct Rapid {
-    phase: Phase,
+    phase: RapidPhase,
     window: u64,
     mtu: u16,
     factors: Factors,
@@ -44,7 +44,7 @@ pub struct Rapid {
     floor: Floor,
     /// Smoothed round trip once there is a sample.
     rtt: Duration,
-    recovery: Recovery,
+    recovery: RapidRecovery,
 }
 
 /// The reduction factors of section 3.3.1.
@@ -70,7 +70,7 @@ impl Factors {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Recovery {
+struct RapidRecovery {
     since: Timestamp,
     /// Fractional, as rounding at each acknowledgement would add up.
     window: f64,
@@ -83,7 +83,7 @@ impl Rapid {
     /// from 0.5 to 1 (CUBIC: 0.7).
     pub fn new(window: u64, rtt: Duration, mtu: u16, beta: f64) -> Self {
         Self {
-            phase: Phase::Growing,
+            phase: RapidPhase::Growing,
             window,
             mtu,
             factors: Factors::new(beta.clamp(0.5, 1.0)),
@@ -91,12 +91,12 @@ impl Rapid {
             first_sent: None,
             floor: Floor::default(),
             rtt,
-            recovery: Recovery::default(),
+            recovery: RapidRecovery::default(),
         }
     }
 
     /// Current phase.
-    pub fn phase(&self) -> Phase {
+    pub fn phase(&self) -> RapidPhase {
         self.phase
     }
 
@@ -108,7 +108,7 @@ impl Rapid {
     /// Pacing rate. The first flight takes one round trip. Later, it is twice the window per round
     /// trip as in paced slow start, and the window per round trip during recovery.
     pub fn pacing_rate(&self) -> Rate {
-        let gain = if self.phase == Phase::Growing { 2 } else { 1 };
+        let gain = if self.phase == RapidPhase::Growing { 2 } else { 1 };
         let window = self.window.saturating_mul(gain);
         self.first_flight.unwrap_or(Rate::from_bytes_in(window, self.rtt))
     }
@@ -130,15 +130,15 @@ impl Rapid {
         }
         match self.phase {
             // An underutilized window must not grow (RFC 9002, section 7.8).
-            Phase::Growing if batch.cwnd_limited => {
+            RapidPhase::Growing if batch.cwnd_limited => {
                 let growth = if self.has_queue(batch.rtt.min) { 1 } else { 2 };
                 let growth = batch.acked_bytes.saturating_mul(growth);
                 self.window = self.window.saturating_add(growth);
             }
-            Phase::Recovery => {
+            RapidPhase::Recovery => {
                 self.reduce(self.factors.ack * batch.acked_bytes as f64);
                 if batch.largest_sent_time > self.recovery.since {
-                    self.phase = Phase::Over;
+                    self.phase = RapidPhase::Over;
                 }
             }
             _ => {}
@@ -148,14 +148,14 @@ impl Rapid {
     /// Processes lost bytes, before the congestion event that they cause
     /// ([`Rapid::on_congestion_event`]).
     pub fn on_packets_lost(&mut self, bytes: u64) {
-        if self.phase == Phase::Recovery {
+        if self.phase == RapidPhase::Recovery {
             self.reduce(self.factors.loss * bytes as f64);
         }
     }
 
     /// Processes a congestion event. The first one starts the recovery.
     pub fn on_congestion_event(&mut self, event: &CongestionEvent) {
-        if self.phase != Phase::Growing {
+        if self.phase != RapidPhase::Growing {
             return;
         }
         let before = self.window as f64;
@@ -163,16 +163,16 @@ impl Rapid {
         let initial = initial_window(self.mtu) as f64 * self.factors.beta;
         let minimum = minimum_window(self.mtu) as f64;
         let least = (before * self.factors.least()).max(initial).max(minimum).min(before);
-        self.phase = Phase::Recovery;
+        self.phase = RapidPhase::Recovery;
         self.first_flight = None;
-        self.recovery = Recovery { since: event.now, window: before, least };
+        self.recovery = RapidRecovery { since: event.now, window: before, least };
         self.reduce(before * (1.0 - self.factors.silence));
         // The packets that caused the event also count as lost in recovery.
         self.reduce(self.factors.loss * event.lost_bytes as f64);
     }
 
     fn reduce(&mut self, bytes: f64) {
-        let Recovery { window, least, .. } = &mut self.recovery;
+        let RapidRecovery { window, least, .. } = &mut self.recovery;
         *window = (*window - bytes).max(*least);
         self.window = window.round() as u64;
     }
@@ -295,7 +295,7 @@ mod tests {
             (0..acks).for_each(|_| rapid.on_ack(&ack(50 + round * 50, 50, 1_200)));
         }
         assert_eq!(rapid.window(), 24_000 * 27);
-        assert_eq!(rapid.phase(), Phase::Growing);
+        assert_eq!(rapid.phase(), RapidPhase::Growing);
     }
 
     #[test]
@@ -345,14 +345,14 @@ mod tests {
         let mut rapid = rapid(60_000);
         rapid.on_congestion_event(&loss(100, 10_000));
         // 53,000 minus 53/60 of 10,000.
-        assert_eq!((rapid.phase(), rapid.window()), (Phase::Recovery, 44_167));
+        assert_eq!((rapid.phase(), rapid.window()), (RapidPhase::Recovery, 44_167));
         rapid.on_packets_lost(30_000);
         rapid.on_congestion_event(&loss(110, 30_000));
         rapid.on_ack(&ack(120, 60, 20_000));
-        assert_eq!((rapid.phase(), rapid.window()), (Phase::Recovery, 14_000));
+        assert_eq!((rapid.phase(), rapid.window()), (RapidPhase::Recovery, 14_000));
         assert_eq!(rapid.pacing_rate(), Rate::from_bytes_in(14_000, RTT));
         rapid.on_ack(&ack(160, 50, 1_200));
-        assert_eq!(rapid.phase(), Phase::Over, "a packet sent in recovery was acknowledged");
+        assert_eq!(rapid.phase(), RapidPhase::Over, "a packet sent in recovery was acknowledged");
         // A tenth is lost: 0.7 × 54,000.
         let mut rapid = Rapid::new(60_000, RTT, MTU, 0.7);
         rapid.on_congestion_event(&loss(100, 6_000));

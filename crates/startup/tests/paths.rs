@@ -14,7 +14,7 @@ use congestion::{
 use mendcast_startup::Guided;
 use mendcast_startup::careful::Saved;
 use mendcast_startup::cookie::Verdict;
-use mendcast_startup::decision::{Course, Decision};
+use mendcast_startup::decision::{Course, StartDecision};
 use units::{PacketNumber, Rate, Timestamp};
 
 const MTU: u64 = 1_200;
@@ -45,7 +45,7 @@ impl Sender {
     fn new(window: u64, course: Course) -> Self {
         let mut controller = Guided::new(Box::new(Cubic::new(MTU as u16)), MTU as u16);
         let start = Start { window: Some(window), rtt: Some(RTT), ..Start::default() };
-        controller.begin(&Decision { start, course });
+        controller.begin(&StartDecision { start, course });
         Self { controller, converged: None, now: Timestamp::from_secs(1), next_pn: 0 }
     }
 

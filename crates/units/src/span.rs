@@ -16,7 +16,7 @@ const UNITS: [(&str, u64); 9] = [
     ("d", 86_400_000_000_000),
 ];
 
-/// Digits of a fraction that are read: enough for a nanosecond of a day, and few enough for 64 bits.
+/// Digits read of a fraction: enough for a nanosecond of a day, and few enough for 64 bits.
 const MAX_DIGITS: usize = 18;
 
 /// The text is no duration.

@@ -13,7 +13,7 @@ use quic::{
     Addresses, Connection, Datagram, Endpoint, EndpointConfig, Event, Handle, RetryPolicy,
     TransportConfig,
 };
-use startup::cookie::Rules;
+use startup::cookie::CookieRules;
 use startup::decision::{Inputs, Limits, Mode};
 use startup::{Carrier, Cookie};
 use units::{Ecn, Rate, StreamId, Timestamp};
@@ -58,7 +58,8 @@ impl Returning {
         }
         let client = connection.addresses().remote.ip();
         let cookie = Cookie::decode(&own);
-        let past = cookie.and_then(|c| c.accept(Carrier::Token, client, NOW, &Rules::default()));
+        let past =
+            cookie.and_then(|c| c.accept(Carrier::Token, client, NOW, &CookieRules::default()));
         self.accepted += usize::from(past.is_ok());
         let known = Inputs { first_frame: Some(43_000), past: past.ok(), handshake_rtt: None };
         delivery::start(connection, Mode::Steady, &known, &Limits::default());

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use bytes::{Bytes, BytesMut};
-use media::hls::pull::{Action, Choice, Pull, Request, Url};
+use media::hls::pull::{Action, Choice, OriginRequest, Pull, Url};
 
 use super::client::{Http, Stream, next_data};
 use super::meter::{Meter, lock};
@@ -56,7 +56,7 @@ pub(super) async fn follow(
 async fn fetch(
     http: &Http,
     target: &Target,
-    request: &Request,
+    request: &OriginRequest,
     meter: &Mutex<Meter>,
 ) -> Result<Result<Bytes, Error>, Error> {
     let resource = Target::parse(request.url.as_str())?;
@@ -80,7 +80,11 @@ async fn fetch(
     Ok(body(stream, request, meter).await)
 }
 
-async fn body(mut stream: Stream, request: &Request, meter: &Mutex<Meter>) -> Result<Bytes, Error> {
+async fn body(
+    mut stream: Stream,
+    request: &OriginRequest,
+    meter: &Mutex<Meter>,
+) -> Result<Bytes, Error> {
     let mut body = BytesMut::new();
     while let Some(data) = next_data(&mut stream).await? {
         lock(meter).bytes(data.len());

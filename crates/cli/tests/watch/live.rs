@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use media::hls::Segmenter;
-use media::hls::segmenter::{Config, Container};
+use media::hls::segmenter::{Container, SegmenterConfig};
 use serde_json::Value;
 
 use crate::common::mendcast;
@@ -300,7 +300,8 @@ fn a_lost_server_gives_one_line_and_the_report() {
 
 /// The clip as an HLS presentation of this form in files.
 fn hls(dir: &Path, container: Container) {
-    let mut segmenter = Segmenter::new(Config { container, window: 100, ..Config::default() });
+    let mut segmenter =
+        Segmenter::new(SegmenterConfig { container, window: 100, ..SegmenterConfig::default() });
     for tag in clip() {
         segmenter.push(&tag, 1_700_000_000_000);
     }

@@ -69,7 +69,7 @@ impl Observation {
 
 /// A trial in progress.
 #[derive(Clone, Copy, Debug)]
-struct Trial {
+struct RttTrial {
     /// Previous round trip, restored if the trial fails.
     before: Duration,
     /// Delivered rate at the start.
@@ -86,7 +86,7 @@ struct Trial {
 pub(super) struct Longer {
     /// Zero while `RTprop` is trusted.
     rtt: Duration,
-    trial: Option<Trial>,
+    trial: Option<RttTrial>,
     blocked_until: Timestamp,
 }
 
@@ -111,7 +111,7 @@ impl Longer {
             }
             return;
         }
-        let Trial { before, rate, shortest, fastest, .. } = *trial;
+        let RttTrial { before, rate, shortest, fastest, .. } = *trial;
         self.trial = None;
         let is_path = shortest <= self.rtt + self.rtt / 4;
         if is_path && fastest >= observed.proven_rate.scale(SUCCESS_SHARE) {
@@ -128,7 +128,7 @@ impl Longer {
 
     fn begin(&mut self, rtt: Duration, rate: Rate, began: u64) {
         let (before, shortest, fastest) = (self.rtt, Duration::MAX, Rate::ZERO);
-        self.trial = Some(Trial { before, rate, shortest, fastest, began });
+        self.trial = Some(RttTrial { before, rate, shortest, fastest, began });
         self.rtt = rtt.min(MAX_RTT);
     }
 

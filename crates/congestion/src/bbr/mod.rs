@@ -55,7 +55,7 @@ use crate::pacer::burst;
 use filter::MaxFilter;
 use full_pipe::FullPipe;
 use limited::Limited;
-use recovery::Recovery;
+use recovery::BbrRecovery;
 use room::{Model, Room};
 
 /// `BBRHighGain`, 2/ln 2: the smallest gain that doubles the rate each round (section 4.3.2.1).
@@ -74,7 +74,7 @@ const PROBE_RTT_DURATION: Duration = Duration::from_millis(200);
 
 /// The state machine of section 4.3.
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum BbrState {
     /// Doubles the rate each round until the pipe is full.
     Startup,
     /// Removes the queue that Startup built.
@@ -92,7 +92,7 @@ pub struct Bbr {
     mtu: u16,
     /// Generator state for the first phase of a gain cycle; never 0.
     random: u64,
-    state: State,
+    state: BbrState,
     /// `BtlBw`.
     bandwidth: MaxFilter,
     rtprop: Option<Duration>,
@@ -112,7 +112,7 @@ pub struct Bbr {
     room: Room,
     /// Whether sending has restarted from idle since the last ACK.
     idle_restart: bool,
-    recovery: Recovery,
+    recovery: BbrRecovery,
     window: u64,
     /// Window of the connection's first flight.
     initial_window: u64,
@@ -132,7 +132,7 @@ impl Bbr {
         Self {
             mtu,
             random: seed | 1,
-            state: State::Startup,
+            state: BbrState::Startup,
             bandwidth: MaxFilter::default(),
             rtprop: None,
             rtprop_stamp: Timestamp::ZERO,
@@ -146,7 +146,7 @@ impl Bbr {
             limited: Limited::ON,
             room: Room::default(),
             idle_restart: false,
-            recovery: Recovery::NONE,
+            recovery: BbrRecovery::NONE,
             window: initial_window(mtu),
             initial_window: initial_window(mtu),
             prior_window: 0,
@@ -169,10 +169,10 @@ impl Bbr {
 
     fn pacing_gain(&self) -> f64 {
         match self.state {
-            State::Startup => HIGH_GAIN,
-            State::Drain => 1.0 / HIGH_GAIN,
-            State::ProbeBw { phase, .. } => CYCLE[phase],
-            State::ProbeRtt { .. } => 1.0,
+            BbrState::Startup => HIGH_GAIN,
+            BbrState::Drain => 1.0 / HIGH_GAIN,
+            BbrState::ProbeBw { phase, .. } => CYCLE[phase],
+            BbrState::ProbeRtt { .. } => 1.0,
         }
     }
 
@@ -217,7 +217,7 @@ impl Bbr {
         })
     }
 
-    fn enter(&mut self, state: State) {
+    fn enter(&mut self, state: BbrState) {
         let (window, bandwidth) = (self.window, self.bandwidth.get());
         tracing::debug!(from = ?self.state, to = ?state, window, ?bandwidth, "BBR state");
         self.state = state;
@@ -225,7 +225,7 @@ impl Bbr {
 
     /// `BBRCheckCyclePhase` (section 4.3.4.3).
     fn check_cycle_phase(&mut self, batch: &AckBatch) {
-        let State::ProbeBw { phase, since } = self.state else { return };
+        let BbrState::ProbeBw { phase, since } = self.state else { return };
         let is_full_length = self.rtprop.is_some_and(|rtprop| batch.now.since(since) > rtprop);
         let gain = CYCLE[phase];
         let is_over = if gain > 1.0 {
@@ -238,16 +238,16 @@ impl Bbr {
             is_full_length
         };
         if is_over {
-            self.enter(State::ProbeBw { phase: (phase + 1) % CYCLE.len(), since: batch.now });
+            self.enter(BbrState::ProbeBw { phase: (phase + 1) % CYCLE.len(), since: batch.now });
         }
     }
 
     /// `BBRCheckDrain` (section 4.3.3).
     fn check_drain(&mut self, batch: &AckBatch) {
-        if matches!(self.state, State::Startup) && self.full_pipe.is_filled() {
-            self.enter(State::Drain);
+        if matches!(self.state, BbrState::Startup) && self.full_pipe.is_filled() {
+            self.enter(BbrState::Drain);
         }
-        if matches!(self.state, State::Drain) && batch.in_flight <= self.inflight(1.0) {
+        if matches!(self.state, BbrState::Drain) && batch.in_flight <= self.inflight(1.0) {
             self.enter_probe_bw(batch.now);
         }
     }
@@ -259,7 +259,7 @@ impl Bbr {
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
         let phase = [0, 2, 3, 4, 5, 6, 7][(self.random % 7) as usize];
-        self.enter(State::ProbeBw { phase, since: now });
+        self.enter(BbrState::ProbeBw { phase, since: now });
     }
 
     /// `BBRSetPacingRate` (section 4.2.1): until the pipe is full, the rate only rises.
@@ -296,7 +296,7 @@ impl Bbr {
     }
 
     fn set_room(&mut self, now: Timestamp) {
-        let drains = self.recovery.is_active() || matches!(self.state, State::ProbeRtt { .. });
+        let drains = self.recovery.is_active() || matches!(self.state, BbrState::ProbeRtt { .. });
         if self.limited.is_on() && !drains {
             self.room.open(self.window, self.limited.holds(now));
         } else {
@@ -319,7 +319,7 @@ impl Bbr {
             self.window = grown;
         }
         self.window = self.window.max(self.min_pipe_window());
-        if matches!(self.state, State::ProbeRtt { .. }) {
+        if matches!(self.state, BbrState::ProbeRtt { .. }) {
             self.window = self.window.min(self.probe_rtt_window());
         }
     }
@@ -337,8 +337,8 @@ impl Controller for Bbr {
         // Section 4.3.4.4: the pipe is empty, so pacing at BtlBw fills it without a queue.
         self.idle_restart = true;
         match (self.state, self.rtprop) {
-            (State::ProbeBw { .. }, Some(rtprop)) => self.set_pacing_rate(1.0, rtprop),
-            (State::ProbeRtt { .. }, _) => self.exit_probe_rtt_if_done(now),
+            (BbrState::ProbeBw { .. }, Some(rtprop)) => self.set_pacing_rate(1.0, rtprop),
+            (BbrState::ProbeRtt { .. }, _) => self.exit_probe_rtt_if_done(now),
             _ => {}
         }
     }
@@ -370,7 +370,7 @@ impl Controller for Bbr {
     }
 
     fn on_congestion_event(&mut self, event: &CongestionEvent) {
-        let starts = matches!(self.state, State::Startup) && !self.full_pipe.was_lossy();
+        let starts = matches!(self.state, BbrState::Startup) && !self.full_pipe.was_lossy();
         if self.limited.excuses(event, self.unqueued_rtt(), starts) {
             return;
         }
@@ -382,7 +382,7 @@ impl Controller for Bbr {
             self.prior_window = self.window;
         } else if self.recovery.is_active() {
             // This recovery has already responded.
-        } else if matches!(self.state, State::Startup) || self.is_app_limited {
+        } else if matches!(self.state, BbrState::Startup) || self.is_app_limited {
             self.save_window();
             self.recovery.enter_growth();
             self.window = self.window.saturating_sub(event.lost_bytes).max(self.min_pipe_window());
@@ -398,7 +398,7 @@ impl Controller for Bbr {
 
     fn on_spurious_congestion(&mut self, _now: Timestamp) {
         if self.recovery.is_active() {
-            self.recovery = Recovery::NONE;
+            self.recovery = BbrRecovery::NONE;
             self.restore_window();
         }
     }
@@ -424,9 +424,9 @@ impl Controller for Bbr {
     /// that `BBRHighGain` times the bandwidth is more. Only measurements enter the bandwidth
     /// filter, where an assumed value would stay for ten rounds.
     fn start(&mut self, start: Start) {
-        self.enter(State::Startup);
+        self.enter(BbrState::Startup);
         self.full_pipe = FullPipe::default();
-        self.recovery = Recovery::NONE;
+        self.recovery = BbrRecovery::NONE;
         self.room = Room::default();
         if let Some(window) = start.window {
             self.window = window.max(self.min_pipe_window());
@@ -439,9 +439,9 @@ impl Controller for Bbr {
 
     /// Keeps the measured bandwidth, and drains the queue first as after Startup.
     fn resume(&mut self, window: u64, _threshold: u64) {
-        self.enter(State::Drain);
+        self.enter(BbrState::Drain);
         self.full_pipe = FullPipe::filled();
-        self.recovery = Recovery::NONE;
+        self.recovery = BbrRecovery::NONE;
         self.room.close();
         self.window = window.max(self.min_pipe_window());
         self.start_rate = StartRate::default();
@@ -471,10 +471,10 @@ impl Controller for Bbr {
     fn snapshot(&self) -> Snapshot {
         Snapshot {
             state: match self.state {
-                State::Startup => "startup",
-                State::Drain => "drain",
-                State::ProbeBw { .. } => "probe_bw",
-                State::ProbeRtt { .. } => "probe_rtt",
+                BbrState::Startup => "startup",
+                BbrState::Drain => "drain",
+                BbrState::ProbeBw { .. } => "probe_bw",
+                BbrState::ProbeRtt { .. } => "probe_rtt",
             },
             window: self.window(),
             pacing_rate: self.pacing_rate(),

@@ -4,7 +4,7 @@
 use units::Timestamp;
 
 use super::{
-    Bbr, PROBE_RTT_CWND_GAIN, PROBE_RTT_DURATION, RTPROP_FILTER_LEN, SIMILAR_RTT_DIVISOR, State,
+    Bbr, BbrState, PROBE_RTT_CWND_GAIN, PROBE_RTT_DURATION, RTPROP_FILTER_LEN, SIMILAR_RTT_DIVISOR,
 };
 use crate::controller::AckBatch;
 
@@ -28,12 +28,12 @@ impl Bbr {
         if self.rtprop.is_some_and(|rtprop| rtt <= rtprop + rtprop / SIMILAR_RTT_DIVISOR) {
             self.rtprop_stamp = batch.now;
         }
-        if expired && !self.idle_restart && !matches!(self.state, State::ProbeRtt { .. }) {
+        if expired && !self.idle_restart && !matches!(self.state, BbrState::ProbeRtt { .. }) {
             self.save_window();
-            self.enter(State::ProbeRtt { done: None, round_done: false });
+            self.enter(BbrState::ProbeRtt { done: None, round_done: false });
             self.probe_rtt_limited.start = self.delivered;
         }
-        if matches!(self.state, State::ProbeRtt { .. }) {
+        if matches!(self.state, BbrState::ProbeRtt { .. }) {
             self.handle_probe_rtt(batch);
         }
         self.idle_restart = false;
@@ -45,7 +45,7 @@ impl Bbr {
         self.probe_rtt_limited.end =
             self.delivered.saturating_add(batch.in_flight).saturating_add(1);
         let is_drained = batch.in_flight <= self.probe_rtt_window();
-        let State::ProbeRtt { done, round_done } = &mut self.state else { return };
+        let BbrState::ProbeRtt { done, round_done } = &mut self.state else { return };
         if done.is_some() {
             *round_done |= self.round_start;
             self.exit_probe_rtt_if_done(batch.now);
@@ -56,7 +56,7 @@ impl Bbr {
     }
 
     pub(super) fn exit_probe_rtt_if_done(&mut self, now: Timestamp) {
-        let State::ProbeRtt { done: Some(done), round_done: true } = self.state else { return };
+        let BbrState::ProbeRtt { done: Some(done), round_done: true } = self.state else { return };
         if now <= done {
             return;
         }
@@ -65,13 +65,13 @@ impl Bbr {
         if self.full_pipe.is_filled() {
             self.enter_probe_bw(now);
         } else {
-            self.enter(State::Startup);
+            self.enter(BbrState::Startup);
         }
     }
 
     /// `BBRSaveCwnd`: saves the last window before recovery or ProbeRTT reduced it.
     pub(super) fn save_window(&mut self) {
-        let is_cut = self.recovery.is_active() || matches!(self.state, State::ProbeRtt { .. });
+        let is_cut = self.recovery.is_active() || matches!(self.state, BbrState::ProbeRtt { .. });
         self.prior_window = if is_cut { self.prior_window.max(self.window) } else { self.window };
     }
 

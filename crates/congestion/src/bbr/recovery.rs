@@ -20,7 +20,7 @@
 
 /// Stage of a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum RecoveryStage {
     Open,
     Conservation,
     Growth,
@@ -28,30 +28,30 @@ enum Stage {
 
 /// The recovery state machine; the window itself is the controller's.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Recovery {
-    stage: Stage,
+pub(super) struct BbrRecovery {
+    stage: RecoveryStage,
     loss_in_round: bool,
 }
 
-impl Recovery {
-    pub(super) const NONE: Self = Self { stage: Stage::Open, loss_in_round: false };
+impl BbrRecovery {
+    pub(super) const NONE: Self = Self { stage: RecoveryStage::Open, loss_in_round: false };
 
     pub(super) fn is_active(self) -> bool {
-        self.stage != Stage::Open
+        self.stage != RecoveryStage::Open
     }
 
     pub(super) fn conserves(self) -> bool {
-        self.stage == Stage::Conservation
+        self.stage == RecoveryStage::Conservation
     }
 
     /// Starts with a round of conservation.
     pub(super) fn enter_conservation(&mut self) {
-        *self = Self { stage: Stage::Conservation, loss_in_round: true };
+        *self = Self { stage: RecoveryStage::Conservation, loss_in_round: true };
     }
 
     /// Starts with growth: in Startup, and when the window was reduced to its minimum.
     pub(super) fn enter_growth(&mut self) {
-        *self = Self { stage: Stage::Growth, loss_in_round: true };
+        *self = Self { stage: RecoveryStage::Growth, loss_in_round: true };
     }
 
     pub(super) fn on_loss(&mut self) {
@@ -61,10 +61,10 @@ impl Recovery {
     /// Returns whether recovery ended with the last round, so that the window is restored.
     pub(super) fn on_round_start(&mut self) -> bool {
         let lossy = core::mem::take(&mut self.loss_in_round);
-        let is_over = self.stage == Stage::Growth && !lossy;
+        let is_over = self.stage == RecoveryStage::Growth && !lossy;
         self.stage = match self.stage {
-            Stage::Conservation => Stage::Growth,
-            _ if is_over => Stage::Open,
+            RecoveryStage::Conservation => RecoveryStage::Growth,
+            _ if is_over => RecoveryStage::Open,
             stage => stage,
         };
         is_over
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn conservation_lasts_one_round_and_recovery_until_a_round_without_loss() {
-        let mut r = Recovery::NONE;
+        let mut r = BbrRecovery::NONE;
         r.enter_conservation();
         assert!(r.conserves());
         assert!(!r.on_round_start());

@@ -52,7 +52,7 @@ fn event(now: Timestamp, in_flight: u64, kind: CongestionKind) -> CongestionEven
 fn cruising() -> (Bbr, Timestamp) {
     let mut b = Bbr::new(MTU, 1);
     let mut now = at(50);
-    while !matches!(b.state, State::ProbeBw { .. }) {
+    while !matches!(b.state, BbrState::ProbeBw { .. }) {
         let batch = ack(&b, now, 75_000, 12, 75_000);
         b.on_ack(&batch);
         now += RTT;
@@ -482,7 +482,7 @@ fn gain_cycles_start_at_every_phase_but_the_draining_one() {
     let mut b = Bbr::new(MTU, 42);
     for _ in 0..200 {
         b.enter_probe_bw(at(1));
-        if let State::ProbeBw { phase, .. } = b.state {
+        if let BbrState::ProbeBw { phase, .. } = b.state {
             seen[phase] = true;
         }
     }

@@ -64,7 +64,7 @@ const VELOCITY_ROUNDS: u32 = 3;
 const PACING_GAIN: f64 = 2.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum CopaState {
     /// The window doubles per round trip until its rate exceeds the target.
     SlowStart,
     /// Removes the queue that slow start built; ends when the window turns.
@@ -79,7 +79,7 @@ enum State {
 #[derive(Clone, Debug)]
 pub struct Copa {
     mtu: u16,
-    state: State,
+    state: CopaState,
     /// `cwnd`.
     window: f64,
     inverse_delta: f64,
@@ -118,7 +118,7 @@ impl Copa {
         let window = initial_window(mtu) as f64;
         Self {
             mtu,
-            state: State::SlowStart,
+            state: CopaState::SlowStart,
             window,
             inverse_delta: DEFAULT_INVERSE_DELTA,
             velocity: 1.0,
@@ -151,7 +151,7 @@ impl Copa {
         })
     }
 
-    fn enter(&mut self, state: State) {
+    fn enter(&mut self, state: CopaState) {
         if state != self.state {
             tracing::debug!(from = ?self.state, to = ?state, window = self.window, "copa state");
         }
@@ -161,7 +161,7 @@ impl Copa {
 
     /// Restarts slow start from `window` bytes.
     fn begin_slow_start(&mut self, window: f64) {
-        self.enter(State::SlowStart);
+        self.enter(CopaState::SlowStart);
         self.window = window.max(self.minimum());
         self.begin_round();
         self.forget_direction();
@@ -181,15 +181,15 @@ impl Copa {
 
     /// Selects the mode (section 2.2).
     fn choose_mode(&mut self, now: Timestamp, is_nearly_empty: bool, srtt: Duration) {
-        if matches!(self.state, State::SlowStart | State::Drain) || is_nearly_empty {
+        if matches!(self.state, CopaState::SlowStart | CopaState::Drain) || is_nearly_empty {
             self.nearly_empty = now;
-            if self.state == State::Competitive {
-                self.enter(State::Default);
+            if self.state == CopaState::Competitive {
+                self.enter(CopaState::Default);
             }
-        } else if self.state == State::Default
+        } else if self.state == CopaState::Default
             && now.since(self.nearly_empty) > EMPTY_QUEUE_ROUNDS * srtt
         {
-            self.enter(State::Competitive);
+            self.enter(CopaState::Competitive);
         }
     }
 
@@ -207,7 +207,7 @@ impl Copa {
                 self.velocity *= 2.0;
             }
         }
-        if self.state == State::Competitive && in_use && !self.round_has_loss {
+        if self.state == CopaState::Competitive && in_use && !self.round_has_loss {
             self.inverse_delta += 1.0;
         }
         self.begin_round();
@@ -256,16 +256,16 @@ impl Controller for Copa {
         // Section 2.1, step 3: compares the rate cwnd / RTTstanding with equation 1, 1 / (δ·d_q).
         let excess = queued - self.inverse_delta;
         if excess > 0.0 {
-            if self.state == State::SlowStart {
-                self.enter(State::Drain);
+            if self.state == CopaState::SlowStart {
+                self.enter(CopaState::Drain);
             }
             self.velocity = self.velocity.min((excess / 2.0 / self.inverse_delta).max(1.0));
             self.step(Ordering::Less, batch.acked_bytes);
         } else {
-            if self.state == State::Drain {
-                self.enter(State::Default);
+            if self.state == CopaState::Drain {
+                self.enter(CopaState::Default);
             }
-            if in_use && self.state == State::SlowStart {
+            if in_use && self.state == CopaState::SlowStart {
                 self.window += batch.acked_bytes as f64;
             } else if in_use {
                 self.step(Ordering::Greater, batch.acked_bytes);
@@ -285,7 +285,7 @@ impl Controller for Copa {
             // minimum congestion window".
             self.begin_slow_start(self.minimum());
             self.start_rate = StartRate::default();
-        } else if self.state == State::Competitive
+        } else if self.state == CopaState::Competitive
             && self.loss_answered.is_none_or(|at| event.largest_lost_sent_time > at)
         {
             self.loss_answered = Some(event.now);
@@ -314,7 +314,7 @@ impl Controller for Copa {
 
     fn resume(&mut self, window: u64, _threshold: u64) {
         self.begin_slow_start(window as f64);
-        self.enter(State::Default);
+        self.enter(CopaState::Default);
         self.start_rate = StartRate::default();
     }
 
@@ -339,10 +339,10 @@ impl Controller for Copa {
     fn snapshot(&self) -> Snapshot {
         Snapshot {
             state: match self.state {
-                State::SlowStart => "slow_start",
-                State::Drain => "drain",
-                State::Default => "default",
-                State::Competitive => "competitive",
+                CopaState::SlowStart => "slow_start",
+                CopaState::Drain => "drain",
+                CopaState::Default => "default",
+                CopaState::Competitive => "competitive",
             },
             window: self.window(),
             pacing_rate: self.pacing_rate(),

@@ -46,7 +46,7 @@ impl Driver {
     fn new(packets: u64) -> Self {
         let mut copa = Copa::new(MTU);
         copa.start(Start { window: Some(packets * u64::from(MTU)), ..Start::default() });
-        copa.enter(State::Default);
+        copa.enter(CopaState::Default);
         let mut driver = Self { copa, now: at(1_000), pn: PacketNumber(0), in_use: false };
         driver.round(RTT);
         driver.in_use = true;
@@ -86,7 +86,7 @@ impl Driver {
 #[test]
 fn slow_start_doubles_until_the_rate_exceeds_the_target() {
     let mut d = Driver::new(10);
-    d.copa.enter(State::SlowStart);
+    d.copa.enter(CopaState::SlowStart);
     d.round(RTT);
     assert!((d.packets() - 20.0).abs() < 0.1, "{}", d.packets());
     // 0.8 of 20 packets in 52 ms are in the queue: fewer than 1/δ.
@@ -134,7 +134,7 @@ fn the_velocity_doubles_after_three_rounds_and_resets_when_the_window_turns() {
 
 #[test]
 fn an_unused_window_does_not_grow_but_shrinks() {
-    for state in [State::SlowStart, State::Default] {
+    for state in [CopaState::SlowStart, CopaState::Default] {
         let mut d = Driver::new(40);
         d.copa.enter(state);
         d.in_use = false;
@@ -194,7 +194,7 @@ fn idle_time_is_no_evidence_of_competition() {
 fn competitive_mode_is_additive_increase_and_one_halving_per_round_trip() {
     let mut d = Driver::new(100);
     d.round(ms(70));
-    d.copa.enter(State::Competitive);
+    d.copa.enter(CopaState::Competitive);
     d.copa.inverse_delta = 20.0;
     d.round(ms(70));
     assert_eq!(d.copa.inverse_delta, 21.0);

@@ -7,7 +7,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use links::{LinkConfig, LossPlace, Packet, PathConfig, Probability, Queue, Row, Rows, Trace};
+use links::{LinkConfig, LossPlace, Packet, PathConfig, Probability, Queue, Rows, Trace, TraceRow};
 use mendcast_congestion::{
     AckBatch, CongestionEvent, CongestionKind, Controller, Pacer, RateSampler, RateStamp,
     RttSnapshot,
@@ -43,15 +43,17 @@ impl Path {
 /// Builds the links of a path that changes to the `later` paths at their times, in order. Packets
 /// carry the numbers of their flow and their own.
 fn links(first: Path, later: &[(Duration, Path)], seed: u64) -> links::Path<(usize, u64)> {
-    let row = |&(at, path): &(Duration, Path)| Row {
+    let row = |&(at, path): &(Duration, Path)| TraceRow {
         at,
         rate: path.rate,
         rtt: path.rtt,
         loss: Probability::new(path.loss).expect("a probability"),
     };
-    let mut rows: Vec<Row> = [(Duration::ZERO, first)].iter().chain(later).map(row).collect();
+    let mut rows: Vec<TraceRow> = [(Duration::ZERO, first)].iter().chain(later).map(row).collect();
     // Traces repeat; this one does so after the end of any test.
-    rows.extend(rows.last().map(|last| Row { at: Duration::from_secs(1_000_000_000), ..*last }));
+    rows.extend(
+        rows.last().map(|last| TraceRow { at: Duration::from_secs(1_000_000_000), ..*last }),
+    );
     let path = PathConfig::both(LinkConfig {
         queue: Queue::drop_tail(first.queue),
         loss_place: first.loss_place,

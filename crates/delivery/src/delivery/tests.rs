@@ -67,7 +67,7 @@ fn scripted(next: impl IntoIterator<Item = Poll<io::Result<Option<Piece>>>>) -> 
     Delivery::new(StreamId(0), body)
 }
 
-fn step<B: Body>(delivery: &mut Delivery<B>, written: u64, sent: u64, acked: u64) -> Step {
+fn step<B: Body>(delivery: &mut Delivery<B>, written: u64, sent: u64, acked: u64) -> DeliveryStep {
     let context = &mut Context::from_waker(Waker::noop());
     delivery.step(SendProgress { written, sent, acked }, HIGH_WATER, context)
 }
@@ -76,11 +76,11 @@ fn step<B: Body>(delivery: &mut Delivery<B>, written: u64, sent: u64, acked: u64
 fn a_body_is_sent_while_there_is_room_and_data() {
     let mut delivery = scripted([piece("a"), Poll::Pending, piece("b"), Poll::Ready(Ok(None))]);
     let full = HIGH_WATER + 5;
-    assert!(matches!(step(&mut delivery, full, 5, 5), Step::Stop(Filled::Enough)));
-    assert!(matches!(step(&mut delivery, full, 6, 5), Step::Send(_)), "one byte was sent");
-    assert!(matches!(step(&mut delivery, 0, 0, 0), Step::Stop(Filled::Waiting)));
-    assert!(matches!(step(&mut delivery, 0, 0, 0), Step::Send(_)));
-    assert!(matches!(step(&mut delivery, 0, 0, 0), Step::Finish));
+    assert!(matches!(step(&mut delivery, full, 5, 5), DeliveryStep::Stop(Filled::Enough)));
+    assert!(matches!(step(&mut delivery, full, 6, 5), DeliveryStep::Send(_)), "one byte was sent");
+    assert!(matches!(step(&mut delivery, 0, 0, 0), DeliveryStep::Stop(Filled::Waiting)));
+    assert!(matches!(step(&mut delivery, 0, 0, 0), DeliveryStep::Send(_)));
+    assert!(matches!(step(&mut delivery, 0, 0, 0), DeliveryStep::Finish));
     assert!(!delivery.expects_first_frame());
 }
 
@@ -88,17 +88,17 @@ fn a_body_is_sent_while_there_is_room_and_data() {
 fn a_finished_body_does_not_wait_for_room() {
     let broken = || Poll::Ready(Err(io::ErrorKind::Other.into()));
     let mut delivery = scripted([Poll::Ready(Ok(None)), broken()]);
-    assert!(matches!(step(&mut delivery, HIGH_WATER, 0, 0), Step::Stop(Filled::Enough)));
+    assert!(matches!(step(&mut delivery, HIGH_WATER, 0, 0), DeliveryStep::Stop(Filled::Enough)));
     delivery.body.is_over = true;
-    assert!(matches!(step(&mut delivery, HIGH_WATER, 0, 0), Step::Finish));
-    assert!(matches!(step(&mut delivery, HIGH_WATER, 0, 0), Step::Abort));
+    assert!(matches!(step(&mut delivery, HIGH_WATER, 0, 0), DeliveryStep::Finish));
+    assert!(matches!(step(&mut delivery, HIGH_WATER, 0, 0), DeliveryStep::Abort));
 }
 
 #[test]
 fn a_body_that_cannot_be_completed_is_aborted() {
     let mut delivery = scripted([piece("a"), Poll::Ready(Err(io::ErrorKind::Other.into()))]);
-    assert!(matches!(step(&mut delivery, 0, 0, 0), Step::Send(_)));
-    assert!(matches!(step(&mut delivery, 1, 1, 1), Step::Abort));
+    assert!(matches!(step(&mut delivery, 0, 0, 0), DeliveryStep::Send(_)));
+    assert!(matches!(step(&mut delivery, 1, 1, 1), DeliveryStep::Abort));
 }
 
 /// A stream with sequence headers only, and one viewer.
@@ -116,7 +116,7 @@ fn a_viewer_catches_up_until_cached_data_is_delivered() {
         delivery.mark(Timestamp::ZERO, Timestamp::ZERO).map(|m| m.catching_up)
     };
     // Waiting for the first frame does not end catching up.
-    while let Step::Send(_) = step(&mut delivery, 0, 0, 0) {}
+    while let DeliveryStep::Send(_) = step(&mut delivery, 0, 0, 0) {}
     for frame in 0..50 {
         let kind = if frame == 0 { 0x17 } else { 0x27 };
         publish(&publisher, 40 * frame, &[kind, 1, 0, 0, 0, 7, 7, 7]);
@@ -124,12 +124,12 @@ fn a_viewer_catches_up_until_cached_data_is_delivered() {
     let rate = publisher.stream().bitrate();
     assert!(rate.is_some());
     let mut marks = Vec::new();
-    while let Step::Send(_) = step(&mut delivery, 0, 0, 0) {
+    while let DeliveryStep::Send(_) = step(&mut delivery, 0, 0, 0) {
         marks.extend(mark(&delivery));
     }
     assert!(marks.len() >= 50 && marks.iter().all(|mark| *mark == rate), "{marks:?}");
     publish(&publisher, 2_000, &[0x27, 1, 0, 0, 0, 7, 7, 7]);
-    assert!(matches!(step(&mut delivery, 0, 0, 0), Step::Send(_)));
+    assert!(matches!(step(&mut delivery, 0, 0, 0), DeliveryStep::Send(_)));
     assert_eq!(mark(&delivery), Some(None));
 }
 
@@ -153,19 +153,19 @@ fn the_first_frame_is_acknowledged_once_with_its_last_byte() {
     let (publisher, mut delivery) = live();
     publish(&publisher, 0, &[0x17, 1, 0, 0, 0, 7, 7, 7]);
     let mut written = 0;
-    while let Step::Send(piece) = step(&mut delivery, written, written, 0) {
+    while let DeliveryStep::Send(piece) = step(&mut delivery, written, written, 0) {
         written += piece.remaining() as u64;
     }
     let end = written;
     assert!(delivery.body.0.has_frame() && delivery.expects_first_frame());
     // Later data need not arrive.
     publish(&publisher, 40, &[0x27, 1, 0, 0, 0, 7]);
-    let Step::Send(piece) = step(&mut delivery, end, end, 0) else { panic!("a frame") };
+    let DeliveryStep::Send(piece) = step(&mut delivery, end, end, 0) else { panic!("a frame") };
     written += piece.remaining() as u64;
     for (acked, count) in [(end - 1, 0), (end, 1), (written, 1)] {
         assert!(matches!(
             step(&mut delivery, written, written, acked),
-            Step::Stop(Filled::Waiting)
+            DeliveryStep::Stop(Filled::Waiting)
         ));
         assert_eq!((delivery.body.1, delivery.expects_first_frame()), (count, count == 0));
     }

@@ -27,7 +27,7 @@ const MAX_COUNTED: usize = 1_000;
 
 /// Reason for denied access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Denied {
+pub(super) enum AccessDenied {
     /// No token is configured.
     NoToken,
     /// The call has no token.
@@ -73,14 +73,16 @@ impl Access {
         remote: IpAddr,
         changes: bool,
         now: Instant,
-    ) -> Result<(), Denied> {
+    ) -> Result<(), AccessDenied> {
         let is_local = self.is_local && remote.to_canonical().is_loopback();
         match bearer(headers) {
             Some(given) if !tokens.is_empty() => self.compare(tokens, given, remote, now),
-            _ if is_local && changes && !headers.contains_key(HEADER) => Err(Denied::NoHeader),
+            _ if is_local && changes && !headers.contains_key(HEADER) => {
+                Err(AccessDenied::NoHeader)
+            }
             _ if is_local => Ok(()),
-            _ if tokens.is_empty() => Err(Denied::NoToken),
-            _ => Err(Denied::Missing),
+            _ if tokens.is_empty() => Err(AccessDenied::NoToken),
+            _ => Err(AccessDenied::Missing),
         }
     }
 
@@ -90,18 +92,18 @@ impl Access {
         given: &[u8],
         remote: IpAddr,
         now: Instant,
-    ) -> Result<(), Denied> {
+    ) -> Result<(), AccessDenied> {
         let mut wrong = lock(&self.wrong);
         let network = Network::of_subscriber(remote);
         if wrong.is_over(network, now) {
-            return Err(Denied::TooOften);
+            return Err(AccessDenied::TooOften);
         }
         // Compare with all tokens, for constant time.
         if tokens.iter().fold(false, |right, token| token.is(given) | right) {
             return Ok(());
         }
         wrong.count(network, now);
-        Err(Denied::Wrong)
+        Err(AccessDenied::Wrong)
     }
 }
 
@@ -172,29 +174,32 @@ mod tests {
         let (none, own, now) = (headers(&[]), headers(&[(HEADER, "1")]), Instant::now());
         let on_loopback = Access::new(true);
         assert_eq!(on_loopback.check(&[], &none, local, false, now), Ok(()));
-        assert_eq!(on_loopback.check(&[], &none, local, true, now), Err(Denied::NoHeader));
+        assert_eq!(on_loopback.check(&[], &none, local, true, now), Err(AccessDenied::NoHeader));
         assert_eq!(on_loopback.check(&[], &own, local, true, now), Ok(()));
         assert_eq!(on_loopback.check(&tokens(), &own, local, true, now), Ok(()));
         let right = with_token(TOKEN);
         assert_eq!(on_loopback.check(&tokens(), &right, local, true, now), Ok(()));
         let wrong = with_token("wrong");
-        assert_eq!(on_loopback.check(&tokens(), &wrong, local, false, now), Err(Denied::Wrong));
+        assert_eq!(
+            on_loopback.check(&tokens(), &wrong, local, false, now),
+            Err(AccessDenied::Wrong)
+        );
         // A remote address is not local, even on this listener.
-        assert_eq!(on_loopback.check(&[], &own, far, true, now), Err(Denied::NoToken));
+        assert_eq!(on_loopback.check(&[], &own, far, true, now), Err(AccessDenied::NoToken));
         let outside = Access::new(false);
         for changes in [false, true] {
             for remote in [local, far] {
                 let check = |tokens: &[Secret], headers: &HeaderMap| {
                     outside.check(tokens, headers, remote, changes, now)
                 };
-                assert_eq!(check(&[], &own), Err(Denied::NoToken));
-                assert_eq!(check(&[], &right), Err(Denied::NoToken));
-                assert_eq!(check(&tokens(), &own), Err(Denied::Missing));
+                assert_eq!(check(&[], &own), Err(AccessDenied::NoToken));
+                assert_eq!(check(&[], &right), Err(AccessDenied::NoToken));
+                assert_eq!(check(&tokens(), &own), Err(AccessDenied::Missing));
                 assert_eq!(check(&tokens(), &right), Ok(()));
-                assert_eq!(check(&tokens(), &wrong), Err(Denied::Wrong));
+                assert_eq!(check(&tokens(), &wrong), Err(AccessDenied::Wrong));
                 assert_eq!(
                     check(&tokens(), &headers(&[("authorization", "Basic x")])),
-                    Err(Denied::Missing)
+                    Err(AccessDenied::Missing)
                 );
             }
         }
@@ -208,12 +213,12 @@ mod tests {
             access.check(&tokens(), &with_token(token), remote, false, now)
         };
         for _ in 0..MAX_WRONG_TOKENS {
-            assert_eq!(check(guesser, "wrong", start), Err(Denied::Wrong));
+            assert_eq!(check(guesser, "wrong", start), Err(AccessDenied::Wrong));
         }
-        assert_eq!(check(guesser, "wrong", start), Err(Denied::TooOften));
+        assert_eq!(check(guesser, "wrong", start), Err(AccessDenied::TooOften));
         assert_eq!(
             check(guesser, TOKEN, start),
-            Err(Denied::TooOften),
+            Err(AccessDenied::TooOften),
             "a right token gets the same answer"
         );
         assert_eq!(check(other, TOKEN, start), Ok(()));
@@ -221,7 +226,7 @@ mod tests {
         for n in 0..10 * MAX_COUNTED as u32 {
             assert_eq!(
                 check(IpAddr::V4(n.into()), "wrong", start + WRONG_TOKEN_WINDOW),
-                Err(Denied::Wrong)
+                Err(AccessDenied::Wrong)
             );
         }
         let wrong = lock(&access.wrong);

@@ -25,7 +25,7 @@ use crate::bans::Bans;
 use crate::limits::Place;
 use crate::logging;
 use crate::loops::pulse::Pulse;
-use crate::loops::report::Report;
+use crate::loops::report::LoopReport;
 use crate::saved_paths::SavedPaths;
 use crate::sessions::{Key, Totals};
 use crate::state::{Shared, State};
@@ -171,7 +171,7 @@ fn encode_process(
     encoder: &mut DescriptorEncoder<'_>,
     shared: &Shared,
     state: &State,
-    loops: &Report,
+    loops: &LoopReport,
 ) -> Result<(), Error> {
     let (usage, live) = (process::usage(), &state.live);
     for (name, help, value) in [
@@ -246,8 +246,8 @@ fn encode_counter(
 }
 
 /// Encodes the counters of the event loops.
-fn encode_loops(encoder: &mut DescriptorEncoder<'_>, loops: &Report) -> Result<(), Error> {
-    let Report { endpoint: quic, sends, counters, .. } = loops;
+fn encode_loops(encoder: &mut DescriptorEncoder<'_>, loops: &LoopReport) -> Result<(), Error> {
+    let LoopReport { endpoint: quic, sends, counters, .. } = loops;
     let singles = [
         ("quic_accepted", "QUIC connections accepted", quic.accepted),
         ("quic_refused", "QUIC connections rejected", quic.refused),

@@ -41,7 +41,7 @@ use crate::routes::pages;
 use crate::state::Shared;
 use crate::sync::lock;
 use crate::viewer::Protocol;
-use control::{Control, Reply, Resource};
+use control::{Control, ControlResource, Reply};
 use format::Format;
 use snapshot::Sampler;
 use visitors::{EventStream, Visitor, Visitors};
@@ -148,7 +148,7 @@ impl Handler {
         request: Request<Incoming>,
         remote: SocketAddr,
         visitor: &Arc<Visitor>,
-    ) -> Response<Content> {
+    ) -> Response<AdminBody> {
         let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("");
         let hosts = self.shared.state().config.admin.hosts.clone().unwrap_or_default();
         let path = request.uri().path();
@@ -158,7 +158,7 @@ impl Handler {
             let text = "403 Forbidden: use an address, localhost, or a name from [admin] hosts\n";
             return text_response(403, text.into());
         }
-        if let Some(resource) = Resource::of(path) {
+        if let Some(resource) = ControlResource::of(path) {
             return json_response(
                 self.control.answer(&self.shared, resource, request, remote).await,
             );
@@ -175,7 +175,7 @@ impl Handler {
     }
 
     /// Returns the state of user groups. Reads a file, so runs on a blocking thread.
-    async fn user_groups(&self) -> Response<Content> {
+    async fn user_groups(&self) -> Response<AdminBody> {
         let state = self.shared.state();
         let told = tokio::task::spawn_blocking(move || user_groups::describe(&state).to_string());
         match told.await {
@@ -190,7 +190,7 @@ impl Handler {
         request: &Request<Incoming>,
         remote: SocketAddr,
         visitor: &Arc<Visitor>,
-    ) -> Response<Content> {
+    ) -> Response<AdminBody> {
         let shared = &self.shared;
         match request.uri().path() {
             "/api/events" => {
@@ -200,7 +200,7 @@ impl Handler {
                     return full;
                 };
                 let events = Events::new(self.events.clone(), place);
-                let mut response = Response::new(Content::Events(events));
+                let mut response = Response::new(AdminBody::Events(events));
                 let headers = response.headers_mut();
                 headers.insert("content-type", const { header("text/event-stream") });
                 headers.insert("cache-control", const { header("no-store") });
@@ -225,7 +225,7 @@ impl Handler {
 }
 
 /// Returns a health response: 200 unless there are reasons `against`.
-fn probe(good: &str, against: &[String]) -> Response<Content> {
+fn probe(good: &str, against: &[String]) -> Response<AdminBody> {
     match against {
         [] => text_response(200, format!("{good}\n")),
         lines => text_response(503, lines.join("\n") + "\n"),
@@ -233,7 +233,7 @@ fn probe(good: &str, against: &[String]) -> Response<Content> {
 }
 
 /// Returns the dashboard, the side-by-side players, or a file of theirs.
-fn page(request: &Request<Incoming>, path: &str, remote: SocketAddr) -> Response<Content> {
+fn page(request: &Request<Incoming>, path: &str, remote: SocketAddr) -> Response<AdminBody> {
     let name = if path == "/" { "dashboard.html" } else { path.trim_start_matches('/') };
     let fields = request.headers().iter().map(|(n, v)| (n.as_str(), v.as_bytes()));
     let head = RequestHead {
@@ -253,7 +253,7 @@ fn page(request: &Request<Incoming>, path: &str, remote: SocketAddr) -> Response
 }
 
 /// Converts a response of the control API.
-fn json_response(reply: Reply) -> Response<Content> {
+fn json_response(reply: Reply) -> Response<AdminBody> {
     let response = text_response(reply.status, format!("{}\n", reply.body));
     let mut response = with_type(response, "application/json");
     if let Some((name, value)) = reply.field
@@ -280,27 +280,27 @@ fn is_own_name(host: &str, hosts: &[String]) -> bool {
     name == "localhost" || address.parse::<IpAddr>().is_ok() || hosts.iter().any(is_named)
 }
 
-fn text_response(status: u16, text: String) -> Response<Content> {
-    let mut response = Response::new(Content::Whole(Some(text.into())));
+fn text_response(status: u16, text: String) -> Response<AdminBody> {
+    let mut response = Response::new(AdminBody::Whole(Some(text.into())));
     if let Ok(status) = status.try_into() {
         *response.status_mut() = status;
     }
     with_type(response, "text/plain; charset=utf-8")
 }
 
-fn with_type(mut response: Response<Content>, kind: &'static str) -> Response<Content> {
+fn with_type(mut response: Response<AdminBody>, kind: &'static str) -> Response<AdminBody> {
     response.headers_mut().insert("content-type", header(kind));
     response.headers_mut().insert("cache-control", const { header("no-store") });
     response
 }
 
 /// Converts a page to hyper's response.
-fn written(page: http::Response) -> Response<Content> {
+fn written(page: http::Response) -> Response<AdminBody> {
     let body = match page.body {
         http::Body::Bytes(bytes) => Some(bytes),
         _ => None,
     };
-    let mut response = Response::new(Content::Whole(body));
+    let mut response = Response::new(AdminBody::Whole(body));
     if let Ok(status) = page.status.try_into() {
         *response.status_mut() = status;
     }
@@ -313,7 +313,7 @@ fn written(page: http::Response) -> Response<Content> {
 }
 
 /// The body of a response.
-enum Content {
+enum AdminBody {
     Whole(Option<Bytes>),
     Events(Events),
 }
@@ -339,7 +339,7 @@ async fn next_event(mut receiver: watch::Receiver<Bytes>) -> Next {
     Some((receiver, event))
 }
 
-impl Body for Content {
+impl Body for AdminBody {
     type Data = Bytes;
     type Error = Infallible;
 

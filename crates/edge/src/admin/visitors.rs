@@ -30,7 +30,7 @@ struct Seat {
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct VisitorTable {
     next: u64,
     seats: BTreeMap<u64, Seat>,
     evicted: u64,
@@ -39,7 +39,7 @@ struct Table {
 
 /// All connections of the listener.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Visitors(Arc<Mutex<Table>>);
+pub(super) struct Visitors(Arc<Mutex<VisitorTable>>);
 
 /// A connection. Dropping it frees its place.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl Visitors {
         [("admin_evicted", table.evicted), ("admin_events", table.events_refused)]
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, VisitorTable> {
         lock(&self.0)
     }
 }

@@ -18,7 +18,7 @@ const MAX_QUEUED: usize = 1_024;
 
 /// Message to the thread. Files are identified by a number of their owner's choice.
 #[derive(Debug)]
-enum Message {
+enum WriterMessage {
     /// Creates a file. An existing one is not touched.
     Create(u64, PathBuf),
     Adopt(u64, File),
@@ -30,14 +30,14 @@ enum Message {
 
 /// Handle of the thread, which ends with it.
 #[derive(Debug)]
-pub(crate) struct Writer {
+pub(crate) struct DiskWriter {
     /// Name in warnings.
     name: &'static str,
-    sender: SyncSender<Message>,
+    sender: SyncSender<WriterMessage>,
     lost: Arc<AtomicU64>,
 }
 
-impl Writer {
+impl DiskWriter {
     /// Starts the thread.
     ///
     /// # Errors
@@ -58,31 +58,31 @@ impl Writer {
     /// # Errors
     /// If the queue is full.
     pub(crate) fn create(&self, number: u64, path: PathBuf) -> io::Result<()> {
-        self.send(Message::Create(number, path))
+        self.send(WriterMessage::Create(number, path))
     }
 
     /// Continues an open file as `number`.
     ///
     /// # Errors
-    /// As [`Writer::create`].
+    /// As [`DiskWriter::create`].
     pub(crate) fn adopt(&self, number: u64, file: File) -> io::Result<()> {
-        self.send(Message::Adopt(number, file))
+        self.send(WriterMessage::Adopt(number, file))
     }
 
     /// Appends to the file `number`.
     ///
     /// # Errors
-    /// As [`Writer::create`]. The piece is lost.
+    /// As [`DiskWriter::create`]. The piece is lost.
     pub(crate) fn append(&self, number: u64, piece: Vec<u8>) -> io::Result<()> {
-        self.send(Message::Piece(number, piece))
+        self.send(WriterMessage::Piece(number, piece))
     }
 
     /// Closes the file `number`.
     ///
     /// # Errors
-    /// As [`Writer::create`]. The file stays open.
+    /// As [`DiskWriter::create`]. The file stays open.
     pub(crate) fn close(&self, number: u64) -> io::Result<()> {
-        self.send(Message::Close(number))
+        self.send(WriterMessage::Close(number))
     }
 
     /// Returns the number of dropped messages and failed operations.
@@ -94,7 +94,7 @@ impl Writer {
     pub(crate) fn flush(&self, max: Duration) {
         let end = Instant::now() + max;
         let (sender, written) = sync_channel(1);
-        let mut message = Message::Flush(sender);
+        let mut message = WriterMessage::Flush(sender);
         while let Err(TrySendError::Full(back)) = self.sender.try_send(message) {
             if Instant::now() >= end {
                 return;
@@ -106,7 +106,7 @@ impl Writer {
         let _ = written.recv_timeout(end.saturating_duration_since(Instant::now()));
     }
 
-    fn send(&self, message: Message) -> io::Result<()> {
+    fn send(&self, message: WriterMessage) -> io::Result<()> {
         self.sender.try_send(message).map_err(|_| {
             if self.lost.fetch_add(1, Ordering::Relaxed) == 0 {
                 tracing::warn!("the disk is too slow for the {}: data is dropped", self.name);
@@ -117,26 +117,26 @@ impl Writer {
 }
 
 /// Processes messages until the handle is dropped.
-fn write(name: &str, messages: &Receiver<Message>, lost: &AtomicU64) {
+fn write(name: &str, messages: &Receiver<WriterMessage>, lost: &AtomicU64) {
     let mut files: HashMap<u64, File> = HashMap::new();
     for message in messages {
         let result = match message {
-            Message::Create(number, path) => {
+            WriterMessage::Create(number, path) => {
                 let file = OpenOptions::new().write(true).create_new(true).open(&path);
                 file.map(|file| drop(files.insert(number, file)))
             }
-            Message::Adopt(number, file) => {
+            WriterMessage::Adopt(number, file) => {
                 files.insert(number, file);
                 Ok(())
             }
-            Message::Piece(number, piece) => {
+            WriterMessage::Piece(number, piece) => {
                 files.get_mut(&number).map_or(Ok(()), |file| file.write_all(&piece))
             }
-            Message::Close(number) => {
+            WriterMessage::Close(number) => {
                 files.remove(&number);
                 Ok(())
             }
-            Message::Flush(done) => {
+            WriterMessage::Flush(done) => {
                 // The other thread may have timed out.
                 let _ = done.try_send(());
                 Ok(())
@@ -161,7 +161,7 @@ mod tests {
         let pipe = dir.path().join("pipe");
         let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("run");
         assert!(made.success());
-        let writer = Writer::start("test").expect("started");
+        let writer = DiskWriter::start("test").expect("started");
         let (sender, blocked) = sync_channel(1);
         let file = {
             let pipe = pipe.clone();
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn failed_writes_are_counted() {
-        let writer = Writer::start("test").expect("started");
+        let writer = DiskWriter::start("test").expect("started");
         let full = OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
         writer.adopt(0, full).expect("queued");
         writer.create(1, "/nonexistent/file".into()).expect("queued");

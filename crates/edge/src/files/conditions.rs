@@ -26,7 +26,7 @@ impl Validators {
 
 /// Kind of response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum ResponseKind {
     /// 200 with the whole file.
     Whole,
     /// 206 with `length` > 0 bytes from `start`.
@@ -46,34 +46,34 @@ pub(super) fn evaluate(
     validators: &Validators,
     length: u64,
     get: bool,
-) -> Outcome {
+) -> ResponseKind {
     let date = |name| head.value(name).and_then(|text| httpdate::parse_http_date(text).ok());
     let has = |name| head.values(name).next().is_some();
 
     if has("if-match") {
         if !listed(head, "if-match", &validators.etag, false) {
-            return Outcome::Failed;
+            return ResponseKind::Failed;
         }
     } else if date("if-unmodified-since").is_some_and(|date| validators.modified > date) {
-        return Outcome::Failed;
+        return ResponseKind::Failed;
     }
 
     if has("if-none-match") {
         if listed(head, "if-none-match", &validators.etag, true) {
-            return Outcome::NotModified;
+            return ResponseKind::NotModified;
         }
     } else if date("if-modified-since").is_some_and(|date| validators.modified <= date) {
-        return Outcome::NotModified;
+        return ResponseKind::NotModified;
     }
 
-    let Some(range) = head.value("range").filter(|_| get) else { return Outcome::Whole };
+    let Some(range) = head.value("range").filter(|_| get) else { return ResponseKind::Whole };
     let same = match head.value("if-range") {
         Some(tag) if tag.contains('"') => tag == validators.etag,
         Some(date) => httpdate::parse_http_date(date).is_ok_and(|d| d == validators.modified),
         // A malformed or repeated field matches nothing.
         None => !has("if-range"),
     };
-    if same { parse_range(range, length) } else { Outcome::Whole }
+    if same { parse_range(range, length) } else { ResponseKind::Whole }
 }
 
 /// Whether the tags in the fields `name` include `etag` or `*`. `weak` selects the weak comparison
@@ -89,20 +89,24 @@ fn listed(head: &RequestHead<'_>, name: &str, etag: &str, weak: bool) -> bool {
 
 /// Parses a byte range (RFC 9110, section 14.1.2). Multiple ranges, other units and malformed ones
 /// are ignored, as section 14.2 permits.
-fn parse_range(range: &str, length: u64) -> Outcome {
+fn parse_range(range: &str, length: u64) -> ResponseKind {
     let spec = match range.split_once('=') {
         Some((unit, spec)) if unit.eq_ignore_ascii_case("bytes") => spec.trim(),
-        _ => return Outcome::Whole,
+        _ => return ResponseKind::Whole,
     };
-    let Some((first, last)) = spec.split_once('-') else { return Outcome::Whole };
+    let Some((first, last)) = spec.split_once('-') else { return ResponseKind::Whole };
     let (start, end) = match (position(first), position(last)) {
         // Suffix range: the last N bytes.
         (None, Some(suffix)) if first.is_empty() => (length - suffix.min(length), length),
         (Some(start), None) if last.is_empty() => (start, length),
         (Some(start), Some(last)) if start <= last => (start, last.saturating_add(1).min(length)),
-        _ => return Outcome::Whole,
+        _ => return ResponseKind::Whole,
     };
-    if start < end { Outcome::Part { start, length: end - start } } else { Outcome::Unsatisfiable }
+    if start < end {
+        ResponseKind::Part { start, length: end - start }
+    } else {
+        ResponseKind::Unsatisfiable
+    }
 }
 
 /// Parses digits. Saturates at 2^64 - 1, which is beyond any file.
@@ -118,7 +122,7 @@ mod tests {
 
     const MODIFIED: SystemTime = UNIX_EPOCH;
 
-    fn outcome(fields: &[(&'static str, &str)]) -> Outcome {
+    fn outcome(fields: &[(&'static str, &str)]) -> ResponseKind {
         let validators = Validators::new(
             MODIFIED + Duration::from_millis(784_111_777_500),
             1000,
@@ -149,7 +153,7 @@ mod tests {
 
     #[test]
     fn parses_ranges_by_rfc_9110_section_14_1_2() {
-        let part = |start, length| Outcome::Part { start, length };
+        let part = |start, length| ResponseKind::Part { start, length };
         let cases = [
             ("bytes=0-0", part(0, 1)),
             ("bytes=0-499", part(0, 500)),
@@ -159,47 +163,47 @@ mod tests {
             ("bytes=990-5000", part(990, 10)),
             ("BYTES=1-1", part(1, 1)),
             ("bytes=0-99999999999999999999999", part(0, 1000)),
-            ("bytes=1000-", Outcome::Unsatisfiable),
-            ("bytes=99999999999999999999999-", Outcome::Unsatisfiable),
-            ("bytes=-0", Outcome::Unsatisfiable),
-            ("bytes=5-4", Outcome::Whole),
-            ("bytes=0-1,3-4", Outcome::Whole),
-            ("bytes=-", Outcome::Whole),
-            ("bytes=a-b", Outcome::Whole),
-            ("bytes=+1-2", Outcome::Whole),
-            ("bytes=1", Outcome::Whole),
-            ("lines=1-2", Outcome::Whole),
-            ("", Outcome::Whole),
+            ("bytes=1000-", ResponseKind::Unsatisfiable),
+            ("bytes=99999999999999999999999-", ResponseKind::Unsatisfiable),
+            ("bytes=-0", ResponseKind::Unsatisfiable),
+            ("bytes=5-4", ResponseKind::Whole),
+            ("bytes=0-1,3-4", ResponseKind::Whole),
+            ("bytes=-", ResponseKind::Whole),
+            ("bytes=a-b", ResponseKind::Whole),
+            ("bytes=+1-2", ResponseKind::Whole),
+            ("bytes=1", ResponseKind::Whole),
+            ("lines=1-2", ResponseKind::Whole),
+            ("", ResponseKind::Whole),
         ];
         for (range, expected) in cases {
             assert_eq!(outcome(&[("range", range)]), expected, "{range}");
         }
-        assert_eq!(parse_range("bytes=0-", 0), Outcome::Unsatisfiable);
-        assert_eq!(parse_range("bytes=-1", 0), Outcome::Unsatisfiable);
+        assert_eq!(parse_range("bytes=0-", 0), ResponseKind::Unsatisfiable);
+        assert_eq!(parse_range("bytes=-1", 0), ResponseKind::Unsatisfiable);
     }
 
     #[test]
     fn evaluates_conditions_in_the_order_of_rfc_9110_section_13_2_2() {
         let weak = format!("W/{SAME}");
         let list = format!("{OTHER}, {weak}");
-        let cases: &[(&[(&'static str, &str)], Outcome)] = &[
-            (&[("if-none-match", SAME)], Outcome::NotModified),
-            (&[("if-none-match", &list)], Outcome::NotModified),
-            (&[("if-none-match", "*")], Outcome::NotModified),
-            (&[("if-none-match", OTHER), ("if-none-match", SAME)], Outcome::NotModified),
-            (&[("if-none-match", OTHER)], Outcome::Whole),
-            (&[("if-none-match", OTHER), ("if-modified-since", AFTER)], Outcome::Whole),
-            (&[("if-modified-since", AFTER)], Outcome::NotModified),
-            (&[("if-modified-since", DATE)], Outcome::NotModified),
-            (&[("if-modified-since", BEFORE)], Outcome::Whole),
-            (&[("if-modified-since", "yesterday")], Outcome::Whole),
-            (&[("if-match", SAME)], Outcome::Whole),
-            (&[("if-match", "*")], Outcome::Whole),
-            (&[("if-match", &weak)], Outcome::Failed),
-            (&[("if-match", OTHER), ("if-none-match", SAME)], Outcome::Failed),
-            (&[("if-unmodified-since", BEFORE)], Outcome::Failed),
-            (&[("if-unmodified-since", DATE)], Outcome::Whole),
-            (&[("if-none-match", SAME), ("range", "bytes=0-0")], Outcome::NotModified),
+        let cases: &[(&[(&'static str, &str)], ResponseKind)] = &[
+            (&[("if-none-match", SAME)], ResponseKind::NotModified),
+            (&[("if-none-match", &list)], ResponseKind::NotModified),
+            (&[("if-none-match", "*")], ResponseKind::NotModified),
+            (&[("if-none-match", OTHER), ("if-none-match", SAME)], ResponseKind::NotModified),
+            (&[("if-none-match", OTHER)], ResponseKind::Whole),
+            (&[("if-none-match", OTHER), ("if-modified-since", AFTER)], ResponseKind::Whole),
+            (&[("if-modified-since", AFTER)], ResponseKind::NotModified),
+            (&[("if-modified-since", DATE)], ResponseKind::NotModified),
+            (&[("if-modified-since", BEFORE)], ResponseKind::Whole),
+            (&[("if-modified-since", "yesterday")], ResponseKind::Whole),
+            (&[("if-match", SAME)], ResponseKind::Whole),
+            (&[("if-match", "*")], ResponseKind::Whole),
+            (&[("if-match", &weak)], ResponseKind::Failed),
+            (&[("if-match", OTHER), ("if-none-match", SAME)], ResponseKind::Failed),
+            (&[("if-unmodified-since", BEFORE)], ResponseKind::Failed),
+            (&[("if-unmodified-since", DATE)], ResponseKind::Whole),
+            (&[("if-none-match", SAME), ("range", "bytes=0-0")], ResponseKind::NotModified),
         ];
         for (fields, expected) in cases {
             assert_eq!(outcome(fields), *expected, "{fields:?}");
@@ -208,22 +212,22 @@ mod tests {
 
     #[test]
     fn if_range_allows_ranges_of_the_same_version_only() {
-        let part = Outcome::Part { start: 0, length: 1 };
+        let part = ResponseKind::Part { start: 0, length: 1 };
         let weak = format!("W/{SAME}");
         let cases = [
             (SAME, part),
             (DATE, part),
-            (&weak, Outcome::Whole),
-            (OTHER, Outcome::Whole),
-            (AFTER, Outcome::Whole),
-            ("garbage", Outcome::Whole),
+            (&weak, ResponseKind::Whole),
+            (OTHER, ResponseKind::Whole),
+            (AFTER, ResponseKind::Whole),
+            ("garbage", ResponseKind::Whole),
         ];
         for (if_range, expected) in cases {
             let got = outcome(&[("range", "bytes=0-0"), ("if-range", if_range)]);
             assert_eq!(got, expected, "{if_range}");
         }
         let twice = [("range", "bytes=0-0"), ("if-range", SAME), ("if-range", SAME)];
-        assert_eq!(outcome(&twice), Outcome::Whole);
+        assert_eq!(outcome(&twice), ResponseKind::Whole);
     }
 
     #[test]

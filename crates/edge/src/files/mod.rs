@@ -22,7 +22,7 @@ use crate::disk::pool::Pool;
 use crate::http::{Answer, Body, RequestHead, Response};
 use crate::sync::lock;
 use cache::Cache;
-use conditions::{Outcome, Validators};
+use conditions::{ResponseKind, Validators};
 
 /// The files below a directory.
 #[derive(Debug)]
@@ -123,19 +123,19 @@ impl Files {
         let outcome = conditions::evaluate(head, &validators, length, get);
 
         let mut response = match outcome {
-            Outcome::Failed => return Ok(Response::plain(412, now)),
-            Outcome::Unsatisfiable => {
+            ResponseKind::Failed => return Ok(Response::plain(412, now)),
+            ResponseKind::Unsatisfiable => {
                 let range = format!("bytes */{length}");
                 return Ok(Response::plain(416, now).with("content-range", range));
             }
             // RFC 9110, section 15.4.5: validators and Cache-Control, but no content.
-            Outcome::NotModified => {
+            ResponseKind::NotModified => {
                 let headers = vec![("date", httpdate::fmt_http_date(now))];
                 Response { status: 304, headers, body: Body::Empty }
             }
-            Outcome::Whole | Outcome::Part { .. } => {
+            ResponseKind::Whole | ResponseKind::Part { .. } => {
                 let (status, start, len) = match outcome {
-                    Outcome::Part { start, length } => (206, start, length),
+                    ResponseKind::Part { start, length } => (206, start, length),
                     _ => (200, 0, length),
                 };
                 let headers = vec![
@@ -162,19 +162,19 @@ impl Files {
     }
 
     /// Returns the file's length and content, from the cache if it is unchanged.
-    fn open(&self, path: &Path, modified: SystemTime, len: u64) -> Result<(u64, Content), u16> {
+    fn open(&self, path: &Path, modified: SystemTime, len: u64) -> Result<(u64, FileContent), u16> {
         let cached = self.lock().get(path, modified, len);
         if let Some(bytes) = cached {
-            return Ok((len, Content::Bytes(bytes)));
+            return Ok((len, FileContent::Bytes(bytes)));
         }
         let file = File::open(path).map_err(|e| error_status(&e))?;
         let small = usize::try_from(len).ok().filter(|&len| self.lock().accepts(len));
-        let Some(size) = small else { return Ok((len, Content::File(file))) };
+        let Some(size) = small else { return Ok((len, FileContent::File(file))) };
         let mut content = vec![0; size];
         file.read_exact_at(&mut content, 0).map_err(|e| error_status(&e))?;
         let bytes = Bytes::from(content);
         self.lock().put(path, modified, bytes.clone());
-        Ok((len, Content::Bytes(bytes)))
+        Ok((len, FileContent::Bytes(bytes)))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Cache> {
@@ -182,12 +182,12 @@ impl Files {
     }
 }
 
-enum Content {
+enum FileContent {
     Bytes(Bytes),
     File(File),
 }
 
-impl Content {
+impl FileContent {
     /// Returns `length` bytes from `start`, which must lie within the content.
     fn part(self, start: u64, length: u64, pool: &Arc<Pool>) -> Body {
         match self {

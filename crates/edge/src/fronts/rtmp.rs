@@ -14,7 +14,7 @@ use super::{accept, proxy};
 use crate::bans::Refused;
 use crate::limits::Fault;
 use crate::state::Shared;
-use connection::{Connection, End};
+use connection::{AbnormalEnd, RtmpConnection};
 use places::{Places, is_balancer};
 
 /// Serves `listener` until the end of the drain. Connections beyond the limits are reset.
@@ -51,14 +51,14 @@ async fn run(shared: Arc<Shared>, places: Places, mut stream: TcpStream, peer: S
             return crate::io::reset(&stream);
         }
     }
-    let connection = Connection::new(shared.clone(), state.clone(), remote, places);
+    let connection = RtmpConnection::new(shared.clone(), state.clone(), remote, places);
     match connection.run(stream).await {
-        Ok(()) | Err(End::Evicted) => tracing::debug!("RTMP {remote}: closed"),
-        Err(End::Late(fault, why)) => {
+        Ok(()) | Err(AbnormalEnd::Evicted) => tracing::debug!("RTMP {remote}: closed"),
+        Err(AbnormalEnd::Late(fault, why)) => {
             shared.limits().count(fault);
             tracing::debug!("RTMP {remote}: {why}");
         }
-        Err(End::Peer(why)) => {
+        Err(AbnormalEnd::Peer(why)) => {
             state.live.events.count("rtmp_error");
             tracing::info!("RTMP {remote}: {why}");
         }

@@ -30,8 +30,8 @@ use crate::bans::Refused;
 use crate::config::any_contains;
 use crate::http::{Answer, RequestHead, Responder, Response, max_body};
 use crate::invitation::alt_svc;
-use crate::io::{Measured, TcpPath};
-use crate::limits::{Fault, Limits, Permit, Place};
+use crate::io::{MeasuredStream, TcpPath};
+use crate::limits::{Fault, Permit, Place, ProcessLimits};
 use crate::routes::respond;
 use crate::state::{Shared, State};
 use crate::viewer::Protocol;
@@ -53,14 +53,14 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let port = listener.local_addr().map_or(0, |address| address.port());
     let turns = Arc::new(Turns::new());
     let admit = |stream, peer| {
-        let connection = Connection::admit(&shared, stream, peer, port)?;
+        let connection = TcpConnection::admit(&shared, stream, peer, port)?;
         Some(connection.run(shared.clone(), turns.clone()))
     };
     accept::serve("TCP", listener, &shared, admit).await;
 }
 
 /// An admitted connection.
-struct Connection {
+struct TcpConnection {
     state: Arc<State>,
     stream: TcpStream,
     peer: SocketAddr,
@@ -70,7 +70,7 @@ struct Connection {
     place: Permit,
 }
 
-impl Connection {
+impl TcpConnection {
     /// Admits a connection within the limits. Otherwise it is reset without a message, which would
     /// cost a handshake.
     fn admit(shared: &Shared, stream: TcpStream, peer: SocketAddr, port: u16) -> Option<Self> {
@@ -111,7 +111,7 @@ impl Connection {
                 }
             }
             if state.bans.refuse(Refused::Tcp, remote.ip())
-                || Limits::identify(&place, Place::Tcp, &state.config, remote.ip()).is_err()
+                || ProcessLimits::identify(&place, Place::Tcp, &state.config, remote.ip()).is_err()
             {
                 return crate::io::reset(&stream);
             }
@@ -125,18 +125,18 @@ impl Connection {
 /// Performs the TLS handshake. Returns `None`, which closes the connection, if no place is free or
 /// on eviction.
 async fn handshake(
-    limits: &Limits,
+    limits: &ProcessLimits,
     turns: &Turns,
     state: &State,
     stream: TcpStream,
     remote: SocketAddr,
     place: &Permit,
-) -> Option<TlsStream<Measured>> {
+) -> Option<TlsStream<MeasuredStream>> {
     let Ok(under_way) = limits.enter(Place::Handshake, &state.config, Some(remote.ip())) else {
         crate::io::reset(&stream);
         return None;
     };
-    let accept = turns.accept(Measured::new(stream), state.tcp_tls.clone());
+    let accept = turns.accept(MeasuredStream::new(stream), state.tcp_tls.clone());
     tokio::select! {
         accepted = timeout(state.config.tcp.header_timeout, accept) => {
             match accepted {
@@ -155,7 +155,7 @@ async fn handshake(
 async fn serve_http(
     shared: &Shared,
     state: Arc<State>,
-    stream: TlsStream<Measured>,
+    stream: TlsStream<MeasuredStream>,
     remote: SocketAddr,
     port: u16,
     place: Permit,

@@ -40,7 +40,7 @@ impl Asker {
 
 /// Queries of one network.
 #[derive(Debug, Default)]
-struct Group {
+struct NetworkQueries {
     asking: usize,
     /// Running queries by subscriber, without zeros.
     asking_of: HashMap<Network, usize>,
@@ -49,7 +49,7 @@ struct Group {
     lines: VecDeque<(Asker, VecDeque<Ticket>)>,
 }
 
-impl Group {
+impl NetworkQueries {
     fn may_ask(&self, asker: Asker, all: usize) -> bool {
         let [of_network, of_subscriber] = asker.most(all);
         let own = self.asking_of.get(&asker.subscriber).copied().unwrap_or(0);
@@ -74,20 +74,20 @@ struct Ticket {
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct TurnTable {
     next: u64,
     asking: usize,
     waiting: usize,
     /// Maximum concurrent queries in the latest configuration.
     all: usize,
-    groups: HashMap<Network, Group>,
+    groups: HashMap<Network, NetworkQueries>,
     /// Networks with queued queries, in service order.
     order: VecDeque<Network>,
 }
 
 /// Admission of one kind of query.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Turns(Arc<Mutex<Table>>);
+pub(super) struct Turns(Arc<Mutex<TurnTable>>);
 
 /// Permission to send a query. Dropping it admits the next.
 #[derive(Debug)]
@@ -117,7 +117,7 @@ impl Turns {
         // Dropping its bell rejects it.
         drop(evicted);
         // Removes the ticket if the caller stops waiting.
-        let _waiting = Waiting { turns: self, asker, id };
+        let _waiting = WaitGuard { turns: self, asker, id };
         self.hand_out();
         granted.await.map_err(|_| QueueFull)
     }
@@ -151,13 +151,13 @@ impl Drop for Turn {
     }
 }
 
-struct Waiting<'a> {
+struct WaitGuard<'a> {
     turns: &'a Turns,
     asker: Asker,
     id: u64,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         // Drop the bell outside the lock: it may hold a turn.
         let removed = lock(&self.turns.0).remove(self.asker, self.id);
@@ -165,7 +165,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-impl Table {
+impl TurnTable {
     /// Makes space in the queue for a query of this network. Returns the evicted query: the newest
     /// of the largest subscriber in the largest network.
     fn make_room(&mut self, asker: Asker) -> Result<Option<Ticket>, QueueFull> {

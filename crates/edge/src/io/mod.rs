@@ -16,7 +16,7 @@ use socket2::{Domain, Protocol, Type};
 use crate::Error;
 use crate::config::Config;
 use socket::UdpSocket;
-pub(crate) use tcp::Measured;
+pub(crate) use tcp::MeasuredStream;
 pub use tcp::{SincePath, TcpPath};
 
 /// Sockets on one of the configured addresses.

@@ -71,7 +71,7 @@ impl SendStats {
 
 /// The full queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
+pub enum FullQueue {
     /// The socket's send buffer. The socket becomes writable again.
     Socket,
     /// The device queue (ENOBUFS). No event signals free space.
@@ -86,7 +86,7 @@ pub enum SendError {
         /// Sent bytes, a number of whole datagrams.
         sent: usize,
         /// The full queue.
-        full: Full,
+        full: FullQueue,
     },
     /// The kernel rejects this destination or size: no route, or above the device's MTU. The
     /// socket remains usable.
@@ -95,7 +95,7 @@ pub enum SendError {
 
 /// A received datagram.
 #[derive(Debug)]
-pub struct Received<'a> {
+pub struct ReceivedDatagram<'a> {
     /// The sender's address, in the form that [`UdpSocket::send`] expects: IPv4-mapped on an IPv6
     /// socket.
     pub from: SocketAddr,
@@ -128,7 +128,7 @@ impl Default for ReceiveBuffer {
 
 impl ReceiveBuffer {
     /// Returns the datagrams of the last receive, in order.
-    pub fn datagrams(&mut self) -> impl Iterator<Item = Received<'_>> {
+    pub fn datagrams(&mut self) -> impl Iterator<Item = ReceivedDatagram<'_>> {
         let slots = self.bytes.chunks_exact_mut(SLOT_BYTES).zip(&self.metas).take(self.filled);
         slots.flat_map(|(slot, meta)| {
             let ecn = match meta.ecn {
@@ -140,7 +140,12 @@ impl ReceiveBuffer {
             let length = meta.len.min(SLOT_BYTES);
             // An empty datagram has stride 0.
             let payloads = slot[..length].chunks_mut(meta.stride.max(1));
-            payloads.map(move |payload| Received { from: meta.addr, to: meta.dst_ip, ecn, payload })
+            payloads.map(move |payload| ReceivedDatagram {
+                from: meta.addr,
+                to: meta.dst_ip,
+                ecn,
+                payload,
+            })
         })
     }
 }
@@ -319,10 +324,10 @@ impl UdpSocket {
     /// Counts and classifies an error after `sent` bytes.
     fn failed(&mut self, error: Errno, sent: usize) -> SendError {
         match error {
-            Errno::EAGAIN => SendError::Full { sent, full: Full::Socket },
+            Errno::EAGAIN => SendError::Full { sent, full: FullQueue::Socket },
             Errno::ENOBUFS => {
                 self.stats.device_full += 1;
-                SendError::Full { sent, full: Full::Device }
+                SendError::Full { sent, full: FullQueue::Device }
             }
             error => {
                 self.stats.refused += 1;
@@ -516,7 +521,9 @@ mod tests {
     #[test]
     fn only_full_queues_are_retried() {
         let mut socket = bound("127.0.0.1:0");
-        for (error, room) in [(Errno::EAGAIN, Full::Socket), (Errno::ENOBUFS, Full::Device)] {
+        for (error, room) in
+            [(Errno::EAGAIN, FullQueue::Socket), (Errno::ENOBUFS, FullQueue::Device)]
+        {
             let failed = socket.failed(error, 1_200);
             assert!(matches!(failed, SendError::Full { sent: 1_200, full } if full == room));
         }

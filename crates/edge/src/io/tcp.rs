@@ -20,7 +20,7 @@ use tokio::time::{Sleep, sleep};
 
 use crate::config::Config;
 use crate::sync::lock;
-use counts::Counts;
+use counts::TcpCounts;
 use intake::Intake;
 
 /// Minimum interval of statistics updates while data is written.
@@ -53,14 +53,14 @@ pub(super) fn configure(listener: &impl AsFd, config: &Config) {
 #[derive(Debug, Default)]
 pub struct TcpPath {
     congestion: String,
-    counts: Mutex<Counts>,
+    counts: Mutex<TcpCounts>,
 }
 
 impl TcpPath {
     fn sample(&self, stream: &impl AsFd) {
         let Some(now) = kernel::counts(stream) else { return };
         let mut counts = lock(&self.counts);
-        *counts = Counts { delivery_rate: now.delivery_rate.max(counts.delivery_rate), ..now };
+        *counts = TcpCounts { delivery_rate: now.delivery_rate.max(counts.delivery_rate), ..now };
     }
 }
 
@@ -68,7 +68,7 @@ impl TcpPath {
 #[derive(Clone, Debug)]
 pub struct SincePath {
     path: Arc<TcpPath>,
-    before: Counts,
+    before: TcpCounts,
 }
 
 impl SincePath {
@@ -83,7 +83,7 @@ impl SincePath {
         if now.rtt.is_zero() {
             return;
         }
-        let since = |of: fn(&Counts) -> u64| of(&now).saturating_sub(of(&before));
+        let since = |of: fn(&TcpCounts) -> u64| of(&now).saturating_sub(of(&before));
         let count = |count: u64| Some(count as i64);
         let ratio = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
         let retransmitted = since(|c| c.retransmitted);
@@ -114,7 +114,7 @@ impl SincePath {
 /// A TCP connection with path statistics, updated during writes and at its end, and a receive
 /// limit.
 #[derive(Debug)]
-pub(crate) struct Measured {
+pub(crate) struct MeasuredStream {
     stream: TcpStream,
     path: Arc<TcpPath>,
     sampled_at: Option<Instant>,
@@ -123,7 +123,7 @@ pub(crate) struct Measured {
     linger: Option<Pin<Box<Sleep>>>,
 }
 
-impl Measured {
+impl MeasuredStream {
     pub(crate) fn new(stream: TcpStream) -> Self {
         let congestion = kernel::congestion(&stream);
         let path = Arc::new(TcpPath { congestion, counts: Mutex::default() });
@@ -144,13 +144,13 @@ impl Measured {
     }
 }
 
-impl Drop for Measured {
+impl Drop for MeasuredStream {
     fn drop(&mut self) {
         self.path.sample(&self.stream);
     }
 }
 
-impl AsyncRead for Measured {
+impl AsyncRead for MeasuredStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -167,7 +167,7 @@ impl AsyncRead for Measured {
     }
 }
 
-impl AsyncWrite for Measured {
+impl AsyncWrite for MeasuredStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -235,7 +235,7 @@ mod tests {
         let address = listener.local_addr().expect("bound");
         let server = tokio::spawn(async move {
             let (stream, _) = listener.accept().await.expect("a client");
-            let mut stream = Measured::new(stream);
+            let mut stream = MeasuredStream::new(stream);
             stream.write_all(&[7; 1_000_000]).await.expect("room");
             stream.shutdown().await
         });
@@ -267,7 +267,7 @@ mod tests {
             }
         });
         let begun = Instant::now();
-        let mut stream = Measured::new(stream);
+        let mut stream = MeasuredStream::new(stream);
         stream.shutdown().await.expect("closed");
         drop(stream);
         assert!((LINGER..10 * LINGER).contains(&begun.elapsed()), "{:?}", begun.elapsed());

@@ -20,7 +20,7 @@ use std::time::Instant;
 use crate::sync::lock;
 use seats::Seats;
 use terms::Bell;
-pub(crate) use terms::{Bounds, Counts, Full, Origin};
+pub(crate) use terms::{Bounds, Full, GateCounts, Origin};
 
 /// Admission control over one kind of place.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl Gate {
     }
 
     /// Returns the counters.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> GateCounts {
         lock(&self.0).counts()
     }
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::config::{Config, any_contains};
 use gate::Gate;
-pub(crate) use gate::{Bounds, Counts, Full, Origin, Permit};
+pub(crate) use gate::{Bounds, Full, GateCounts, Origin, Permit};
 
 /// One in this many QUIC connections is reserved for handshakes with unvalidated addresses.
 const HANDSHAKE_SHARE: u32 = 16;
@@ -175,12 +175,12 @@ impl Fault {
 
 /// The limits of a process.
 #[derive(Debug, Default)]
-pub(crate) struct Limits {
+pub(crate) struct ProcessLimits {
     gates: [Arc<Gate>; Place::ALL.len()],
     faults: [AtomicU64; Fault::ALL.len()],
 }
 
-impl Limits {
+impl ProcessLimits {
     /// Admits a client at `address`, which is `None` while unknown.
     ///
     /// # Errors
@@ -223,14 +223,14 @@ impl Limits {
     }
 
     /// Returns the counters of a place.
-    pub(crate) fn counts(&self, place: Place) -> Counts {
+    pub(crate) fn counts(&self, place: Place) -> GateCounts {
         self.gate(place).counts()
     }
 
     /// Returns the number of rejected, evicted and closed connections by reason.
     pub(crate) fn losses(&self) -> Vec<(&'static str, u64)> {
         let gates = Place::ALL.into_iter().flat_map(|place| {
-            let Counts { full, address, evicted, .. } = self.counts(place);
+            let GateCounts { full, address, evicted, .. } = self.counts(place);
             place.reasons().into_iter().zip([full, address, evicted])
         });
         let faults = Fault::ALL
@@ -256,7 +256,7 @@ pub(crate) struct LossReport(BTreeMap<&'static str, u64>);
 
 impl LossReport {
     /// Returns the line, if anything was dropped.
-    pub(crate) fn line(&mut self, limits: &Limits) -> Option<String> {
+    pub(crate) fn line(&mut self, limits: &ProcessLimits) -> Option<String> {
         let mut parts = Vec::new();
         for (reason, count) in limits.losses() {
             let before = self.0.insert(reason, count).unwrap_or(0);
@@ -303,7 +303,7 @@ mod tests {
         let text = "[limits]\nmax_sessions_per_address = 50\n[quic]\nmax_connections = 30\n\
                     [tcp]\nmax_connections = 20\n[rtmp]\nmax_connections = 20";
         let config = Config::parse("edge.toml", text).expect("valid");
-        let limits = Limits::default();
+        let limits = ProcessLimits::default();
         let enter = |address: [u8; 4]| limits.enter(Place::Session, &config, Some(address.into()));
         let held: Vec<_> = (0..60).map(|n| enter([192, 0, 2, n / 30]).expect("free")).collect();
         let other = enter([198, 51, 100, 1]).expect("room is made");
@@ -318,7 +318,7 @@ mod tests {
         let text = "[limits]\ntrusted = \"10.0.0.0/8\"\n[tcp]\nmax_connections = 3\n\
                     max_connections_per_address = 1";
         let config = Config::parse("edge.toml", text).expect("valid");
-        let limits = Limits::default();
+        let limits = ProcessLimits::default();
         let enter = |address: [u8; 4]| limits.enter(Place::Tcp, &config, Some(address.into()));
         let held = [enter([10, 0, 0, 1]), enter([10, 0, 0, 1]), enter([192, 0, 2, 1])];
         assert!(held.iter().all(Result::is_ok));
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn losses_are_reported_once() {
-        let (limits, mut report) = (Limits::default(), LossReport::default());
+        let (limits, mut report) = (ProcessLimits::default(), LossReport::default());
         assert_eq!(report.line(&limits), None);
         limits.count(Fault::NoRequest);
         limits.count(Fault::NoRequest);

@@ -16,9 +16,9 @@ use crate::limits::Origin;
 use crate::sync::lock;
 
 /// Look-up rate of one network (/24 of IPv4, /48 of IPv6).
-const NETWORK_RATE: Rate = Rate { burst: 40.0, per_second: 10.0 };
+const NETWORK_RATE: BucketRate = BucketRate { burst: 40.0, per_second: 10.0 };
 /// Look-up rate of all networks together.
-const TOTAL_RATE: Rate = Rate { burst: 400.0, per_second: 200.0 };
+const TOTAL_RATE: BucketRate = BucketRate { burst: 400.0, per_second: 200.0 };
 /// Time after a look-up before an address may use the reserved half of its network again.
 const RECENT_LOOKUP: Duration = Duration::from_secs(2);
 /// Table size at which full buckets and old addresses are dropped. [`TOTAL_RATE`] bounds recent
@@ -27,7 +27,7 @@ const MAX_ENTRIES: usize = 4_096;
 
 /// Capacity and refill rate of a bucket, in tokens.
 #[derive(Clone, Copy, Debug)]
-struct Rate {
+struct BucketRate {
     burst: f64,
     per_second: f64,
 }
@@ -40,11 +40,11 @@ struct Bucket {
 }
 
 impl Bucket {
-    fn full(rate: Rate) -> Self {
+    fn full(rate: BucketRate) -> Self {
         Self { level: rate.burst, at: Instant::now() }
     }
 
-    fn filled(self, rate: Rate, now: Instant) -> Self {
+    fn filled(self, rate: BucketRate, now: Instant) -> Self {
         let gain = now.saturating_duration_since(self.at).as_secs_f64() * rate.per_second;
         Self { level: (self.level + gain).min(rate.burst), at: now }
     }
@@ -163,7 +163,7 @@ impl LookupTable {
 }
 
 /// Returns the minimum level at which a client may take a token.
-fn needed(rate: Rate, may_use_reserve: bool) -> f64 {
+fn needed(rate: BucketRate, may_use_reserve: bool) -> f64 {
     if may_use_reserve { 1.0 } else { rate.burst / 2.0 + 1.0 }
 }
 

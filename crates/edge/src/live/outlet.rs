@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use media::hls::Segmenter;
-use media::hls::segmenter::{self, Container};
+use media::hls::segmenter::{Container, SegmenterConfig};
 use relay::memory::{Account, Event, Surplus};
 use relay::{Registry, Stream, Viewer};
 use tokio::runtime::Handle;
@@ -30,8 +30,8 @@ const VIEWER_IDLE: Duration = Duration::from_secs(20);
 const MAX_WAIT: Duration = Duration::from_secs(12);
 
 /// Returns the segmenter settings of new outlets.
-fn segmenter_config(config: &config::Hls, shared: bool) -> segmenter::Config {
-    segmenter::Config {
+fn segmenter_config(config: &config::Hls, shared: bool) -> SegmenterConfig {
+    SegmenterConfig {
         container: match config.container {
             config::Container::Fmp4 => Container::Fmp4,
             config::Container::Ts => Container::Ts,

@@ -9,9 +9,9 @@ const ESCAPE: char = '\u{1b}';
 
 /// A safe log line: a single line without control characters, of bounded length.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Line(String);
+pub(super) struct LogLine(String);
 
-impl Line {
+impl LogLine {
     /// Sanitizes the formatter's text. `has_colours` keeps the formatter's own escape sequences.
     pub(super) fn new(text: &[u8], has_colours: bool) -> Self {
         let text = String::from_utf8_lossy(text);
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     fn line(text: &str, has_colours: bool) -> String {
-        String::from_utf8(Line::new(text.as_bytes(), has_colours).into_bytes()).expect("text")
+        String::from_utf8(LogLine::new(text.as_bytes(), has_colours).into_bytes()).expect("text")
     }
 
     #[test]
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn invalid_utf_8_is_replaced() {
-        let line = Line::new(b"name \xff\xfe\n", false);
+        let line = LogLine::new(b"name \xff\xfe\n", false);
         assert_eq!(line.into_bytes(), "name \u{fffd}\u{fffd}\n".as_bytes());
     }
 }

@@ -1,8 +1,8 @@
 //! The process's log on standard error. Logging never blocks, and peers cannot flood it.
 //!
-//! A separate thread writes the lines (`Writer`); lines that standard error is too slow for are
+//! A separate thread writes the lines (`DiskWriter`); lines that standard error is too slow for are
 //! dropped and counted. Each kind of event has a budget (`Throttle`), since peers can cause some
-//! of them at will. Control characters are escaped and long lines are truncated (`Line`), since
+//! of them at will. Control characters are escaped and long lines are truncated (`LogLine`), since
 //! names and messages come from peers.
 
 mod line;
@@ -22,8 +22,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::Error;
 use crate::config::Level;
-use crate::disk::writer::Writer;
-use line::Line;
+use crate::disk::writer::DiskWriter;
+use line::LogLine;
 use throttle::Throttle;
 
 /// The writer's number of the only file.
@@ -36,7 +36,7 @@ static LOG: OnceLock<Log> = OnceLock::new();
 
 #[derive(Debug)]
 struct Log {
-    writer: Writer,
+    writer: DiskWriter,
     throttle: Throttle,
     /// Whether lines carry colours.
     has_colours: bool,
@@ -49,7 +49,7 @@ struct Log {
 /// The thread cannot be started, or a log exists already.
 pub fn start(level: Level) -> Result<(), Error> {
     let error = |e: std::io::Error| Error::new(format!("log: {e}"));
-    let writer = Writer::start("log")?;
+    let writer = DiskWriter::start("log")?;
     let file = File::from(stderr().as_fd().try_clone_to_owned().map_err(error)?);
     writer.adopt(FILE, file).map_err(error)?;
     let (throttle, has_colours) = (Throttle::new(filter(level)), stderr().is_terminal());
@@ -123,7 +123,7 @@ impl Write for Lines {
     fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
         if let Some(log) = LOG.get() {
             // Dropped lines are counted by the writer.
-            let _ = log.writer.append(FILE, Line::new(text, log.has_colours).into_bytes());
+            let _ = log.writer.append(FILE, LogLine::new(text, log.has_colours).into_bytes());
         }
         Ok(text.len())
     }

@@ -101,7 +101,7 @@ impl<S: Subscriber> Filter<S> for &'static Throttle {
         }
         let kind = event.metadata().callsite();
         let example = || {
-            let mut message = Message::default();
+            let mut message = EventMessage::default();
             event.record(&mut message);
             message.0
         };
@@ -120,9 +120,9 @@ fn is_own(metadata: &Metadata<'_>) -> bool {
 
 /// The truncated message of an event.
 #[derive(Default)]
-struct Message(String);
+struct EventMessage(String);
 
-impl Visit for Message {
+impl Visit for EventMessage {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         if field.name() == "message" {
             // Writing to a string cannot fail.

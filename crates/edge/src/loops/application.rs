@@ -13,9 +13,9 @@ use crate::http::{RequestHead, Response};
 use crate::viewer::Protocol;
 
 /// A client's action.
-pub(super) enum Action {
+pub(super) enum ClientAction {
     /// A request that needs a response on this stream.
-    Request(StreamId, Request),
+    Request(StreamId, ReceivedRequest),
     /// A request rejected early with this status.
     Refused(StreamId, u16),
     /// The client cancelled the request on this stream.
@@ -25,7 +25,7 @@ pub(super) enum Action {
 }
 
 /// A request with its body.
-pub(super) struct Request {
+pub(super) struct ReceivedRequest {
     pub method: String,
     pub target: String,
     pub fields: Vec<(String, Bytes)>,
@@ -33,7 +33,7 @@ pub(super) struct Request {
     pub protocol: Protocol,
 }
 
-impl Request {
+impl ReceivedRequest {
     /// Returns the request in the form common to all fronts.
     pub(super) fn head<'a>(&'a self, connection: &Connection) -> RequestHead<'a> {
         RequestHead {
@@ -62,7 +62,7 @@ pub(super) trait Application {
     fn on_connected(&mut self) {}
 
     /// Returns the client's next action. Call after each method above until it returns `None`.
-    fn poll(&mut self) -> Option<Action>;
+    fn poll(&mut self) -> Option<ClientAction>;
 
     /// Returns when [`Application::on_timeout`] is due.
     fn deadline(&self) -> Option<Timestamp>;

@@ -14,7 +14,7 @@ use core::time::Duration;
 use ::quic::{Connection, HandshakeInfo};
 use bytes::Bytes;
 use delivery::Started;
-use startup::cookie::Rules;
+use startup::cookie::CookieRules;
 use startup::decision::{Inputs, Limits, Mode};
 use startup::perception::DEFAULT_LIMIT;
 use startup::{Carrier, Cookie, PathState, Perception, Refresh, Refusal};
@@ -39,7 +39,7 @@ pub(super) enum Issued {
 
 /// The next cookie to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Next {
+enum NextCookie {
     /// None before the handshake is confirmed.
     Nothing,
     /// The ticket, at this time at the latest.
@@ -53,7 +53,7 @@ enum Next {
 
 /// The startup decision, made at the first response of some size.
 #[derive(Debug)]
-struct Decision {
+struct StartDecision {
     inputs: Inputs,
     started: Started,
 }
@@ -65,14 +65,14 @@ pub(super) struct ConnectionStart {
     cookies: Vec<ReceivedCookie>,
     /// The resumed path state; the outer `None` before it was looked up.
     past: Option<Option<(Carrier, PathState)>>,
-    decision: Option<Decision>,
+    decision: Option<StartDecision>,
     /// A live response has started.
     is_live: bool,
     /// Parses HLS until the first frame is found.
     perception: Option<Box<Perception>>,
     /// A page or playlist was answered, so more requests will follow.
     awaits_more: bool,
-    next: Next,
+    next: NextCookie,
     refresh: Refresh,
     http_cookie_due: Option<Timestamp>,
     /// The experiment unit to put into the next cookie.
@@ -90,7 +90,7 @@ impl ConnectionStart {
             is_live: false,
             perception: None,
             awaits_more: false,
-            next: Next::Nothing,
+            next: NextCookie::Nothing,
             refresh: Refresh::default(),
             http_cookie_due: None,
             unit,
@@ -218,7 +218,7 @@ impl ConnectionStart {
         let handshake_rtt = rtt.first_sample().map(|_| rtt.min());
         let inputs = Inputs { first_frame, past, handshake_rtt };
         let started = start(connection, self.mode, &inputs, config);
-        self.decision = Some(Decision { inputs, started: Started { carrier, ..started } });
+        self.decision = Some(StartDecision { inputs, started: Started { carrier, ..started } });
     }
 
     /// Returns the startup decision, if made.
@@ -249,8 +249,8 @@ impl ConnectionStart {
 
     /// Notes that the handshake is confirmed.
     pub(super) fn on_connected(&mut self, now: Timestamp) {
-        if self.next == Next::Nothing {
-            self.next = Next::Ticket(now + MAX_TICKET_DELAY);
+        if self.next == NextCookie::Nothing {
+            self.next = NextCookie::Ticket(now + MAX_TICKET_DELAY);
         }
     }
 
@@ -268,7 +268,7 @@ impl ConnectionStart {
             self.hold_until(now);
         }
         // The response may have produced the first measurement of the path.
-        if let Next::Refresh(due) = &mut self.next
+        if let NextCookie::Refresh(due) = &mut self.next
             && !delivery::is_unmeasured(connection)
         {
             *due = now.min(*due);
@@ -276,7 +276,7 @@ impl ConnectionStart {
     }
 
     fn hold_until(&mut self, at: Timestamp) {
-        if let Next::Ticket(due) = &mut self.next {
+        if let NextCookie::Ticket(due) = &mut self.next {
             *due = at.min(*due);
         }
     }
@@ -284,8 +284,8 @@ impl ConnectionStart {
     /// Returns when [`ConnectionStart::issue`] has a cookie.
     pub(super) fn deadline(&self) -> Option<Timestamp> {
         match self.next {
-            Next::Ticket(due) | Next::Token(due) => Some(due),
-            Next::Nothing | Next::Refresh(_) => None,
+            NextCookie::Ticket(due) | NextCookie::Token(due) => Some(due),
+            NextCookie::Nothing | NextCookie::Refresh(_) => None,
         }
     }
 
@@ -297,12 +297,12 @@ impl ConnectionStart {
         all: &SavedPaths,
     ) -> Option<Issued> {
         match self.next {
-            Next::Ticket(due) if due <= now => {
-                self.next = Next::Token(now + connection.rtt().smoothed());
+            NextCookie::Ticket(due) if due <= now => {
+                self.next = NextCookie::Token(now + connection.rtt().smoothed());
                 Some(Issued::Ticket(self.cookie(connection).encode()))
             }
-            Next::Token(due) | Next::Refresh(due) if due <= now => {
-                self.next = Next::Refresh(now + Refresh::PERIOD);
+            NextCookie::Token(due) | NextCookie::Refresh(due) if due <= now => {
+                self.next = NextCookie::Refresh(now + Refresh::PERIOD);
                 let cookie = self.cookie(connection);
                 let is_due = self.refresh.is_due(now, &cookie);
                 is_due.then(|| {
@@ -337,8 +337,8 @@ fn start(
 }
 
 /// Returns the validity rules of cookies.
-pub(super) fn rules(config: &config::Startup) -> Rules {
-    Rules { lifetime: config.lifetime, ..Rules::default() }
+pub(super) fn rules(config: &config::Startup) -> CookieRules {
+    CookieRules { lifetime: config.lifetime, ..CookieRules::default() }
 }
 
 /// Returns the cookies of the handshake. Tickets and tokens may carry no application data.

@@ -9,7 +9,7 @@ use delivery::Framing;
 use http3::{OverQuic, RequestHead as Head, SendError, Server, code};
 use units::{StreamId, Timestamp};
 
-use super::application::{Action, Application, Request};
+use super::application::{Application, ClientAction, ReceivedRequest};
 use crate::config;
 use crate::http::{Response, max_body};
 use crate::viewer::Protocol;
@@ -31,9 +31,9 @@ pub(super) struct H3 {
     server: Box<Server>,
     uploads: Vec<Upload>,
     /// Unsafe requests in 0-RTT data, which may be replays. They wait for the handshake.
-    held: Vec<(StreamId, Request)>,
-    actions: VecDeque<Action>,
-    /// Whether [`Action::Flooding`] was reported.
+    held: Vec<(StreamId, ReceivedRequest)>,
+    actions: VecDeque<ClientAction>,
+    /// Whether [`ClientAction::Flooding`] was reported.
     is_flooding: bool,
 }
 
@@ -68,13 +68,13 @@ impl H3 {
                 http3::Event::Cancelled { id, .. } => {
                     self.uploads.retain(|upload| upload.id != id);
                     self.held.retain(|(held, _)| *held != id);
-                    self.actions.push_back(Action::Over(id));
+                    self.actions.push_back(ClientAction::Over(id));
                 }
                 http3::Event::Trailers { .. } | http3::Event::GoAway => {}
             }
         }
         if self.server.is_flooding() && !core::mem::replace(&mut self.is_flooding, true) {
-            self.actions.push_back(Action::Flooding);
+            self.actions.push_back(ClientAction::Flooding);
         }
     }
 
@@ -111,7 +111,7 @@ impl H3 {
             if upload.body.len() > upload.max {
                 self.server.discard_body(t, id);
                 self.take_upload(id);
-                self.actions.push_back(Action::Refused(id, 413));
+                self.actions.push_back(ClientAction::Refused(id, 413));
                 return;
             }
         }
@@ -127,7 +127,7 @@ impl H3 {
         body: BytesMut,
     ) {
         let fields = head.headers.iter().map(|field| (text(&field.name), field.value.clone()));
-        let request = Request {
+        let request = ReceivedRequest {
             method: text(&head.method),
             target: text(&head.path),
             fields: fields.collect(),
@@ -136,7 +136,7 @@ impl H3 {
         };
         let is_safe = matches!(&head.method[..], b"GET" | b"HEAD");
         if is_safe || !head.early || !connection.is_early() {
-            self.actions.push_back(Action::Request(id, request));
+            self.actions.push_back(ClientAction::Request(id, request));
         } else if self.held.len() < MAX_KEPT {
             self.held.push((id, request));
         } else {
@@ -165,11 +165,11 @@ impl Application for H3 {
     }
 
     fn on_connected(&mut self) {
-        let held = self.held.drain(..).map(|(id, request)| Action::Request(id, request));
+        let held = self.held.drain(..).map(|(id, request)| ClientAction::Request(id, request));
         self.actions.extend(held);
     }
 
-    fn poll(&mut self) -> Option<Action> {
+    fn poll(&mut self) -> Option<ClientAction> {
         self.actions.pop_front()
     }
 

@@ -107,13 +107,13 @@ const TIME_SHARE: u64 = 4;
 
 /// Time budget of handshakes while there is other work.
 #[derive(Debug, Default)]
-pub(super) struct Allowance {
+pub(super) struct HandshakeBudget {
     /// Nanoseconds. Negative after a long handshake, which delays the next one.
     left: i64,
     counted: Timestamp,
 }
 
-impl Allowance {
+impl HandshakeBudget {
     /// Returns the time for handshakes in this turn. `other_work` means that there is other work.
     pub(super) fn grant(&mut self, now: Timestamp, other_work: bool) -> Duration {
         let most = MAX_TURN_TIME.as_nanos() as i64;
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn handshakes_get_their_share_of_time_beside_other_work() {
-        let mut allowance = Allowance::default();
+        let mut allowance = HandshakeBudget::default();
         let (mut now, mut spent) = (Timestamp::from_secs(1), Duration::ZERO);
         let start = now;
         // Each handshake takes 1.5 ms, and so does the other work of each turn.

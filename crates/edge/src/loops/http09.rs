@@ -12,7 +12,7 @@ use delivery::{Framing, Piece};
 use http3::{OverQuic, Transport as _, code};
 use units::{Direction, StreamId, Timestamp};
 
-use super::application::{Action, Application, Request};
+use super::application::{Application, ClientAction, ReceivedRequest};
 use crate::http::Response;
 use crate::viewer::Protocol;
 
@@ -23,7 +23,7 @@ const MAX_LINES: usize = 64 * 1024;
 
 /// An incomplete request line.
 #[derive(Debug)]
-struct Line {
+struct RequestLine {
     id: StreamId,
     since: Timestamp,
     text: Vec<u8>,
@@ -32,8 +32,8 @@ struct Line {
 /// HTTP/0.9 on one connection.
 pub(super) struct Http09 {
     /// In order of arrival.
-    lines: Vec<Line>,
-    actions: VecDeque<Action>,
+    lines: Vec<RequestLine>,
+    actions: VecDeque<ClientAction>,
     /// Number of open request streams.
     open: usize,
     last_use: Timestamp,
@@ -59,7 +59,7 @@ impl Http09 {
 
     fn on_readable(&mut self, now: Timestamp, connection: &mut Connection, id: StreamId) {
         let place = self.lines.iter().position(|line| line.id == id).unwrap_or_else(|| {
-            self.lines.push(Line { id, since: now, text: Vec::new() });
+            self.lines.push(RequestLine { id, since: now, text: Vec::new() });
             self.lines.len() - 1
         });
         loop {
@@ -78,14 +78,14 @@ impl Http09 {
         }
         let line = self.lines.remove(place);
         let line = String::from_utf8_lossy(&line.text);
-        let request = Request {
+        let request = ReceivedRequest {
             method: "GET".to_owned(),
             target: line.trim_end().strip_prefix("GET ").unwrap_or("/").to_owned(),
             fields: Vec::new(),
             body: BytesMut::new(),
             protocol: Protocol::Http09,
         };
-        self.actions.push_back(Action::Request(id, request));
+        self.actions.push_back(ClientAction::Request(id, request));
     }
 
     fn close(
@@ -136,13 +136,13 @@ impl Application for Http09 {
                 self.lines.retain(|line| line.id != id);
                 // Without a complete request no response would end our side.
                 let _ = connection.reset(id, code::H3_REQUEST_CANCELLED);
-                self.actions.push_back(Action::Over(id));
+                self.actions.push_back(ClientAction::Over(id));
             }
             _ => {}
         }
     }
 
-    fn poll(&mut self) -> Option<Action> {
+    fn poll(&mut self) -> Option<ClientAction> {
         self.actions.pop_front()
     }
 

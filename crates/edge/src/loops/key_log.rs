@@ -11,7 +11,7 @@ use std::sync::Arc;
 use ::quic::crypto::KeyLog;
 
 use crate::Error;
-use crate::disk::writer::Writer;
+use crate::disk::writer::DiskWriter;
 use crate::hex::hex;
 
 /// The writer's number of the only file.
@@ -21,7 +21,7 @@ const MODE: u32 = 0o600;
 
 /// A key log, one line per secret: label, the client's random, the secret.
 #[derive(Debug)]
-struct KeyLogFile(Writer);
+struct KeyLogFile(DiskWriter);
 
 /// Opens the key log for appending. An existing file is restricted to its owner.
 ///
@@ -30,7 +30,7 @@ struct KeyLogFile(Writer);
 pub(super) fn open(path: &Path) -> Result<Arc<dyn KeyLog>, Error> {
     let failed = |e: io::Error| Error::new(format!("key log {}: {e}", path.display()));
     let file = private(path).map_err(failed)?;
-    let writer = Writer::start("key log")?;
+    let writer = DiskWriter::start("key log")?;
     writer.adopt(FILE, file).map_err(failed)?;
     Ok(Arc::new(KeyLogFile(writer)))
 }

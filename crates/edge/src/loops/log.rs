@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use startup::Carrier;
 
 use crate::Error;
-use crate::disk::writer::Writer;
+use crate::disk::writer::DiskWriter;
 
 /// The writer's number of the only file.
 const FILE: u64 = 0;
@@ -24,7 +24,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 /// A connection log. Its own thread writes the lines; lines that the disk is too slow for are
 /// dropped and counted.
 #[derive(Debug)]
-pub(crate) struct ConnectionLog(Writer);
+pub(crate) struct ConnectionLog(DiskWriter);
 
 impl ConnectionLog {
     /// Opens the file for appending.
@@ -35,7 +35,7 @@ impl ConnectionLog {
         let error =
             |e: std::io::Error| Error::new(format!("connection log {}: {e}", path.display()));
         let file = OpenOptions::new().append(true).create(true).open(path).map_err(error)?;
-        let writer = Writer::start("connection log")?;
+        let writer = DiskWriter::start("connection log")?;
         writer.adopt(FILE, file).map_err(error)?;
         Ok(Self(writer))
     }

@@ -33,12 +33,12 @@ pub(crate) struct Sender(Arc<Post>);
 
 #[derive(Debug)]
 struct Post {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingMail>,
     wake: EventFd,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingMail {
     bells: Vec<Arc<Bell>>,
     /// Their socket index is the same in all loops.
     datagrams: VecDeque<Datagram<Vec<u8>>>,
@@ -77,7 +77,7 @@ pub(crate) fn mailbox() -> Result<(Sender, Mailbox), Error> {
 
 impl Post {
     /// Adds content, and wakes the loop unless it was woken already.
-    fn put<T>(&self, what: impl FnOnce(&mut Waiting) -> T) -> T {
+    fn put<T>(&self, what: impl FnOnce(&mut WaitingMail) -> T) -> T {
         let mut waiting = lock(&self.waiting);
         let put = what(&mut waiting);
         let is_known = core::mem::replace(&mut waiting.is_known, true);

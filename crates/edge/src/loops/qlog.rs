@@ -16,7 +16,7 @@ use ::quic::qlog::QlogObserver;
 use units::Timestamp;
 
 use crate::Error;
-use crate::disk::writer::Writer;
+use crate::disk::writer::DiskWriter;
 
 /// Chunk size in bytes.
 const CHUNK: usize = 16 << 10;
@@ -29,7 +29,7 @@ struct Logs {
     sample: u64,
     random: RandomState,
     next: AtomicU64,
-    writer: Writer,
+    writer: DiskWriter,
 }
 
 /// Returns the observer factory of new connections. Logs a share `sample` of them (0 to 1).
@@ -39,7 +39,7 @@ struct Logs {
 pub(super) fn observers(dir: PathBuf, sample: f64) -> Result<ObserverFactory, Error> {
     std::fs::create_dir_all(&dir)
         .map_err(|e| Error::new(format!("qlog directory {}: {e}", dir.display())))?;
-    let writer = Writer::start("qlog files")?;
+    let writer = DiskWriter::start("qlog files")?;
     let logs = Arc::new(Logs {
         dir,
         sample: (sample * u64::MAX as f64) as u64,

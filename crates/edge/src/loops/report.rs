@@ -6,7 +6,7 @@ use crate::io::socket::SendStats;
 
 /// Counters of a loop, in addition to those of its endpoint and sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counters {
+pub(crate) struct LoopCounters {
     /// Datagrams dropped because of source port 0.
     pub from_port_0: u64,
     /// Unanswered datagrams from ports of reflecting services.
@@ -21,7 +21,7 @@ pub(crate) struct Counters {
     pub timers_postponed: u64,
 }
 
-impl Counters {
+impl LoopCounters {
     fn add(&mut self, other: &Self) {
         self.from_port_0 += other.from_port_0;
         self.from_reflectors += other.from_reflectors;
@@ -34,14 +34,14 @@ impl Counters {
 
 /// A snapshot of a loop's counters.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Report {
+pub(crate) struct LoopReport {
     pub endpoint: EndpointStats,
     pub connections: usize,
     pub sends: SendStats,
-    pub counters: Counters,
+    pub counters: LoopCounters,
 }
 
-impl Report {
+impl LoopReport {
     /// Adds another loop's report.
     pub(crate) fn add(&mut self, other: &Self) {
         self.endpoint.add(&other.endpoint);

@@ -12,7 +12,7 @@ use ::quic::streams::StreamEvent;
 use delivery::{Delivery, Filled, Started};
 use units::{StreamId, Timestamp};
 
-use super::application::{Action, Application, Request};
+use super::application::{Application, ClientAction, ReceivedRequest};
 use super::connection_start::Issued;
 use super::h3::H3;
 use super::http09::Http09;
@@ -27,7 +27,7 @@ use crate::state::State;
 const MAX_UNANSWERED_PROBES: u32 = 8;
 
 /// A pending response.
-struct Waiting {
+struct PendingResponse {
     id: StreamId,
     answer: Pin<Box<dyn Future<Output = http::Response> + Send>>,
 }
@@ -41,8 +41,8 @@ pub(super) struct Requests {
     waker: Waker,
     /// Requests that wait for address validation: 0-RTT data, or a new address, may be spoofed, and
     /// sessions count against the address.
-    unvalidated: Vec<(StreamId, Request)>,
-    waiting: Vec<Waiting>,
+    unvalidated: Vec<(StreamId, ReceivedRequest)>,
+    waiting: Vec<PendingResponse>,
     responses: Vec<Delivery<Responder>>,
     /// Whether to call [`Requests::fill`] even if only an acknowledgement arrived.
     wants_acks: bool,
@@ -126,19 +126,19 @@ impl Requests {
     fn take_actions(&mut self, now: Timestamp, connection: &mut Connection) {
         while let Some(action) = self.application.as_mut().and_then(|a| a.poll()) {
             match action {
-                Action::Request(id, request) if connection.is_validated() => {
+                ClientAction::Request(id, request) if connection.is_validated() => {
                     self.take_request(now, connection, id, &request);
                 }
-                Action::Request(id, request) => {
+                ClientAction::Request(id, request) => {
                     self.unvalidated.push((id, request));
                     self.wants_acks = true;
                 }
-                Action::Refused(id, status) => {
+                ClientAction::Refused(id, status) => {
                     let response = http::Response::plain(status, SystemTime::now());
                     self.respond(now, connection, id, response);
                 }
-                Action::Flooding => self.state.limits.count(Fault::QuicCancels),
-                Action::Over(id) => {
+                ClientAction::Flooding => self.state.limits.count(Fault::QuicCancels),
+                ClientAction::Over(id) => {
                     self.on_last_chance(now, connection);
                     self.responses.retain(|response| response.id() != id);
                     self.unvalidated.retain(|(unvalidated, _)| *unvalidated != id);
@@ -153,7 +153,7 @@ impl Requests {
         now: Timestamp,
         connection: &mut Connection,
         id: StreamId,
-        request: &Request,
+        request: &ReceivedRequest,
     ) {
         let mut head = request.head(connection);
         if let Some(policy) = &mut self.policy {
@@ -164,7 +164,7 @@ impl Requests {
         match answer.for_method(head.method) {
             Answer::Now(response) => self.respond(now, connection, id, response),
             Answer::Later(answer) => {
-                self.waiting.push(Waiting { id, answer });
+                self.waiting.push(PendingResponse { id, answer });
                 self.wants_acks = true;
             }
         }

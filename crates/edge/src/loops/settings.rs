@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ::quic::crypto::{Cipher, KeyRing, OneRttProtection, SingleUseLog, TlsConfig, TlsSettings};
 use ::quic::detection::Detection;
-use ::quic::streams::Limits;
+use ::quic::streams::StreamLimits;
 use ::quic::{EndpointConfig, RetryPolicy, TransportConfig};
 use recovery::{Guard, SharedBudget};
 
@@ -138,14 +138,14 @@ impl QuicState {
     }
 }
 
-fn limits(quic: &config::Quic) -> Limits {
-    Limits {
+fn limits(quic: &config::Quic) -> StreamLimits {
+    StreamLimits {
         max_data: quic.connection_window.0,
         max_stream_data_bidi_local: quic.stream_window.0,
         max_stream_data_bidi_remote: quic.stream_window.0,
         max_stream_data_uni: quic.stream_window.0,
         max_streams_bidi: quic.max_streams.into(),
-        ..Limits::default()
+        ..StreamLimits::default()
     }
 }
 
@@ -201,7 +201,7 @@ fn transport(config: &Config, budget: &Arc<SharedBudget>) -> TransportConfig {
 }
 
 /// Returns a hash of the limits that clients remember for 0-RTT (RFC 9000, section 7.4.1).
-fn remembered(limits: &Limits) -> u64 {
+fn remembered(limits: &StreamLimits) -> u64 {
     let values = [
         limits.max_data,
         limits.max_stream_data_bidi_remote,

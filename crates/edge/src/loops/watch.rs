@@ -7,7 +7,7 @@ use std::time::Duration;
 use ::quic::Connection;
 use units::Timestamp;
 
-use crate::sessions::{Session, Transport};
+use crate::sessions::{Session, TransportStats};
 
 /// Interval of updates.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -18,13 +18,17 @@ pub(super) struct Watch {
     session: Weak<Session>,
     due: Timestamp,
     /// Statistics at the start of the session.
-    before: Transport,
+    before: TransportStats,
 }
 
 impl Watch {
     /// Starts at the beginning of a session.
     pub(super) fn new(session: &Arc<Session>, now: Timestamp, connection: &Connection) -> Self {
-        Self { session: Arc::downgrade(session), due: now, before: Transport::of(now, connection) }
+        Self {
+            session: Arc::downgrade(session),
+            due: now,
+            before: TransportStats::of(now, connection),
+        }
     }
 
     /// Whether the session is still open.
@@ -42,7 +46,7 @@ impl Watch {
         if now >= self.due || last {
             self.due = now + PERIOD;
             if let Some(session) = self.session.upgrade() {
-                session.on_transport(Transport::of(now, connection).since(&self.before));
+                session.on_transport(TransportStats::of(now, connection).since(&self.before));
             }
         }
     }

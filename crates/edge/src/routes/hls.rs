@@ -93,7 +93,7 @@ pub(super) fn respond(
     via: Via,
     now: SystemTime,
 ) -> Answer {
-    let request = Request::new(head, resource, now);
+    let request = HlsRequest::new(head, resource, now);
     let opening = match (pass, resource) {
         (None, Resource::Master) => return enter(state, head, name, via, request),
         // Media needs the pass that the master playlist issues, unless it is shared.
@@ -136,7 +136,7 @@ fn enter(
     head: &RequestHead<'_>,
     name: &str,
     via: Via,
-    request: Request,
+    request: HlsRequest,
 ) -> Answer {
     let now = request.now;
     let (opening, grant) = match viewing::enter_by(state, head, name, "hls", now) {
@@ -204,7 +204,7 @@ fn outlet(
 }
 
 /// The parameters of a request.
-struct Request {
+struct HlsRequest {
     resource: Resource,
     now: SystemTime,
     head_only: bool,
@@ -216,7 +216,7 @@ struct Request {
     is_valid: bool,
 }
 
-impl Request {
+impl HlsRequest {
     fn new(head: &RequestHead<'_>, resource: Resource, now: SystemTime) -> Self {
         let number = |name: &str| head.parameter(name).map(str::parse::<u64>);
         let (msn, part) = (number("_HLS_msn"), number("_HLS_part"));

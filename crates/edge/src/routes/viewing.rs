@@ -7,7 +7,7 @@ use crate::http::{Body, RequestHead, Response};
 use crate::io::SincePath;
 use crate::live::Missing;
 use crate::passes::{Grant, ViewerId};
-use crate::play::Denied;
+use crate::play::ViewerRejection;
 use crate::sessions::Opening;
 use crate::signing;
 use crate::state::State;
@@ -92,11 +92,11 @@ pub(super) fn missing(why: Missing, now: SystemTime) -> Response {
 }
 
 /// Returns the response to a rejected viewer.
-pub(super) fn denied(why: Denied, now: SystemTime) -> Response {
+pub(super) fn denied(why: ViewerRejection, now: SystemTime) -> Response {
     match why {
-        Denied::Refused => Response::plain(403, now),
-        Denied::Busy => late(now),
-        Denied::Missing(why) => missing(why, now),
+        ViewerRejection::Refused => Response::plain(403, now),
+        ViewerRejection::Busy => late(now),
+        ViewerRejection::Missing(why) => missing(why, now),
     }
 }
 

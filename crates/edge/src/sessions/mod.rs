@@ -21,19 +21,19 @@ use std::time::{Duration, Instant, SystemTime};
 
 use delivery::{Buffered, Started};
 use records::{Excess, Record, RecordWriter};
-use relay::Progress;
+use relay::ViewerProgress;
 
 use crate::limits::Permit;
 use crate::passes::ViewerId;
 use crate::sync::lock;
 
 use buffer_report::BufferReport;
-use player::{ExcessCounts, Player};
-use rows::Rows;
+use player::{ExcessCounts, PlayerReports};
+use rows::RecordAllowances;
 
 pub use autoplex::AutoPlexColumns;
 pub use beacon::{Beacon, MAX_BEACON};
-pub use delivery::Transport;
+pub use delivery::TransportStats;
 pub use opening::Opening;
 pub use stay::Stay;
 pub use totals::{Key, Totals};
@@ -47,11 +47,11 @@ const MAX_ENDED: usize = 10_000;
 
 #[derive(Debug, Default)]
 struct SessionState {
-    transport: Transport,
+    transport: TransportStats,
     first_frame: Option<Duration>,
     started: Option<Started>,
     autoplex: AutoPlexColumns,
-    player: Player,
+    player: PlayerReports,
 }
 
 /// An open session. Dropping it ends it and writes its record.
@@ -105,7 +105,7 @@ impl Session {
     }
 
     /// Sets the viewer's progress in the stream.
-    pub fn on_media(&self, progress: &Progress) {
+    pub fn on_media(&self, progress: &ViewerProgress) {
         self.bytes.store(progress.bytes, Ordering::Relaxed);
         self.skips.store(progress.skips, Ordering::Relaxed);
         self.skipped_ms.store(progress.skipped_ms, Ordering::Relaxed);
@@ -159,7 +159,7 @@ impl Session {
     }
 
     /// Updates the transport statistics.
-    pub fn on_transport(&self, transport: Transport) {
+    pub fn on_transport(&self, transport: TransportStats) {
         self.state().transport = transport;
     }
 
@@ -185,7 +185,7 @@ pub struct Sessions {
     beacons_unmatched: AtomicU64,
     /// Sessions without media, and therefore without a record.
     without_media: AtomicU64,
-    rows: Rows,
+    rows: RecordAllowances,
     excess: ExcessCounts,
 }
 
@@ -244,7 +244,7 @@ struct EndedSession {
     at: Instant,
     opening: Opening,
     record: Record,
-    player: Player,
+    player: PlayerReports,
 }
 
 impl Sessions {
@@ -257,7 +257,7 @@ impl Sessions {
             writer,
             beacons_unmatched: AtomicU64::new(0),
             without_media: AtomicU64::new(0),
-            rows: Rows::default(),
+            rows: RecordAllowances::default(),
             excess: ExcessCounts::default(),
         }
     }
@@ -288,7 +288,7 @@ impl Sessions {
             buffer: BufferReport::default(),
             stay: Arc::new(Stay::new(until)),
             state: Mutex::new(SessionState {
-                player: Player::new(before),
+                player: PlayerReports::new(before),
                 ..SessionState::default()
             }),
             sessions: self.clone(),

@@ -16,7 +16,7 @@ const EARLIER_SESSION_FACTOR: f64 = 2.0;
 
 /// The reports of one session's player.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Player {
+pub(super) struct PlayerReports {
     /// The page's last report, cumulative since its opening.
     last: Option<Beacon>,
     /// Its last report before this session.
@@ -36,7 +36,7 @@ pub(super) struct PlayerTotals {
     pub is_clamped: bool,
 }
 
-impl Player {
+impl PlayerReports {
     /// Creates a player. `before` is the last report of its page in an earlier session.
     pub(super) fn new(before: Option<Beacon>) -> Self {
         Self { before, ..Self::default() }
@@ -147,14 +147,14 @@ mod tests {
         Duration::from_secs(n)
     }
 
-    fn totals(player: &Player) -> (f64, u64, f64, bool) {
+    fn totals(player: &PlayerReports) -> (f64, u64, f64, bool) {
         let totals = player.totals().expect("a report");
         (totals.played_s, totals.freezes, totals.freeze_s, totals.is_clamped)
     }
 
     #[test]
     fn counts_never_decrease_and_the_first_frame_counts_once() {
-        let mut player = Player::default();
+        let mut player = PlayerReports::default();
         assert_eq!(player.on_report(beacon(9.0, 3, 0.9, 250.0), seconds(10)), []);
         for (later, at) in [(beacon(0.0, 0, 0.0, 1.0), 20), (beacon(4.0, 1, 0.2, 9_000.0), 30)] {
             assert_eq!(player.on_report(later, seconds(at)), []);
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_report_beyond_the_session_is_clamped_and_marked() {
-        let mut player = Player::default();
+        let mut player = PlayerReports::default();
         assert_eq!(player.on_report(beacon(9.0, 0, 0.0, 250.0), seconds(10)), []);
         let evil = beacon(0.0, 2_500_000_000, 2_592_000.0, 2_592_000_000.0);
         let excess = player.on_report(evil.clone(), seconds(12));
@@ -175,21 +175,21 @@ mod tests {
         assert_eq!(totals(&player), (9.0, 68, 8.0, true), "9 s played leave 8 s");
         player.on_report(beacon(12.0, 0, 0.0, 250.0), seconds(13));
         assert_eq!(totals(&player), (10.0, 68, 8.0, true), "the mark stays");
-        let mut first = Player::default();
+        let mut first = PlayerReports::default();
         assert_eq!(first.on_report(evil, seconds(1)), [Excess::Earlier]);
         assert_eq!(totals(&first), (0.0, 0, 0.0, true));
-        let mut mild = Player::default();
+        let mut mild = PlayerReports::default();
         assert_eq!(mild.on_report(beacon(9.0, 2, 3.0, 250.0), seconds(5)), [Excess::Time]);
         assert_eq!(totals(&mild), (7.5, 2, 2.5, true));
     }
 
     #[test]
     fn counts_of_an_earlier_session_of_the_page_are_subtracted() {
-        let mut player = Player::default();
+        let mut player = PlayerReports::default();
         player.on_report(beacon(1_000.0, 30, 12.0, 250.0), seconds(5));
         player.on_report(beacon(1_010.0, 32, 12.5, 250.0), seconds(15));
         assert_eq!(totals(&player), (10.0, 2, 0.5, true));
-        let mut known = Player::new(Some(beacon(1_000.0, 30, 12.0, 250.0)));
+        let mut known = PlayerReports::new(Some(beacon(1_000.0, 30, 12.0, 250.0)));
         assert_eq!(known.on_report(beacon(1_010.0, 32, 12.5, 250.0), seconds(15)), []);
         assert_eq!(totals(&known), (10.0, 2, 0.5, false));
     }

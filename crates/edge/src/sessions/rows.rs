@@ -21,12 +21,12 @@ const MAX_NETWORKS: usize = 4_096;
 
 /// The allowances of all networks, and the number of withheld records.
 #[derive(Debug, Default)]
-pub(super) struct Rows {
+pub(super) struct RecordAllowances {
     allowances: Mutex<Allowances>,
     withheld: AtomicU64,
 }
 
-impl Rows {
+impl RecordAllowances {
     /// Returns true if a session without a report gets a record, by its address and age. Counts the
     /// others.
     pub(super) fn admit(&self, address: IpAddr, age: Duration) -> bool {
@@ -44,17 +44,17 @@ impl Rows {
 /// Allowances by network.
 #[derive(Debug, Default)]
 struct Allowances {
-    networks: HashMap<[u8; 6], Allowance>,
-    others: Option<Allowance>,
+    networks: HashMap<[u8; 6], RecordAllowance>,
+    others: Option<RecordAllowance>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Allowance {
+struct RecordAllowance {
     rows: f64,
     at: Instant,
 }
 
-impl Allowance {
+impl RecordAllowance {
     fn new(now: Instant) -> Self {
         Self { rows: BURST, at: now }
     }
@@ -80,10 +80,10 @@ impl Allowances {
             // A full allowance equals a new one, so it can be dropped.
             self.networks.retain(|_, allowance| allowance.now(now) < BURST);
             if self.networks.len() >= MAX_NETWORKS {
-                return self.others.get_or_insert_with(|| Allowance::new(now)).take(now);
+                return self.others.get_or_insert_with(|| RecordAllowance::new(now)).take(now);
             }
         }
-        self.networks.entry(network).or_insert_with(|| Allowance::new(now)).take(now)
+        self.networks.entry(network).or_insert_with(|| RecordAllowance::new(now)).take(now)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 
 use super::*;
 use crate::config::Config;
-use crate::limits::{Limits, Place};
+use crate::limits::{Place, ProcessLimits};
 use crate::viewer::{Protocol, Unit, prefix};
 use records::Retention;
 
@@ -52,7 +52,7 @@ fn a_session_ends_if_its_permit_is_evicted_before_or_after_its_start() {
     let text = "[quic]\nmax_connections = 20\n[tcp]\nmax_connections = 1\n[rtmp]\n\
                 max_connections = 2";
     let config = Config::parse("edge.toml", text).expect("valid");
-    let limits = Limits::default();
+    let limits = ProcessLimits::default();
     let enter = |address: [u8; 4]| {
         limits.enter(Place::Session, &config, Some(address.into())).expect("a place")
     };
@@ -73,17 +73,17 @@ fn a_session_ends_if_its_permit_is_evicted_before_or_after_its_start() {
 fn a_record_joins_transport_media_and_player() {
     let (sessions, x) = (Arc::new(Sessions::new(None)), ViewerId::random());
     let session = sessions.open(opening(x));
-    let seen = Progress {
+    let seen = ViewerProgress {
         bytes: 1_000_000,
         skips: 2,
         skipped_ms: 3_000,
         thinned: 40,
-        ..Progress::default()
+        ..ViewerProgress::default()
     };
     session.on_media(&seen);
     session.on_first_frame();
     session.on_first_frame_bytes(43_100);
-    session.on_transport(Transport {
+    session.on_transport(TransportStats {
         rtt: Duration::from_millis(60),
         totals: recovery::Totals {
             acked: 950,
@@ -96,7 +96,7 @@ fn a_record_joins_transport_media_and_player() {
             rounds_max: 4,
             ..recovery::Totals::default()
         },
-        ..Transport::default()
+        ..TransportStats::default()
     });
     sessions.report(x, beacon(1));
     sessions.report(x, beacon(3));

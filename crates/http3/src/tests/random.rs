@@ -148,7 +148,9 @@ proptest! {
                 Step::Acknowledge => pair.acknowledge(),
                 Step::Wait(seconds) => pair.wait(Duration::from_secs(seconds)),
                 Step::Read(id) => { server.read_body(t, StreamId(id), 10); }
-                Step::Respond(id, end) => { let _ = server.respond(t, StreamId(id), 200, &[], end); }
+                Step::Respond(id, end) => {
+                    let _ = server.respond(t, StreamId(id), 200, &[], end);
+                }
                 Step::Cancel(id) => server.cancel(t, StreamId(id), 7),
                 Step::GoAway => server.go_away(t),
             }

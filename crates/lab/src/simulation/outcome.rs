@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use delivery::{Started, Transport};
+use delivery::{Started, TransportStats};
 use links::Counters;
 use quic::Stats;
 use startup::Cookie;
@@ -70,7 +70,7 @@ pub struct Outcome {
     /// Loss recovery of the server after [`Scenario::measure_from`](crate::Scenario::measure_from).
     pub recovery: Recovered,
     /// Final transport statistics of the server, as in session records.
-    pub transport: Transport,
+    pub transport: TransportStats,
     /// Smoothed round-trip time at the server.
     pub smoothed_rtt: Duration,
     /// Wall time spent in the clients' code, with

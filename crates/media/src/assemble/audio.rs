@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, Bytes};
 
-use super::repair::{Counts, Repair};
+use super::repair::{Repair, RepairCounts};
 use crate::codec::{Codec, Role};
 use crate::flv::{Kind, Tag};
 use crate::fmp4::config::{AAC_RATES, Audio, audio_specific_config};
@@ -23,7 +23,7 @@ pub(super) struct AudioAssembler {
 }
 
 impl AudioAssembler {
-    pub(super) fn push(&mut self, tag: Tag, out: &mut Vec<Tag>, counts: &mut Counts) {
+    pub(super) fn push(&mut self, tag: Tag, out: &mut Vec<Tag>, counts: &mut RepairCounts) {
         let class = tag.class();
         let payload = tag.payload();
         let data = payload.slice(class.data_at.min(payload.len())..);
@@ -44,7 +44,13 @@ impl AudioAssembler {
         }
     }
 
-    fn on_header(&mut self, record: Bytes, tag: Tag, out: &mut Vec<Tag>, counts: &mut Counts) {
+    fn on_header(
+        &mut self,
+        record: Bytes,
+        tag: Tag,
+        out: &mut Vec<Tag>,
+        counts: &mut RepairCounts,
+    ) {
         if self.is_replaced && self.publisher_header.as_ref() == Some(&record) {
             return;
         }

@@ -17,8 +17,8 @@ mod silence;
 mod units;
 mod video;
 
-use repair::Counts;
 pub use repair::Repair;
+use repair::RepairCounts;
 
 use crate::codec::Role;
 use crate::flv::{Kind, Tag};
@@ -41,7 +41,7 @@ pub struct Assembler {
     video: video::VideoAssembler,
     audio: audio::AudioAssembler,
     silence: silence::Silence,
-    counts: Counts,
+    counts: RepairCounts,
 }
 
 impl Assembler {

@@ -95,9 +95,9 @@ impl Repair {
 
 /// Number of corrections by kind.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts([u64; Repair::ALL.len()]);
+pub(super) struct RepairCounts([u64; Repair::ALL.len()]);
 
-impl Counts {
+impl RepairCounts {
     pub(super) fn count(&mut self, repair: Repair) {
         self.0[repair as usize] += 1;
     }

@@ -8,7 +8,7 @@
 use bytes::Bytes;
 
 use super::audio::aac_tag;
-use super::repair::{Counts, Repair};
+use super::repair::{Repair, RepairCounts};
 use crate::amf0;
 use crate::codec::{Codec, Role};
 use crate::flv::Tag;
@@ -27,14 +27,14 @@ const MAX_LAG_MS: i32 = 5_000;
 
 /// An AAC track that can be filled.
 #[derive(Debug)]
-struct Track {
+struct AacTrack {
     audio: Audio,
     silent_frame: Bytes,
     /// Sequence header to send before the first frame, if only the metadata announced the track.
     header: Option<Bytes>,
 }
 
-impl Track {
+impl AacTrack {
     fn new(record: Bytes, is_announced: bool) -> Option<Self> {
         let audio = Audio::new(Codec::Aac, record.clone())?;
         let header = is_announced.then_some(record);
@@ -44,13 +44,13 @@ impl Track {
 
 /// End of the audio.
 #[derive(Clone, Copy, Default, Debug)]
-struct End {
+struct AudioEnd {
     ms: u32,
     /// Fraction of a millisecond, in thousandths of samples.
     rest: u64,
 }
 
-impl End {
+impl AudioEnd {
     fn advance(&mut self, samples: u32, rate: u32) {
         let rest = self.rest + u64::from(samples) * 1_000;
         self.ms = self.ms.wrapping_add((rest / u64::from(rate)) as u32);
@@ -61,11 +61,11 @@ impl End {
 /// Fills gaps in the audio of one publisher.
 #[derive(Debug, Default)]
 pub(super) struct Silence {
-    track: Option<Track>,
+    track: Option<AacTrack>,
     /// Timestamp of the last video frame.
     video_ms: Option<u32>,
     /// End of the received audio; before any audio, the time of the first video frame.
-    end: End,
+    end: AudioEnd,
     /// Whether an audio frame or header has arrived.
     has_audio: bool,
     /// Maximum lag of an audio frame behind video, in milliseconds.
@@ -79,16 +79,16 @@ impl Silence {
     /// Records the audio track announced by `onMetaData`.
     pub(super) fn on_metadata(&mut self, tag: &Tag) {
         if self.track.is_none() && !self.has_audio {
-            self.track = announced(tag).and_then(|record| Track::new(record, true));
+            self.track = announced(tag).and_then(|record| AacTrack::new(record, true));
         }
     }
 
     /// Appends silence up to the video frame at `now` to `out`, if audio is missing.
-    pub(super) fn on_video(&mut self, now: u32, out: &mut Vec<Tag>, counts: &mut Counts) {
+    pub(super) fn on_video(&mut self, now: u32, out: &mut Vec<Tag>, counts: &mut RepairCounts) {
         match self.video_ms.replace(now) {
             None if self.tolerance_ms == 0 => {
                 self.tolerance_ms = START_MS;
-                self.end = End { ms: now, rest: 0 };
+                self.end = AudioEnd { ms: now, rest: 0 };
             }
             last => {
                 let step = elapsed(now, last.unwrap_or(now));
@@ -101,7 +101,7 @@ impl Silence {
         let gap = elapsed(now, self.end.ms).saturating_sub(self.lag_ms);
         if gap > GAP_MS + 2 * MAX_STEP_MS {
             // The clocks of audio and video differ.
-            self.end = End { ms: now, rest: 0 };
+            self.end = AudioEnd { ms: now, rest: 0 };
         }
         if !(self.tolerance_ms..GAP_MS + 2 * MAX_STEP_MS).contains(&gap) {
             return;
@@ -119,7 +119,7 @@ impl Silence {
 
     /// Handles an audio tag. Returns false if it must be dropped because its time has already been
     /// filled.
-    pub(super) fn on_audio(&mut self, tag: &Tag, counts: &mut Counts) -> bool {
+    pub(super) fn on_audio(&mut self, tag: &Tag, counts: &mut RepairCounts) -> bool {
         let class = tag.class();
         self.has_audio = true;
         if class.codec != Some(Codec::Aac) {
@@ -129,7 +129,7 @@ impl Silence {
         if class.role == Role::SequenceHeader {
             let payload = tag.payload();
             let record = payload.slice(class.data_at.min(payload.len())..);
-            self.track = Track::new(record, false);
+            self.track = AacTrack::new(record, false);
             self.end.rest = 0;
             return true;
         }
@@ -149,7 +149,7 @@ impl Silence {
             return false;
         }
         self.tolerance_ms = GAP_MS;
-        self.end = End { ms: now, rest: 0 };
+        self.end = AudioEnd { ms: now, rest: 0 };
         self.end.advance(length, rate);
         true
     }

@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, Bytes};
 
-use super::repair::{Counts, Repair};
+use super::repair::{Repair, RepairCounts};
 use super::sets::Sets;
 use super::units::{Form, MAX_UNITS, UnitRole, Units, unit_role};
 use crate::codec::{Class, Codec, Role};
@@ -23,7 +23,7 @@ const MAX_JOINED_BYTES: usize = MAX_PAYLOAD / 2;
 
 /// The current sequence header.
 #[derive(Debug)]
-struct Header {
+struct SequenceHeader {
     codec: Codec,
     /// `None` if its record cannot be parsed: frames then pass unchanged.
     video: Option<Video>,
@@ -61,7 +61,7 @@ impl Picture {
 /// Corrects video tags.
 #[derive(Debug, Default)]
 pub(super) struct VideoAssembler {
-    header: Option<Header>,
+    header: Option<SequenceHeader>,
     /// Payload of the publisher's newest header.
     publisher_header: Option<Bytes>,
     /// Whether another header has replaced it.
@@ -83,7 +83,7 @@ pub(super) struct VideoAssembler {
 }
 
 impl VideoAssembler {
-    pub(super) fn push(&mut self, tag: Tag, out: &mut Vec<Tag>, counts: &mut Counts) {
+    pub(super) fn push(&mut self, tag: Tag, out: &mut Vec<Tag>, counts: &mut RepairCounts) {
         let class = tag.class();
         let codec = match class.codec {
             Some(codec @ (Codec::Avc | Codec::Hevc)) => codec,
@@ -123,7 +123,7 @@ impl VideoAssembler {
         data_at: usize,
         tag: Tag,
         out: &mut Vec<Tag>,
-        counts: &mut Counts,
+        counts: &mut RepairCounts,
     ) {
         let payload = tag.payload();
         if self.is_replaced && self.publisher_header.as_ref() == Some(&payload) {
@@ -158,7 +158,7 @@ impl VideoAssembler {
         self.pending_units.clear();
         self.last_key_frame = None;
         if size == 4 {
-            self.header = Some(Header { codec, video: Video::new(codec, record) });
+            self.header = Some(SequenceHeader { codec, video: Video::new(codec, record) });
             return out.push(tag);
         }
         let mut record = record.to_vec();
@@ -167,7 +167,7 @@ impl VideoAssembler {
         let mut buffer = Tag::buffer(payload.len());
         buffer.put_slice(&payload[..data_at]);
         buffer.put_slice(&record);
-        self.header = Some(Header { codec, video: Video::new(codec, record.into()) });
+        self.header = Some(SequenceHeader { codec, video: Video::new(codec, record.into()) });
         out.extend(Tag::assemble(buffer, Kind::Video, tag.timestamp()));
     }
 
@@ -177,7 +177,7 @@ impl VideoAssembler {
         class: Class,
         tag: Tag,
         out: &mut Vec<Tag>,
-        counts: &mut Counts,
+        counts: &mut RepairCounts,
     ) {
         let payload = tag.payload();
         let data = payload.slice(class.data_at.min(payload.len())..);
@@ -230,7 +230,7 @@ impl VideoAssembler {
         codec: Codec,
         units: Vec<Bytes>,
         out: &mut Vec<Tag>,
-        counts: &mut Counts,
+        counts: &mut RepairCounts,
     ) {
         if units.is_empty() {
             return;
@@ -254,7 +254,7 @@ impl VideoAssembler {
             && self.last_ms.is_some_and(|last| timestamp.abs_diff(last) <= SLICE_SPREAD_MS)
     }
 
-    fn on_slices(&mut self, units: Vec<Bytes>, out: &mut Vec<Tag>, counts: &mut Counts) {
+    fn on_slices(&mut self, units: Vec<Bytes>, out: &mut Vec<Tag>, counts: &mut RepairCounts) {
         self.splits = true;
         // If the first slices of a key frame were already emitted, the key frame is emitted again,
         // complete. Late slices of other frames are dropped and counted once.
@@ -285,7 +285,7 @@ impl VideoAssembler {
         mut picture: Picture,
         (is_key, slice): (bool, UnitRole),
         out: &mut Vec<Tag>,
-        counts: &mut Counts,
+        counts: &mut RepairCounts,
     ) {
         self.flush(out);
         self.last_key_frame = None;
@@ -333,7 +333,7 @@ impl VideoAssembler {
         head: &[u8],
         timestamp: u32,
         out: &mut Vec<Tag>,
-        counts: &mut Counts,
+        counts: &mut RepairCounts,
     ) {
         let known = self.header.as_ref().and_then(|header| header.video.as_ref());
         let Some(video) = self.sets.build(codec, known) else { return };
@@ -348,7 +348,7 @@ impl VideoAssembler {
         counts.count(Repair::Sets);
         self.is_replaced = true;
         out.extend(Tag::assemble(buffer, Kind::Video, timestamp));
-        self.header = Some(Header { codec, video: Some(video) });
+        self.header = Some(SequenceHeader { codec, video: Some(video) });
     }
 }
 

@@ -53,7 +53,7 @@ pub enum Error {
 pub struct Reader {
     max_tag: usize,
     kinds: Option<(bool, bool)>,
-    state: State,
+    state: FlvState,
     /// Whether the last size was wrong, so that the next tag may start elsewhere.
     in_doubt: bool,
     /// Bytes since the last tag that were searched for the next one.
@@ -63,7 +63,7 @@ pub struct Reader {
 }
 
 #[derive(Debug)]
-enum State {
+enum FlvState {
     /// Received bytes of a header of this length.
     FileHeader(BytesMut),
     /// The rest of a longer file header.
@@ -96,7 +96,7 @@ impl Reader {
         Self {
             max_tag: max_tag.min(MAX_PAYLOAD),
             kinds: None,
-            state: State::FileHeader(BytesMut::new()),
+            state: FlvState::FileHeader(BytesMut::new()),
             in_doubt: false,
             searched: 0,
             tags: VecDeque::new(),
@@ -111,42 +111,43 @@ impl Reader {
     pub fn read(&mut self, mut input: &[u8]) -> Result<(), Error> {
         while !input.is_empty() {
             match &mut self.state {
-                State::FileHeader(bytes) => {
+                FlvState::FileHeader(bytes) => {
                     if fill(bytes, &mut input, FILE_HEADER_LEN - 4) {
                         let bytes = core::mem::take(bytes);
                         self.on_file_header(&bytes)?;
                     }
                 }
-                State::Skip(left) => {
+                FlvState::Skip(left) => {
                     if skip(left, &mut input) {
-                        self.state = State::FirstSize(BytesMut::new());
+                        self.state = FlvState::FirstSize(BytesMut::new());
                     }
                 }
-                State::FirstSize(bytes) => {
+                FlvState::FirstSize(bytes) => {
                     if fill(bytes, &mut input, TRAILER_LEN) {
                         let bytes = core::mem::take(bytes);
                         self.on_first_size(bytes);
                     }
                 }
-                State::TagHeader(bytes) => {
+                FlvState::TagHeader(bytes) => {
                     if fill(bytes, &mut input, HEADER_LEN) {
                         let bytes = core::mem::take(bytes);
                         self.on_tag_header(&bytes)?;
                     }
                 }
-                State::Payload { buffer, missing, .. } => {
+                FlvState::Payload { buffer, missing, .. } => {
                     let taken = input.len().min(*missing);
                     buffer.put_slice(&input[..taken]);
                     input = &input[taken..];
                     *missing -= taken;
                     self.finish_payload();
                 }
-                State::Skipped(left) => {
+                FlvState::Skipped(left) => {
                     if skip(left, &mut input) {
-                        self.state = State::Trailer { tag: None, size: 0, bytes: BytesMut::new() };
+                        self.state =
+                            FlvState::Trailer { tag: None, size: 0, bytes: BytesMut::new() };
                     }
                 }
-                State::Trailer { tag, size, bytes } => {
+                FlvState::Trailer { tag, size, bytes } => {
                     if fill(bytes, &mut input, TRAILER_LEN) {
                         self.in_doubt = tag.is_some() && bytes[..] != size.to_be_bytes();
                         // Some writers put 0 there.
@@ -154,10 +155,10 @@ impl Reader {
                             self.deviations.note(Deviation::FlvTrailer);
                         }
                         self.tags.extend(tag.take());
-                        self.state = State::TagHeader(BytesMut::new());
+                        self.state = FlvState::TagHeader(BytesMut::new());
                     }
                 }
-                State::Search(bytes) => {
+                FlvState::Search(bytes) => {
                     bytes.put_u8(input[0]);
                     input = &input[1..];
                     self.search()?;
@@ -193,8 +194,8 @@ impl Reader {
         }
         self.kinds = Some((bytes[4] & 4 != 0, bytes[4] & 1 != 0));
         self.state = match length.saturating_sub(least) {
-            0 => State::FirstSize(BytesMut::new()),
-            more => State::Skip(more),
+            0 => FlvState::FirstSize(BytesMut::new()),
+            more => FlvState::Skip(more),
         };
         Ok(())
     }
@@ -206,7 +207,7 @@ impl Reader {
             self.deviations.note(Deviation::FlvHeader);
         }
         self.in_doubt = bytes[..] != [0; TRAILER_LEN];
-        self.state = State::TagHeader(if is_tag { bytes } else { BytesMut::new() });
+        self.state = FlvState::TagHeader(if is_tag { bytes } else { BytesMut::new() });
     }
 
     fn on_tag_header(&mut self, bytes: &[u8]) -> Result<(), Error> {
@@ -225,7 +226,7 @@ impl Reader {
             }
             Some(kind) if !is_encrypted && size <= self.max_tag => {
                 let buffer = Tag::buffer(size);
-                self.state = State::Payload { buffer, kind, timestamp, missing: size };
+                self.state = FlvState::Payload { buffer, kind, timestamp, missing: size };
                 self.searched = 0;
                 self.finish_payload();
             }
@@ -233,13 +234,13 @@ impl Reader {
             _ if !self.in_doubt && bytes[8..] == [0; 3] && size <= self.max_tag => {
                 self.deviations.note(Deviation::FlvTagType);
                 self.state = match size {
-                    0 => State::Trailer { tag: None, size: 0, bytes: BytesMut::new() },
-                    size => State::Skipped(size),
+                    0 => FlvState::Trailer { tag: None, size: 0, bytes: BytesMut::new() },
+                    size => FlvState::Skipped(size),
                 };
             }
             _ => {
                 self.deviations.note(Deviation::FlvTagType);
-                self.state = State::Search(BytesMut::new());
+                self.state = FlvState::Search(BytesMut::new());
                 return self.read(bytes);
             }
         }
@@ -248,7 +249,7 @@ impl Reader {
 
     /// Checks whether a tag starts [`SEARCH_WINDOW`] bytes back, and resumes there.
     fn search(&mut self) -> Result<(), Error> {
-        let State::Search(bytes) = &mut self.state else { return Ok(()) };
+        let FlvState::Search(bytes) = &mut self.state else { return Ok(()) };
         self.searched += 1;
         if self.searched > MAX_SEARCH {
             return Err(Error::Lost);
@@ -271,16 +272,16 @@ impl Reader {
         }
         let bytes = core::mem::take(bytes);
         self.in_doubt = true;
-        self.state = State::TagHeader(BytesMut::new());
+        self.state = FlvState::TagHeader(BytesMut::new());
         self.read(&bytes)
     }
 
     fn finish_payload(&mut self) {
-        if let State::Payload { buffer, kind, timestamp, missing: 0 } = &mut self.state
+        if let FlvState::Payload { buffer, kind, timestamp, missing: 0 } = &mut self.state
             && let Some(tag) = Tag::assemble(core::mem::take(buffer), *kind, *timestamp)
         {
             let size = (tag.bytes().len() - TRAILER_LEN) as u32;
-            self.state = State::Trailer { tag: Some(tag), size, bytes: BytesMut::new() };
+            self.state = FlvState::Trailer { tag: Some(tag), size, bytes: BytesMut::new() };
         }
     }
 }

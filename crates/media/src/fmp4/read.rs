@@ -47,7 +47,7 @@ impl From<bytes::TryGetError> for Error {
 
 /// Codec configuration of a track.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Config {
+pub enum CodecConfig {
     /// Video with its configuration record.
     Video(Video),
     /// AAC or Opus with its configuration record.
@@ -56,7 +56,7 @@ pub enum Config {
     Mp3,
 }
 
-impl Config {
+impl CodecConfig {
     /// Returns the kind of the track's frames.
     pub(crate) const fn kind(&self) -> Kind {
         match self {
@@ -74,7 +74,7 @@ pub struct Track {
     /// Units per second of the track's times, above 0.
     pub timescale: u32,
     /// Codec configuration.
-    pub config: Config,
+    pub config: CodecConfig,
     /// Offset from the edit list (section 8.6.6).
     shift: i64,
     defaults: Defaults,
@@ -406,7 +406,7 @@ fn edit_list(trak: &Bytes, timescale: i64, movie_timescale: i64) -> Result<i64, 
 }
 
 /// Returns the configuration in a sample entry; `None` if the codec is not supported.
-fn config(name: &[u8; 4], mut entry: Bytes) -> Result<Option<Config>, Error> {
+fn config(name: &[u8; 4], mut entry: Bytes) -> Result<Option<CodecConfig>, Error> {
     let (video, record) = match name {
         b"avc1" | b"avc3" => (Some(Codec::Avc), b"avcC"),
         b"hvc1" | b"hev1" => (Some(Codec::Hevc), b"hvcC"),
@@ -419,14 +419,14 @@ fn config(name: &[u8; 4], mut entry: Bytes) -> Result<Option<Config>, Error> {
     skip(&mut entry, if video.is_some() { 78 } else { 28 })?;
     let mut record_body = child(&entry, record)?.ok_or(Error::Atom)?;
     Ok(match (video, record) {
-        (Some(codec), _) => Video::new(codec, record_body).map(Config::Video),
+        (Some(codec), _) => Video::new(codec, record_body).map(CodecConfig::Video),
         (None, b"esds") => {
             skip(&mut record_body, 4)?;
             esds(record_body)?
         }
         _ => opus_head(&record_body)
             .and_then(|head| Audio::new(Codec::Opus, head))
-            .map(Config::Audio),
+            .map(CodecConfig::Audio),
     })
 }
 
@@ -441,7 +441,7 @@ fn opus_head(record: &[u8]) -> Option<Bytes> {
 }
 
 /// Parses the descriptors of an esds box down to the AudioSpecificConfig.
-fn esds(body: Bytes) -> Result<Option<Config>, Error> {
+fn esds(body: Bytes) -> Result<Option<CodecConfig>, Error> {
     let (tag, mut es) = descriptor(body)?;
     if tag != 3 {
         return Ok(None);
@@ -467,9 +467,9 @@ fn esds(body: Bytes) -> Result<Option<Config>, Error> {
     Ok(match object_type {
         0x40 | 0x66..=0x68 => {
             let (_, specific) = descriptor(decoder)?;
-            Audio::new(Codec::Aac, specific).map(Config::Audio)
+            Audio::new(Codec::Aac, specific).map(CodecConfig::Audio)
         }
-        0x69 | 0x6b => Some(Config::Mp3),
+        0x69 | 0x6b => Some(CodecConfig::Mp3),
         _ => None,
     })
 }

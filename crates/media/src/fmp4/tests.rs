@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::read::{Config, Error, Movie};
+use super::read::{CodecConfig, Error, Movie};
 use super::*;
 use crate::hls::fixture::AVCC;
 
@@ -83,13 +83,13 @@ fn initialisation_segments_round_trip() {
             let video = video(codec, record);
             let movie = Movie::new(&init(Some(&video), Some(&audio))).expect("readable");
             let [v, a] = &movie.tracks[..] else { panic!("two tracks") };
-            assert_eq!((v.id, v.timescale, &v.config), (1, 1_000, &Config::Video(video)));
-            assert_eq!((a.id, a.timescale, &a.config), (2, 48_000, &Config::Audio(audio)));
+            assert_eq!((v.id, v.timescale, &v.config), (1, 1_000, &CodecConfig::Video(video)));
+            assert_eq!((a.id, a.timescale, &a.config), (2, 48_000, &CodecConfig::Audio(audio)));
         }
     }
     let mp3 = Audio::mp3(&[0xff, 0xfb, 0x90, 0xc0]).expect("a frame header");
     let movie = Movie::new(&init(None, Some(&mp3))).expect("readable");
-    assert_eq!((movie.tracks.len(), &movie.tracks[0].config), (1, &Config::Mp3));
+    assert_eq!((movie.tracks.len(), &movie.tracks[0].config), (1, &CodecConfig::Mp3));
     assert_eq!(Movie::new(&init(None, None)), Err(Error::NoTrack));
 }
 
@@ -125,9 +125,11 @@ fn fragments_round_trip() {
     let movie = Movie::new(&init(Some(&video), Some(&audio))).expect("readable");
     let frames = [sample(1 << 40, -40, true, 5), sample((1 << 40) + 40, 80, false, 0)];
     let audio_frames: Vec<Sample> = (0..3).map(|n| sample(n * 1_024, 0, true, 7)).collect();
-    let video = Run { track: VIDEO_TRACK, samples: &frames, end: (1 << 40) + 80 };
-    let audio = Run { track: AUDIO_TRACK, samples: &audio_frames, end: 3_072 };
-    for runs in [&[video, audio][..], &[audio], &[Run { samples: &[], ..video }, audio], &[video]] {
+    let video = SampleRun { track: VIDEO_TRACK, samples: &frames, end: (1 << 40) + 80 };
+    let audio = SampleRun { track: AUDIO_TRACK, samples: &audio_frames, end: 3_072 };
+    for runs in
+        [&[video, audio][..], &[audio], &[SampleRun { samples: &[], ..video }, audio], &[video]]
+    {
         // Two fragments in a segment.
         let segment = [fragment(1, runs), fragment(2, runs)].concat();
         let got = movie.samples(&Bytes::from(segment)).expect("readable");

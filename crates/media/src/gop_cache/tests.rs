@@ -18,7 +18,7 @@ fn inter(timestamp: u32) -> Tag {
 }
 
 fn cache(groups: usize, bytes: usize) -> GopCache {
-    let mut cache = GopCache::new(Limits { groups, bytes });
+    let mut cache = GopCache::new(CacheLimits { groups, bytes });
     cache.push(tag(Kind::Video, 0, &VIDEO_HEADER));
     cache.push(tag(Kind::Audio, 0, &AUDIO_HEADER));
     cache
@@ -152,7 +152,7 @@ fn repeated_headers_are_dropped() {
 
 #[test]
 fn an_audio_only_stream_has_groups() {
-    let mut cache = GopCache::new(Limits { groups: 2, bytes: 1 << 20 });
+    let mut cache = GopCache::new(CacheLimits { groups: 2, bytes: 1 << 20 });
     cache.push(tag(Kind::Audio, 0, &AUDIO_HEADER));
     assert_eq!(cache.kinds(), None);
     for frame in 0..200 {
@@ -226,7 +226,7 @@ fn repetition_of_key_frames_is_limited_by_the_amount_of_audio() {
 
 #[test]
 fn video_without_a_key_frame_is_removed_until_it_has_one() {
-    let mut cache = GopCache::new(Limits { groups: 2, bytes: 1 << 20 });
+    let mut cache = GopCache::new(CacheLimits { groups: 2, bytes: 1 << 20 });
     cache.push(tag(Kind::Video, 0, &VIDEO_HEADER));
     cache.push(tag(Kind::Audio, 0, &AUDIO_HEADER));
     (0..250).for_each(|frame| assert!(cache.push(audio_frame(frame * 20))));
@@ -246,7 +246,7 @@ fn video_without_a_key_frame_is_removed_until_it_has_one() {
 
 #[test]
 fn a_repeated_header_does_not_restore_stopped_video() {
-    let mut cache = GopCache::new(Limits { groups: 2, bytes: 1 << 20 });
+    let mut cache = GopCache::new(CacheLimits { groups: 2, bytes: 1 << 20 });
     cache.push(tag(Kind::Video, 0, &VIDEO_HEADER));
     cache.push(tag(Kind::Audio, 0, &AUDIO_HEADER));
     (0..400).for_each(|frame| assert!(cache.push(audio_frame(frame * 20))));

@@ -15,7 +15,7 @@ pub enum Container {
 
 /// Segmentation and retention settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Config {
+pub struct SegmenterConfig {
     /// Container format of segments.
     pub container: Container,
     /// Target duration of a segment, at least 100 ms. A segment ends at the first key frame after
@@ -33,7 +33,7 @@ pub struct Config {
     pub shared: bool,
 }
 
-impl Default for Config {
+impl Default for SegmenterConfig {
     fn default() -> Self {
         Self {
             container: Container::default(),

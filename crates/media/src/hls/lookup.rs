@@ -7,7 +7,7 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use super::name::Name;
-use super::retained::Segment;
+use super::retained::RetainedSegment;
 use super::segmenter::Segmenter;
 
 /// Availability of a segment or part.
@@ -78,7 +78,7 @@ impl Segmenter {
         let newer = self.retained.segments.iter().filter(|segment| segment.name.msn > name.msn);
         let own = self.retained.find(name.msn).filter(|segment| segment.name == name)?;
         let own_ms: i64 = own.parts.iter().skip(part.unwrap_or(0)).map(|p| p.duration_ms).sum();
-        let from_end_ms = own_ms + newer.map(Segment::duration_ms).sum::<i64>();
+        let from_end_ms = own_ms + newer.map(RetainedSegment::duration_ms).sum::<i64>();
         let hold_back_ms = match part {
             Some(_) => pace.part_hold_back_ms(),
             None => 3_000 * pace.target_s,

@@ -46,12 +46,12 @@ pub(super) struct Media {
     /// Sequence number of the first entry; `None` without EXT-X-MEDIA-SEQUENCE.
     pub(super) sequence: Option<u64>,
     pub(super) ended: bool,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<SegmentEntry>,
 }
 
 /// A resource, or a byte range of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Resource {
+pub(super) struct SegmentLocation {
     pub(super) uri: String,
     /// First byte and number of bytes.
     pub(super) range: Option<(u64, u64)>,
@@ -59,13 +59,13 @@ pub(super) struct Resource {
 
 /// A segment.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Entry {
-    pub(super) resource: Resource,
+pub(super) struct SegmentEntry {
+    pub(super) resource: SegmentLocation,
     pub(super) discontinuity: bool,
     /// EXT-X-GAP: the segment is missing.
     pub(super) gap: bool,
     /// EXT-X-MAP.
-    pub(super) map: Option<Arc<Resource>>,
+    pub(super) map: Option<Arc<SegmentLocation>>,
 }
 
 /// Parses a playlist.
@@ -113,7 +113,7 @@ struct Parser {
     /// Number of bytes, and the first byte if given.
     range: Option<(u64, Option<u64>)>,
     /// Applies to all segments up to the next EXT-X-MAP.
-    map: Option<Arc<Resource>>,
+    map: Option<Arc<SegmentLocation>>,
     /// Resource and end of the last range.
     range_end: Option<(String, u64)>,
 }
@@ -160,8 +160,8 @@ impl Parser {
             self.variants.push((Variant { uri: uri.to_owned(), ..variant }, group));
         } else if take(&mut self.timed) {
             let range = self.take_range(uri)?;
-            self.media.entries.push(Entry {
-                resource: Resource { uri: uri.to_owned(), range },
+            self.media.entries.push(SegmentEntry {
+                resource: SegmentLocation { uri: uri.to_owned(), range },
                 discontinuity: take(&mut self.discontinuity),
                 gap: take(&mut self.gap),
                 map: self.map.clone(),
@@ -218,7 +218,7 @@ fn variant(value: &str) -> (Variant, Option<String>) {
 }
 
 /// Parses EXT-X-MAP.
-fn map(value: &str) -> Result<Resource, Error> {
+fn map(value: &str) -> Result<SegmentLocation, Error> {
     let uri = attribute(value, "URI").ok_or(Error::Playlist)?.to_owned();
     let range = match attribute(value, "BYTERANGE") {
         None => None,
@@ -227,7 +227,7 @@ fn map(value: &str) -> Result<Resource, Error> {
             Some((offset.unwrap_or(0), length))
         }
     };
-    Ok(Resource { uri, range })
+    Ok(SegmentLocation { uri, range })
 }
 
 fn number(text: &str) -> Option<u64> {

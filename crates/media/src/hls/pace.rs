@@ -15,7 +15,7 @@
 //! Durations are fixed after the first segment, because EXT-X-TARGETDURATION and PART-TARGET must
 //! not change (draft-pantos-hls-rfc8216bis, sections 4.4.3.1 and 4.4.3.7).
 
-use super::config::Config;
+use super::config::SegmenterConfig;
 use super::parts::part_target_ms;
 
 /// Granularity of slot durations.
@@ -43,7 +43,7 @@ pub(super) struct First {
 }
 
 impl Pace {
-    pub(super) fn new(config: &Config, first: &First) -> Self {
+    pub(super) fn new(config: &SegmenterConfig, first: &First) -> Self {
         let wanted = config.segment.as_millis() as i64;
         // A segment cut short by a change of tracks does not reveal the key frame interval.
         let is_whole = first.length_ms >= wanted * 9 / 10;
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     fn pace(length_ms: i64, frame_us: i64) -> Pace {
-        Pace::new(&Config::default(), &First { length_ms, frame_us })
+        Pace::new(&SegmenterConfig::default(), &First { length_ms, frame_us })
     }
 
     #[test]

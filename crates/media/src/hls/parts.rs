@@ -29,21 +29,21 @@ const ROUNDING_PERCENT: i64 = 47;
 
 /// A group of pictures.
 #[derive(Clone, Copy, Default, Debug)]
-struct Group {
+struct Gop {
     length_ms: i64,
     frames: i64,
 }
 
 /// The most recent groups of pictures, which predict the next key frame.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Groups {
+pub(super) struct RecentGops {
     /// Time of the newest key frame, and the number of frames since.
     open: Option<(i64, i64)>,
     /// The most recent complete groups, newest first.
-    latest: [Group; GROUPS],
+    latest: [Gop; GROUPS],
 }
 
-impl Groups {
+impl RecentGops {
     /// Records the frame at `at`.
     pub(super) fn push(&mut self, at: i64, sync: bool) {
         let Some((key_ms, frames)) = &mut self.open else {
@@ -54,7 +54,7 @@ impl Groups {
             *frames += 1;
             return;
         }
-        let group = Group { length_ms: at - *key_ms, frames: *frames };
+        let group = Gop { length_ms: at - *key_ms, frames: *frames };
         self.open = Some((at, 1));
         if group.length_ms > 0 {
             self.latest.rotate_right(1);
@@ -67,7 +67,7 @@ impl Groups {
         self.open = None;
     }
 
-    fn longest(&self) -> Group {
+    fn longest(&self) -> Gop {
         // The newest of several groups with the same number of frames.
         self.latest.into_iter().rev().max_by_key(|group| group.frames).unwrap_or_default()
     }
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn the_next_key_frame_follows_the_longest_of_the_latest_groups() {
-        let mut groups = Groups::default();
+        let mut groups = RecentGops::default();
         assert_eq!((groups.next_key_ms(0), groups.frame_us()), (None, None));
         for at in (0..=6_000).step_by(40) {
             groups.push(at, at % 2_000 == 0 || at == 4_400);

@@ -4,7 +4,7 @@
 
 use core::fmt::Write as _;
 
-use super::retained::Segment;
+use super::retained::RetainedSegment;
 use super::segmenter::{Container, MEDIA_PLAYLIST, Segmenter};
 
 impl Container {
@@ -23,7 +23,7 @@ impl Segmenter {
         let (target, part_target) = (pace.target_s, pace.part_ms);
         let complete = self.retained.segments.iter().filter(|segment| segment.complete).count();
         let unlisted = complete.saturating_sub(self.config.window);
-        let listed: Vec<&Segment> = self.retained.segments.iter().skip(unlisted).collect();
+        let listed: Vec<&RetainedSegment> = self.retained.segments.iter().skip(unlisted).collect();
         // Distance of each segment's end from the end of the playlist.
         let mut behind = vec![0; listed.len()];
         for index in (1..listed.len()).rev() {
@@ -80,7 +80,8 @@ impl Segmenter {
                 let independent = if part.independent { ",INDEPENDENT=YES" } else { "" };
                 let _ = writeln!(
                     text,
-                    "#EXT-X-PART:DURATION={duration},URI=\"{base}{name}.{number}.{extension}\"{independent}"
+                    "#EXT-X-PART:DURATION={duration},\
+                     URI=\"{base}{name}.{number}.{extension}\"{independent}"
                 );
             }
             if segment.complete {
@@ -125,8 +126,8 @@ impl Segmenter {
         let complete = || self.retained.segments.iter().filter(|segment| segment.complete);
         let rate = |bytes: usize, ms: i64| bytes as i64 * 8_000 / ms.max(1);
         let peak = complete().map(|segment| rate(segment.size(), segment.duration_ms())).max()?;
-        let size = complete().map(Segment::size).sum();
-        let average = rate(size, complete().map(Segment::duration_ms).sum());
+        let size = complete().map(RetainedSegment::size).sum();
+        let average = rate(size, complete().map(RetainedSegment::duration_ms).sum());
         let tracks = &self.retained.versions.back()?.tracks;
         let codecs: Vec<&str> = [
             tracks.video.as_ref().map(|video| &video.codecs[..]),

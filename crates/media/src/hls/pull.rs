@@ -16,14 +16,14 @@ use units::Timestamp;
 pub use url::Url;
 
 pub use super::error::Error;
-use super::manifest::{self, Entry, MAX_PLAYLIST, Manifest, Media, Resource};
+use super::manifest::{self, MAX_PLAYLIST, Manifest, Media, SegmentEntry, SegmentLocation};
 pub use super::variant::Choice;
 use super::{flv_tags, follow, variant};
 use crate::deviation::{Deviation, Deviations};
 use crate::flv::{Kind, Tag};
-use crate::fmp4::read::{Config, Movie};
+use crate::fmp4::read::{CodecConfig, Movie};
 use crate::{Timeline, ts};
-use items::{Content, mp4_items, ts_items};
+use items::{ItemContent, mp4_items, ts_items};
 
 /// Maximum size of a segment, in bytes: a minute at 8 Mbit/s.
 const MAX_SEGMENT: usize = 64 << 20;
@@ -69,7 +69,7 @@ impl fmt::Display for Subject {
 
 /// A request to the origin.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Request {
+pub struct OriginRequest {
     /// An `http` or `https` URL.
     pub url: Url,
     /// First byte and number of bytes of the requested range.
@@ -93,7 +93,7 @@ pub enum FailureOutcome {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Perform this request, then call [`Pull::on_response`] or [`Pull::on_failure`].
-    Fetch(Request),
+    Fetch(OriginRequest),
     /// Call [`Pull::next`] again after this time.
     Wait(Duration),
     /// The stream has ended and was pulled completely.
@@ -105,16 +105,16 @@ type Location = (Url, Option<(u64, u64)>);
 
 /// A segment in the queue.
 #[derive(Debug)]
-struct Segment {
+struct QueuedSegment {
     location: Location,
     map: Option<Location>,
     discontinuity: bool,
     gap: bool,
 }
 
-impl Segment {
-    fn new(base: &Url, entry: Entry) -> Result<Self, Error> {
-        let location = |resource: &Resource| {
+impl QueuedSegment {
+    fn new(base: &Url, entry: SegmentEntry) -> Result<Self, Error> {
+        let location = |resource: &SegmentLocation| {
             let url = follow(base, &resource.uri).ok_or(Error::Reference)?;
             Ok((url, resource.range))
         };
@@ -132,7 +132,7 @@ pub struct Pull {
     choice: Choice,
     has_variant: bool,
     /// The pending request.
-    current: Option<Request>,
+    current: Option<OriginRequest>,
     /// URL to which the pending request was redirected.
     redirected: Option<Url>,
     failures: u32,
@@ -145,15 +145,15 @@ pub struct Pull {
     next: Option<u64>,
     /// URL of the newest enqueued segment.
     newest: Option<Url>,
-    queue: VecDeque<Segment>,
+    queue: VecDeque<QueuedSegment>,
     target: Duration,
     ended: bool,
     movie: Option<(Location, Movie)>,
-    ts: ts::Reader,
+    ts: ts::SegmentReader,
     /// Whether the next segment does not continue the times of the previous one.
     discontinuity: bool,
     /// The newest configurations of video and audio.
-    configs: [Option<Config>; 2],
+    configs: [Option<CodecConfig>; 2],
     timeline: Timeline,
     /// Omitted codecs, and the number of them that were reported.
     unsupported: Vec<String>,
@@ -181,7 +181,7 @@ impl Pull {
             target: Duration::ZERO,
             ended: false,
             movie: None,
-            ts: ts::Reader::default(),
+            ts: ts::SegmentReader::default(),
             discontinuity: false,
             configs: [None, None],
             timeline: Timeline::default(),
@@ -222,7 +222,7 @@ impl Pull {
         }
         let loaded = self.movie.as_ref().map(|(location, _)| location);
         let ((url, range), kind, max_bytes) = match self.queue.front() {
-            Some(Segment { map: Some(map), .. }) if loaded != Some(map) => {
+            Some(QueuedSegment { map: Some(map), .. }) if loaded != Some(map) => {
                 (map.clone(), Subject::Map, MAX_INIT)
             }
             Some(segment) => (segment.location.clone(), Subject::Segment, MAX_SEGMENT),
@@ -233,7 +233,7 @@ impl Pull {
                 ((self.url.clone(), None), Subject::Playlist, MAX_PLAYLIST)
             }
         };
-        let request = Request { url, range, max_bytes, kind };
+        let request = OriginRequest { url, range, max_bytes, kind };
         self.current = Some(request.clone());
         Action::Fetch(request)
     }
@@ -347,7 +347,7 @@ impl Pull {
         let skipped = usize::try_from(next.saturating_sub(sequence)).unwrap_or(usize::MAX);
         let before = self.queue.len();
         for entry in entries.into_iter().skip(skipped) {
-            let segment = Segment::new(base, entry)?;
+            let segment = QueuedSegment::new(base, entry)?;
             self.newest = Some(segment.location.0.clone());
             self.queue.push_back(segment);
         }
@@ -367,7 +367,8 @@ impl Pull {
     /// newest known segment.
     fn sequence_of(&self, base: &Url, media: &Media) -> u64 {
         let Some((next, newest)) = self.next.zip(self.newest.as_ref()) else { return 0 };
-        let is_newest = |entry: &Entry| follow(base, &entry.resource.uri).as_ref() == Some(newest);
+        let is_newest =
+            |entry: &SegmentEntry| follow(base, &entry.resource.uri).as_ref() == Some(newest);
         match media.entries.iter().rposition(is_newest) {
             Some(index) => next.saturating_sub(index as u64 + 1),
             None => next,
@@ -401,13 +402,13 @@ impl Pull {
             let timestamp = self.timeline.map(kind, item.ms as u32);
             let config = &mut self.configs[item.index];
             match item.content {
-                Content::Config(new) => {
+                ItemContent::Config(new) => {
                     if config.as_ref() != Some(&new) {
                         tags.extend(flv_tags::header(&new, timestamp));
                         *config = Some(new);
                     }
                 }
-                Content::Sample { data, sync, composition_ms } => {
+                ItemContent::Sample { data, sync, composition_ms } => {
                     if let Some(config) = config {
                         let tag = flv_tags::frame(config, &data, sync, timestamp, composition_ms);
                         tags.extend(tag);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::config::{Config, Container};
+use super::config::{Container, SegmenterConfig};
 use super::name::{Hash, Name};
 use crate::fmp4;
 use crate::fmp4::config::{Audio, Video};
@@ -21,7 +21,7 @@ impl Tracks {
     /// stream time `stream_ms`. `cuts` and `config` determine the part boundaries.
     pub(super) fn segment_id(
         &self,
-        config: &Config,
+        config: &SegmenterConfig,
         cuts: &[i64],
         stream_ms: i64,
         first: &[u8],
@@ -68,7 +68,7 @@ pub(super) struct Part {
 
 /// A segment with at least one part.
 #[derive(Debug)]
-pub(super) struct Segment {
+pub(super) struct RetainedSegment {
     pub(super) name: Name,
     pub(super) version: u64,
     pub(super) discontinuity: bool,
@@ -77,7 +77,7 @@ pub(super) struct Segment {
     pub(super) complete: bool,
 }
 
-impl Segment {
+impl RetainedSegment {
     pub(super) fn duration_ms(&self) -> i64 {
         self.parts.iter().map(|part| part.duration_ms).sum()
     }
@@ -95,7 +95,7 @@ impl Segment {
 /// Segments from oldest to newest, and the track versions they refer to.
 #[derive(Debug, Default)]
 pub(super) struct Retained {
-    pub(super) segments: VecDeque<Segment>,
+    pub(super) segments: VecDeque<RetainedSegment>,
     pub(super) versions: VecDeque<Version>,
     /// Bytes of all parts.
     pub(super) bytes: usize,
@@ -105,7 +105,7 @@ pub(super) struct Retained {
 
 impl Retained {
     /// Returns the segment with the media sequence number `msn`.
-    pub(super) fn find(&self, msn: u64) -> Option<&Segment> {
+    pub(super) fn find(&self, msn: u64) -> Option<&RetainedSegment> {
         let place = msn.checked_sub(self.segments.front()?.name.msn)?;
         self.segments.get(usize::try_from(place).ok()?)
     }

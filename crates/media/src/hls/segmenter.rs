@@ -19,16 +19,16 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use super::clock::{Clock, MAX_FORWARD_MS, TagTime};
-pub use super::config::{Config, Container};
+pub use super::config::{Container, SegmenterConfig};
 use super::grid::Grid;
 use super::name::Name;
 use super::pace::Pace;
-use super::parts::{Groups, MAX_FRAME_MS};
-use super::retained::{Part, Retained, Segment, Tracks};
+use super::parts::{MAX_FRAME_MS, RecentGops};
+use super::retained::{Part, Retained, RetainedSegment, Tracks};
 use crate::codec::{Codec, Role};
 use crate::flv::{Kind, Tag};
 use crate::fmp4::config::{Audio, Video};
-use crate::fmp4::{self, Run, Sample};
+use crate::fmp4::{self, Sample, SampleRun};
 use crate::ts;
 
 /// Audio time without a video frame after which video is treated as stopped.
@@ -64,7 +64,7 @@ pub(super) struct Open {
 /// Packages the tags of a stream into segments, parts and playlists.
 #[derive(Debug, Default)]
 pub struct Segmenter {
-    pub(super) config: Config,
+    pub(super) config: SegmenterConfig,
     /// Tracks of the newest sequence headers.
     pub(super) tracks: Tracks,
     /// Video header set aside because frames stopped.
@@ -86,7 +86,7 @@ pub struct Segmenter {
     pub(super) frame_ms: i64,
     grid: Grid,
     /// The most recent groups of pictures.
-    pub(super) groups: Groups,
+    pub(super) groups: RecentGops,
     pub(super) frames: Vec<Sample>,
     /// For each pending video frame, the number of pending audio frames that arrived before it.
     pub(super) audio_before: Vec<usize>,
@@ -102,7 +102,7 @@ pub struct Segmenter {
     pub(super) msn: u64,
     /// Determined by the first segment.
     pub(super) pace: Option<Pace>,
-    ts: ts::Writer,
+    ts: ts::SegmentWriter,
     /// Bytes of pending samples.
     pub(super) pending_bytes: usize,
     pub(super) ended: bool,
@@ -115,7 +115,7 @@ pub struct Segmenter {
 
 impl Segmenter {
     /// Creates an empty stream.
-    pub fn new(mut config: Config) -> Self {
+    pub fn new(mut config: SegmenterConfig) -> Self {
         config.segment =
             config.segment.clamp(Duration::from_millis(100), Duration::from_secs(3_600));
         config.part = config.part.clamp(Duration::from_millis(20), config.segment);
@@ -336,7 +336,7 @@ impl Segmenter {
         self.drop_audio();
         self.changed = false;
         self.grid = Grid::default();
-        self.ts = ts::Writer::default();
+        self.ts = ts::SegmentWriter::default();
         let stream_ms = self.clock.stream_ms(at);
         // After this long without media, no request waits for earlier segments.
         if let Some(slot) = self.pace.map(|pace| pace.slot(stream_ms))
@@ -423,8 +423,12 @@ impl Segmenter {
                     },
                 );
                 let runs = [
-                    Run { track: fmp4::VIDEO_TRACK, samples: &self.frames, end: at },
-                    Run { track: fmp4::AUDIO_TRACK, samples: &self.audio_frames, end: audio_end },
+                    SampleRun { track: fmp4::VIDEO_TRACK, samples: &self.frames, end: at },
+                    SampleRun {
+                        track: fmp4::AUDIO_TRACK,
+                        samples: &self.audio_frames,
+                        end: audio_end,
+                    },
                 ];
                 // Sequence numbers only need to increase.
                 fmp4::fragment(part_start_ms as u32, &runs)
@@ -442,7 +446,7 @@ impl Segmenter {
         self.dirty = true;
         if first {
             let discontinuity = core::mem::take(&mut self.discontinuity);
-            self.retained.segments.push_back(Segment {
+            self.retained.segments.push_back(RetainedSegment {
                 name: Name { msn: self.msn, id },
                 version: number,
                 discontinuity,

@@ -44,7 +44,7 @@ impl Message {
 
 /// Header fields that later chunks of a chunk stream inherit.
 #[derive(Clone, Copy, Debug, Default)]
-struct Header {
+struct ChunkHeader {
     /// Timestamp of the newest message.
     timestamp: u32,
     /// Timestamp field of the last header that had one: absolute in type 0, otherwise a delta.
@@ -58,14 +58,14 @@ struct Header {
 
 #[derive(Debug)]
 struct ChunkStream {
-    header: Header,
+    header: ChunkHeader,
     /// The incomplete message.
     partial: Option<BytesMut>,
 }
 
 /// Parser of messages.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(super) struct ChunkReader {
     /// Maximum size of a message, in bytes.
     pub(super) max_message: usize,
     chunk_size: usize,
@@ -79,7 +79,7 @@ pub(super) struct Reader {
     pub(super) deviations: Deviations,
 }
 
-impl Reader {
+impl ChunkReader {
     pub(super) fn new(max_message: usize) -> Self {
         Self { max_message, chunk_size: DEFAULT_CHUNK_SIZE, ..Self::default() }
     }
@@ -160,7 +160,7 @@ impl Reader {
         if known.is_none() && format > 1 {
             return Err(Error::ChunkHeader);
         }
-        let before = known.map_or_else(Header::default, |stream| stream.header);
+        let before = known.map_or_else(ChunkHeader::default, |stream| stream.header);
         let mut header = before;
         if let [t0, t1, t2, ..] = *fields {
             header.field = u32::from_be_bytes([0, t0, t1, t2]);
@@ -213,7 +213,7 @@ impl Reader {
 
     /// Starts a message with this header, or continues an incomplete one. Returns the number of
     /// bytes already received.
-    fn begin(&mut self, id: u32, format: u8, header: &mut Header) -> Result<usize, Error> {
+    fn begin(&mut self, id: u32, format: u8, header: &mut ChunkHeader) -> Result<usize, Error> {
         let mut received = 0;
         let stream =
             self.streams.entry(id).or_insert(ChunkStream { header: *header, partial: None });
@@ -251,7 +251,7 @@ impl Reader {
     /// Returns the message of a chunk stream, if it is complete.
     fn finish(&mut self, id: u32) -> Option<Message> {
         let stream = self.streams.get_mut(&id)?;
-        let Header { timestamp, length, kind, stream: message_stream, .. } = stream.header;
+        let ChunkHeader { timestamp, length, kind, stream: message_stream, .. } = stream.header;
         let buffer = stream.partial.take_if(|buffer| buffer.len() == HEADER_LEN + length)?;
         self.unfinished -= length;
         Some(Message { kind, stream: message_stream, timestamp, buffer })
@@ -294,7 +294,7 @@ pub(super) fn u32_at(payload: &[u8], at: usize) -> Option<u32> {
 
 /// Writer of messages.
 #[derive(Debug, Default)]
-pub(super) struct Writer {
+pub(super) struct ChunkWriter {
     chunk_size: usize,
     /// Message stream and timestamp of the last message of each chunk stream.
     last: [Option<(u32, u32)>; 8],
@@ -304,7 +304,7 @@ pub(super) struct Writer {
     queued: usize,
 }
 
-impl Writer {
+impl ChunkWriter {
     pub(super) fn new() -> Self {
         let arena = BytesMut::with_capacity(1_024);
         Self { chunk_size: DEFAULT_CHUNK_SIZE, arena, ..Self::default() }
@@ -392,7 +392,7 @@ mod tests {
     use super::*;
 
     fn read(bytes: &[u8], piece: usize) -> Vec<Message> {
-        let mut reader = Reader::new(1_000);
+        let mut reader = ChunkReader::new(1_000);
         let mut messages = Vec::new();
         for mut piece in bytes.chunks(piece) {
             while let Some(message) = reader.read(&mut piece).expect("allowed") {
@@ -454,7 +454,7 @@ mod tests {
 
     #[test]
     fn headers_are_compressed_and_extended_timestamps_are_repeated() {
-        let mut writer = Writer::new();
+        let mut writer = ChunkWriter::new();
         writer.set_chunk_size(2);
         let mut written = |timestamp, payload: &'static [u8]| -> Vec<u8> {
             core::iter::from_fn(|| writer.pop()).for_each(drop);

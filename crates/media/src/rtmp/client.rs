@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::handshake::{Handshake, Random};
-use super::link::{Command, Incoming, Link, SET_BUFFER_LENGTH, enhanced_properties};
+use super::link::{Incoming, RtmpCommand, RtmpLink, SET_BUFFER_LENGTH, enhanced_properties};
 use super::{Config, Error, Url};
 use crate::amf0::Value;
 use crate::flv::{Kind, Tag};
@@ -35,7 +35,7 @@ pub enum Intent {
 
 /// Event of a connection. A server that only closes the connection causes no event.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum ClientEvent {
     /// The server has accepted `play`; tags follow.
     Playing,
     /// The server has accepted `publish`: [`Client::send_tag`] may be used.
@@ -50,7 +50,7 @@ pub enum Event {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum ClientState {
     /// Waiting for the response to `connect`.
     Connecting,
     /// Waiting for the response to `createStream`.
@@ -86,11 +86,11 @@ enum State {
 /// ```
 #[derive(Debug)]
 pub struct Client {
-    link: Link,
+    link: RtmpLink,
     url: Url,
     intent: Intent,
-    state: State,
-    events: VecDeque<Event>,
+    state: ClientState,
+    events: VecDeque<ClientEvent>,
 }
 
 impl Client {
@@ -98,9 +98,9 @@ impl Client {
     /// once.
     pub fn new(url: Url, intent: Intent, config: Config, random: &Random) -> Self {
         let (handshake, hello) = Handshake::client(random);
-        let mut link = Link::new(config, handshake);
+        let mut link = RtmpLink::new(config, handshake);
         link.writer.raw(hello);
-        Self { link, url, intent, state: State::Connecting, events: VecDeque::new() }
+        Self { link, url, intent, state: ClientState::Connecting, events: VecDeque::new() }
     }
 
     /// Handles bytes from the server. Drain events and output after each call.
@@ -115,8 +115,8 @@ impl Client {
                 Incoming::Open => self.connect(),
                 Incoming::Command(command) => self.command(&command),
                 Incoming::Tag(tag) => self.tag(tag),
-                Incoming::StreamEof if matches!(self.state, State::Active(_)) => {
-                    self.end(Event::Ended);
+                Incoming::StreamEof if matches!(self.state, ClientState::Active(_)) => {
+                    self.end(ClientEvent::Ended);
                 }
                 Incoming::StreamEof => {}
             }
@@ -125,7 +125,7 @@ impl Client {
     }
 
     /// Returns the next event.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<ClientEvent> {
         self.events.pop_front()
     }
 
@@ -139,16 +139,16 @@ impl Client {
         self.link.writer.queued()
     }
 
-    /// Queues a tag of the published stream. Ignored before [`Event::Publishing`].
+    /// Queues a tag of the published stream. Ignored before [`ClientEvent::Publishing`].
     pub fn send_tag(&mut self, tag: &Tag) {
-        if let (Intent::Publish, State::Active(stream)) = (self.intent, self.state) {
+        if let (Intent::Publish, ClientState::Active(stream)) = (self.intent, self.state) {
             self.link.publish_tag(stream, tag);
         }
     }
 
     /// Ends the stream regularly. The connection may be closed once the output has been sent.
     pub fn close(&mut self) {
-        if let State::Requested(stream) | State::Active(stream) = self.state {
+        if let ClientState::Requested(stream) | ClientState::Active(stream) = self.state {
             if self.intent == Intent::Publish {
                 let name = self.url.stream.as_str().into();
                 self.link.send_command(0, "FCUnpublish", FINAL, &[Value::Null, name]);
@@ -156,12 +156,12 @@ impl Client {
             let arguments = [Value::Null, f64::from(stream).into()];
             self.link.send_command(0, "deleteStream", 0.0, &arguments);
         }
-        self.state = State::Closed;
+        self.state = ClientState::Closed;
     }
 
-    fn end(&mut self, event: Event) {
-        if self.state != State::Closed {
-            self.state = State::Closed;
+    fn end(&mut self, event: ClientEvent) {
+        if self.state != ClientState::Closed {
+            self.state = ClientState::Closed;
             self.events.push_back(event);
         }
     }
@@ -195,10 +195,10 @@ impl Client {
         self.link.send_command(0, "connect", CONNECT, &[Value::Object(properties)]);
     }
 
-    fn command(&mut self, command: &Command) {
+    fn command(&mut self, command: &RtmpCommand) {
         match (command.name.as_str(), self.state) {
-            ("_result", State::Connecting) if command.transaction == CONNECT => {
-                self.state = State::Creating;
+            ("_result", ClientState::Connecting) if command.transaction == CONNECT => {
+                self.state = ClientState::Creating;
                 if self.intent == Intent::Publish {
                     let arguments = [Value::Null, self.url.stream.as_str().into()];
                     self.link.send_command(0, "releaseStream", RELEASE_STREAM, &arguments);
@@ -206,26 +206,27 @@ impl Client {
                 }
                 self.link.send_command(0, "createStream", CREATE_STREAM, &[Value::Null]);
             }
-            ("_result", State::Creating) if command.transaction == CREATE_STREAM => {
+            ("_result", ClientState::Creating) if command.transaction == CREATE_STREAM => {
                 match command.argument(1).and_then(Value::number) {
                     Some(stream) => self.request_stream(stream as u32),
-                    None => self.end(Event::Refused("server created no stream".to_owned())),
+                    None => self.end(ClientEvent::Refused("server created no stream".to_owned())),
                 }
             }
             // Servers without releaseStream or FCPublish report an error, which is harmless.
-            ("_error", State::Connecting | State::Creating | State::Requested(_))
-                if matches!(command.transaction, CONNECT | CREATE_STREAM | FINAL) =>
-            {
-                self.end(Event::Refused(reason(command)));
+            (
+                "_error",
+                ClientState::Connecting | ClientState::Creating | ClientState::Requested(_),
+            ) if matches!(command.transaction, CONNECT | CREATE_STREAM | FINAL) => {
+                self.end(ClientEvent::Refused(reason(command)));
             }
             ("onStatus", _) => self.status(command),
-            ("close", _) => self.end(Event::Ended),
+            ("close", _) => self.end(ClientEvent::Ended),
             _ => {}
         }
     }
 
     fn request_stream(&mut self, stream: u32) {
-        self.state = State::Requested(stream);
+        self.state = ClientState::Requested(stream);
         let name = self.url.stream.as_str().into();
         match self.intent {
             Intent::Play => {
@@ -242,18 +243,18 @@ impl Client {
         }
     }
 
-    fn status(&mut self, command: &Command) {
+    fn status(&mut self, command: &RtmpCommand) {
         let text = |name| command.argument(1)?.get(name)?.text();
         let code = text("code").unwrap_or_default();
         match (text("level"), code, self.state) {
-            (Some("error"), ..) => self.end(Event::Refused(reason(command))),
-            (_, "NetStream.Play.Start", State::Requested(stream)) => {
-                self.state = State::Active(stream);
-                self.events.push_back(Event::Playing);
+            (Some("error"), ..) => self.end(ClientEvent::Refused(reason(command))),
+            (_, "NetStream.Play.Start", ClientState::Requested(stream)) => {
+                self.state = ClientState::Active(stream);
+                self.events.push_back(ClientEvent::Playing);
             }
-            (_, "NetStream.Publish.Start", State::Requested(stream)) => {
-                self.state = State::Active(stream);
-                self.events.push_back(Event::Publishing);
+            (_, "NetStream.Publish.Start", ClientState::Requested(stream)) => {
+                self.state = ClientState::Active(stream);
+                self.events.push_back(ClientEvent::Publishing);
             }
             (
                 _,
@@ -262,7 +263,7 @@ impl Client {
                 | "NetStream.Play.UnpublishNotify"
                 | "NetStream.Unpublish.Success",
                 _,
-            ) => self.end(Event::Ended),
+            ) => self.end(ClientEvent::Ended),
             _ => {}
         }
     }
@@ -278,18 +279,18 @@ impl Client {
         }
         match self.state {
             // Some servers send media before the status message, or never send one.
-            State::Requested(stream) => {
-                self.state = State::Active(stream);
-                self.events.extend([Event::Playing, Event::Tag(tag)]);
+            ClientState::Requested(stream) => {
+                self.state = ClientState::Active(stream);
+                self.events.extend([ClientEvent::Playing, ClientEvent::Tag(tag)]);
             }
-            State::Active(_) => self.events.push_back(Event::Tag(tag)),
-            State::Connecting | State::Creating | State::Closed => {}
+            ClientState::Active(_) => self.events.push_back(ClientEvent::Tag(tag)),
+            ClientState::Connecting | ClientState::Creating | ClientState::Closed => {}
         }
     }
 }
 
 /// Returns the description of a status, or its code.
-fn reason(command: &Command) -> String {
+fn reason(command: &RtmpCommand) -> String {
     let text = |name| command.argument(1)?.get(name)?.text().filter(|text| !text.is_empty());
     text("description").or(text("code")).unwrap_or("no reason given").to_owned()
 }

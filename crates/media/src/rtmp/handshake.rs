@@ -16,7 +16,7 @@ const VERSION: u8 = 3;
 const PACKET_LEN: usize = 1_536;
 
 #[derive(Debug)]
-enum State {
+enum HandshakeState {
     /// Partially received C0 and C1, or S0 and S1. A server also has its first response.
     Hello {
         received: BytesMut,
@@ -28,20 +28,20 @@ enum State {
 }
 
 #[derive(Debug)]
-pub(super) struct Handshake(State);
+pub(super) struct Handshake(HandshakeState);
 
 impl Handshake {
     pub(super) fn server(random: &Random) -> Self {
-        Self(State::Hello { received: BytesMut::new(), answer: Some(hello(random)) })
+        Self(HandshakeState::Hello { received: BytesMut::new(), answer: Some(hello(random)) })
     }
 
     /// Returns the client's handshake and its first bytes.
     pub(super) fn client(random: &Random) -> (Self, Bytes) {
-        (Self(State::Hello { received: BytesMut::new(), answer: None }), hello(random))
+        (Self(HandshakeState::Hello { received: BytesMut::new(), answer: None }), hello(random))
     }
 
     pub(super) fn is_done(&self) -> bool {
-        matches!(self.0, State::Done)
+        matches!(self.0, HandshakeState::Done)
     }
 
     /// Consumes handshake input, and passes output to `send`.
@@ -50,7 +50,7 @@ impl Handshake {
         input: &mut &[u8],
         mut send: impl FnMut(Bytes),
     ) -> Result<(), Error> {
-        if let State::Hello { received, answer } = &mut self.0 {
+        if let HandshakeState::Hello { received, answer } = &mut self.0 {
             let taken = input.len().min(1 + PACKET_LEN - received.len());
             received.put_slice(&input[..taken]);
             *input = &input[taken..];
@@ -63,14 +63,14 @@ impl Handshake {
             }
             answer.take().into_iter().for_each(&mut send);
             send(received.split_off(1).freeze());
-            self.0 = State::Echo(PACKET_LEN);
+            self.0 = HandshakeState::Echo(PACKET_LEN);
         }
-        if let State::Echo(missing) = &mut self.0 {
+        if let HandshakeState::Echo(missing) = &mut self.0 {
             let taken = input.len().min(*missing);
             *input = &input[taken..];
             *missing -= taken;
             if *missing == 0 {
-                self.0 = State::Done;
+                self.0 = HandshakeState::Done;
             }
         }
         Ok(())

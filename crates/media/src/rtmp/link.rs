@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use bytes::{BufMut, BytesMut};
 
-use super::chunk::{Message, Reader, Writer, u32_at};
+use super::chunk::{ChunkReader, ChunkWriter, Message, u32_at};
 use super::handshake::Handshake;
 use super::{Config, Error};
 use crate::amf0::{self, Value, object};
@@ -53,7 +53,7 @@ const AMF0_STRING: u8 = 2;
 const SET_DATA_FRAME: &[u8] = b"\x02\x00\x0d@setDataFrame";
 
 #[derive(Debug)]
-pub(super) struct Command {
+pub(super) struct RtmpCommand {
     pub(super) name: String,
     /// 0 if no response is expected.
     pub(super) transaction: f64,
@@ -62,7 +62,7 @@ pub(super) struct Command {
     pub(super) stream: u32,
 }
 
-impl Command {
+impl RtmpCommand {
     pub(super) fn argument(&self, index: usize) -> Option<&Value> {
         self.arguments.get(index)
     }
@@ -72,19 +72,19 @@ impl Command {
 pub(super) enum Incoming {
     /// The handshake is complete.
     Open,
-    Command(Command),
+    Command(RtmpCommand),
     Tag(Tag),
     /// A stream of the server has ended.
     StreamEof,
 }
 
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct RtmpLink {
     config: Config,
     handshake: Handshake,
     is_open: bool,
-    reader: Reader,
-    pub(super) writer: Writer,
+    reader: ChunkReader,
+    pub(super) writer: ChunkWriter,
     /// Tags of an aggregate message.
     tags: VecDeque<Tag>,
     /// Bytes received from the peer, and bytes acknowledged; both wrap (section 5.4.3).
@@ -101,15 +101,15 @@ pub(super) struct Link {
 /// Bytes of a message without media that cost 1 of the allowance.
 const BYTES_PER_COST: usize = 1_024;
 
-impl Link {
+impl RtmpLink {
     pub(super) fn new(mut config: Config, handshake: Handshake) -> Self {
         config.max_message = config.max_message.min(MAX_PAYLOAD);
         Self {
-            reader: Reader::new(config.max_message.min(MAX_COMMAND)),
+            reader: ChunkReader::new(config.max_message.min(MAX_COMMAND)),
             config,
             handshake,
             is_open: false,
-            writer: Writer::new(),
+            writer: ChunkWriter::new(),
             tags: VecDeque::new(),
             received: 0,
             acknowledged: 0,
@@ -119,7 +119,7 @@ impl Link {
         }
     }
 
-    /// Counts received bytes. Call before [`Link::read`].
+    /// Counts received bytes. Call before [`RtmpLink::read`].
     pub(super) fn count(&mut self, bytes: usize) {
         self.received = self.received.wrapping_add(bytes as u32);
     }
@@ -342,7 +342,7 @@ impl Link {
         self.writer.message(id, tag.kind().number(), stream, timestamp, tag.payload());
     }
 
-    /// Like [`Link::send_tag`], for publishers: marks metadata for servers to store for later
+    /// Like [`RtmpLink::send_tag`], for publishers: marks metadata for servers to store for later
     /// viewers.
     pub(super) fn publish_tag(&mut self, stream: u32, tag: &Tag) {
         if tag.role() != Role::Metadata {
@@ -360,13 +360,13 @@ fn is_awaited(payload: &[u8]) -> bool {
     awaited.iter().any(|command| name.get(..usize::from(*length)) == Some(command.as_bytes()))
 }
 
-fn command(payload: &[u8], stream: u32) -> Result<Command, Error> {
+fn command(payload: &[u8], stream: u32) -> Result<RtmpCommand, Error> {
     let mut values = amf0::read(payload)?.into_iter();
     let Some(Value::String(name)) = values.next() else {
         return Err(Error::Malformed("command without a name"));
     };
     let transaction = values.next().and_then(|value| value.number()).unwrap_or(0.0);
-    Ok(Command { name, transaction, arguments: values.collect(), stream })
+    Ok(RtmpCommand { name, transaction, arguments: values.collect(), stream })
 }
 
 /// Returns a script tag without the publisher's instruction to store it.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::handshake::{Handshake, Random};
 use super::link::{
-    Command, Incoming, Link, PING_REQUEST, STREAM_BEGIN, STREAM_EOF, enhanced_properties,
+    Incoming, PING_REQUEST, RtmpCommand, RtmpLink, STREAM_BEGIN, STREAM_EOF, enhanced_properties,
 };
 use super::{Config, Error};
 use crate::amf0::{Value, object};
@@ -57,17 +57,17 @@ pub enum Event {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Purpose {
+enum StreamPurpose {
     Publish,
     Play,
 }
 
 #[derive(Debug)]
-enum State {
+enum ServerState {
     Idle,
     /// Waiting for the caller's decision. Tags that arrive meanwhile are held.
     Requested {
-        purpose: Purpose,
+        purpose: StreamPurpose,
         stream: u32,
         held: VecDeque<Tag>,
         held_bytes: usize,
@@ -75,7 +75,7 @@ enum State {
     /// Withdrawn by the client before the caller's decision.
     Withdrawn,
     Active {
-        purpose: Purpose,
+        purpose: StreamPurpose,
         stream: u32,
     },
 }
@@ -83,11 +83,11 @@ enum State {
 /// Server of an RTMP connection.
 #[derive(Debug)]
 pub struct Server {
-    link: Link,
+    link: RtmpLink,
     max_message: usize,
     /// Parameters of `connect`, without a stream, which requests inherit.
     connect: Option<Request>,
-    state: State,
+    state: ServerState,
     /// Newest message stream.
     created: u32,
     /// Whether the player wants audio, and video.
@@ -100,9 +100,9 @@ impl Server {
     pub fn new(config: Config, random: &Random) -> Self {
         Self {
             max_message: config.max_message,
-            link: Link::new(config, Handshake::server(random)),
+            link: RtmpLink::new(config, Handshake::server(random)),
             connect: None,
-            state: State::Idle,
+            state: ServerState::Idle,
             created: 0,
             receive: [true; 2],
             events: VecDeque::new(),
@@ -156,24 +156,24 @@ impl Server {
 
     /// Accepts the client's request. Ignored without a pending request.
     pub fn accept(&mut self) {
-        let (purpose, stream) = match core::mem::replace(&mut self.state, State::Idle) {
-            State::Requested { purpose, stream, held, .. } => {
+        let (purpose, stream) = match core::mem::replace(&mut self.state, ServerState::Idle) {
+            ServerState::Requested { purpose, stream, held, .. } => {
                 self.events.extend(held.into_iter().map(Event::Tag));
-                if purpose == Purpose::Publish {
+                if purpose == StreamPurpose::Publish {
                     self.link.expect_media(self.max_message);
                 }
                 (purpose, stream)
             }
-            State::Withdrawn => return,
+            ServerState::Withdrawn => return,
             other => return self.state = other,
         };
-        self.state = State::Active { purpose, stream };
+        self.state = ServerState::Active { purpose, stream };
         self.link.send_event(STREAM_BEGIN, &[stream]);
         match purpose {
-            Purpose::Publish => {
+            StreamPurpose::Publish => {
                 self.status(stream, "status", "NetStream.Publish.Start", "publishing");
             }
-            Purpose::Play => {
+            StreamPurpose::Play => {
                 self.receive = [true; 2];
                 self.status(stream, "status", "NetStream.Play.Reset", "playing and resetting");
                 self.status(stream, "status", "NetStream.Play.Start", "playing");
@@ -187,23 +187,23 @@ impl Server {
     ///
     /// Publishers always get `NetStream.Publish.Denied`, because OBS shows its description.
     pub fn refuse(&mut self, description: &str) {
-        match core::mem::replace(&mut self.state, State::Idle) {
-            State::Requested { purpose, stream, .. } => {
+        match core::mem::replace(&mut self.state, ServerState::Idle) {
+            ServerState::Requested { purpose, stream, .. } => {
                 let code = match purpose {
-                    Purpose::Publish => "NetStream.Publish.Denied",
-                    Purpose::Play => "NetStream.Play.StreamNotFound",
+                    StreamPurpose::Publish => "NetStream.Publish.Denied",
+                    StreamPurpose::Play => "NetStream.Play.StreamNotFound",
                 };
                 self.status(stream, "error", code, description);
             }
-            State::Withdrawn => {}
+            ServerState::Withdrawn => {}
             other => self.state = other,
         }
     }
 
     /// Notifies a publisher that another one took over its stream. Its further tags are ignored.
     pub fn revoke(&mut self, description: &str) {
-        if let State::Active { purpose: Purpose::Publish, stream } = self.state {
-            self.state = State::Idle;
+        if let ServerState::Active { purpose: StreamPurpose::Publish, stream } = self.state {
+            self.state = ServerState::Idle;
             self.status(stream, "error", "NetStream.Publish.BadName", description);
         }
     }
@@ -216,7 +216,9 @@ impl Server {
 
     /// Like [`Server::send_tag`], with another timestamp, in milliseconds.
     pub fn send_tag_at(&mut self, tag: &Tag, timestamp: u32) {
-        let State::Active { purpose: Purpose::Play, stream } = self.state else { return };
+        let ServerState::Active { purpose: StreamPurpose::Play, stream } = self.state else {
+            return;
+        };
         let wanted = match tag.kind() {
             Kind::Audio => self.receive[0],
             Kind::Video => self.receive[1],
@@ -229,8 +231,8 @@ impl Server {
 
     /// Notifies a player that its stream has ended. It may then request another.
     pub fn end_of_stream(&mut self) {
-        if let State::Active { purpose: Purpose::Play, stream } = self.state {
-            self.state = State::Idle;
+        if let ServerState::Active { purpose: StreamPurpose::Play, stream } = self.state {
+            self.state = ServerState::Idle;
             self.link.send_event(STREAM_EOF, &[stream]);
             self.status(stream, "status", "NetStream.Play.UnpublishNotify", "end of stream");
         }
@@ -244,12 +246,14 @@ impl Server {
 
     fn tag(&mut self, tag: Tag) -> Result<(), Error> {
         match &mut self.state {
-            State::Active { purpose: Purpose::Publish, .. } => {
+            ServerState::Active { purpose: StreamPurpose::Publish, .. } => {
                 self.events.push_back(Event::Tag(tag));
             }
             // Some encoders send media before the response. Their stream is unplayable without the
             // sequence headers.
-            State::Requested { purpose: Purpose::Publish, held, held_bytes, .. } => {
+            ServerState::Requested {
+                purpose: StreamPurpose::Publish, held, held_bytes, ..
+            } => {
                 *held_bytes += tag.bytes().len() + TAG_OVERHEAD;
                 if *held_bytes > self.max_message.min(MAX_EARLY) {
                     return Err(Error::EarlyMedia);
@@ -262,7 +266,7 @@ impl Server {
         Ok(())
     }
 
-    fn command(&mut self, command: &Command) -> Result<(), Error> {
+    fn command(&mut self, command: &RtmpCommand) -> Result<(), Error> {
         if command.name == "connect" {
             return self.connect(command);
         }
@@ -279,8 +283,8 @@ impl Server {
                 self.result(command, &[Value::Null, Value::Undefined])?;
             }
             "getStreamLength" => self.result(command, &[Value::Null, 0.0.into()])?,
-            "publish" => self.on_request(command, Purpose::Publish)?,
-            "play" => self.on_request(command, Purpose::Play)?,
+            "publish" => self.on_request(command, StreamPurpose::Publish)?,
+            "play" => self.on_request(command, StreamPurpose::Play)?,
             "play2" => {
                 self.link.reply()?;
                 let description = "switching streams is not supported";
@@ -311,7 +315,7 @@ impl Server {
         Ok(())
     }
 
-    fn connect(&mut self, command: &Command) -> Result<(), Error> {
+    fn connect(&mut self, command: &RtmpCommand) -> Result<(), Error> {
         let properties = command.argument(0).unwrap_or(&Value::Null);
         let text = |name| properties.get(name).and_then(Value::text).unwrap_or_default();
         let (app, mut query) = split_query(text("app"));
@@ -351,12 +355,12 @@ impl Server {
         Ok(())
     }
 
-    fn on_request(&mut self, command: &Command, purpose: Purpose) -> Result<(), Error> {
+    fn on_request(&mut self, command: &RtmpCommand, purpose: StreamPurpose) -> Result<(), Error> {
         self.link.reply()?;
-        if !matches!(self.state, State::Idle) {
+        if !matches!(self.state, ServerState::Idle) {
             let code = match purpose {
-                Purpose::Publish => "NetStream.Publish.BadName",
-                Purpose::Play => "NetStream.Play.Failed",
+                StreamPurpose::Publish => "NetStream.Publish.BadName",
+                StreamPurpose::Play => "NetStream.Play.Failed",
             };
             self.status(command.stream, "error", code, "one stream per connection");
             return Err(Error::SecondStream);
@@ -367,24 +371,24 @@ impl Server {
         let separator = if connect.query.is_empty() || query.is_empty() { "" } else { "&" };
         let query = [&connect.query, separator, query].concat();
         let request = Request { stream: stream.to_owned(), query, ..connect.clone() };
-        self.state = State::Requested {
+        self.state = ServerState::Requested {
             purpose,
             stream: command.stream,
             held: VecDeque::new(),
             held_bytes: 0,
         };
-        if purpose == Purpose::Publish {
+        if purpose == StreamPurpose::Publish {
             self.link.expect_media(MAX_EARLY);
         }
         self.events.push_back(match purpose {
-            Purpose::Publish => Event::Publish(request),
-            Purpose::Play => Event::Play(request),
+            StreamPurpose::Publish => Event::Publish(request),
+            StreamPurpose::Play => Event::Play(request),
         });
         Ok(())
     }
 
-    fn pause(&mut self, command: &Command) -> Result<(), Error> {
-        if let State::Active { purpose: Purpose::Play, stream } = self.state {
+    fn pause(&mut self, command: &RtmpCommand) -> Result<(), Error> {
+        if let ServerState::Active { purpose: StreamPurpose::Play, stream } = self.state {
             self.link.reply()?;
             let paused = flag(command);
             let code = if paused { "NetStream.Pause.Notify" } else { "NetStream.Unpause.Notify" };
@@ -396,8 +400,8 @@ impl Server {
 
     /// Ends publishing or playing on message stream `id`.
     fn close(&mut self, id: Option<u32>) {
-        let (State::Requested { purpose, stream, .. } | State::Active { purpose, stream }) =
-            self.state
+        let (ServerState::Requested { purpose, stream, .. }
+        | ServerState::Active { purpose, stream }) = self.state
         else {
             return;
         };
@@ -405,17 +409,17 @@ impl Server {
             return;
         }
         match purpose {
-            Purpose::Publish => self.unpublish(),
-            Purpose::Play => self.end(Event::StopPlay),
+            StreamPurpose::Publish => self.unpublish(),
+            StreamPurpose::Play => self.end(Event::StopPlay),
         }
     }
 
     fn unpublish(&mut self) {
         match self.state {
-            State::Active { purpose: Purpose::Publish, stream } => {
+            ServerState::Active { purpose: StreamPurpose::Publish, stream } => {
                 self.status(stream, "status", "NetStream.Unpublish.Success", "unpublished");
             }
-            State::Requested { purpose: Purpose::Publish, .. } => {}
+            ServerState::Requested { purpose: StreamPurpose::Publish, .. } => {}
             _ => return,
         }
         self.end(Event::Unpublish);
@@ -423,13 +427,13 @@ impl Server {
 
     fn end(&mut self, event: Event) {
         self.state = match self.state {
-            State::Requested { .. } => State::Withdrawn,
-            _ => State::Idle,
+            ServerState::Requested { .. } => ServerState::Withdrawn,
+            _ => ServerState::Idle,
         };
         self.events.push_back(event);
     }
 
-    fn result(&mut self, command: &Command, values: &[Value]) -> Result<(), Error> {
+    fn result(&mut self, command: &RtmpCommand, values: &[Value]) -> Result<(), Error> {
         self.link.reply()?;
         self.link.send_command(command.stream, "_result", command.transaction, values);
         Ok(())
@@ -446,7 +450,7 @@ fn information(level: &str, code: &str, description: &str) -> Value {
 }
 
 /// Returns the argument of commands that enable or disable something.
-fn flag(command: &Command) -> bool {
+fn flag(command: &RtmpCommand) -> bool {
     matches!(command.argument(1), Some(Value::Boolean(true)))
 }
 

@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 
-use super::chunk::{Message, Reader, Writer};
+use super::chunk::{ChunkReader, ChunkWriter, Message};
 use super::error::MAX_CHUNK_STREAMS;
 use super::*;
 use crate::amf0::{self, Value, object};
@@ -186,7 +186,7 @@ fn greeting() -> Vec<u8> {
 
 /// Returns a message in chunks of 128 bytes.
 fn message(kind: u8, time: u32, payload: &[u8]) -> Vec<u8> {
-    let mut writer = Writer::new();
+    let mut writer = ChunkWriter::new();
     writer.message(3, kind, STREAM, time, Bytes::copy_from_slice(payload));
     output(|| writer.pop())
 }
@@ -210,7 +210,7 @@ fn publish() -> Vec<u8> {
 /// A server, and a reader of its output.
 struct Served {
     server: Server,
-    reader: Reader,
+    reader: ChunkReader,
 }
 
 impl Served {
@@ -239,7 +239,7 @@ fn after(parts: &[Vec<u8>]) -> (Served, Result<(), Error>) {
     let result = server.handle(&greeting());
     output(|| server.poll_output());
     let result = result.and_then(|()| parts.iter().try_for_each(|part| server.handle(part)));
-    (Served { server, reader: Reader::new(1 << 20) }, result)
+    (Served { server, reader: ChunkReader::new(1 << 20) }, result)
 }
 
 /// Starts a server that accepts the request.

@@ -11,12 +11,12 @@ use super::TIMESCALE;
 use super::packed::Packed;
 use super::packets::Packets;
 use super::sets::ParameterSets;
-use super::tables::{Header, Program, Tables};
+use super::tables::{PacketHeader, Program, Tables};
 use crate::codec::Codec;
 use crate::deviation::{Deviation, Deviations};
 use crate::fmp4::Sample;
 use crate::fmp4::config::{self, Audio, Mp3Header, Video, nal};
-use crate::fmp4::read::Config;
+use crate::fmp4::read::CodecConfig;
 
 /// Maximum number of samples in a segment.
 const MAX_SAMPLES: usize = crate::fmp4::read::MAX_SAMPLES;
@@ -42,7 +42,7 @@ pub enum Error {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Item {
     /// Configuration of the following samples of its kind.
-    Config(Config),
+    Config(CodecConfig),
     /// A video access unit, with times in [`TIMESCALE`].
     Video(Sample),
     /// An audio frame, with times in [`TIMESCALE`].
@@ -51,9 +51,9 @@ pub enum Item {
 
 /// Reader of one stream's segments. Its times continue across the wrap of 33-bit timestamps.
 #[derive(Clone, Debug, Default)]
-pub struct Reader {
+pub struct SegmentReader {
     video: Option<Video>,
-    audio: Option<Config>,
+    audio: Option<CodecConfig>,
     /// H.264 parameter sets by type and ID. Pictures may alternate between several sets.
     sets: ParameterSets,
     /// Program of the newest tables. Some packagers send them only once.
@@ -66,7 +66,7 @@ pub struct Reader {
     deviations: Deviations,
 }
 
-impl Reader {
+impl SegmentReader {
     /// Returns the access units of a segment.
     ///
     /// # Errors
@@ -108,7 +108,7 @@ impl Reader {
         let (pts, data) = (self.unwrap(time), packed.frames.to_vec());
         let (codec, dts) = (packed.codec, time);
         let (mut items, mut carry) = (Vec::new(), Carry::default());
-        let unit = Unit { codec, pts: time, dts, random_access: false, data };
+        let unit = PesUnit { codec, pts: time, dts, random_access: false, data };
         self.audio(&unit, pts, &mut carry, &mut items);
         if let (Some(Item::Audio(last)), Some((start, _))) = (items.last(), carry.time) {
             let samples = items.iter().filter(|item| matches!(item, Item::Audio(_))).count() as i64;
@@ -131,7 +131,7 @@ impl Reader {
         let mut ignored = Deviations::default();
         let mut has_media = false;
         while let Some(packet) = packets.next(&mut ignored) {
-            let Some(header) = Header::read(packet) else { continue };
+            let Some(header) = PacketHeader::read(packet) else { continue };
             if let Some(program) = tables.packet(&header) {
                 let pids = program.streams.iter().flatten();
                 if has_media && pids.count() > 0 {
@@ -159,7 +159,7 @@ impl Reader {
         unwrapped
     }
 
-    fn video(&mut self, unit: &Unit, dts: i64, composition: i32, items: &mut Vec<Item>) {
+    fn video(&mut self, unit: &PesUnit, dts: i64, composition: i32, items: &mut Vec<Item>) {
         let hevc = unit.codec == Codec::Hevc;
         let mut data = BytesMut::with_capacity(unit.data.len() + 16);
         let mut sets: [Vec<Bytes>; 3] = Default::default();
@@ -197,7 +197,7 @@ impl Reader {
         if let Some(video) = video
             && self.video.as_ref() != Some(&video)
         {
-            items.push(Item::Config(Config::Video(video.clone())));
+            items.push(Item::Config(CodecConfig::Video(video.clone())));
             self.video = Some(video);
         }
         if !data.is_empty() {
@@ -205,7 +205,7 @@ impl Reader {
         }
     }
 
-    fn audio(&mut self, unit: &Unit, pts: i64, carry: &mut Carry, items: &mut Vec<Item>) {
+    fn audio(&mut self, unit: &PesUnit, pts: i64, carry: &mut Carry, items: &mut Vec<Item>) {
         let carried = carry.bytes.len();
         let mut bytes = core::mem::take(&mut carry.bytes);
         bytes.extend_from_slice(&unit.data);
@@ -294,10 +294,10 @@ impl AdtsFrame {
         Self { setting: None, sample_rate, samples, header: 0, size }
     }
 
-    fn config(&self) -> Option<Config> {
-        let Some((profile, rate, channels)) = self.setting else { return Some(Config::Mp3) };
+    fn config(&self) -> Option<CodecConfig> {
+        let Some((profile, rate, channels)) = self.setting else { return Some(CodecConfig::Mp3) };
         let record = config::audio_specific_config(profile, rate, channels);
-        Audio::new(Codec::Aac, record).map(Config::Audio)
+        Audio::new(Codec::Aac, record).map(CodecConfig::Audio)
     }
 }
 
@@ -311,7 +311,7 @@ fn difference(a: u64, b: u64) -> i64 {
 }
 
 /// Payload of a PES packet.
-struct Unit {
+struct PesUnit {
     codec: Codec,
     pts: u64,
     dts: u64,
@@ -320,13 +320,13 @@ struct Unit {
 }
 
 /// An elementary stream.
-struct Stream {
+struct ElementaryStream {
     pid: u16,
     codec: Codec,
     /// Continuity counter of the newest packet.
     counter: Option<u8>,
     pes: Pes,
-    units: Vec<Unit>,
+    units: Vec<PesUnit>,
 }
 
 /// A partially received PES packet.
@@ -342,9 +342,9 @@ struct Demux {
     tables: Tables,
     program: Option<Program>,
     /// The video and audio streams.
-    streams: [Option<Stream>; 2],
+    streams: [Option<ElementaryStream>; 2],
     /// Units of video and audio streams before a change of the program.
-    replaced: [Vec<Unit>; 2],
+    replaced: [Vec<PesUnit>; 2],
 }
 
 impl Demux {
@@ -355,7 +355,7 @@ impl Demux {
     }
 
     fn packet(&mut self, packet: &[u8], deviations: &mut Deviations) -> Result<(), Error> {
-        let Some(header) = Header::read(packet) else { return Ok(()) };
+        let Some(header) = PacketHeader::read(packet) else { return Ok(()) };
         if let Some(program) = self.tables.packet(&header) {
             self.set_program(program);
         }
@@ -389,7 +389,7 @@ impl Demux {
         for (index, found) in program.streams.iter().enumerate() {
             let stream = &mut self.streams[index];
             if stream.as_ref().map(|stream| (stream.pid, stream.codec)) != *found {
-                let new = found.map(|(pid, codec)| Stream {
+                let new = found.map(|(pid, codec)| ElementaryStream {
                     pid,
                     codec,
                     counter: None,
@@ -397,23 +397,23 @@ impl Demux {
                     units: Vec::new(),
                 });
                 let old = core::mem::replace(stream, new);
-                self.replaced[index].extend(old.into_iter().flat_map(Stream::into_units));
+                self.replaced[index].extend(old.into_iter().flat_map(ElementaryStream::into_units));
             }
         }
         self.program = Some(program);
     }
 
     /// Returns the video units, then the audio units.
-    fn into_units(self) -> impl Iterator<Item = Unit> {
+    fn into_units(self) -> impl Iterator<Item = PesUnit> {
         let streams = self.replaced.into_iter().zip(self.streams);
         streams.flat_map(|(mut units, stream)| {
-            units.extend(stream.into_iter().flat_map(Stream::into_units));
+            units.extend(stream.into_iter().flat_map(ElementaryStream::into_units));
             units
         })
     }
 }
 
-impl Stream {
+impl ElementaryStream {
     /// Parses the completed PES packet (section 2.4.3.6).
     fn finish(&mut self) {
         let Pes { mut bytes, random_access } = core::mem::take(&mut self.pes);
@@ -434,13 +434,13 @@ impl Stream {
         bytes.drain(..payload_at);
         if let Some(pts) = pts {
             let (codec, dts) = (self.codec, dts.unwrap_or(pts));
-            self.units.push(Unit { codec, pts, dts, random_access, data: bytes });
+            self.units.push(PesUnit { codec, pts, dts, random_access, data: bytes });
         } else if let Some(unit) = self.units.last_mut() {
             unit.data.append(&mut bytes);
         }
     }
 
-    fn into_units(mut self) -> Vec<Unit> {
+    fn into_units(mut self) -> Vec<PesUnit> {
         self.finish();
         self.units
     }

@@ -14,7 +14,7 @@ pub(super) struct Program {
 }
 
 /// A parsed packet.
-pub(super) struct Header<'a> {
+pub(super) struct PacketHeader<'a> {
     pub(super) pid: u16,
     pub(super) start: bool,
     pub(super) scrambled: bool,
@@ -25,7 +25,7 @@ pub(super) struct Header<'a> {
     pub(super) payload: &'a [u8],
 }
 
-impl<'a> Header<'a> {
+impl<'a> PacketHeader<'a> {
     /// Parses a packet; `None` if it is marked as erroneous or has no payload.
     pub(super) fn read(packet: &'a [u8]) -> Option<Self> {
         if packet[1] & 0x80 != 0 || packet[3] & 0x10 == 0 {
@@ -58,7 +58,7 @@ pub(super) struct Tables {
 
 impl Tables {
     /// Handles a packet. Returns the program if it is now complete.
-    pub(super) fn packet(&mut self, header: &Header<'_>) -> Option<Program> {
+    pub(super) fn packet(&mut self, header: &PacketHeader<'_>) -> Option<Program> {
         let index = match header.pid {
             PAT_PID => 0,
             pid if Some(pid) == self.pmt_pid => 1,

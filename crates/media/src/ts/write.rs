@@ -38,7 +38,7 @@ pub fn carries_audio(audio: &Audio) -> bool {
 /// Writer of a segment, part by part. Segments are independent: continuity counters restart, as the
 /// first packet of each PID declares (discontinuity_indicator, section 2.4.3.5).
 #[derive(Clone, Debug, Default)]
-pub struct Writer {
+pub struct SegmentWriter {
     /// Next counters of PAT, PMT, video and audio; `None` before their first packets.
     counters: [Option<u8>; 4],
 }
@@ -52,7 +52,7 @@ pub struct Program<'a> {
     pub audio: Option<(&'a Audio, &'a [Sample])>,
 }
 
-impl Writer {
+impl SegmentWriter {
     /// Writes the tables and these samples. Samples without a transport stream mapping are dropped.
     pub fn write(&mut self, program: Program<'_>) -> Bytes {
         let video = program.video.filter(|(video, _)| carries_video(video));

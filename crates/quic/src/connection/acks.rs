@@ -92,7 +92,7 @@ impl Connection {
             self.path.controller.on_mtu(mtu);
         }
         // RFC 9002, section 6.2.1: an acknowledgement resets the back-off; on a server, always.
-        self.pto_count = 0;
+        self.probe_timer.reset_backoff();
         // RFC 9000, section 13.4.2: counts are per packet number space, and only 1-RTT packets are
         // marked; section 13.4.2.1: validation MUST NOT fail because of "an ACK frame that does not
         // increase the largest acknowledged packet number".

@@ -1,8 +1,8 @@
 //! The application's interface to a connection.
 
+use super::Connection;
 use super::event::{CloseReason, Event, HandshakeInfo};
 use super::stats::Stats;
-use super::{Connection, State};
 use crate::crypto::KeyRing;
 use crate::path::Addresses;
 use crate::rtt::Rtt;
@@ -42,12 +42,12 @@ impl Connection {
 
     /// Returns true once the connection can be dropped.
     pub fn is_drained(&self) -> bool {
-        matches!(self.state, State::Drained)
+        self.life.is_drained()
     }
 
     /// Returns the reason why the connection closed, if it has.
     pub fn close_reason(&self) -> Option<&CloseReason> {
-        self.close.as_deref()
+        self.life.reason()
     }
 
     /// The peer's address and ours.
@@ -57,7 +57,7 @@ impl Connection {
 
     /// Probe time-outs since the peer last acknowledged a packet (RFC 9002, section 6.2).
     pub fn unanswered_probes(&self) -> u32 {
-        self.pto_count
+        self.probe_timer.count()
     }
 
     /// Returns true if the peer's address is validated.
@@ -271,7 +271,7 @@ impl Connection {
     /// Sends a NEW_TOKEN frame with this token.
     pub(crate) fn send_new_token(&mut self, token: Vec<u8>) {
         if self.is_open() {
-            self.new_tokens.issue(token);
+            self.control.new_tokens.issue(token);
         }
     }
 }

@@ -36,7 +36,7 @@ impl Connection {
     /// number and newly acknowledges `marked` marked packets of the present path. Returns packets
     /// newly reported as CE.
     pub(super) fn on_ecn_counts(&mut self, marked: u64, counts: Option<EcnCounts>) -> u64 {
-        let report = self.ecn.take(counts);
+        let report = self.ecn.take_counts(counts);
         self.path.ecn.on_report(marked, report)
     }
 
@@ -56,12 +56,10 @@ impl Connection {
                 self.path.controller.on_spurious_congestion(now);
             }
             if fault.is_costly() && self.path.standing.validated {
-                self.ecn_failed = Some(self.path.standing.addresses.remote.ip());
+                self.ecn.on_costly_fault(self.path.standing.addresses.remote.ip());
             }
         }
-        let (old, new) = (self.ecn_told, self.path.ecn.state());
-        if let Some(new) = new.filter(|_| old != new) {
-            self.ecn_told = Some(new);
+        if let Some((old, new)) = self.ecn.change(self.path.ecn.state()) {
             tracing::debug!(?old, ?new, "ECN state");
             self.observe(now, &observer::Event::EcnState { old, new });
         }
@@ -69,7 +67,7 @@ impl Connection {
 
     /// Returns the address of a network with a new costly ECN fault, once.
     pub(crate) fn take_ecn_failure(&mut self) -> Option<IpAddr> {
-        self.ecn_failed.take()
+        self.ecn.take_failure()
     }
 }
 

@@ -125,7 +125,7 @@ impl Connection {
                 Some(KeyChange::OneRtt(keys)) => {
                     self.keys = Some(keys);
                     // 1-RTT packets can be sent from here on, so connection IDs can be issued.
-                    self.local_ids.issue(self.peer.active_connection_id_limit);
+                    self.control.local_ids.issue(self.peer.active_connection_id_limit);
                     if let Some(info) = &mut self.info {
                         info.alpn = handshake.tls.alpn().unwrap_or_default();
                         info.server_name = handshake.tls.server_name();
@@ -151,7 +151,7 @@ impl Connection {
             && let Some(early) = handshake.early[0].take()
         {
             self.path.in_flight -= early.space.ledger.in_flight(self.path.generation);
-            self.pto_count = 0;
+            self.probe_timer.reset_backoff();
         }
     }
 
@@ -161,8 +161,8 @@ impl Connection {
         for early in handshake.early.iter().flatten() {
             self.path.in_flight -= early.space.ledger.in_flight(self.path.generation);
         }
-        self.pto_count = 0;
-        self.handshake_done_due = true;
+        self.probe_timer.reset_backoff();
+        self.control.confirm_handshake();
         self.ticket = handshake.tls.take_ticket().map(Box::new);
         self.stats.handshake = now.since(handshake.started);
         self.stats.resumed = handshake.tls.resumed();

@@ -82,7 +82,7 @@ impl Connection {
         if !pass.any {
             return 0;
         }
-        self.last_loss = Some(now);
+        self.probe_timer.on_loss(now);
         let ty = id.packet_type();
         for &LostPacket { number, sent, trigger } in &pass.lost {
             self.observe(now, &observer::Event::PacketLost { ty, number, sent, trigger });

@@ -18,8 +18,9 @@ impl Connection {
     /// Handles address changes after a 1-RTT packet. `newest` if it has the largest number so far
     /// and carries non-probing frames.
     pub(super) fn after_one_rtt(&mut self, arrival: &Arrival, newest: bool, ctx: &mut Context<'_>) {
-        let fresh_id = arrival.local_id > self.local_ids.used;
-        self.local_ids.used = self.local_ids.used.max(arrival.local_id);
+        let fresh_id = arrival.local_id > self.control.local_ids.used;
+        let used = &mut self.control.local_ids.used;
+        *used = arrival.local_id.max(*used);
         if arrival.addresses.remote == self.path.standing.addresses.remote {
             self.path.standing.addresses = arrival.addresses;
         } else if newest {
@@ -51,7 +52,7 @@ impl Connection {
             standing.received += arrival.datagram as u64;
         }
         // Unanswered packets went to the old address. The back-off says nothing about the new one.
-        self.pto_count = 0;
+        self.probe_timer.reset_backoff();
         self.stats.migrations += 1;
         let from = old.addresses.remote;
         tracing::debug!(%from, to = %addresses.remote, known = returns, "migration");
@@ -71,7 +72,7 @@ impl Connection {
             self.owe_off_path(OffPath { addresses: old.addresses, frame, limit: u64::MAX });
         }
         // Section 9.5: a peer that migrates on purpose changes its destination ID, and so do we.
-        if fresh_id && let Err(error) = self.remote_ids.rotate() {
+        if fresh_id && let Err(error) = self.control.remote_ids.rotate() {
             self.fail(now, error);
         }
     }
@@ -121,8 +122,7 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> Option<Path> {
         let oldest = self.data.ledger.oldest_number();
-        let mark = self.known.free_mark(self.path.generation, self.generations, oldest)?;
-        self.generations = mark;
+        let mark = self.known.assign_mark(self.path.generation, oldest)?;
         let mut path = Path::new(&self.config, self.cap, standing, mark, ctx.rng.next_u64());
         path.mtud.limit(self.peer.max_udp_payload_size);
         if ctx.ecn.has_failed(now, standing.addresses.remote.ip()) {

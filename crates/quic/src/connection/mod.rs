@@ -1,13 +1,18 @@
 //! One connection: its state, its interface to the application (`api`), and how its parts interact.
 //! Receiving is in `opening` and `receive`, acknowledgements and timers in `acks` and `timers`,
-//! sending in `transmit`, address changes in `migration`.
+//! sending in `transmit`, address changes in `migration`. `lifecycle`, `control`, `probe_timer`,
+//! `idle` and `header` own the state of closing, control frames, time-outs and headers.
 
 mod acks;
 mod api;
 mod arrival;
+mod control;
 mod ecn;
 mod event;
 mod handshake;
+mod header;
+mod idle;
+mod lifecycle;
 mod losses;
 mod migration;
 mod new_tokens;
@@ -15,6 +20,7 @@ mod off_path;
 mod opening;
 mod overdue;
 mod owners;
+mod probe_timer;
 mod receive;
 mod spaces;
 mod stats;
@@ -27,7 +33,7 @@ pub use transmit::Transmit;
 
 use crate::config::TransportConfig;
 use crate::crypto::{CidPlain, KeyRing, OneRtt, PendingTicket, TlsConfig};
-use crate::ecn::{EcnState, Networks, PathEcn, Tally};
+use crate::ecn::{EcnMonitor, Networks, PathEcn};
 use crate::ids::{LocalIds, RemoteIds};
 use crate::ledger::SentFrame;
 use crate::observer::{self, Observer};
@@ -36,13 +42,16 @@ use crate::presence::Throughput;
 use crate::streams::Streams;
 use crate::wire::{ConnectionId, TransportError, TransportErrorCode as Code, TransportParameters};
 use congestion::Cap;
-use new_tokens::NewTokens;
+use control::ControlFrames;
+use header::HeaderRandomness;
+use idle::IdleTimer;
+use lifecycle::Lifecycle;
 use off_path::{KnownAddresses, OffPath};
+use probe_timer::ProbeTimer;
 use rand_chacha::ChaCha12Rng;
 use recovery::Recovery;
 use spaces::{Handshake, Space, SpaceId};
 use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::sync::Arc;
 use units::Timestamp;
 
@@ -58,31 +67,10 @@ pub(crate) struct Context<'a> {
     pub ecn: &'a Networks,
 }
 
-/// Life-cycle state of a connection (RFC 9000, section 10.2).
-#[derive(Debug)]
-enum State {
-    Open,
-    /// We closed the connection. Packets of the peer are answered, at a decreasing rate.
-    Closing {
-        until: Timestamp,
-        due: bool,
-        /// Packets received since, and the count at which the next answer is due.
-        received: u32,
-        answer_at: u32,
-    },
-    /// The peer closed the connection, or its last answer was sent. Nothing is sent.
-    Draining {
-        until: Timestamp,
-    },
-    /// No state is left.
-    Drained,
-}
-
 /// A QUIC connection on the server's side.
 pub struct Connection {
     config: Arc<TransportConfig>,
-    state: State,
-    close: Option<Box<CloseReason>>,
+    life: Lifecycle,
     handshake: Option<Box<Handshake>>,
     keys: Option<Box<OneRtt>>,
     data: Space,
@@ -93,44 +81,23 @@ pub struct Connection {
     path: Path,
     /// Caps of every path's congestion controller.
     cap: Cap,
-    /// Mark of the newest path.
-    generations: u8,
     /// Addresses that the client left within the last minute.
     known: KnownAddresses,
     /// Delivery rate of all paths combined, measured while other addresses are known.
     throughput: Throughput,
-    /// The peer's ECN counts, and the ECN state last reported to the observer.
-    ecn: Tally,
-    ecn_told: Option<EcnState>,
-    /// Address whose network has a costly ECN fault, until the endpoint takes it.
-    ecn_failed: Option<IpAddr>,
+    ecn: EcnMonitor,
     /// Queued path validation frames, with their destinations.
     off_path: VecDeque<OffPath>,
-    local_ids: LocalIds,
-    remote_ids: RemoteIds,
     /// The peer's transport parameters; defaults until received.
     peer: TransportParameters,
     events: VecDeque<Event>,
-    /// Pending control frames of the connection itself.
-    handshake_done_due: bool,
-    new_tokens: NewTokens,
+    control: ControlFrames,
     ticket: Option<Box<PendingTicket>>,
-    ping_due: bool,
-    /// When to send a PING if nothing follows the last packet ([`crate::Detection::tail`]).
-    tail: Option<Timestamp>,
-    /// Time at which a packet was last declared lost.
-    last_loss: Option<Timestamp>,
-    pto_count: u32,
+    probe_timer: ProbeTimer,
     /// Release time of the next packet, if the pacer holds one.
     paced_until: Option<Timestamp>,
-    /// Time of the last received packet, or of the first ack-eliciting packet sent after it (RFC
-    /// 9000, section 10.1).
-    idle_reference: Timestamp,
-    eliciting_since_received: bool,
-    /// Next packet number to skip.
-    next_skip: u64,
-    /// Fixed bits of the next packets, indexed by the low bits of their numbers.
-    grease: u64,
+    idle: IdleTimer,
+    header: HeaderRandomness,
     /// A requested key update has not started yet.
     update_keys: bool,
     info: Option<Box<HandshakeInfo>>,
@@ -207,8 +174,7 @@ impl Connection {
         let info = HandshakeInfo { returned_token: proof.own, ..HandshakeInfo::default() };
         Self {
             config: config.clone(),
-            state: State::Open,
-            close: None,
+            life: Lifecycle::open(),
             handshake: Some(Box::new(Handshake::new(tls, encoded, dcid, scid, now))),
             keys: None,
             data: Space::default(),
@@ -217,29 +183,18 @@ impl Connection {
             recovery: Recovery::new((config.scheme)(), config.guard.clone(), now),
             path,
             cap,
-            generations: 0,
             known: KnownAddresses::default(),
             throughput: Throughput::default(),
-            ecn: Tally::default(),
-            ecn_told: None,
-            ecn_failed: None,
+            ecn: EcnMonitor::default(),
             off_path: VecDeque::new(),
-            local_ids,
-            remote_ids: RemoteIds::new(scid),
             peer: TransportParameters::default(),
             events: VecDeque::new(),
-            handshake_done_due: false,
-            new_tokens: NewTokens::default(),
+            control: ControlFrames::new(local_ids, RemoteIds::new(scid)),
             ticket: None,
-            ping_due: false,
-            tail: None,
-            last_loss: None,
-            pto_count: 0,
+            probe_timer: ProbeTimer::default(),
             paced_until: None,
-            idle_reference: now,
-            eliciting_since_received: false,
-            next_skip: 16 + seed % 64,
-            grease: seed,
+            idle: IdleTimer::new(now),
+            header: HeaderRandomness::new(seed),
             update_keys: false,
             info: Some(Box::new(info)),
             stats: Stats { token: proof.token_use, ..Stats::default() },
@@ -281,40 +236,34 @@ impl Connection {
     }
 
     fn enter_closing(&mut self, now: Timestamp, reason: CloseReason) {
-        if !matches!(self.state, State::Open) {
-            return;
-        }
         let until = now + self.linger();
-        self.state = State::Closing { until, due: true, received: 0, answer_at: 1 };
-        self.conclude(now, reason);
+        if self.life.enter_closing(until) {
+            self.conclude(now, reason);
+        }
     }
 
     fn enter_draining(&mut self, now: Timestamp, reason: CloseReason) {
-        if matches!(self.state, State::Drained | State::Draining { .. }) {
-            return;
-        }
         let until = now + self.linger();
-        self.state = State::Draining { until };
-        self.conclude(now, reason);
+        if self.life.enter_draining(until) {
+            self.conclude(now, reason);
+        }
     }
 
     /// Closes the connection silently, for example after an idle time-out.
     fn enter_drained(&mut self, now: Timestamp, reason: CloseReason) {
-        if !matches!(self.state, State::Drained) {
-            self.state = State::Drained;
+        if self.life.enter_drained() {
             self.conclude(now, reason);
         }
     }
 
     fn conclude(&mut self, now: Timestamp, reason: CloseReason) {
-        if self.close.is_some() {
+        if !self.life.conclude(&reason) {
             return;
         }
         let (code, text) = reason.code_and_text();
         tracing::debug!(code, ?reason, "connection closed");
         let text = text.to_owned();
         self.observe(now, &observer::Event::Closed { code, reason: &text });
-        self.close = Some(Box::new(reason.clone()));
         self.events.push_back(Event::Closed(reason));
         // Only the keys and the reason are needed from now on.
         self.streams = Streams::new(&self.config.limits);
@@ -327,12 +276,12 @@ impl Connection {
     /// Returns the full sequence number of a decrypted connection ID, if it belongs to this
     /// connection.
     pub(crate) fn accepts(&self, plain: &CidPlain) -> Option<u64> {
-        self.local_ids.accept(plain)
+        self.control.local_ids.accept(plain)
     }
 
     /// Returns true while the application may use the connection.
     fn is_open(&self) -> bool {
-        matches!(self.state, State::Open)
+        self.life.is_open()
     }
 }
 

@@ -33,12 +33,12 @@ pub(super) const NO_PATH: u8 = u8::MAX;
 /// A recently used address.
 #[derive(Debug)]
 pub(super) struct Known {
-    at: Place,
+    at: KnownState,
     left: Timestamp,
 }
 
 #[derive(Debug)]
-enum Place {
+enum KnownState {
     /// With its path state.
     Path(Box<Path>),
     /// Without path state: another port of the same IP address has taken it over (RFC 9000, section
@@ -55,12 +55,12 @@ impl Known {
         again: Duration,
     ) -> Option<&mut Standing> {
         match &mut self.at {
-            Place::Path(path) => {
+            KnownState::Path(path) => {
                 let delay = path.standing.on_response(now, data, again)?;
                 path.rtt.suppose(delay);
                 Some(&mut path.standing)
             }
-            Place::Address(standing) => {
+            KnownState::Address(standing) => {
                 standing.on_response(now, data, again)?;
                 Some(standing)
             }
@@ -69,22 +69,22 @@ impl Known {
 
     fn standing(&self) -> &Standing {
         match &self.at {
-            Place::Path(path) => &path.standing,
-            Place::Address(standing) => standing,
+            KnownState::Path(path) => &path.standing,
+            KnownState::Address(standing) => standing,
         }
     }
 
     pub(super) fn path(&self) -> Option<&Path> {
         match &self.at {
-            Place::Path(path) => Some(path),
-            Place::Address(_) => None,
+            KnownState::Path(path) => Some(path),
+            KnownState::Address(_) => None,
         }
     }
 
     fn path_mut(&mut self) -> Option<&mut Path> {
         match &mut self.at {
-            Place::Path(path) => Some(path),
-            Place::Address(_) => None,
+            KnownState::Path(path) => Some(path),
+            KnownState::Address(_) => None,
         }
     }
 }
@@ -95,6 +95,8 @@ pub(super) struct KnownAddresses {
     known: Vec<Known>,
     /// Marks of forgotten paths, with the number of the newest packet sent on each.
     retired: Vec<(u8, u64)>,
+    /// The mark last assigned.
+    newest_mark: u8,
 }
 
 impl KnownAddresses {
@@ -125,8 +127,8 @@ impl KnownAddresses {
         let is_it = |known: &Known| known.standing().addresses.remote == remote;
         let place = self.known.iter().position(is_it)?;
         Some(match self.known.remove(place).at {
-            Place::Path(path) => (path.standing, Some(path)),
-            Place::Address(standing) => (standing, self.take_estimates(remote.ip())),
+            KnownState::Path(path) => (path.standing, Some(path)),
+            KnownState::Address(standing) => (standing, self.take_estimates(remote.ip())),
         })
     }
 
@@ -136,10 +138,10 @@ impl KnownAddresses {
             known.path().is_some_and(|path| path.standing.addresses.remote.ip() == ip)
         };
         let known = self.known.iter_mut().find(is_there)?;
-        let address = Place::Address(*known.standing());
+        let address = KnownState::Address(*known.standing());
         match core::mem::replace(&mut known.at, address) {
-            Place::Path(path) => Some(path),
-            Place::Address(_) => None,
+            KnownState::Path(path) => Some(path),
+            KnownState::Address(_) => None,
         }
     }
 
@@ -151,12 +153,12 @@ impl KnownAddresses {
 
     /// Keeps an address without its path.
     pub(super) fn keep_address(&mut self, now: Timestamp, standing: Standing) {
-        self.keep(Known { at: Place::Address(standing), left: now });
+        self.keep(Known { at: KnownState::Address(standing), left: now });
     }
 
     /// Keeps an address with its path.
     pub(super) fn keep_path(&mut self, now: Timestamp, path: Box<Path>) {
-        self.keep(Known { at: Place::Path(path), left: now });
+        self.keep(Known { at: KnownState::Path(path), left: now });
     }
 
     /// Evicts unvalidated addresses first: an attacker that forges many addresses must not evict
@@ -171,7 +173,7 @@ impl KnownAddresses {
     }
 
     fn forget(&mut self, known: Known) {
-        if let Place::Path(path) = known.at {
+        if let KnownState::Path(path) = known.at {
             self.forget_path(path);
         }
     }
@@ -183,7 +185,7 @@ impl KnownAddresses {
         let heir = self.known.iter_mut().find(|k| k.standing().addresses.remote.ip() == ip);
         if let Some(known) = heir {
             path.standing = *known.standing();
-            known.at = Place::Path(path);
+            known.at = KnownState::Path(path);
         } else {
             self.retired.extend(path.last_sent.map(|last| (path.generation, last)));
         }
@@ -198,17 +200,19 @@ impl KnownAddresses {
         over.into_iter().for_each(|known| self.forget(known));
     }
 
-    /// Returns a mark for a new path, or `None` if all are in use. `present` is the present path's
-    /// mark, `newest` the last one assigned, and `oldest` the number of the oldest packet in the
-    /// ledger.
-    pub(super) fn free_mark(&mut self, present: u8, newest: u8, oldest: u64) -> Option<u8> {
+    /// Assigns a mark to a new path. Returns `None` if all are in use. `present` is the present
+    /// path's mark, and `oldest` the number of the oldest packet in the ledger.
+    pub(super) fn assign_mark(&mut self, present: u8, oldest: u64) -> Option<u8> {
         self.retired.retain(|&(_, last)| last >= oldest);
         let mut used = [false; 1 + NO_PATH as usize];
         let kept = self.known.iter().filter_map(|known| known.path()).map(|path| path.generation);
         let marks = kept.chain(self.retired.iter().map(|&(mark, _)| mark)).chain([present]);
         marks.for_each(|mark| used[usize::from(mark)] = true);
-        let after = |n: u16| ((u16::from(newest) + n) % u16::from(NO_PATH)) as u8;
-        (1..=u16::from(NO_PATH)).map(after).find(|&mark| !used[usize::from(mark)])
+        let newest = u16::from(self.newest_mark);
+        let after = |n: u16| ((newest + n) % u16::from(NO_PATH)) as u8;
+        let free = (1..=u16::from(NO_PATH)).map(after).find(|&mark| !used[usize::from(mark)])?;
+        self.newest_mark = free;
+        Some(free)
     }
 }
 
@@ -228,20 +232,26 @@ mod tests {
         Box::new(path)
     }
 
+    /// Assigns a mark after `newest`, while the present path has mark 6.
+    fn mark_after(known: &mut KnownAddresses, newest: u8, oldest: u64) -> Option<u8> {
+        known.newest_mark = newest;
+        known.assign_mark(6, oldest)
+    }
+
     #[test]
     fn a_mark_is_free_when_no_packet_has_it() {
         let mut known = KnownAddresses::default();
         known.keep_path(NOW, path(1, 1, 7, 1_000));
-        assert_eq!(known.free_mark(6, 5, 0), Some(8), "6 is present and 7 is kept");
+        assert_eq!(mark_after(&mut known, 5, 0), Some(8), "6 is present and 7 is kept");
         known.expire(NOW + KNOWN_LIFETIME);
         assert!(known.is_empty());
-        assert_eq!(known.free_mark(6, 5, 1_000), Some(8), "its newest packet is remembered");
-        assert_eq!(known.free_mark(6, 5, 1_001), Some(7));
+        assert_eq!(mark_after(&mut known, 5, 1_000), Some(8), "its newest packet is remembered");
+        assert_eq!(mark_after(&mut known, 5, 1_001), Some(7));
         // Marks wrap around and skip `NO_PATH`.
-        assert_eq!(known.free_mark(6, NO_PATH - 1, 0), Some(0));
+        assert_eq!(mark_after(&mut known, NO_PATH - 1, 0), Some(0));
         (0..NO_PATH).for_each(|mark| known.forget_path(path(1, 1, mark, 2_000)));
-        assert_eq!(known.free_mark(6, 5, 2_000), None);
-        assert_eq!(known.free_mark(6, 5, 2_001), Some(7));
+        assert_eq!(mark_after(&mut known, 5, 2_000), None);
+        assert_eq!(mark_after(&mut known, 5, 2_001), Some(7));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::spaces::EarlySpace;
 use crate::crypto::{DirectionKeys, HeaderKey, OneRtt, OpenError};
 use crate::drops::PacketDropReason;
-use crate::received::Received;
+use crate::received::ReceivedNumbers;
 use crate::wire::{
     KEY_PHASE_BIT, TransportError, TransportErrorCode as Code, expand_packet_number,
 };
@@ -41,7 +41,7 @@ impl From<PacketDropReason> for Unopened {
 #[inline]
 pub(super) fn open_short(
     keys: &mut OneRtt,
-    received: &Received,
+    received: &ReceivedNumbers,
     packet: &mut [u8],
     pn_offset: usize,
     now: Timestamp,
@@ -78,7 +78,7 @@ pub(super) fn open_early(
 /// Opens a packet with a long header.
 pub(super) fn open_long(
     keys: Option<&DirectionKeys>,
-    received: &Received,
+    received: &ReceivedNumbers,
     packet: &mut [u8],
     pn_offset: usize,
 ) -> Result<Opened, PacketDropReason> {
@@ -94,7 +94,7 @@ pub(super) fn open_long(
 #[inline]
 fn unprotect(
     key: &HeaderKey,
-    received: &Received,
+    received: &ReceivedNumbers,
     packet: &mut [u8],
     pn_offset: usize,
 ) -> Result<(u8, u64, usize), PacketDropReason> {

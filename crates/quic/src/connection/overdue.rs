@@ -9,7 +9,6 @@
 
 use super::Connection;
 use super::spaces::SpaceId;
-use crate::detection::LOSSY_PERIOD;
 use crate::rtt::GRANULARITY;
 use units::Timestamp;
 
@@ -21,7 +20,10 @@ impl Connection {
     /// Returns when the next packet in flight becomes overdue. `None` if that carries no
     /// information.
     pub(super) fn next_overdue(&self) -> Option<Timestamp> {
-        if !self.recovery.takes_overdue() || self.handshake.is_some() || self.pto_count > 0 {
+        if !self.recovery.takes_overdue() || self.handshake.is_some() {
+            return None;
+        }
+        if self.probe_timer.is_backed_off() {
             return None;
         }
         let rtt = &self.path.rtt;
@@ -29,7 +31,7 @@ impl Connection {
         // Browsers do not.
         let answered = self.data.ledger.first_expected()? + self.peer.max_ack_delay;
         let due = answered + rtt.smoothed() + (rtt.variance() * VARIANCES).max(GRANULARITY);
-        self.last_loss.is_some_and(|at| due.since(at) < LOSSY_PERIOD).then_some(due)
+        self.probe_timer.is_lossy(due).then_some(due)
     }
 
     /// Reports overdue packets to loss recovery.

@@ -1,14 +1,13 @@
 //! Dispatches a packet's fate to the owners of its content and to loss recovery.
 
 use super::Connection;
-use super::new_tokens::NewTokens;
+use super::control::ControlFrames;
 use super::off_path::KnownAddresses;
 use super::spaces::SpaceId;
 use crate::crypto_stream::CryptoSend;
-use crate::ids::{LocalIds, RemoteIds};
 use crate::ledger::{Carried, Ledger, SentFrame, SentPacket};
 use crate::path::Path;
-use crate::received::Received;
+use crate::received::ReceivedNumbers;
 use crate::streams::{StreamRange, Streams};
 use core::time::Duration;
 use recovery::{Loss, Packet, Recovery, UnitKey};
@@ -42,11 +41,8 @@ pub(super) struct Owners<'a> {
     pub(super) streams: &'a mut Streams,
     pub(super) recovery: &'a mut Recovery<Streams>,
     crypto: &'a mut CryptoSend,
-    received: &'a mut Received,
-    local_ids: &'a mut LocalIds,
-    remote_ids: &'a mut RemoteIds,
-    handshake_done_due: &'a mut bool,
-    new_tokens: &'a mut NewTokens,
+    received: &'a mut ReceivedNumbers,
+    control: &'a mut ControlFrames,
     /// Acknowledged range not yet reported to its stream. Consecutive packets mostly carry
     /// consecutive data, so reports are merged.
     run: Option<StreamRange>,
@@ -72,9 +68,10 @@ impl Owners<'_> {
             SentFrame::Control(frame) => self.streams.on_control_acked(frame),
             SentFrame::Crypto { offset, len } => self.crypto.on_acked(offset, len),
             SentFrame::Ack { largest } => self.received.on_ack_acked(largest),
-            SentFrame::RetireConnectionId(_) => self.remote_ids.on_acked(),
-            SentFrame::NewToken { slot, generation } => self.new_tokens.on_acked(slot, generation),
-            SentFrame::NewConnectionId(_) | SentFrame::HandshakeDone => {}
+            SentFrame::NewConnectionId(_)
+            | SentFrame::RetireConnectionId(_)
+            | SentFrame::NewToken { .. }
+            | SentFrame::HandshakeDone => self.control.on_acked(frame),
         }
     }
 
@@ -82,10 +79,10 @@ impl Owners<'_> {
         match *frame {
             SentFrame::Control(frame) => self.streams.on_control_lost(frame),
             SentFrame::Crypto { offset, len } => self.crypto.on_lost(offset, len),
-            SentFrame::NewConnectionId(sequence) => self.local_ids.on_lost(sequence),
-            SentFrame::RetireConnectionId(sequence) => self.remote_ids.on_lost(sequence),
-            SentFrame::HandshakeDone => *self.handshake_done_due = true,
-            SentFrame::NewToken { slot, generation } => self.new_tokens.on_lost(slot, generation),
+            SentFrame::NewConnectionId(_)
+            | SentFrame::RetireConnectionId(_)
+            | SentFrame::NewToken { .. }
+            | SentFrame::HandshakeDone => self.control.on_lost(frame),
             // Stream data becomes a unit. Acknowledgements are never retransmitted verbatim.
             SentFrame::Stream(_) | SentFrame::Ack { .. } => {}
         }
@@ -157,10 +154,7 @@ impl Connection {
             recovery: &mut self.recovery,
             crypto: &mut space.crypto_send,
             received: &mut space.received,
-            local_ids: &mut self.local_ids,
-            remote_ids: &mut self.remote_ids,
-            handshake_done_due: &mut self.handshake_done_due,
-            new_tokens: &mut self.new_tokens,
+            control: &mut self.control,
             run: None,
         };
         let paths = Paths { present: &mut self.path, known: &mut self.known };

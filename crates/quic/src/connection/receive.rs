@@ -6,7 +6,7 @@ use super::event::CloseReason;
 use super::off_path::{OffPath, OffPathFrame};
 use super::opening::{Opened, Unopened, open_early, open_long, open_short};
 use super::spaces::SpaceId;
-use super::{Connection, Context, State, violation};
+use super::{Connection, Context, violation};
 use crate::datagram::Datagram;
 use crate::drops::PacketDropReason;
 use crate::ids::{LOCAL_LEN, RemoteId};
@@ -53,16 +53,8 @@ impl Connection {
         if addresses.remote == self.path.standing.addresses.remote {
             self.path.standing.received += datagram.len() as u64;
         }
-        if let State::Closing { due, received, answer_at, .. } = &mut self.state {
-            // RFC 9000, section 10.2.1: the rate of answers SHOULD be limited. Here, every power of
-            // two is answered.
-            *received += 1;
-            if *received >= *answer_at {
-                *answer_at *= 2;
-                *due = true;
-            }
-        }
         if !self.is_open() {
+            self.life.on_datagram();
             self.look_for_close(datagram);
             return;
         }
@@ -144,7 +136,7 @@ impl Connection {
 
     fn look_for_reset(&mut self, now: Timestamp, packet: &[u8]) {
         if let Some(tail) = packet.last_chunk::<16>()
-            && self.remote_ids.is_reset(tail)
+            && self.control.remote_ids.is_reset(tail)
         {
             self.enter_draining(now, CloseReason::StatelessReset);
         }
@@ -153,7 +145,7 @@ impl Connection {
     /// Looks for the peer's CONNECTION_CLOSE in the closing state, which ends our answers (RFC
     /// 9000, section 10.2.2). Only 1-RTT packets are examined; otherwise the time-out ends them.
     fn look_for_close(&mut self, datagram: &mut [u8]) {
-        let State::Closing { until, .. } = self.state else { return };
+        let Some(until) = self.life.closing_until() else { return };
         let Ok(Header::Short { pn_offset, .. }) = parse_header(datagram, LOCAL_LEN) else { return };
         let Some(keys) = &mut self.keys else { return };
         let opened =
@@ -163,7 +155,7 @@ impl Connection {
                 matches!(frame, Frame::ConnectionClose { .. } | Frame::ApplicationClose { .. })
             });
             if closes {
-                self.state = State::Draining { until };
+                self.life.enter_draining(until);
             }
         }
     }
@@ -212,8 +204,7 @@ impl Connection {
         }
         let (space, size, payload) = (SpaceId::of(ty), packet.len(), &packet[payload]);
         self.observe(now, &observer::Event::PacketReceived { ty, number, size, payload });
-        self.idle_reference = now;
-        self.eliciting_since_received = false;
+        self.idle.on_received(now);
         if ty == PacketType::Handshake {
             self.on_handshake_packet();
         }
@@ -319,11 +310,11 @@ impl Connection {
             Frame::StreamDataBlocked { id, .. } => self.streams.on_stream_data_blocked(id)?,
             Frame::NewConnectionId { sequence, retire_prior_to, id, reset_token } => {
                 let new = RemoteId { sequence, id, reset_token: Some(reset_token) };
-                self.remote_ids.on_new(new, retire_prior_to)?;
+                self.control.remote_ids.on_new(new, retire_prior_to)?;
             }
             Frame::RetireConnectionId { sequence } => {
                 let limit = self.peer.active_connection_id_limit;
-                self.local_ids.on_retire(sequence, arrival.local_id, limit)?;
+                self.control.local_ids.on_retire(sequence, arrival.local_id, limit)?;
             }
             Frame::PathChallenge(data) => {
                 // Answered on the receiving path (RFC 9000, section 8.2.2), with at most three

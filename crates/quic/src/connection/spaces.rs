@@ -17,7 +17,7 @@ use crate::crypto::{DirectionKeys, Keys, Tls};
 use crate::crypto_stream::{CryptoReceive, CryptoSend};
 use crate::drops::PacketDropReason;
 use crate::ledger::Ledger;
-use crate::received::Received;
+use crate::received::ReceivedNumbers;
 use crate::wire::{ConnectionId, PacketType};
 use units::Timestamp;
 
@@ -58,7 +58,7 @@ impl SpaceId {
 #[derive(Debug, Default)]
 pub(crate) struct Space {
     pub ledger: Ledger,
-    pub received: Received,
+    pub received: ReceivedNumbers,
     pub crypto_send: CryptoSend,
     pub crypto_receive: CryptoReceive,
     /// Ack-eliciting packets to send because of a probe time-out.

@@ -1,18 +1,14 @@
 //! Timers (RFC 9002, section 6.2 and appendix A.8; RFC 9000, section 10): one deadline per
 //! connection, the earliest of its parts.
 
+use super::Connection;
 use super::event::CloseReason;
 use super::spaces::SpaceId;
-use super::{Connection, State};
-use crate::detection::{MAX_BACKOFF, ProbeRule};
+use crate::detection::ProbeRule;
 use crate::mtud::BASE;
 use core::time::Duration;
 use units::Timestamp;
 
-/// LSQUIC: tail loss probes before retransmission time-outs, and minimum values of both.
-const TAIL_LOSS_PROBES: u32 = 2;
-const MIN_TLP: Duration = Duration::from_millis(10);
-const MIN_RTO: Duration = Duration::from_millis(200);
 /// Ack-eliciting datagrams per probe time-out (RFC 9002, section 6.2.4: one or two).
 pub(super) const PROBES: u8 = 2;
 /// Maximum probe time-out for the lifetime of state.
@@ -39,10 +35,8 @@ impl Connection {
 
     /// Returns the time of the next time-out.
     pub fn deadline(&self) -> Option<Timestamp> {
-        match self.state {
-            State::Drained => return None,
-            State::Closing { until, .. } | State::Draining { until } => return Some(until),
-            State::Open => {}
+        if !self.is_open() {
+            return self.life.ends_at();
         }
         let mut deadline = self.idle_deadline();
         let mut soonest = |at: Option<Timestamp>| {
@@ -59,7 +53,7 @@ impl Connection {
             // or the guard.
             soonest(self.recovery.next_timeout().filter(|&at| at > self.replicas_asked));
         }
-        soonest(self.tail);
+        soonest(self.probe_timer.tail());
         soonest(self.next_overdue());
         // RFC 9002, section 6.2.1: no probe time-out while the time threshold is pending.
         soonest(self.loss_deadline().or_else(|| self.pto_deadline()).map(|(at, _)| at));
@@ -74,15 +68,9 @@ impl Connection {
     /// Handles the timers due by `now`.
     pub(crate) fn on_timeout(&mut self, now: Timestamp) {
         let _span = self.span();
-        match self.state {
-            State::Drained => return,
-            State::Closing { until, .. } | State::Draining { until } => {
-                if now >= until {
-                    self.state = State::Drained;
-                }
-                return;
-            }
-            State::Open => {}
+        if !self.is_open() {
+            self.life.on_timeout(now);
+            return;
         }
         if now >= self.idle_deadline() {
             self.enter_drained(now, CloseReason::IdleTimeout);
@@ -95,9 +83,9 @@ impl Connection {
             return;
         }
         if self.keep_alive_deadline().is_some_and(|at| now >= at) {
-            self.ping_due = true;
+            self.control.ask_ping();
         }
-        if self.tail.is_some_and(|at| now >= at) {
+        if self.probe_timer.take_tail(now) {
             self.on_tail();
         }
         self.find_overdue(now);
@@ -124,20 +112,16 @@ impl Connection {
     }
 
     fn idle_deadline(&self) -> Timestamp {
-        // RFC 9000, section 10.1: "at least three times the current Probe Timeout", but here at
-        // most twice the negotiated value, since the peer controls the probe time-out.
-        let timeout = self.idle_timeout();
-        self.idle_reference + timeout.max((3 * self.pto()).min(2 * timeout))
+        self.idle.deadline(self.idle_timeout(), self.pto())
     }
 
     fn keep_alive_deadline(&self) -> Option<Timestamp> {
         let interval = self.config.keep_alive?;
-        let is_busy = self.ping_due || self.data.ledger.has_eliciting();
+        let is_busy = self.control.is_ping_due() || self.data.ledger.has_eliciting();
         if is_busy || self.handshake.is_some() || !self.streams.has_requests() {
             return None;
         }
-        // Leaves time for a second PING if the first is lost.
-        Some(self.idle_reference + interval.min(self.idle_timeout() / 3))
+        Some(self.idle.keep_alive(interval, self.idle_timeout()))
     }
 
     fn loss_deadline(&self) -> Option<(Timestamp, SpaceId)> {
@@ -173,12 +157,10 @@ impl Connection {
                 };
             }
             let Some(last) = space.ledger.last_eliciting else { continue };
-            let mut interval = timeout * backoff;
-            if id == SpaceId::Data
-                && let Some(longest) = self.config.detection.longest_wait(timeout, self.pto_count)
-            {
-                interval = interval.min(longest);
-            }
+            let interval = match id {
+                SpaceId::Data => self.probe_timer.capped(timeout, backoff, &self.config.detection),
+                _ => timeout * backoff,
+            };
             let at = last + interval;
             if soonest.is_none_or(|(first, _)| at < first) {
                 soonest = Some((at, id));
@@ -189,36 +171,24 @@ impl Connection {
 
     /// Returns the current probe time-out and its back-off multiplier.
     fn probe_timeout(&self) -> (Duration, u32) {
-        let rtt = &self.path.rtt;
-        match self.config.detection.probe {
-            ProbeRule::Pto => (rtt.pto_base(), 1 << self.pto_count.min(MAX_BACKOFF)),
-            ProbeRule::TlpThenRto if self.pto_count < TAIL_LOSS_PROBES => {
-                let mut timeout = (rtt.smoothed() * 2).max(MIN_TLP);
-                if self.handshake.is_none() && self.data.ledger.eliciting_in_flight == 1 {
-                    let alone = rtt.smoothed() * 3 / 2 + self.peer.max_ack_delay;
-                    timeout = timeout.max(alone);
-                }
-                (timeout, 1)
-            }
-            ProbeRule::TlpThenRto => {
-                let timeout = (rtt.smoothed() + rtt.variance() * 4).max(MIN_RTO);
-                (timeout, 1 << (self.pto_count - TAIL_LOSS_PROBES).min(MAX_BACKOFF))
-            }
-        }
+        let is_alone = self.handshake.is_none() && self.data.ledger.eliciting_in_flight == 1;
+        let alone_delay = is_alone.then_some(self.peer.max_ack_delay);
+        self.probe_timer.timeout(self.config.detection.probe, &self.path.rtt, alone_delay)
     }
 
     /// Sends the tail PING: nothing was sent since the packet that armed it.
     fn on_tail(&mut self) {
-        self.tail = None;
         let is_tail = !self.streams.has_sendable() && self.recovery.next_waiting().is_none();
-        self.ping_due |= is_tail && self.data.ledger.has_eliciting();
+        if is_tail && self.data.ledger.has_eliciting() {
+            self.control.ask_ping();
+        }
     }
 
     fn on_probe_timeout(&mut self, now: Timestamp, id: SpaceId) {
-        self.pto_count += 1;
+        self.probe_timer.on_timeout();
         self.stats.pto_count += 1;
         let in_flight = self.path.in_flight;
-        tracing::debug!(space = ?id, count = self.pto_count, in_flight, "probe timeout");
+        tracing::debug!(space = ?id, count = self.probe_timer.count(), in_flight, "probe timeout");
         // If the path's datagram size shrinks under a busy connection, no acknowledgement arrives
         // to reveal the losses.
         let large = self.data.ledger.oldest_eliciting().is_some_and(|oldest| oldest.size > BASE);

@@ -47,12 +47,12 @@ pub(super) struct SessionStore {
 
 #[derive(Default)]
 struct Exchange {
-    issued: Vec<Session>,
+    issued: Vec<TlsSession>,
     own: Option<Vec<u8>>,
 }
 
 /// A session as the TLS library encodes it, and the id that stands for it.
-struct Session {
+struct TlsSession {
     id: Vec<u8>,
     value: Vec<u8>,
 }
@@ -113,7 +113,7 @@ impl SessionStore {
         let policy = &*self.policy;
         let now = policy.time.current_time()?.as_secs();
         let unsealed = policy.keys.open(Purpose::Ticket, blob, &[])?;
-        let content = Content::decode(&unsealed.plaintext)?;
+        let content = TicketContent::decode(&unsealed.plaintext)?;
         if now.saturating_sub(content.issued) > u64::from(policy.lifetime) {
             return None;
         }
@@ -143,7 +143,7 @@ impl StoresServerSessions for SessionStore {
         let now = self.policy.time.current_time().map(|now| now.as_secs());
         let known = created(&value).zip(now).is_some_and(|(at, now)| at.abs_diff(now) <= 1);
         if known {
-            self.exchange().issued.push(Session { id, value });
+            self.exchange().issued.push(TlsSession { id, value });
         }
         known
     }
@@ -168,14 +168,14 @@ impl fmt::Debug for SessionStore {
 }
 
 /// Content of a ticket's blob.
-struct Content<'a> {
+struct TicketContent<'a> {
     issued: u64,
     early_data_context: u64,
     session: &'a [u8],
     own: &'a [u8],
 }
 
-impl<'a> Content<'a> {
+impl<'a> TicketContent<'a> {
     fn encode(&self) -> Vec<u8> {
         let session_len = u16::try_from(self.session.len()).expect("sessions are short");
         [
@@ -232,7 +232,7 @@ impl PendingTicket {
         if let Some(at) = self.session.len().checked_sub(CREATED_FROM_END) {
             self.session[at..at + 8].copy_from_slice(&now.to_be_bytes());
         }
-        let content = Content {
+        let content = TicketContent {
             issued: now,
             early_data_context: self.early_data_context,
             session: &self.session,

@@ -15,12 +15,12 @@ const V4_BITS: u32 = 24;
 const V6_BITS: u32 = 48;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Network {
+enum NetworkKey {
     V4(u32),
     V6(u128),
 }
 
-impl Network {
+impl NetworkKey {
     fn of(ip: IpAddr) -> Self {
         match ip.to_canonical() {
             IpAddr::V4(ip) => Self::V4(u32::from(ip) >> (32 - V4_BITS)),
@@ -31,12 +31,12 @@ impl Network {
 
 /// The table, the oldest entry first.
 #[derive(Debug, Default)]
-pub(crate) struct Networks(VecDeque<(Network, Timestamp)>);
+pub(crate) struct Networks(VecDeque<(NetworkKey, Timestamp)>);
 
 impl Networks {
     /// Adds the network of `ip`, or renews its entry.
     pub(crate) fn remember(&mut self, now: Timestamp, ip: IpAddr) {
-        let network = Network::of(ip);
+        let network = NetworkKey::of(ip);
         self.0.retain(|&(known, since)| known != network && now.since(since) < LIFETIME);
         if self.0.len() == CAPACITY {
             self.0.pop_front();
@@ -46,7 +46,7 @@ impl Networks {
 
     /// Returns true if the network of `ip` has an entry.
     pub(crate) fn has_failed(&self, now: Timestamp, ip: IpAddr) -> bool {
-        let network = Network::of(ip);
+        let network = NetworkKey::of(ip);
         self.0.iter().any(|&(known, since)| known == network && now.since(since) < LIFETIME)
     }
 }

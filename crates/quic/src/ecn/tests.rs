@@ -5,8 +5,8 @@ fn counts(ect0: u64, ect1: u64, ce: u64) -> Option<EcnCounts> {
     Some(EcnCounts { ect0, ect1, ce })
 }
 
-fn sent(n: u32) -> (Tally, PathEcn) {
-    let mut tally = Tally::default();
+fn sent(n: u32) -> (EcnTally, PathEcn) {
+    let mut tally = EcnTally::default();
     (0..n).for_each(|_| tally.on_sent());
     (tally, PathEcn::new(true))
 }
@@ -186,7 +186,7 @@ fn a_path_that_drops_marked_packets_is_always_found() {
 
 #[test]
 fn a_trial_sends_as_many_of_each_kind_in_no_fixed_order() {
-    let mut trial = Trial::new(1_234);
+    let mut trial = EcnTrial::new(1_234);
     let marks: Vec<_> = (0..200).map(|_| trial.marks_next()).collect();
     assert!(trial.is_one_by_one());
     assert!(marks.chunks(2).all(|pair| pair[0] != pair[1]));

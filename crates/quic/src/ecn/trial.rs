@@ -31,14 +31,14 @@ pub(crate) struct Fate {
 
 /// Packets of one kind with a known fate.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sample {
+struct TrialSample {
     settled: u32,
     lost: u32,
 }
 
 /// Result of a look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Verdict {
+pub(super) enum TrialVerdict {
     /// Not enough packets.
     Open,
     /// The path drops marked packets.
@@ -49,17 +49,17 @@ pub(super) enum Verdict {
 
 /// A comparison under way.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Trial {
+pub(super) struct EcnTrial {
     /// Number of its first packet. It also seeds the order in the pairs.
     first: u64,
     /// Batches sent.
     sent: u64,
-    marked: Sample,
-    unmarked: Sample,
+    marked: TrialSample,
+    unmarked: TrialSample,
     look: u32,
 }
 
-impl Trial {
+impl EcnTrial {
     pub(super) fn new(first: u64) -> Self {
         let (marked, unmarked) = Default::default();
         Self { first, sent: 0, marked, unmarked, look: FIRST_LOOK }
@@ -77,7 +77,7 @@ impl Trial {
         (mix(self.first + pair) & 1 == 1) != second
     }
 
-    fn sample(&mut self, fate: Fate) -> Option<&mut Sample> {
+    fn sample(&mut self, fate: Fate) -> Option<&mut TrialSample> {
         let counts = fate.original && fate.number >= self.first;
         counts.then_some(if fate.marked { &mut self.marked } else { &mut self.unmarked })
     }
@@ -97,28 +97,28 @@ impl Trial {
     }
 
     /// Compares the samples each time that their size has doubled.
-    pub(super) fn verdict(&mut self) -> Verdict {
+    pub(super) fn verdict(&mut self) -> TrialVerdict {
         let (marked, unmarked) = (self.marked, self.unmarked);
         let size = marked.settled.min(unmarked.settled);
         if size < self.look {
-            return Verdict::Open;
+            return TrialVerdict::Open;
         }
         while self.look <= size {
             self.look *= 2;
         }
         let few_lost = marked.lost * 100 <= MAX_LOST_PERCENT * marked.settled;
         if differ(marked, unmarked) {
-            Verdict::Drops
+            TrialVerdict::Drops
         } else if size >= MAX_PACKETS || size >= FEW_LOST_FROM && few_lost {
-            Verdict::Same
+            TrialVerdict::Same
         } else {
-            Verdict::Open
+            TrialVerdict::Open
         }
     }
 }
 
 /// Returns true if the first sample loses significantly more than the second.
-fn differ(more: Sample, less: Sample) -> bool {
+fn differ(more: TrialSample, less: TrialSample) -> bool {
     let [m, l] = [more, less].map(|sample| (u64::from(sample.settled), u64::from(sample.lost)));
     let (settled, lost) = (m.0 + l.0, m.1 + l.1);
     let difference = (m.1 * l.0).saturating_sub(l.1 * m.0);

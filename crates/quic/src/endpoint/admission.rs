@@ -37,7 +37,7 @@ struct FirstInitial {
 }
 
 /// Decision about a client.
-enum Verdict {
+enum AdmissionVerdict {
     Admit(Proof),
     Retry,
     Refuse(TransportError),
@@ -82,9 +82,9 @@ impl Endpoint {
             return Outcome::Dropped(DropReason::Decrypt);
         }
         match self.judge_token(token, wants_proof, unix_now) {
-            Verdict::Retry => self.retry(&initial, unix_now, reply),
-            Verdict::Refuse(error) => self.refuse(&initial, error, reply),
-            Verdict::Admit(proof) => {
+            AdmissionVerdict::Retry => self.retry(&initial, unix_now, reply),
+            AdmissionVerdict::Refuse(error) => self.refuse(&initial, error, reply),
+            AdmissionVerdict::Admit(proof) => {
                 let slot = self.seat(now, &initial, proof);
                 self.deliver(now, datagram, slot, 0);
                 Outcome::Accepted(Handle(slot))
@@ -105,7 +105,12 @@ impl Endpoint {
     }
 
     /// Decides about a client by its token.
-    fn judge_token(&mut self, token: Option<Token>, wants_proof: bool, unix_now: u64) -> Verdict {
+    fn judge_token(
+        &mut self,
+        token: Option<Token>,
+        wants_proof: bool,
+        unix_now: u64,
+    ) -> AdmissionVerdict {
         let invalid = || Proof { token_use: TokenUse::Invalid, ..Proof::default() };
         let proof = match token {
             None => Proof::default(),
@@ -129,7 +134,11 @@ impl Endpoint {
                 self.stats.invalid_tokens += 1;
                 // RFC 9000, section 8.1.2: SHOULD be answered with INVALID_TOKEN.
                 let reason = "invalid Retry token";
-                return Verdict::Refuse(TransportError::new(Code::INVALID_TOKEN, 0, reason));
+                return AdmissionVerdict::Refuse(TransportError::new(
+                    Code::INVALID_TOKEN,
+                    0,
+                    reason,
+                ));
             }
             Some(Token::Invalid(_)) => invalid(),
         };
@@ -137,9 +146,17 @@ impl Endpoint {
         if self.len() >= self.config.max_connections {
             self.stats.refused += 1;
             let reason = "too many connections";
-            return Verdict::Refuse(TransportError::new(Code::CONNECTION_REFUSED, 0, reason));
+            return AdmissionVerdict::Refuse(TransportError::new(
+                Code::CONNECTION_REFUSED,
+                0,
+                reason,
+            ));
         }
-        if wants_proof && !proof.is_valid() { Verdict::Retry } else { Verdict::Admit(proof) }
+        if wants_proof && !proof.is_valid() {
+            AdmissionVerdict::Retry
+        } else {
+            AdmissionVerdict::Admit(proof)
+        }
     }
 
     /// Makes a connection. Returns its slot.

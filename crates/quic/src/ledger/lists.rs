@@ -1,8 +1,8 @@
 //! Reusable frame lists of packets with more than one STREAM frame.
 
-use super::record::{Carried, Content, SentFrame};
+use super::record::{Carried, PacketContent, SentFrame};
 
-/// Lists of frames, by the key in a packet's [`Content`].
+/// Lists of frames, by the key in a packet's [`PacketContent`].
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     lists: Vec<Vec<SentFrame>>,
@@ -11,18 +11,18 @@ pub(super) struct Lists {
 
 impl Lists {
     /// Keeps a list until its packet is settled.
-    pub(super) fn keep(&mut self, frames: &[SentFrame]) -> Content {
+    pub(super) fn keep(&mut self, frames: &[SentFrame]) -> PacketContent {
         let key = self.free.pop().unwrap_or_else(|| {
             self.lists.push(Vec::new());
             self.lists.len() as u32 - 1
         });
         self.lists[key as usize].extend_from_slice(frames);
-        Content::list(key)
+        PacketContent::list(key)
     }
 
     /// The list of a packet; none if it carries no list.
     #[inline]
-    pub(super) fn get(&self, content: Content) -> &[SentFrame] {
+    pub(super) fn get(&self, content: PacketContent) -> &[SentFrame] {
         match content.get() {
             Carried::List(key) => &self.lists[key as usize],
             _ => &[],
@@ -31,7 +31,7 @@ impl Lists {
 
     /// The packet is settled: its list is free for another.
     #[inline]
-    pub(super) fn release(&mut self, content: Content) {
+    pub(super) fn release(&mut self, content: PacketContent) {
         if let Carried::List(key) = content.get() {
             self.lists[key as usize].clear();
             self.free.push(key);

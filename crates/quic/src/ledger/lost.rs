@@ -13,7 +13,7 @@ use units::Timestamp;
 const MAX_KEPT: usize = 4_096;
 
 #[derive(Debug)]
-struct Entry {
+struct LostEntry {
     number: u64,
     until: Timestamp,
     record: SentPacket,
@@ -24,7 +24,7 @@ struct Entry {
 /// Lost packets, by number.
 #[derive(Debug, Default)]
 pub(super) struct Lost {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<LostEntry>,
     /// Entries that have left at the front.
     gone: u64,
 }
@@ -32,7 +32,7 @@ pub(super) struct Lost {
 impl Lost {
     /// Remembers a packet until then; its number is higher than all before.
     pub(super) fn push(&mut self, number: u64, until: Timestamp, record: SentPacket) {
-        self.entries.push_back(Entry { number, until, record, skip: 0 });
+        self.entries.push_back(LostEntry { number, until, record, skip: 0 });
     }
 
     /// The lowest number that is remembered.
@@ -52,8 +52,8 @@ impl Lost {
 
     /// The first open entry from `from` on, or the end.
     fn next_open(&mut self, from: usize) -> usize {
-        let target = |entry: &Entry, gone: u64| (entry.skip - gone) as usize;
-        let settled = |entry: &&Entry| entry.record.fate == Fate::Acked;
+        let target = |entry: &LostEntry, gone: u64| (entry.skip - gone) as usize;
+        let settled = |entry: &&LostEntry| entry.record.fate == Fate::Acked;
         let mut end = from;
         while let Some(entry) = self.entries.get(end).filter(settled) {
             end = target(entry, self.gone);
@@ -77,7 +77,7 @@ impl Lost {
             }
             return None;
         }
-        let Entry { record, .. } = self.entries.pop_front()?;
+        let LostEntry { record, .. } = self.entries.pop_front()?;
         self.gone += 1;
         Some((record.fate != Fate::Acked).then_some(record))
     }

@@ -35,9 +35,9 @@ pub(crate) enum SentFrame {
 /// overlapping moves, which the processor cannot forward to subsequent reads. That cost a tenth of
 /// the time per packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Content(StreamRange);
+pub(crate) struct PacketContent(StreamRange);
 
-/// [`Content`] as an enum for matching.
+/// [`PacketContent`] as an enum for matching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carried {
     /// Nothing to retransmit.
@@ -48,7 +48,7 @@ pub(crate) enum Carried {
     List(u32),
 }
 
-impl Content {
+impl PacketContent {
     /// Nothing to retransmit: a range without bytes or FIN.
     pub(crate) const NOTHING: Self =
         Self(StreamRange { slot: 0, id: StreamId(0), offset: 0, len: 0, fin: false });
@@ -119,7 +119,7 @@ pub(crate) enum Fate {
 pub(crate) struct SentPacket {
     pub time_sent: Timestamp,
     pub stamp: RateStamp,
-    pub content: Content,
+    pub content: PacketContent,
     pub unit: Option<UnitKey>,
     pub kind: PacketKind,
     /// UDP payload bytes of this packet.

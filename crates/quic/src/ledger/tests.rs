@@ -13,7 +13,7 @@ pub(super) fn packet(sent: u64) -> SentPacket {
     SentPacket {
         time_sent: at(sent),
         stamp: RateStamp::default(),
-        content: Content::stream(StreamRange {
+        content: PacketContent::stream(StreamRange {
             slot: 0,
             id: StreamId(0),
             offset: sent,
@@ -212,9 +212,9 @@ fn the_memory_of_a_burst_goes_back() {
 #[test]
 fn content_survives_its_encoding() {
     let range = StreamRange { slot: 9, id: StreamId(4), offset: 1 << 40, len: 0, fin: true };
-    assert_eq!(Content::stream(range).get(), Carried::Stream(range));
+    assert_eq!(PacketContent::stream(range).get(), Carried::Stream(range));
     let long = StreamRange { len: 65_507, fin: false, ..range };
-    assert_eq!(Content::stream(long).get(), Carried::Stream(long));
-    assert_eq!(Content::list(7).get(), Carried::List(7));
-    assert_eq!(Content::NOTHING.get(), Carried::Nothing);
+    assert_eq!(PacketContent::stream(long).get(), Carried::Stream(long));
+    assert_eq!(PacketContent::list(7).get(), Carried::List(7));
+    assert_eq!(PacketContent::NOTHING.get(), Carried::Nothing);
 }

@@ -42,7 +42,7 @@ pub(super) struct Evidence {
 
 /// Verdict on a packet in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Verdict {
+pub(super) enum PacketVerdict {
     Lost(LossTrigger),
     /// Lost at this time if its acknowledgement does not arrive; `None` without a time threshold.
     NotLostYet(Option<Timestamp>),
@@ -57,11 +57,11 @@ impl Evidence {
         number: u64,
         packet: &SentPacket,
         thresholds: &Thresholds,
-    ) -> Verdict {
+    ) -> PacketVerdict {
         let is_same_path = packet.path == self.path;
         // The packet threshold assumes one path: different paths reorder each other's packets.
         if is_same_path && self.largest - number >= u64::from(thresholds.packets) {
-            return Verdict::Lost(LossTrigger::PacketThreshold);
+            return PacketVerdict::Lost(LossTrigger::PacketThreshold);
         }
         match thresholds.time {
             TimeThreshold::Since { delay, other_path } => {
@@ -74,19 +74,19 @@ impl Evidence {
     }
 
     /// Applies LSQUIC's time rules: the distance between sendings, and early retransmit.
-    fn between(&self, now: Timestamp, sent: Timestamp, rtt: Duration) -> Verdict {
+    fn between(&self, now: Timestamp, sent: Timestamp, rtt: Duration) -> PacketVerdict {
         if self.sent.since(sent) > rtt {
-            return Verdict::Lost(LossTrigger::TimeThreshold);
+            return PacketVerdict::Lost(LossTrigger::TimeThreshold);
         }
         by_time(now, self.early_at, LossTrigger::EarlyRetransmit)
     }
 }
 
 #[inline]
-fn by_time(now: Timestamp, due: Option<Timestamp>, trigger: LossTrigger) -> Verdict {
+fn by_time(now: Timestamp, due: Option<Timestamp>, trigger: LossTrigger) -> PacketVerdict {
     match due {
-        Some(at) if at <= now => Verdict::Lost(trigger),
-        due => Verdict::NotLostYet(due),
+        Some(at) if at <= now => PacketVerdict::Lost(trigger),
+        due => PacketVerdict::NotLostYet(due),
     }
 }
 
@@ -127,7 +127,7 @@ mod tests {
     use super::super::tests::packet;
     use super::*;
     use LossTrigger::{EarlyRetransmit, PacketThreshold, TimeThreshold as Time};
-    use Verdict::{Lost, NotLostYet};
+    use PacketVerdict::{Lost, NotLostYet};
 
     const DELAY: Duration = Duration::from_millis(90);
 

@@ -6,7 +6,7 @@ use units::{Direction, Mark, Side, StreamId};
 
 use super::flags::{event, of_connection, of_stream};
 use super::interface::{Priority, SendProgress, StreamEvent, UnknownStream, WriteError};
-use super::recv::{End, ReadOutcome};
+use super::recv::{ReadOutcome, ReceiveEnd};
 use super::send::SendStream;
 use super::{Streams, lane};
 
@@ -54,7 +54,7 @@ impl Streams {
             }
             _ => {
                 let end = stream.recv.as_ref().map(|recv| recv.end);
-                let code = if let Some(End::Reset(code)) = end { code } else { 0 };
+                let code = if let Some(ReceiveEnd::Reset(code)) = end { code } else { 0 };
                 StreamEvent::Reset { id, code }
             }
         };
@@ -144,7 +144,7 @@ impl Streams {
     pub fn stop_sending(&mut self, id: StreamId, code: u64) -> Result<(), UnknownStream> {
         let slot = self.table.find(id).ok_or(UnknownStream)?;
         let recv = self.table.at(slot).recv.as_mut().ok_or(UnknownStream)?;
-        if recv.end != End::Open {
+        if recv.end != ReceiveEnd::Open {
             return Ok(());
         }
         // RFC 9000, section 3.5: of little use once the final size is known.

@@ -13,12 +13,12 @@ const COMPACT: usize = 4096;
 
 /// A run of received bytes.
 #[derive(Debug)]
-struct Segment {
+struct ReceivedRun {
     start: u64,
     data: Vec<u8>,
 }
 
-impl Segment {
+impl ReceivedRun {
     fn end(&self) -> u64 {
         self.start + self.data.len() as u64
     }
@@ -28,7 +28,7 @@ impl Segment {
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
     /// Disjoint, ascending, none before `read + head.len()`.
-    segments: VecDeque<Segment>,
+    segments: VecDeque<ReceivedRun>,
     /// Rest of a partly read segment. Starts at `read`.
     head: Bytes,
     /// Offset of the next byte for the application.
@@ -89,14 +89,14 @@ impl Assembler {
     /// Stores `piece`, all of it new, in front of segment `next`; returns the index after the
     /// segment that now holds it.
     fn put(&mut self, next: usize, start: u64, piece: &[u8]) -> usize {
-        let joins = |left: &Segment, start: u64, len: usize| {
+        let joins = |left: &ReceivedRun, start: u64, len: usize| {
             left.end() == start && left.data.len() + len <= COMPACT
         };
         let mut next = next;
         if next > 0 && joins(&self.segments[next - 1], start, piece.len()) {
             self.segments[next - 1].data.extend_from_slice(piece);
         } else {
-            self.segments.insert(next, Segment { start, data: piece.to_vec() });
+            self.segments.insert(next, ReceivedRun { start, data: piece.to_vec() });
             next += 1;
         }
         if let Some(right) = self.segments.get(next)
@@ -231,7 +231,8 @@ mod tests {
 
         #[test]
         fn any_schedule_of_frames_and_reads_yields_the_bytes_in_order(
-            steps in proptest::collection::vec((0u64..600, 0usize..80, any::<bool>(), 0usize..50), 1..120),
+            steps in proptest::collection::vec(
+                (0u64..600, 0usize..80, any::<bool>(), 0usize..50), 1..120),
         ) {
             let model: Vec<u8> = (0..700u32).map(|i| (i * 7 + i / 256) as u8).collect();
             let mut have = vec![false; model.len()];

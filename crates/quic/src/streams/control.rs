@@ -10,7 +10,7 @@ use crate::wire::{
 };
 
 use super::flags::{of_connection, of_stream};
-use super::recv::End;
+use super::recv::ReceiveEnd;
 use super::table::Stream;
 use super::{Streams, lane};
 
@@ -93,7 +93,7 @@ impl Streams {
                         sent(ControlFrame::StreamDataBlocked(id));
                     }
                     (of_stream::STOP_SENDING, _, Some(recv)) => {
-                        let End::Stopped(code) = recv.end else { continue };
+                        let ReceiveEnd::Stopped(code) = recv.end else { continue };
                         put_stop_sending(w, id, code);
                         sent(ControlFrame::StopSending(id));
                     }

@@ -9,7 +9,7 @@ use crate::wire::VARINT_MAX;
 
 /// One receive window. Offsets and sizes in bytes.
 #[derive(Debug, Default)]
-pub(super) struct Window {
+pub(super) struct FlowWindow {
     /// Credit of the peer beyond `consumed`, in bytes.
     size: u64,
     /// `size` never grows past this.
@@ -22,7 +22,7 @@ pub(super) struct Window {
     epoch: Option<(Timestamp, u64)>,
 }
 
-impl Window {
+impl FlowWindow {
     /// Creates a window. The transport parameters advertise its first `size` bytes.
     pub(super) fn new(size: u64, ceiling: u64) -> Self {
         Self { size, ceiling: ceiling.max(size), advertised: size, ..Self::default() }
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn an_update_is_due_when_half_of_the_window_was_consumed() {
-        let mut window = Window::new(1000, 1000);
+        let mut window = FlowWindow::new(1000, 1000);
         assert!(!window.consume(499));
         assert!(window.consume(1));
         assert_eq!(window.advertise(at(0), SRTT), 1500);
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_window_used_up_within_two_round_trips_doubles_up_to_its_ceiling() {
-        let mut window = Window::new(1000, 3000);
+        let mut window = FlowWindow::new(1000, 3000);
         window.on_data(at(0));
         window.consume(500);
         assert_eq!(window.advertise(at(49), SRTT), 500 + 2000);
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_slow_peer_keeps_its_small_window() {
-        let mut window = Window::new(1000, 3000);
+        let mut window = FlowWindow::new(1000, 3000);
         window.on_data(at(0));
         window.consume(500);
         assert_eq!(window.advertise(at(50), SRTT), 1500);
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_repeated_advertisement_neither_grows_the_window_nor_goes_back() {
-        let mut window = Window::new(1000, 8000);
+        let mut window = FlowWindow::new(1000, 8000);
         window.on_data(at(0));
         window.consume(600);
         assert_eq!(window.advertise(at(1), SRTT), 2600);

@@ -8,7 +8,7 @@ use units::{Direction, Side, StreamId, Timestamp};
 use crate::wire::{MAX_STREAMS_LIMIT, TransportError, TransportErrorCode as Code};
 
 use super::flags::{event, of_connection, of_stream};
-use super::recv::End;
+use super::recv::ReceiveEnd;
 use super::{Streams, lane};
 
 impl Streams {
@@ -88,7 +88,7 @@ impl Streams {
         let was_final = !recv.wants_data();
         let freed = recv.accept(end, fin);
         let ends = fin && !was_final;
-        if recv.end == End::Open {
+        if recv.end == ReceiveEnd::Open {
             let fragments = recv.assembler.fragments();
             let brings = recv.assembler.insert(offset, data) || ends;
             self.fragments = self.fragments - fragments + recv.assembler.fragments();

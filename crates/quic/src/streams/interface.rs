@@ -6,7 +6,7 @@ use units::StreamId;
 /// how far it lets its windows grow, and how much unsent data it calls much. All but the counts of
 /// streams in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct StreamLimits {
     /// initial_max_data.
     pub max_data: u64,
     /// initial_max_stream_data_bidi_local: bidirectional streams that this endpoint opens.
@@ -28,7 +28,7 @@ pub struct Limits {
     pub send_high_water: u64,
 }
 
-impl Default for Limits {
+impl Default for StreamLimits {
     /// For a server that sends much and receives little.
     fn default() -> Self {
         Self {
@@ -68,7 +68,7 @@ pub enum StreamEvent {
     Opened(StreamId),
     /// New data, or the end of the stream, can be read.
     Readable(StreamId),
-    /// Few bytes are left unsent, after there were many ([`Limits::send_high_water`]).
+    /// Few bytes are left unsent, after there were many ([`StreamLimits::send_high_water`]).
     Writable(StreamId),
     /// The peer reset its part of the stream.
     Reset {

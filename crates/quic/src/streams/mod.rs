@@ -31,16 +31,16 @@ use crate::ranges::RangeSet;
 use crate::wire::{MAX_STREAMS_LIMIT, TransportParameters};
 
 pub use control::ControlFrame;
-pub use interface::{Limits, Priority, SendProgress, StreamEvent, UnknownStream, WriteError};
+pub use interface::{Priority, SendProgress, StreamEvent, StreamLimits, UnknownStream, WriteError};
 pub use range::StreamRange;
 pub use recv::ReadOutcome;
 
 use flags::of_connection;
-use flow::Window;
+use flow::FlowWindow;
 use recv::RecvStream;
 use schedule::Schedule;
 use send::SendStream;
-use table::{Stream, Table};
+use table::{Stream, StreamTable};
 
 /// Streams of one direction that we open.
 #[derive(Debug, Default)]
@@ -96,8 +96,8 @@ const fn lane(direction: Direction) -> usize {
 /// the peer get the right to open another one.
 #[derive(Debug, Default)]
 pub struct Streams {
-    table: Table,
-    limits: Limits,
+    table: StreamTable,
+    limits: StreamLimits,
     local: [LocalStreams; 2],
     remote: [RemoteStreams; 2],
     /// Streams with events, ordered by their first event.
@@ -117,7 +117,7 @@ pub struct Streams {
     /// unidirectional of ours.
     peer_stream_data: [u64; 3],
     /// The connection's receive window.
-    window: Window,
+    window: FlowWindow,
     /// Sum of the highest offsets received, of all streams.
     data_received: u64,
     /// [`Assembler::fragments`](assembler::Assembler::fragments) of all streams.
@@ -136,11 +136,11 @@ pub struct Streams {
 impl Streams {
     /// Creates an empty set of streams with the local limits. Nothing can be opened or sent until
     /// the peer's parameters are [known](Self::set_peer_limits).
-    pub fn new(local: &Limits) -> Self {
+    pub fn new(local: &StreamLimits) -> Self {
         Self {
             limits: *local,
             remote: [local.max_streams_bidi, local.max_streams_uni].map(RemoteStreams::new),
-            window: Window::new(local.max_data, local.connection_window_ceiling),
+            window: FlowWindow::new(local.max_data, local.connection_window_ceiling),
             ..Self::default()
         }
     }
@@ -186,7 +186,7 @@ impl Streams {
             (false, true) => self.limits.max_stream_data_bidi_remote,
             (false, false) => self.limits.max_stream_data_uni,
         };
-        let window = || Window::new(window, self.limits.stream_window_ceiling);
+        let window = || FlowWindow::new(window, self.limits.stream_window_ceiling);
         self.table.insert(Stream {
             id,
             priority: Priority::default(),

@@ -6,11 +6,11 @@ use bytes::Bytes;
 use crate::wire::{TransportError, TransportErrorCode as Code, VARINT_MAX};
 
 use super::assembler::Assembler;
-use super::flow::Window;
+use super::flow::FlowWindow;
 
 /// What ended the receiving part, if anything did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum ReceiveEnd {
     /// Nothing yet: data comes in, or waits for the application.
     #[default]
     Open,
@@ -26,11 +26,11 @@ pub(super) enum End {
 #[derive(Debug, Default)]
 pub(super) struct RecvStream {
     pub(super) assembler: Assembler,
-    pub(super) window: Window,
+    pub(super) window: FlowWindow,
     /// One past the highest byte received.
     highest: u64,
     final_size: Option<u64>,
-    pub(super) end: End,
+    pub(super) end: ReceiveEnd,
 }
 
 /// The outcome of a read.
@@ -47,21 +47,21 @@ pub enum ReadOutcome {
 }
 
 impl RecvStream {
-    pub(super) fn new(window: Window) -> Self {
+    pub(super) fn new(window: FlowWindow) -> Self {
         Self { window, ..Self::default() }
     }
 
     /// Returns true if the application may still receive more data.
     pub(super) fn wants_data(&self) -> bool {
-        self.end == End::Open && self.final_size.is_none()
+        self.end == ReceiveEnd::Open && self.final_size.is_none()
     }
 
     /// Returns true if later frames of the peer no longer matter.
     pub(super) fn is_done(&self) -> bool {
         match self.end {
-            End::Open => false,
-            End::Read | End::Reset(_) => true,
-            End::Stopped(_) => self.final_size.is_some(),
+            ReceiveEnd::Open => false,
+            ReceiveEnd::Read | ReceiveEnd::Reset(_) => true,
+            ReceiveEnd::Stopped(_) => self.final_size.is_some(),
         }
     }
 
@@ -103,7 +103,7 @@ impl RecvStream {
             self.final_size = Some(end);
         }
         match self.end {
-            End::Stopped(_) => self.assembler.discard(self.highest),
+            ReceiveEnd::Stopped(_) => self.assembler.discard(self.highest),
             _ => 0,
         }
     }
@@ -115,29 +115,29 @@ impl RecvStream {
         let complete = self.is_complete();
         let freed = self.accept(final_size, true);
         // RFC 9000, section 3.2: a reset that comes after all of the data may be ignored.
-        if self.end != End::Open || complete {
+        if self.end != ReceiveEnd::Open || complete {
             return (false, freed);
         }
-        self.end = End::Reset(code);
+        self.end = ReceiveEnd::Reset(code);
         (true, self.assembler.discard(self.highest))
     }
 
     /// The application wants no more; returns how many bytes the connection's window gets back.
     pub(super) fn stop(&mut self, code: u64) -> u64 {
-        self.end = End::Stopped(code);
+        self.end = ReceiveEnd::Stopped(code);
         self.assembler.discard(self.highest)
     }
 
     /// Reads at most `max` bytes; `None` if the application stopped the stream.
     pub(super) fn read(&mut self, max: usize) -> Option<ReadOutcome> {
         match self.end {
-            End::Reset(code) => Some(ReadOutcome::Reset(code)),
-            End::Read => Some(ReadOutcome::Finished),
-            End::Stopped(_) => None,
-            End::Open => Some(match self.assembler.read(max) {
+            ReceiveEnd::Reset(code) => Some(ReadOutcome::Reset(code)),
+            ReceiveEnd::Read => Some(ReadOutcome::Finished),
+            ReceiveEnd::Stopped(_) => None,
+            ReceiveEnd::Open => Some(match self.assembler.read(max) {
                 Some(data) => ReadOutcome::Data(data),
                 None if self.final_size == Some(self.assembler.position()) => {
-                    self.end = End::Read;
+                    self.end = ReceiveEnd::Read;
                     ReadOutcome::Finished
                 }
                 None => ReadOutcome::Blocked,

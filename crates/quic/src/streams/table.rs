@@ -64,13 +64,13 @@ impl Hasher for IdHasher {
 
 /// The streams of one connection.
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(super) struct StreamTable {
     slots: Vec<Option<Box<Stream>>>,
     free: Vec<u32>,
     index: HashMap<StreamId, u32, BuildHasherDefault<IdHasher>>,
 }
 
-impl Table {
+impl StreamTable {
     pub(super) fn find(&self, id: StreamId) -> Option<u32> {
         self.index.get(&id).copied()
     }

@@ -28,7 +28,8 @@ const QUIET: &str = "schedules";
 
 thread_local! {
     /// Where the last panic of this thread happened, and its message.
-    static PANIC: RefCell<(String, String)> = const { RefCell::new((String::new(), String::new())) };
+    static PANIC: RefCell<(String, String)> =
+        const { RefCell::new((String::new(), String::new())) };
 }
 
 /// A schedule that failed.

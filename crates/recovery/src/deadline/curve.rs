@@ -21,7 +21,7 @@ const MAX_LOSSES: usize = 4;
 
 /// Loss probabilities by time since a loss; they never rise with time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Curve {
+pub(super) struct LossCurve {
     chances: Chances,
     /// Limit at long lags.
     floor: f64,
@@ -38,7 +38,7 @@ impl Losses {
     }
 }
 
-impl Curve {
+impl LossCurve {
     /// Builds the curve from measurements and the prior.
     pub(super) fn of(measured: Option<&LossCorrelation>) -> Self {
         let counts = measured.map(LossCorrelation::counts).unwrap_or_default();
@@ -128,18 +128,18 @@ mod tests {
     }
 
     /// Builds the curve for a packet every 2 ms.
-    fn measured(lost: impl Fn(u64) -> bool) -> Curve {
+    fn measured(lost: impl Fn(u64) -> bool) -> LossCurve {
         let mut all = LossCorrelation::default();
         for number in 0..100_000 {
             all.on_settled(Timestamp::from_millis(2 * number), lost(number));
             all.on_all_settled();
         }
-        Curve::of(Some(&all))
+        LossCurve::of(Some(&all))
     }
 
     #[test]
     fn the_prior_is_the_curve_of_calls_and_never_rises() {
-        let curve = Curve::of(None);
+        let curve = LossCurve::of(None);
         assert!((curve.at(ms(20)) - 0.43).abs() < 0.01);
         assert!((curve.at(ms(100)) - 0.24).abs() < 0.01);
         let chances: Vec<f64> = (0..2_000).map(|lag| curve.at(ms(lag))).collect();
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn repeated_losses_raise_the_estimate_unless_losses_are_independent() {
-        let calls = Curve::of(None);
+        let calls = LossCurve::of(None);
         let of = |losses| calls.after(ms(100)).given(losses);
         assert!(of(1) < of(2) && of(2) < of(4) && of(4) < 0.8, "{} {} {}", of(1), of(2), of(4));
         let independent = measured(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59 == 0);
@@ -160,14 +160,14 @@ mod tests {
     fn the_last_visit_replaces_the_default_prior() {
         let mut known = LossCorrelation::default();
         known.expect([0.04; LAGS.len()]);
-        let curve = Curve::of(Some(&known));
+        let curve = LossCurve::of(Some(&known));
         assert!((curve.at(ms(20)) - 0.04).abs() < 0.01, "{}", curve.at(ms(20)));
         // It weighs no more than any prior.
         for number in 0..100_000 {
             known.on_settled(Timestamp::from_millis(2 * number), number % 250 < 10);
             known.on_all_settled();
         }
-        assert!(Curve::of(Some(&known)).at(ms(2)) > 0.8);
+        assert!(LossCurve::of(Some(&known)).at(ms(2)) > 0.8);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 
 use core::time::Duration;
 
-use super::curve::Curve;
-use super::plan::{Plan, Situation, Slack};
+use super::curve::LossCurve;
+use super::plan::{CopyPlan, Situation, Slack};
 use units::Timestamp;
 
 /// Fraction of a round-trip time for which a path model is reused. Measurements within it cover at
@@ -17,7 +17,7 @@ const TOLERANCE: u32 = 32;
 /// Loss behaviour of the path, and its consequences for unknown players.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct PathModel {
-    pub curve: Curve,
+    pub curve: LossCurve,
     /// Time beyond `patience` for which data is assumed to be useful to unknown players.
     pub extra_patience: Duration,
     /// Price of copies for unknown players with no more than `patience`.
@@ -40,7 +40,7 @@ struct Planned {
     round: Duration,
     price: Duration,
     max: usize,
-    plan: Plan,
+    plan: CopyPlan,
 }
 
 impl Planned {
@@ -81,7 +81,7 @@ impl Memo {
         situation: &Situation<'_>,
         price: Duration,
         max: usize,
-    ) -> Plan {
+    ) -> CopyPlan {
         let last = &mut self.plans[number];
         if let Some(planned) = last.as_ref().filter(|last| last.matches(situation, price, max)) {
             return planned.plan;
@@ -103,7 +103,7 @@ mod tests {
     fn a_model_lasts_a_quarter_of_a_round_trip_and_plans_no_longer() {
         let model =
             |curve| PathModel { curve, extra_patience: Duration::ZERO, raised_price: MS * 2 };
-        let (flat, calls) = (Curve::flat(0.07), Curve::of(None));
+        let (flat, calls) = (LossCurve::flat(0.07), LossCurve::of(None));
         let mut memo = Memo::default();
         let mut at =
             |ms, found| memo.model(Timestamp::from_millis(ms), MS * 100, || model(found)).curve;

@@ -30,9 +30,9 @@ use crate::{
     LostUnit, Overdue, PathState, RedundancyAdapter, ReplicaScheduler, Scheme, SendOpportunity,
     UnitKey, UnitTable, View,
 };
-use curve::Curve;
+use curve::LossCurve;
 use memo::{Memo, PathModel};
-use plan::{MAX_COPIES, Plan, Situation, Slack};
+use plan::{CopyPlan, MAX_COPIES, Situation, Slack};
 
 pub use tuning::{TUNING, Tuning};
 
@@ -146,7 +146,7 @@ fn round(rtt: Duration) -> Duration {
 /// Outcome of a planning decision. The guard may still refuse planned copies, or the unit finish
 /// first.
 #[derive(Clone, Copy, Debug)]
-enum Verdict {
+enum PlanVerdict {
     Planned,
     /// Retransmissions are expected to be in time.
     InTime,
@@ -158,7 +158,7 @@ enum Verdict {
     AnswersLoss,
 }
 
-impl Verdict {
+impl PlanVerdict {
     const NAMES: [&str; 5] =
         ["copies_planned", "had_time", "copies_too_dear", "queue_was_full", "was_answer"];
 }
@@ -169,9 +169,9 @@ struct LastDecision {
     /// In seconds.
     slack: f64,
     queue_full: bool,
-    plan: Plan,
-    /// Decisions, indexed by [`Verdict`].
-    verdicts: [u64; Verdict::NAMES.len()],
+    plan: CopyPlan,
+    /// Decisions, indexed by [`PlanVerdict`].
+    verdicts: [u64; PlanVerdict::NAMES.len()],
     overdue_wanted: u64,
     overdue_declined: u64,
     overdue_lost: f64,
@@ -203,9 +203,9 @@ impl CopyPlanner {
         let Options { price, correlation, patient_above, .. } = self.options;
         self.memo.model(now, view.path.smoothed_rtt, || {
             let curve = match correlation {
-                CorrelationSource::Measured => Curve::of(view.correlation),
-                CorrelationSource::Prior => Curve::expected(view.correlation),
-                CorrelationSource::Independent => Curve::flat(view.loss_rate),
+                CorrelationSource::Measured => LossCurve::of(view.correlation),
+                CorrelationSource::Prior => LossCurve::expected(view.correlation),
+                CorrelationSource::Independent => LossCurve::flat(view.loss_rate),
             };
             let above = (view.loss_rate - patient_above).max(0.0);
             let raised_price = price.as_secs_f64() * (above / TUNING.price_doubling_loss).exp2();
@@ -275,7 +275,7 @@ impl ReplicaScheduler for CopyPlanner {
         let is_answer = unit.outstanding > 1;
         let queue_full = is_queue_full(&view.path);
         let most = if is_answer || queue_full { 0 } else { level as usize };
-        let (mut plan, mut time_left) = (Plan::default(), 0.0);
+        let (mut plan, mut time_left) = (CopyPlan::default(), 0.0);
         for (number, hypothesis) in self.hypotheses(now, &data, rtt, &model).enumerate() {
             let Hypothesis { slack, price } = hypothesis;
             let losses = unit.round;
@@ -288,11 +288,11 @@ impl ReplicaScheduler for CopyPlanner {
         }
         self.replicas.plan(now, key, plan.times());
         let verdict = match plan.times().len() {
-            1.. => Verdict::Planned,
-            0 if plan.without <= self.options.price => Verdict::InTime,
-            0 if is_answer => Verdict::AnswersLoss,
-            0 if queue_full => Verdict::QueueFull,
-            0 => Verdict::TooExpensive,
+            1.. => PlanVerdict::Planned,
+            0 if plan.without <= self.options.price => PlanVerdict::InTime,
+            0 if is_answer => PlanVerdict::AnswersLoss,
+            0 if queue_full => PlanVerdict::QueueFull,
+            0 => PlanVerdict::TooExpensive,
         };
         self.last.verdicts[verdict as usize] += 1;
         self.last = LastDecision { slack: time_left, queue_full, plan, ..self.last };
@@ -360,7 +360,7 @@ impl ReplicaScheduler for CopyPlanner {
             tell(name, ms(time));
         }
         tell("queue_is_full", f64::from(u8::from(queue_full)));
-        for (name, count) in Verdict::NAMES.into_iter().zip(self.last.verdicts) {
+        for (name, count) in PlanVerdict::NAMES.into_iter().zip(self.last.verdicts) {
             tell(name, count as f64);
         }
         tell("overdue_lost_percent", self.last.overdue_lost * 100.0);

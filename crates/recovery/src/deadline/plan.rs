@@ -17,7 +17,7 @@
 use core::time::Duration;
 
 use super::TUNING;
-use super::curve::{Curve, Losses};
+use super::curve::{LossCurve, Losses};
 
 /// Maximum number of copies per round, besides the retransmission.
 pub(super) const MAX_COPIES: usize = 2;
@@ -47,7 +47,7 @@ pub(super) struct Situation<'a> {
     /// Time from a transmission to the reaction to its loss.
     pub round: Duration,
     /// Loss probabilities of the path.
-    pub curve: &'a Curve,
+    pub curve: &'a LossCurve,
 }
 
 /// Slots of a round at which copies leave, in order. The retransmission leaves at slot 0.
@@ -72,7 +72,7 @@ impl Slots {
 
 /// Planned copies and their expected benefit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Plan {
+pub(super) struct CopyPlan {
     slots: Slots,
     step: Duration,
     /// Probability that the retransmission is lost.
@@ -82,7 +82,7 @@ pub(super) struct Plan {
     pub with: Duration,
 }
 
-impl Plan {
+impl CopyPlan {
     /// Yields the delays of the copies after the retransmission, in order.
     pub(super) fn times(&self) -> impl ExactSizeIterator<Item = Duration> + '_ {
         self.slots.all().iter().map(|&slot| self.step * slot as u32)
@@ -160,7 +160,7 @@ impl Situation<'_> {
     }
 
     /// Returns the plan of at most `max` copies that each save more than `price`.
-    pub(super) fn plan(&self, price: Duration, max: usize) -> Plan {
+    pub(super) fn plan(&self, price: Duration, max: usize) -> CopyPlan {
         let step = self.round / SLOTS as u32;
         let grid = Grid::of(self);
         let price = price.as_secs_f64() / step.as_secs_f64();
@@ -179,7 +179,7 @@ impl Situation<'_> {
             (slots, late) = (with, least);
         }
         let (lost_again, without, with) = (grid.first, step.mul_f64(without), step.mul_f64(late));
-        Plan { slots, step, lost_again, without, with }
+        CopyPlan { slots, step, lost_again, without, with }
     }
 }
 
@@ -196,20 +196,20 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    fn curve(mut lost: impl FnMut(u64) -> bool) -> Curve {
+    fn curve(mut lost: impl FnMut(u64) -> bool) -> LossCurve {
         let mut all = LossCorrelation::default();
         for number in 0..100_000 {
             all.on_settled(Timestamp::from_millis(2 * number), lost(number));
             all.on_all_settled();
         }
-        Curve::of(Some(&all))
+        LossCurve::of(Some(&all))
     }
 
-    fn independent() -> Curve {
+    fn independent() -> LossCurve {
         curve(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59 == 0)
     }
 
-    fn situation(curve: &Curve, left: i16) -> Situation<'_> {
+    fn situation(curve: &LossCurve, left: i16) -> Situation<'_> {
         let slack = Slack { left: f64::from(left) / 1e3, uncertainty: ms(10) };
         Situation { gap: ms(170), losses: 1, slack, round: ms(170), curve }
     }
@@ -240,14 +240,14 @@ mod tests {
 
     #[test]
     fn units_with_rounds_left_get_no_copies() {
-        let calls = Curve::of(None);
+        let calls = LossCurve::of(None);
         assert_eq!(times(&situation(&calls, 2_000), PRICE), []);
         assert!(!times(&situation(&calls, 120), PRICE).is_empty());
     }
 
     #[test]
     fn late_units_get_copies_that_shorten_the_delay() {
-        let calls = Curve::of(None);
+        let calls = LossCurve::of(None);
         assert!(!times(&situation(&calls, -100), PRICE).is_empty());
     }
 
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_higher_price_means_fewer_copies() {
-        let calls = Curve::of(None);
+        let calls = LossCurve::of(None);
         let of = |price| times(&situation(&calls, 150), ms(price)).len();
         let bought: Vec<usize> = [1, 3, 10, 100].map(of).to_vec();
         assert!(
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn extreme_situations_stay_in_bounds() {
-        let curve = Curve::of(None);
+        let curve = LossCurve::of(None);
         for round in [ms(1), ms(40), Duration::from_secs(600)] {
             for left in [-1e18, -0.04, 0.0, 0.039, 3_600.0, 1e18] {
                 for losses in [1, 2, 5, u32::MAX - 40] {

@@ -1,13 +1,13 @@
 //! Steps of a unit's life without packets, for tests of schemes.
 
-use super::{Acked, Arrival, Packet, Recovery, view};
+use super::{Acked, Packet, Recovery, UnitArrival, view};
 use crate::scheme::{PathState, View};
 use crate::table::{CopyKind, UnitKey};
 use units::Timestamp;
 
 /// The arrival of a copy sent at this time.
-pub(crate) fn arrival(sent: Timestamp, kind: CopyKind) -> Option<Arrival> {
-    Some(Arrival { sent, copy: Some(kind) })
+pub(crate) fn arrival(sent: Timestamp, kind: CopyKind) -> Option<UnitArrival> {
+    Some(UnitArrival { sent, copy: Some(kind) })
 }
 
 fn packet(number: u64, sent: Timestamp, bytes: u16, copy: Option<CopyKind>) -> Packet {

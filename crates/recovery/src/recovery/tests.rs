@@ -14,7 +14,7 @@ fn arq() -> Recovery<()> {
 }
 
 /// The arrival of a retransmission sent at this time.
-fn copy(ms: u64) -> Option<Arrival> {
+fn copy(ms: u64) -> Option<UnitArrival> {
     arrival(at(ms), CopyKind::Retransmission)
 }
 
@@ -63,7 +63,7 @@ fn recovery_latency_covers_only_data_whose_retransmission_was_lost() {
     r.finish(at(160), once, copy(100));
     let spurious = r.opened(at(200), at(140), 1_200);
     r.copy_sent(at(200), spurious, CopyKind::Retransmission);
-    r.finish(at(210), spurious, Some(Arrival { sent: at(140), copy: None }));
+    r.finish(at(210), spurious, Some(UnitArrival { sent: at(140), copy: None }));
     r.counted();
     assert_eq!(r.statistics().latencies.count(), 0);
     let times = r.statistics().unit_times;

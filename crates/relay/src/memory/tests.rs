@@ -1,6 +1,6 @@
 //! Accounting of shares, and eviction under memory pressure.
 
-use media::{GopCache, Kind, Limits, Tag};
+use media::{CacheLimits, GopCache, Kind, Tag};
 
 use super::*;
 use crate::tests::{Bell, pull, settings, tag};
@@ -99,7 +99,7 @@ fn keep(registry: &Registry) {
 }
 
 fn many_groups() -> Settings {
-    Settings { cache: Limits { groups: 20, bytes: 1 << 30 }, ..settings() }
+    Settings { cache: CacheLimits { groups: 20, bytes: 1 << 30 }, ..settings() }
 }
 
 #[test]

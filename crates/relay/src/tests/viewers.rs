@@ -1,6 +1,6 @@
 //! Arrival, lag and departure of viewers.
 
-use media::Limits;
+use media::CacheLimits;
 
 use super::*;
 
@@ -93,7 +93,7 @@ fn viewers_can_wait_for_the_publisher() {
 
 #[test]
 fn a_lagging_viewer_skips_to_the_newest_key_frame() {
-    let cache = Limits { groups: 10, bytes: 1 << 20 };
+    let cache = CacheLimits { groups: 10, bytes: 1 << 20 };
     let mut setup = Setup::new(Start::LatestGop, Settings { cache, ..settings() });
     setup.publish(5);
     let mut viewer = setup.viewer();
@@ -121,8 +121,11 @@ impl Marked {
     fn new(codec_is_known: bool) -> Self {
         let registry = Registry::new(10);
         let lags = Lags { thin: 1_000, skip: 20_000 };
-        let settings =
-            Settings { lags, cache: Limits { groups: 64, ..Limits::default() }, ..settings() };
+        let settings = Settings {
+            lags,
+            cache: CacheLimits { groups: 64, ..CacheLimits::default() },
+            ..settings()
+        };
         let publisher = registry.publish("live/demo", settings).expect("no publisher");
         let config = &[0x17, 0, 0, 0, 0, 1, 100, 0, 31, 0xff, 0xe0, 0];
         publisher.push(tag(Kind::Video, 0, if codec_is_known { config } else { &config[..6] }));
@@ -229,7 +232,7 @@ fn waiting_for_a_frame_at_a_low_frame_rate_is_no_lag() {
 
 #[test]
 fn evicted_media_is_skipped() {
-    let cache = Limits { groups: 1, bytes: 1 << 20 };
+    let cache = CacheLimits { groups: 1, bytes: 1 << 20 };
     let mut setup = Setup::new(Start::LatestGop, Settings { cache, ..settings() });
     setup.publish(5);
     let mut viewer = setup.viewer();
@@ -244,7 +247,7 @@ fn evicted_media_is_skipped() {
 fn without_a_cached_key_frame_the_viewer_waits_for_the_next() {
     // The cache holds three frames.
     let size = frame(0).bytes().len();
-    let cache = Limits { groups: 2, bytes: 3 * size };
+    let cache = CacheLimits { groups: 2, bytes: 3 * size };
     let mut setup = Setup::new(Start::LatestGop, Settings { cache, ..settings() });
     setup.publish(1);
     let mut viewer = setup.viewer();

@@ -33,7 +33,7 @@ fn validating() -> Careful {
     let orders: Vec<_> =
         (1..=25).filter_map(|n| careful.on_sent(ms(1_048 + 2 * n), 1_200, n * 1_200)).collect();
     assert_eq!(orders, [Order::Window(30_000)], "the flight is as large as the window");
-    assert_eq!(careful.phase(), Phase::Validating);
+    assert_eq!(careful.phase(), CarefulPhase::Validating);
     careful
 }
 
@@ -43,12 +43,12 @@ fn a_fully_acknowledged_jump_passes() {
     // 30,000 bytes in 50 ms, the current round trip.
     let rate = Rate::from_kbps(4_800);
     assert_eq!(order, Some(Order::Jump { window: 30_000, rate }));
-    assert_eq!((careful.phase(), careful.verdict()), (Phase::Unvalidated, Verdict::None));
+    assert_eq!((careful.phase(), careful.verdict()), (CarefulPhase::Unvalidated, Verdict::None));
     let mut careful = validating();
     assert_eq!(careful.on_ack(&ack(1_120, 1_070, 12_000, 18_000), 42_000), None);
-    assert_eq!((careful.phase(), careful.pipe_size()), (Phase::Validating, 12_000));
+    assert_eq!((careful.phase(), careful.pipe_size()), (CarefulPhase::Validating, 12_000));
     assert_eq!(careful.on_ack(&ack(1_148, 1_098, 18_000, 0), 60_000), None);
-    assert_eq!(careful.phase(), Phase::Normal(Exit::LastUnvalidatedPacketAcknowledged));
+    assert_eq!(careful.phase(), CarefulPhase::Normal(Exit::LastUnvalidatedPacketAcknowledged));
     assert_eq!((careful.verdict(), careful.pipe_size()), (Verdict::Passed, 30_000));
     // Later events have no effect.
     assert_eq!(careful.on_congestion_event(&event(1_200, CongestionKind::Loss)), None);
@@ -71,7 +71,7 @@ fn the_jump_waits_for_all_initial_data() {
     assert_eq!(careful.on_ack(&ack(1_040, 990, 300, 12_000), 12_300), None, "the handshake");
     assert_eq!(careful.on_ack(&ack(1_050, 1_000, 6_000, 6_000), 18_000), None);
     careful.on_sent(ms(1_050), 6_000, 12_000);
-    assert_eq!(careful.phase(), Phase::Reconnaissance);
+    assert_eq!(careful.phase(), CarefulPhase::Reconnaissance);
     // The rest of the first flight; later packets are still in flight.
     let order = careful.on_ack(&ack(1_051, 1_001, 6_000, 6_000), 24_000);
     assert!(matches!(order, Some(Order::Jump { window: 30_000, .. })), "{order:?}");
@@ -85,7 +85,7 @@ fn congestion_ends_reconnaissance() {
         careful.on_sent(ms(1_000), 12_000, 12_000);
         assert_eq!(careful.on_congestion_event(&event(1_050, kind)), None);
         assert_eq!(careful.on_ack(&ack(1_051, 1_000, 10_800, 0), 24_000), None);
-        assert_eq!(careful.phase(), Phase::Normal(Exit::Congestion));
+        assert_eq!(careful.phase(), CarefulPhase::Normal(Exit::Congestion));
         assert_eq!(careful.verdict(), Verdict::None, "no jump");
     }
 }
@@ -98,7 +98,7 @@ fn half_or_ten_times_the_round_trip_is_another_path() {
         let order = careful.on_ack(&ack(1_000 + rtt, 1_000, 12_000, 0), 24_000);
         assert_eq!(order.is_some(), jumps, "{rtt} ms");
         if !jumps {
-            assert_eq!(careful.phase(), Phase::Normal(Exit::RttNotValidated));
+            assert_eq!(careful.phase(), CarefulPhase::Normal(Exit::RttNotValidated));
         }
     }
 }
@@ -109,7 +109,7 @@ fn without_data_reconnaissance_continues() {
     careful.on_sent(ms(1_000), 12_000, 12_000);
     let idle = AckBatch { cwnd_limited: false, ..ack(1_050, 1_000, 12_000, 0) };
     assert_eq!(careful.on_ack(&idle, 24_000), None);
-    assert_eq!(careful.phase(), Phase::Reconnaissance);
+    assert_eq!(careful.phase(), CarefulPhase::Reconnaissance);
     careful.on_sent(ms(1_100), 24_000, 24_000);
     let order = careful.on_ack(&ack(1_150, 1_100, 12_000, 12_000), 24_000);
     assert!(matches!(order, Some(Order::Jump { .. })), "{order:?}");
@@ -120,7 +120,7 @@ fn the_jump_is_limited_to_the_rest_of_the_first_frame() {
     // 12,000 of 16,000 × 17/16 bytes were sent.
     let small = Saved { first_frame: Some(16_000), ..saved() };
     let (careful, order) = reconnoitred(small);
-    assert_eq!((order, careful.phase()), (None, Phase::Normal(Exit::NothingToGain)));
+    assert_eq!((order, careful.phase()), (None, CarefulPhase::Normal(Exit::NothingToGain)));
     let middle = Saved { first_frame: Some(36_000), ..saved() };
     let (_, order) = reconnoitred(middle);
     let window = 36_000 * 17 / 16 - 12_000;
@@ -160,7 +160,7 @@ fn an_early_acknowledgement_ends_the_unvalidated_phase() {
     assert_eq!(orders, []);
     // The path is shorter than the first round trip.
     let order = careful.on_ack(&ack(1_091, 1_051, 1_200, 16_800), 25_200);
-    assert_eq!((order, careful.phase()), (Some(Order::Window(16_800)), Phase::Validating));
+    assert_eq!((order, careful.phase()), (Some(Order::Window(16_800)), CarefulPhase::Validating));
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_round_trip_ends_the_unvalidated_phase() {
         assert_eq!(careful.on_sent(ms(1_050 + n), 1_200, n * 1_200), None);
     }
     assert_eq!(careful.on_sent(ms(1_101), 1_200, 15_600), Some(Order::Window(15_600)));
-    assert_eq!(careful.phase(), Phase::Validating);
+    assert_eq!(careful.phase(), CarefulPhase::Validating);
     // The last unvalidated packet is the one before.
     careful.on_ack(&ack(1_112, 1_062, 14_400, 1_200), 30_000);
     assert_eq!(careful.verdict(), Verdict::Passed);
@@ -183,7 +183,7 @@ fn an_insufficient_flight_undoes_the_jump() {
     let order = careful.on_ack(&ack(1_101, 1_051, 1_200, 0), 25_200);
     // PipeSize is 1,200. Without congestion, the window stays at least the initial one.
     assert_eq!(order, Some(Order::Window(IW)));
-    assert_eq!(careful.phase(), Phase::Normal(Exit::RateLimited));
+    assert_eq!(careful.phase(), CarefulPhase::Normal(Exit::RateLimited));
     assert_eq!(careful.verdict(), Verdict::None);
 }
 
@@ -195,13 +195,16 @@ fn congestion_of_the_jump_causes_a_safe_retreat() {
         careful.on_sent(ms(1_121), 1_200, 19_200);
         let order = careful.on_congestion_event(&event(1_125, kind));
         assert_eq!(order, Some(Order::Hold(6_000)), "half of the validated bytes");
-        assert_eq!((careful.phase(), careful.verdict()), (Phase::SafeRetreat, Verdict::Failed));
+        assert_eq!(
+            (careful.phase(), careful.verdict()),
+            (CarefulPhase::SafeRetreat, Verdict::Failed)
+        );
         assert_eq!(careful.on_congestion_event(&event(1_130, kind)), None, "once");
         assert_eq!(careful.on_ack(&ack(1_140, 1_090, 10_000, 8_000), 6_000), None);
         // The last packet of the unvalidated and validating phases was sent at 1,121 ms.
         let order = careful.on_ack(&ack(1_171, 1_121, 4_000, 0), 6_000);
         assert_eq!(order, Some(Order::Release { ssthresh: 13_000 }), "half of 26,000");
-        assert_eq!(careful.phase(), Phase::Normal(Exit::ExitRecovery));
+        assert_eq!(careful.phase(), CarefulPhase::Normal(Exit::ExitRecovery));
         assert_eq!(careful.verdict(), Verdict::Failed);
     }
 }
@@ -216,7 +219,7 @@ fn congestion_and_a_shorter_path_during_the_jump_cause_a_retreat() {
     careful.on_sent(ms(1_051), 12_000, 12_000);
     let order = careful.on_ack(&ack(1_076, 1_051, 6_000, 6_000), 18_000);
     assert_eq!(order, Some(Order::Hold(3_000)));
-    assert_eq!(careful.phase(), Phase::SafeRetreat);
+    assert_eq!(careful.phase(), CarefulPhase::SafeRetreat);
 }
 
 #[test]
@@ -224,7 +227,7 @@ fn persistent_congestion_ends_careful_resume() {
     let mut careful = validating();
     let persistent = event(2_000, CongestionKind::Persistent);
     assert_eq!(careful.on_congestion_event(&persistent), None);
-    assert_eq!(careful.phase(), Phase::Normal(Exit::PersistentCongestion));
+    assert_eq!(careful.phase(), CarefulPhase::Normal(Exit::PersistentCongestion));
     assert_eq!(careful.verdict(), Verdict::Failed);
     // A held window is released.
     let mut held = validating();
@@ -277,7 +280,7 @@ proptest! {
                 None => {}
             }
             prop_assert!(jumps <= 1);
-            prop_assert_eq!(held, careful.phase() == Phase::SafeRetreat);
+            prop_assert_eq!(held, careful.phase() == CarefulPhase::SafeRetreat);
             prop_assert!(careful.verdict() != Verdict::Passed || jumps == 1);
         }
     }

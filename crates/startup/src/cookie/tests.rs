@@ -36,7 +36,7 @@ fn client() -> IpAddr {
 }
 
 fn accept(cookie: Cookie) -> Result<PathState, Refusal> {
-    cookie.accept(Carrier::Token, client(), NOW, &Rules::default())
+    cookie.accept(Carrier::Token, client(), NOW, &CookieRules::default())
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn other_lengths_and_versions_are_rejected() {
 
 #[test]
 fn a_cookie_is_valid_during_its_lifetime() {
-    let at = |now| cookie().accept(Carrier::Token, client(), now, &Rules::default());
+    let at = |now| cookie().accept(Carrier::Token, client(), now, &CookieRules::default());
     let issued = cookie().issued;
     assert_eq!(at(issued - 6).map(drop), Err(Refusal::Future));
     assert!(at(issued - 5).is_ok(), "clock skew");
@@ -115,7 +115,7 @@ fn a_cookie_is_valid_during_its_lifetime() {
 fn a_cookie_is_valid_only_in_its_network() {
     let from = |client: &str| {
         let client = client.parse().expect("an address");
-        cookie().accept(Carrier::Ticket, client, NOW, &Rules::default()).map(drop)
+        cookie().accept(Carrier::Ticket, client, NOW, &CookieRules::default()).map(drop)
     };
     assert_eq!(from("192.0.2.1"), Ok(()));
     assert_eq!(from("::ffff:192.0.2.1"), Ok(()));
@@ -164,7 +164,7 @@ fn unmeasured_paths_and_failed_jumps_are_rejected() {
 fn confidence_falls_with_age_and_distance_of_addresses() {
     let of = |carrier, age| {
         let now = cookie().issued + age;
-        let past = cookie().accept(carrier, client(), now, &Rules::default());
+        let past = cookie().accept(carrier, client(), now, &CookieRules::default());
         past.expect("good").confidence
     };
     assert_eq!(of(Carrier::Token, 0), 1.0);
@@ -193,7 +193,7 @@ fn correlation_is_taken_from_measurements() {
 
 #[test]
 fn losses_are_expected_within_lifetime_and_network() {
-    let rules = Rules::default();
+    let rules = CookieRules::default();
     let of = |cookie: Cookie, client, now| cookie.expected(client, now, &rules);
     let expected = of(cookie(), client(), NOW).expect("same network, a moment later");
     assert_eq!((expected.loss_rate, expected.rtt), (0.03, Duration::from_millis(50)));
@@ -227,7 +227,7 @@ proptest! {
         }
         let Ok(cookie) = Cookie::decode(&bytes) else { return Ok(()) };
         prop_assert_eq!(Cookie::decode(&cookie.encode()), Ok(cookie));
-        let rules = Rules::default();
+        let rules = CookieRules::default();
         let mut near = cookie;
         near.prefix = Prefix::of(client());
         let Ok(past) = near.accept(Carrier::Token, client(), near.issued + 1, &rules) else {

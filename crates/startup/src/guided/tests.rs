@@ -19,7 +19,7 @@ fn event(now: u64, kind: CongestionKind) -> CongestionEvent {
 fn guided(algorithm: Algorithm, window: u64, course: Course) -> Guided {
     let mut guided = Guided::new(algorithm.build(MTU, 1), MTU);
     let start = Start { window: Some(window), rtt: Some(RTT), ..Start::default() };
-    guided.begin(&Decision { start, course });
+    guided.begin(&StartDecision { start, course });
     guided
 }
 

@@ -4,7 +4,7 @@
 use media::codec::{self, Role};
 use media::flv::{HEADER_LEN, Kind, TRAILER_LEN};
 
-use super::input::{Frames, Head, Input, Reason};
+use super::input::{ChunkInput, FrameCount, Head, Reason};
 
 /// Length of a file header without extension.
 const FILE_HEADER_LEN: usize = 9;
@@ -14,14 +14,14 @@ pub(super) const CLASS_LEN: usize = 32;
 #[derive(Debug)]
 pub(super) struct Flv {
     skip: u64,
-    state: State,
+    state: FlvState,
     head: Head<CLASS_LEN>,
     /// Kind of frames to count: audio in files without video.
     counted: Kind,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum FlvState {
     FileHeader,
     TagHeader,
     /// The head of a payload of this many bytes.
@@ -30,14 +30,14 @@ enum State {
 
 impl Flv {
     pub(super) fn new() -> Self {
-        Self { skip: 0, state: State::FileHeader, head: Head::EMPTY, counted: Kind::Video }
+        Self { skip: 0, state: FlvState::FileHeader, head: Head::EMPTY, counted: Kind::Video }
     }
 
     /// Returns the end of the last counted frame, including its size field.
     pub(super) fn read(
         &mut self,
-        input: &mut Input<'_>,
-        frames: &mut Frames,
+        input: &mut ChunkInput<'_>,
+        frames: &mut FrameCount,
     ) -> Result<Option<u64>, Reason> {
         loop {
             input.skip(&mut self.skip);
@@ -45,29 +45,29 @@ impl Flv {
                 return Ok(None);
             }
             let need = match self.state {
-                State::FileHeader => FILE_HEADER_LEN,
-                State::TagHeader => HEADER_LEN,
-                State::Payload(size) => size.min(CLASS_LEN as u64) as usize,
+                FlvState::FileHeader => FILE_HEADER_LEN,
+                FlvState::TagHeader => HEADER_LEN,
+                FlvState::Payload(size) => size.min(CLASS_LEN as u64) as usize,
             };
             if !self.head.fill(input, need) {
                 return Ok(None);
             }
             self.state = match self.state {
-                State::FileHeader => self.file_header()?,
-                State::TagHeader => self.tag_header()?,
-                State::Payload(size) => {
+                FlvState::FileHeader => self.file_header()?,
+                FlvState::TagHeader => self.tag_header()?,
+                FlvState::Payload(size) => {
                     self.skip = size - need as u64 + TRAILER_LEN as u64;
                     if self.is_frame(size)? && frames.count() {
                         return Ok(Some(input.at + self.skip));
                     }
-                    State::TagHeader
+                    FlvState::TagHeader
                 }
             };
             self.head.clear();
         }
     }
 
-    fn file_header(&mut self) -> Result<State, Reason> {
+    fn file_header(&mut self) -> Result<FlvState, Reason> {
         let offset = self.head.u32_at(5);
         let known = self.head.get().starts_with(b"FLV");
         if !known || !(FILE_HEADER_LEN as u32..1 << 16).contains(&offset) {
@@ -78,10 +78,10 @@ impl Flv {
             self.counted = Kind::Audio;
         }
         self.skip = u64::from(offset) - FILE_HEADER_LEN as u64 + TRAILER_LEN as u64;
-        Ok(State::TagHeader)
+        Ok(FlvState::TagHeader)
     }
 
-    fn tag_header(&mut self) -> Result<State, Reason> {
+    fn tag_header(&mut self) -> Result<FlvState, Reason> {
         let kind = self.head.get()[0];
         if kind & 0x20 != 0 {
             return Err(Reason::Encrypted);
@@ -89,10 +89,10 @@ impl Flv {
         let kind = Kind::from_number(kind).ok_or(Reason::Malformed)?;
         let size = u64::from(self.head.u32_at(0) & 0xff_ffff);
         if kind == self.counted && size > 0 {
-            return Ok(State::Payload(size));
+            return Ok(FlvState::Payload(size));
         }
         self.skip = size + TRAILER_LEN as u64;
-        Ok(State::TagHeader)
+        Ok(FlvState::TagHeader)
     }
 
     fn is_frame(&self, size: u64) -> Result<bool, Reason> {

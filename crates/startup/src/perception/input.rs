@@ -53,9 +53,9 @@ impl Reason {
 
 /// Number of remaining video frames.
 #[derive(Debug)]
-pub(super) struct Frames(pub(super) u32);
+pub(super) struct FrameCount(pub(super) u32);
 
-impl Frames {
+impl FrameCount {
     /// Counts a frame. Returns true for the last one.
     pub(super) fn count(&mut self) -> bool {
         self.0 = self.0.saturating_sub(1);
@@ -65,18 +65,18 @@ impl Frames {
 
 /// The unread part of a chunk of a body.
 #[derive(Debug)]
-pub(super) struct Input<'a> {
+pub(super) struct ChunkInput<'a> {
     pub(super) bytes: &'a [u8],
     /// Offset in the body.
     pub(super) at: u64,
 }
 
-impl<'a> Input<'a> {
+impl<'a> ChunkInput<'a> {
     /// Splits off at most `count` bytes.
     pub(super) fn take(&mut self, count: u64) -> Self {
         let taken = usize::try_from(count).map_or(self.bytes.len(), |n| n.min(self.bytes.len()));
         let (bytes, rest) = self.bytes.split_at(taken);
-        let piece = Input { bytes, at: self.at };
+        let piece = ChunkInput { bytes, at: self.at };
         self.bytes = rest;
         self.at += taken as u64;
         piece
@@ -99,7 +99,7 @@ impl<const N: usize> Head<N> {
     pub(super) const EMPTY: Self = Self { bytes: [0; N], len: 0 };
 
     /// Reads until the header has `need` bytes, at most `N`. Returns true once it has.
-    pub(super) fn fill(&mut self, input: &mut Input<'_>, need: usize) -> bool {
+    pub(super) fn fill(&mut self, input: &mut ChunkInput<'_>, need: usize) -> bool {
         let missing = need.saturating_sub(self.len);
         let piece = input.take(missing as u64).bytes;
         self.bytes[self.len..self.len + piece.len()].copy_from_slice(piece);

@@ -1,7 +1,7 @@
 //! Fragmented MP4: `moov` identifies the video track, and `moof` lists offsets and sizes of its
 //! samples (ISO/IEC 14496-12, sections 8.3, 8.4, 8.8). The answer is therefore known before `mdat`.
 
-use super::input::{Frames, Head, Input, Reason};
+use super::input::{ChunkInput, FrameCount, Head, Reason};
 
 /// Depth of `moof/traf`, `moov/trak/mdia` and the box inside.
 const MAX_DEPTH: usize = 4;
@@ -23,14 +23,14 @@ const SAMPLE_COMPOSITION: u32 = 0x800;
 /// Tracks of the initialization segment, which apply to the media segments after it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tracks {
-    list: [Track; MAX_TRACKS],
+    list: [Mp4Track; MAX_TRACKS],
     count: usize,
     /// Whether a `moov` was read.
     known: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Track {
+struct Mp4Track {
     id: u32,
     is_video: bool,
     default_size: u32,
@@ -38,17 +38,17 @@ struct Track {
 
 impl Tracks {
     /// Returns the track with this ID, and creates it if needed.
-    fn entry(&mut self, id: u32) -> Result<&mut Track, Reason> {
+    fn entry(&mut self, id: u32) -> Result<&mut Mp4Track, Reason> {
         let known = self.list[..self.count].iter().position(|track| track.id == id);
         let index = known.unwrap_or(self.count);
         if known.is_none() {
-            *self.list.get_mut(index).ok_or(Reason::Room)? = Track { id, ..Track::default() };
+            *self.list.get_mut(index).ok_or(Reason::Room)? = Mp4Track { id, ..Mp4Track::default() };
             self.count += 1;
         }
         Ok(&mut self.list[index])
     }
 
-    fn video(&self, id: u32) -> Option<Track> {
+    fn video(&self, id: u32) -> Option<Mp4Track> {
         self.list[..self.count].iter().find(|track| track.id == id && track.is_video).copied()
     }
 }
@@ -56,7 +56,7 @@ impl Tracks {
 #[derive(Debug)]
 pub(super) struct Mp4 {
     skip: u64,
-    state: State,
+    state: Mp4State,
     head: Head<40>,
     /// Ends of the enclosing boxes.
     ends: [u64; MAX_DEPTH],
@@ -81,7 +81,7 @@ struct Fragment {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum Mp4State {
     BoxHeader,
     /// The fields of this box, which ends at this offset.
     Fields(Leaf, u64),
@@ -107,7 +107,7 @@ impl Mp4 {
     pub(super) fn new() -> Self {
         Self {
             skip: 0,
-            state: State::BoxHeader,
+            state: Mp4State::BoxHeader,
             head: Head::EMPTY,
             ends: [0; MAX_DEPTH],
             depth: 0,
@@ -121,8 +121,8 @@ impl Mp4 {
     /// Returns the end of the last counted frame.
     pub(super) fn read(
         &mut self,
-        input: &mut Input<'_>,
-        frames: &mut Frames,
+        input: &mut ChunkInput<'_>,
+        frames: &mut FrameCount,
         tracks: &mut Tracks,
     ) -> Result<Option<u64>, Reason> {
         loop {
@@ -131,14 +131,14 @@ impl Mp4 {
                 return Ok(None);
             }
             let found = match self.state {
-                State::BoxHeader => {
+                Mp4State::BoxHeader => {
                     let Some((name, start, end)) = self.box_header(input)? else {
                         return Ok(None);
                     };
                     self.enter(name, start, end, input.at, tracks)?;
                     None
                 }
-                State::Fields(leaf, end) => {
+                Mp4State::Fields(leaf, end) => {
                     let need = self.fields_len(leaf);
                     if input.at + need.saturating_sub(self.head.get().len()) as u64 > end {
                         return Err(Reason::Malformed);
@@ -151,13 +151,13 @@ impl Mp4 {
                         continue;
                     }
                     self.skip = end - input.at;
-                    self.state = State::BoxHeader;
+                    self.state = Mp4State::BoxHeader;
                     self.fields(leaf, end, frames, tracks)?
                 }
-                State::Samples { .. } => match self.sample(input, frames)? {
-                    Step::Wait => return Ok(None),
-                    Step::Next => None,
-                    Step::Found(end) => Some(end),
+                Mp4State::Samples { .. } => match self.sample(input, frames)? {
+                    SearchStep::Wait => return Ok(None),
+                    SearchStep::Next => None,
+                    SearchStep::Found(end) => Some(end),
                 },
             };
             if let Some(end) = found {
@@ -168,7 +168,10 @@ impl Mp4 {
     }
 
     /// Returns name, start and end of the next box.
-    fn box_header(&mut self, input: &mut Input<'_>) -> Result<Option<([u8; 4], u64, u64)>, Reason> {
+    fn box_header(
+        &mut self,
+        input: &mut ChunkInput<'_>,
+    ) -> Result<Option<([u8; 4], u64, u64)>, Reason> {
         while self.depth > 0 && input.at >= self.ends[self.depth - 1] && self.head.get().is_empty()
         {
             self.depth -= 1;
@@ -241,7 +244,7 @@ impl Mp4 {
                 return Ok(());
             }
         };
-        self.state = State::Fields(leaf, end);
+        self.state = Mp4State::Fields(leaf, end);
         Ok(())
     }
 
@@ -270,7 +273,7 @@ impl Mp4 {
         &mut self,
         leaf: Leaf,
         end: u64,
-        frames: &mut Frames,
+        frames: &mut FrameCount,
         tracks: &mut Tracks,
     ) -> Result<Option<u64>, Reason> {
         let head = self.head;
@@ -310,7 +313,7 @@ impl Mp4 {
         head: &Head<40>,
         flags: u32,
         end: u64,
-        frames: &mut Frames,
+        frames: &mut FrameCount,
     ) -> Result<Option<u64>, Reason> {
         let count = head.u32_at(4);
         if flags & DATA_OFFSET != 0 {
@@ -320,7 +323,7 @@ impl Mp4 {
         }
         if flags & SAMPLE_SIZE != 0 {
             self.skip = 0;
-            self.state = State::Samples { flags, left: count, end };
+            self.state = Mp4State::Samples { flags, left: count, end };
             return Ok(None);
         }
         // All samples have the default size: entries are skipped, so a forged count costs nothing.
@@ -337,33 +340,39 @@ impl Mp4 {
     }
 
     /// Parses one entry of a `trun`.
-    fn sample(&mut self, input: &mut Input<'_>, frames: &mut Frames) -> Result<Step, Reason> {
-        let State::Samples { flags, left, end } = self.state else { return Ok(Step::Next) };
+    fn sample(
+        &mut self,
+        input: &mut ChunkInput<'_>,
+        frames: &mut FrameCount,
+    ) -> Result<SearchStep, Reason> {
+        let Mp4State::Samples { flags, left, end } = self.state else {
+            return Ok(SearchStep::Next);
+        };
         if left == 0 {
             self.skip = end.checked_sub(input.at).ok_or(Reason::Malformed)?;
-            self.state = State::BoxHeader;
-            return Ok(Step::Next);
+            self.state = Mp4State::BoxHeader;
+            return Ok(SearchStep::Next);
         }
         let before = if flags & SAMPLE_DURATION != 0 { 4 } else { 0 };
         let behind = [SAMPLE_FLAGS, SAMPLE_COMPOSITION].map(|flag| (flags & flag != 0) as usize);
         if !self.head.fill(input, before + 4 + 4 * behind.iter().sum::<usize>()) {
-            return Ok(Step::Wait);
+            return Ok(SearchStep::Wait);
         }
         if input.at > end {
             return Err(Reason::Malformed);
         }
         let size = u64::from(self.head.u32_at(before));
         self.head.clear();
-        self.state = State::Samples { flags, left: left - 1, end };
+        self.state = Mp4State::Samples { flags, left: left - 1, end };
         self.fragment.at = self.fragment.at.checked_add(size).ok_or(Reason::Malformed)?;
         if size > 0 && frames.count() {
-            return Ok(Step::Found(self.fragment.at));
+            return Ok(SearchStep::Found(self.fragment.at));
         }
-        Ok(Step::Next)
+        Ok(SearchStep::Next)
     }
 }
 
-enum Step {
+enum SearchStep {
     Wait,
     Next,
     Found(u64),

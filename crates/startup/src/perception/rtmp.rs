@@ -5,7 +5,7 @@
 //! the answer omits them.
 
 use super::flv::{CLASS_LEN, is_video_frame};
-use super::input::{Frames, Head, Input, Reason};
+use super::input::{ChunkInput, FrameCount, Head, Reason};
 
 /// Length of S0, S1 and S2.
 const HANDSHAKE_LEN: u64 = 1 + 2 * 1_536;
@@ -35,7 +35,7 @@ struct ChunkStream {
 #[derive(Debug)]
 pub(super) struct Rtmp {
     skip: u64,
-    state: State,
+    state: RtmpState,
     head: Head<CLASS_LEN>,
     chunk_size: u32,
     streams: [ChunkStream; MAX_CHUNK_STREAMS],
@@ -43,7 +43,7 @@ pub(super) struct Rtmp {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum RtmpState {
     Version,
     Header,
     /// The head of a message, in its first chunk of `chunk` bytes. Headers of later chunks have
@@ -58,14 +58,14 @@ enum State {
 impl Rtmp {
     /// Starts with the handshake.
     pub(super) fn new() -> Self {
-        Self { state: State::Version, ..Self::chunks() }
+        Self { state: RtmpState::Version, ..Self::chunks() }
     }
 
     /// Starts with the first chunk.
     pub(super) fn chunks() -> Self {
         Self {
             skip: 0,
-            state: State::Header,
+            state: RtmpState::Header,
             head: Head::EMPTY,
             chunk_size: DEFAULT_CHUNK_SIZE,
             streams: [ChunkStream::default(); MAX_CHUNK_STREAMS],
@@ -76,8 +76,8 @@ impl Rtmp {
     /// Returns the end of the last counted frame.
     pub(super) fn read(
         &mut self,
-        input: &mut Input<'_>,
-        frames: &mut Frames,
+        input: &mut ChunkInput<'_>,
+        frames: &mut FrameCount,
     ) -> Result<Option<u64>, Reason> {
         loop {
             input.skip(&mut self.skip);
@@ -85,7 +85,7 @@ impl Rtmp {
                 return Ok(None);
             }
             match self.state {
-                State::Version => {
+                RtmpState::Version => {
                     if !self.head.fill(input, 1) {
                         return Ok(None);
                     }
@@ -93,9 +93,9 @@ impl Rtmp {
                         return Err(Reason::Format);
                     }
                     self.skip = HANDSHAKE_LEN - 1;
-                    self.state = State::Header;
+                    self.state = RtmpState::Header;
                 }
-                State::Header => {
+                RtmpState::Header => {
                     let need = self.header_len()?;
                     if !self.head.fill(input, need) {
                         return Ok(None);
@@ -105,13 +105,13 @@ impl Rtmp {
                     }
                     self.header()?;
                 }
-                State::Message { index, chunk, header } => {
+                RtmpState::Message { index, chunk, header } => {
                     let need = chunk.min(CLASS_LEN as u32);
                     if !self.head.fill(input, need as usize) {
                         return Ok(None);
                     }
                     self.skip = u64::from(chunk - need);
-                    self.state = State::Header;
+                    self.state = RtmpState::Header;
                     let stream = self.streams[index];
                     if self.message(stream)? && frames.count() {
                         let chunks = stream.length.div_ceil(self.chunk_size);
@@ -205,7 +205,7 @@ impl Rtmp {
                 return Err(Reason::Unsupported);
             }
             let header = basic as u32 + if stream.extended.is_some() { 4 } else { 0 };
-            self.state = State::Message { index, chunk, header };
+            self.state = RtmpState::Message { index, chunk, header };
         } else {
             self.skip = chunk.into();
         }

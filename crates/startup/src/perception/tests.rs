@@ -2,7 +2,7 @@ use core::num::NonZeroU32;
 use core::slice;
 
 use media::fmp4::config::{Audio, Video};
-use media::fmp4::{self, Run, Sample};
+use media::fmp4::{self, Sample, SampleRun};
 use media::rtmp::{self, Client, Intent, Server};
 use media::{Codec, Kind, Tag, flv, ts};
 use proptest::prelude::*;
@@ -138,8 +138,8 @@ fn sounds() -> Vec<Sample> {
 fn fmp4() -> Vec<Vec<u8>> {
     let frames = [sample(0, 20_000), sample(40, 3_000), sample(80, 2_000)];
     let sounds = sounds();
-    let sound = Run { track: fmp4::AUDIO_TRACK, samples: &sounds, end: 5_120 };
-    let picture = Run { track: fmp4::VIDEO_TRACK, samples: &frames, end: 120 };
+    let sound = SampleRun { track: fmp4::AUDIO_TRACK, samples: &sounds, end: 5_120 };
+    let picture = SampleRun { track: fmp4::VIDEO_TRACK, samples: &frames, end: 120 };
     let init = fmp4::init(Some(&video()), Some(&audio())).to_vec();
     let quiet = fmp4::fragment(1, &[sound]).to_vec();
     let both = fmp4::fragment(2, &[sound, picture]).to_vec();

@@ -6,7 +6,7 @@
 
 use media::ts::PACKET_LEN;
 
-use super::input::{Frames, Head, Input, Reason};
+use super::input::{ChunkInput, FrameCount, Head, Reason};
 
 const PAT_PID: u16 = 0;
 const PACKET_HEADER_LEN: usize = 4;
@@ -20,13 +20,13 @@ pub(super) struct Ts {
     skip: u64,
     /// Bytes of the packet after the skipped ones.
     left: u64,
-    state: State,
+    state: TsState,
     head: Head<PES_HEADER_LEN>,
     /// Fields of the packet header.
     pid: u16,
     starts: bool,
     has_payload: bool,
-    section: Section,
+    section: TableSection,
     pmt_pid: Option<u16>,
     video_pid: Option<u16>,
     /// Remaining bytes of the current video PES packet; `None` if its header has no length.
@@ -36,7 +36,7 @@ pub(super) struct Ts {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum TsState {
     Header,
     Adaptation,
     Payload,
@@ -58,12 +58,12 @@ impl Ts {
         Self {
             skip: 0,
             left: 0,
-            state: State::Header,
+            state: TsState::Header,
             head: Head::EMPTY,
             pid: 0,
             starts: false,
             has_payload: false,
-            section: Section::new(Table::Programs),
+            section: TableSection::new(TableKind::Programs),
             pmt_pid: None,
             video_pid: None,
             pes_left: None,
@@ -78,8 +78,8 @@ impl Ts {
 
     pub(super) fn read(
         &mut self,
-        input: &mut Input<'_>,
-        frames: &mut Frames,
+        input: &mut ChunkInput<'_>,
+        frames: &mut FrameCount,
     ) -> Result<Option<Found>, Reason> {
         loop {
             input.skip(&mut self.skip);
@@ -87,25 +87,25 @@ impl Ts {
                 return Ok(None);
             }
             match self.state {
-                State::Header => {
+                TsState::Header => {
                     if !self.head.fill(input, PACKET_HEADER_LEN) {
                         return Ok(None);
                     }
                     self.packet_header()?;
                     self.head.clear();
                 }
-                State::Adaptation => {
+                TsState::Adaptation => {
                     let length = u64::from(input.take(1).bytes[0]);
                     self.left = self.left.checked_sub(1 + length).ok_or(Reason::Malformed)?;
                     self.skip = length;
-                    self.state = State::Payload;
+                    self.state = TsState::Payload;
                 }
-                State::Payload => {
+                TsState::Payload => {
                     if let Some(end) = self.payload(input.at) {
                         return Ok(Some(Found::End(end)));
                     }
                 }
-                State::Pes => {
+                TsState::Pes => {
                     if !self.head.fill(input, PES_HEADER_LEN) {
                         return Ok(None);
                     }
@@ -115,11 +115,11 @@ impl Ts {
                         return Ok(Some(Found::End(end)));
                     }
                 }
-                State::Table => {
+                TsState::Table => {
                     let mut piece = input.take(self.left);
                     self.left -= piece.bytes.len() as u64;
                     if self.left == 0 {
-                        self.state = State::Header;
+                        self.state = TsState::Header;
                     }
                     if self.table(&mut piece)? {
                         return Ok(Some(Found::NoVideo));
@@ -147,7 +147,7 @@ impl Ts {
         if b1 & 0x80 != 0 || !(is_video || is_table) {
             self.skip = self.left;
         } else {
-            self.state = if b3 & 0x20 != 0 { State::Adaptation } else { State::Payload };
+            self.state = if b3 & 0x20 != 0 { TsState::Adaptation } else { TsState::Payload };
         }
         Ok(())
     }
@@ -155,21 +155,21 @@ impl Ts {
     /// Processes the payload of a table or video packet, which starts at `at`. Returns the end of
     /// the last counted frame if this packet determines it.
     fn payload(&mut self, at: u64) -> Option<u64> {
-        self.state = State::Header;
+        self.state = TsState::Header;
         self.skip = self.left;
         if !self.has_payload {
             return None;
         }
         if self.video_pid != Some(self.pid) {
             self.skip = 0;
-            self.state = if self.left > 0 { State::Table } else { State::Header };
+            self.state = if self.left > 0 { TsState::Table } else { TsState::Header };
             if self.starts {
-                let of = if self.pid == PAT_PID { Table::Programs } else { Table::Streams };
-                self.section = Section::new(of);
+                let of = if self.pid == PAT_PID { TableKind::Programs } else { TableKind::Streams };
+                self.section = TableSection::new(of);
             }
         } else if self.starts {
             self.skip = 0;
-            self.state = State::Pes;
+            self.state = TsState::Pes;
         } else if self.pes_left != Some(0) {
             self.video(at + self.left, self.left);
             return self.frame_end.filter(|_| self.pes_left == Some(0));
@@ -186,7 +186,7 @@ impl Ts {
     }
 
     /// Processes the header of a video PES packet. The body continues at `at`.
-    fn pes_header(&mut self, at: u64, frames: &mut Frames) -> Result<Option<u64>, Reason> {
+    fn pes_header(&mut self, at: u64, frames: &mut FrameCount) -> Result<Option<u64>, Reason> {
         let head = self.head.get();
         // A header split between packets would need 175 bytes of stuffing, which no muxer writes.
         let behind = self.left.checked_sub(PES_HEADER_LEN as u64).ok_or(Reason::Unsupported)?;
@@ -206,22 +206,22 @@ impl Ts {
         self.pes_left = (length > 0).then_some(length + 6);
         self.video(at + behind, behind + PES_HEADER_LEN as u64);
         self.skip = behind;
-        self.state = State::Header;
+        self.state = TsState::Header;
         Ok(self.frame_end.filter(|_| self.pes_left == Some(0)))
     }
 
     /// Reads part of a table. Returns true if the program has no video.
-    fn table(&mut self, piece: &mut Input<'_>) -> Result<bool, Reason> {
+    fn table(&mut self, piece: &mut ChunkInput<'_>) -> Result<bool, Reason> {
         while let Some(entry) = self.section.read(piece)? {
             match entry {
                 // Number 0 is the network table. Players use the first program.
-                Entry::Program { number, pid } if number != 0 && self.pmt_pid.is_none() => {
+                TableEntry::Program { number, pid } if number != 0 && self.pmt_pid.is_none() => {
                     self.pmt_pid = Some(pid);
                 }
-                Entry::Stream { kind, pid } if VIDEO.contains(&kind) => {
+                TableEntry::Stream { kind, pid } if VIDEO.contains(&kind) => {
                     self.video_pid.get_or_insert(pid);
                 }
-                Entry::End if self.section.table == Table::Streams => {
+                TableEntry::End if self.section.table == TableKind::Streams => {
                     return Ok(self.video_pid.is_none());
                 }
                 _ => {}
@@ -233,12 +233,12 @@ impl Ts {
 
 /// Kind of table: programs (PAT), or streams of a program (PMT).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Table {
+enum TableKind {
     Programs,
     Streams,
 }
 
-impl Table {
+impl TableKind {
     /// Returns table_id, header length and entry length.
     const fn shape(self) -> (u8, usize, usize) {
         match self {
@@ -249,7 +249,7 @@ impl Table {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Entry {
+enum TableEntry {
     Program { number: u16, pid: u16 },
     Stream { kind: u8, pid: u16 },
     End,
@@ -257,9 +257,9 @@ enum Entry {
 
 /// Streaming parser of one section of a table.
 #[derive(Debug)]
-struct Section {
-    table: Table,
-    stage: Stage,
+struct TableSection {
+    table: TableKind,
+    stage: SectionStage,
     skip: u64,
     head: Head<12>,
     /// Remaining bytes of entries.
@@ -267,7 +267,7 @@ struct Section {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+enum SectionStage {
     /// The number of bytes before the section.
     Pointer,
     Header,
@@ -276,25 +276,25 @@ enum Stage {
     Over,
 }
 
-impl Section {
-    fn new(table: Table) -> Self {
-        Self { table, stage: Stage::Pointer, skip: 0, head: Head::EMPTY, left: 0 }
+impl TableSection {
+    fn new(table: TableKind) -> Self {
+        Self { table, stage: SectionStage::Pointer, skip: 0, head: Head::EMPTY, left: 0 }
     }
 
-    fn read(&mut self, input: &mut Input<'_>) -> Result<Option<Entry>, Reason> {
+    fn read(&mut self, input: &mut ChunkInput<'_>) -> Result<Option<TableEntry>, Reason> {
         loop {
             input.skip(&mut self.skip);
-            if input.bytes.is_empty() || self.stage == Stage::Over {
+            if input.bytes.is_empty() || self.stage == SectionStage::Over {
                 return Ok(None);
             }
-            if self.stage == Stage::Entries && self.left == 0 {
-                self.stage = Stage::Over;
-                return Ok(Some(Entry::End));
+            if self.stage == SectionStage::Entries && self.left == 0 {
+                self.stage = SectionStage::Over;
+                return Ok(Some(TableEntry::End));
             }
             let (_, header_len, entry_len) = self.table.shape();
             let need = match self.stage {
-                Stage::Pointer => 1,
-                Stage::Header => header_len,
+                SectionStage::Pointer => 1,
+                SectionStage::Header => header_len,
                 _ => entry_len,
             };
             if !self.head.fill(input, need) {
@@ -309,38 +309,39 @@ impl Section {
     }
 
     /// Processes the bytes in `head`.
-    fn step(&mut self) -> Result<Option<Entry>, Reason> {
+    fn step(&mut self) -> Result<Option<TableEntry>, Reason> {
         let head = self.head.get();
         let number = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
         let length = |at: usize| u64::from(number(at) & 0x0fff);
         let (table_id, header_len, entry_len) = self.table.shape();
         let (entry, used);
         match (self.stage, self.table) {
-            (Stage::Pointer, _) => {
+            (SectionStage::Pointer, _) => {
                 self.skip = head[0].into();
-                self.stage = Stage::Header;
+                self.stage = SectionStage::Header;
                 return Ok(None);
             }
-            (Stage::Header, table) => {
-                self.skip = if table == Table::Streams { length(10) } else { 0 };
+            (SectionStage::Header, table) => {
+                self.skip = if table == TableKind::Streams { length(10) } else { 0 };
                 self.left = length(1);
                 // The length covers the rest of this header, and 4 bytes of CRC.
                 used = header_len as u64 - 3 + self.skip + 4;
                 entry = None;
-                self.stage = if head[0] == table_id { Stage::Entries } else { Stage::Over };
+                self.stage =
+                    if head[0] == table_id { SectionStage::Entries } else { SectionStage::Over };
             }
-            (_, Table::Programs) => {
+            (_, TableKind::Programs) => {
                 used = entry_len as u64;
-                entry = Some(Entry::Program { number: number(0), pid: number(2) & 0x1fff });
+                entry = Some(TableEntry::Program { number: number(0), pid: number(2) & 0x1fff });
             }
-            (_, Table::Streams) => {
+            (_, TableKind::Streams) => {
                 self.skip = length(3);
                 used = entry_len as u64 + self.skip;
-                entry = Some(Entry::Stream { kind: head[0], pid: number(1) & 0x1fff });
+                entry = Some(TableEntry::Stream { kind: head[0], pid: number(1) & 0x1fff });
             }
         }
         self.left = match self.stage {
-            Stage::Entries => self.left.checked_sub(used).ok_or(Reason::Malformed)?,
+            SectionStage::Entries => self.left.checked_sub(used).ok_or(Reason::Malformed)?,
             _ => 0,
         };
         Ok(entry)

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 
-use super::input::{Fields, Query};
+use super::input::{JsonFields, Query};
 use super::reply::Reply;
 use crate::admin::snapshot::{describe_stream, viewers_of_streams};
-use crate::bans::{Ban, Full, MAX_BANS, Target};
+use crate::bans::{Ban, BanTarget, BansFull, MAX_BANS};
 use crate::config::Network;
 use crate::names::is_name;
 use crate::passes::ViewerId;
@@ -92,26 +92,26 @@ pub(super) fn bans(shared: &Shared, mut query: Query) -> Result<Reply, Reply> {
 fn describe_ban(Ban { id, target, left }: &Ban) -> Value {
     let mut ban = json!({ "id": id, "left_s": left.as_secs_f64() });
     let (key, value) = match target {
-        Target::Network(network) => ("prefix", network.to_string()),
-        Target::Viewer(viewer) => ("viewer", viewer.to_string()),
-        Target::Stream(name) => ("stream", name.clone()),
+        BanTarget::Network(network) => ("prefix", network.to_string()),
+        BanTarget::Viewer(viewer) => ("viewer", viewer.to_string()),
+        BanTarget::Stream(name) => ("stream", name.clone()),
     };
     ban[key] = value.into();
     ban
 }
 
 /// Adds a ban and ends the affected sessions.
-pub(super) fn ban(shared: &Shared, mut fields: Fields) -> Done {
+pub(super) fn ban(shared: &Shared, mut fields: JsonFields) -> Done {
     let address = fields.text("address")?;
     let (prefix, viewer) = (fields.text("prefix")?, fields.text("viewer")?);
     let (stream, span) = (fields.text("stream")?, fields.span()?);
     fields.finish()?;
     let span = span.ok_or_else(|| Reply::wrong("for", "expected a duration such as \"10m\""))?;
     let target = match (address, prefix, viewer, stream) {
-        (Some(address), None, None, None) => Target::Network(read_address(&address)?),
-        (None, Some(prefix), None, None) => Target::Network(read_prefix(&prefix)?),
-        (None, None, Some(viewer), None) => Target::Viewer(read_viewer("viewer", &viewer)?),
-        (None, None, None, Some(name)) if is_name(&name) => Target::Stream(name),
+        (Some(address), None, None, None) => BanTarget::Network(read_address(&address)?),
+        (None, Some(prefix), None, None) => BanTarget::Network(read_prefix(&prefix)?),
+        (None, None, Some(viewer), None) => BanTarget::Viewer(read_viewer("viewer", &viewer)?),
+        (None, None, None, Some(name)) if is_name(&name) => BanTarget::Stream(name),
         (None, None, None, Some(_)) => {
             return Err(Reply::wrong("stream", "this is not a valid stream name"));
         }
@@ -121,29 +121,29 @@ pub(super) fn ban(shared: &Shared, mut fields: Fields) -> Done {
     let now = Instant::now();
     let id = state.bans.add(target.clone(), span, now).map_err(full)?;
     let ended = match &target {
-        Target::Network(network) => {
+        BanTarget::Network(network) => {
             let mut sessions = state.sessions.all();
             sessions.retain(|session| network.contains(session.opening().remote));
             end_all(&sessions)
         }
-        Target::Viewer(viewer) => end_all(&state.sessions.of_viewer(*viewer)),
-        Target::Stream(name) => usize::from(end_stream(&state, name)),
+        BanTarget::Viewer(viewer) => end_all(&state.sessions.of_viewer(*viewer)),
+        BanTarget::Stream(name) => usize::from(end_stream(&state, name)),
     };
     let mut answer = describe_ban(&Ban { id, target: target.clone(), left: span });
     answer["ended"] = ended.into();
     let what = match target {
-        Target::Network(network) => {
+        BanTarget::Network(network) => {
             format!("{network} is banned for {span:?}, {ended} sessions ended")
         }
-        Target::Viewer(viewer) => {
+        BanTarget::Viewer(viewer) => {
             format!("viewer {viewer} is banned for {span:?}, {ended} sessions ended")
         }
-        Target::Stream(name) => format!("stream {name} is banned for {span:?}"),
+        BanTarget::Stream(name) => format!("stream {name} is banned for {span:?}"),
     };
     Ok((Reply::new(201, answer), what))
 }
 
-fn full(_: Full) -> Reply {
+fn full(_: BansFull) -> Reply {
     Reply::error(409, format!("the limit of {MAX_BANS} bans is reached: lift other bans first"))
 }
 
@@ -169,7 +169,7 @@ fn read_viewer(key: &str, text: &str) -> Result<ViewerId, Reply> {
 }
 
 /// Lifts a ban.
-pub(super) fn unban(shared: &Shared, id: &str, fields: Fields) -> Done {
+pub(super) fn unban(shared: &Shared, id: &str, fields: JsonFields) -> Done {
     fields.finish()?;
     let number = id.parse().map_err(|_| Reply::wrong("id", "expected the number of a ban"))?;
     let lifted = shared.state().bans.remove(number, Instant::now());
@@ -180,7 +180,7 @@ pub(super) fn unban(shared: &Shared, id: &str, fields: Fields) -> Done {
 }
 
 /// Ends a viewer's sessions. The viewer may return with a new pass.
-pub(super) fn kick(shared: &Shared, id: &str, fields: Fields) -> Done {
+pub(super) fn kick(shared: &Shared, id: &str, fields: JsonFields) -> Done {
     fields.finish()?;
     let viewer = read_viewer("id", id)?;
     let state = shared.state();
@@ -201,7 +201,7 @@ fn end_all(sessions: &[Arc<Session>]) -> usize {
 }
 
 /// Ends a stream, and bans it if the call contains a duration.
-pub(super) fn end(shared: &Shared, name: &str, mut fields: Fields) -> Done {
+pub(super) fn end(shared: &Shared, name: &str, mut fields: JsonFields) -> Done {
     let span = fields.span()?;
     fields.finish()?;
     let state = shared.state();
@@ -209,7 +209,7 @@ pub(super) fn end(shared: &Shared, name: &str, mut fields: Fields) -> Done {
         return Err(Reply::error(404, "there is no such stream"));
     }
     if let Some(span) = span {
-        state.bans.add(Target::Stream(name.to_owned()), span, Instant::now()).map_err(full)?;
+        state.bans.add(BanTarget::Stream(name.to_owned()), span, Instant::now()).map_err(full)?;
     }
     end_stream(&state, name);
     let until = span.map_or_else(String::new, |span| format!(" and banned for {span:?}"));
@@ -230,7 +230,7 @@ fn end_stream(state: &State, name: &str) -> bool {
 }
 
 /// Reloads the configuration file.
-pub(super) fn reload_now(shared: &Shared, fields: Fields) -> Done {
+pub(super) fn reload_now(shared: &Shared, fields: JsonFields) -> Done {
     fields.finish()?;
     let changes = reload(shared).map_err(|e| Reply::error(409, e.to_string()))?;
     let answer = json!({
@@ -242,7 +242,7 @@ pub(super) fn reload_now(shared: &Shared, fields: Fields) -> Done {
 }
 
 /// Starts the drain.
-pub(super) fn drain(shared: &Shared, fields: Fields) -> Done {
+pub(super) fn drain(shared: &Shared, fields: JsonFields) -> Done {
     fields.finish()?;
     if !shared.drain() {
         return Err(Reply::error(409, "draining already"));

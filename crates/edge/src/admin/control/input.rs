@@ -57,9 +57,9 @@ impl Query {
 
 /// Keys of a JSON object, each taken once.
 #[derive(Debug, Default)]
-pub(super) struct Fields(Map<String, Value>);
+pub(super) struct JsonFields(Map<String, Value>);
 
-impl Fields {
+impl JsonFields {
     pub(super) fn read(text: &[u8]) -> Result<Self, Reply> {
         match serde_json::from_slice(text) {
             Ok(Value::Object(fields)) => Ok(Self(fields)),
@@ -118,16 +118,17 @@ mod tests {
         let cursor = Query::read("cursor=x").number_after();
         assert_eq!(cursor.map_err(key), Err((400, "cursor".into())));
 
-        let span = |text: &str| Fields::read(text.as_bytes()).expect("JSON").span().map_err(key);
+        let span =
+            |text: &str| JsonFields::read(text.as_bytes()).expect("JSON").span().map_err(key);
         assert_eq!(span(r#"{"for":"10m"}"#), Ok(Some(Duration::from_secs(600))));
         assert_eq!(span("{}"), Ok(None));
         for text in [r#"{"for":"0s"}"#, r#"{"for":"31d"}"#, r#"{"for":600}"#, r#"{"for":"x"}"#] {
             assert_eq!(span(text), Err((400, "for".into())), "{text}");
         }
-        let unknown = Fields::read(br#"{"fro":"10m"}"#).expect("JSON").finish();
+        let unknown = JsonFields::read(br#"{"fro":"10m"}"#).expect("JSON").finish();
         assert_eq!(unknown.map_err(key), Err((400, "fro".into())));
         for text in [&b"[]"[..], b"7", b"{", b"\xff"] {
-            assert_eq!(Fields::read(text).err().map(|refusal| refusal.status), Some(400));
+            assert_eq!(JsonFields::read(text).err().map(|refusal| refusal.status), Some(400));
         }
     }
 }

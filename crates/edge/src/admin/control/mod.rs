@@ -21,10 +21,10 @@ use hyper::header::CONTENT_TYPE;
 use percent_encoding::percent_decode_str;
 use tokio::time::timeout;
 
-use super::access::{Access, Denied};
+use super::access::{Access, AccessDenied};
 use crate::state::Shared;
 use crate::sync::lock;
-use input::{Fields, Query};
+use input::{JsonFields, Query};
 pub(crate) use reply::Reply;
 
 /// Maximum content of a call, in bytes.
@@ -34,7 +34,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The resource of a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Resource {
+pub(super) enum ControlResource {
     Streams,
     /// Ends the stream of this name.
     End(String),
@@ -47,7 +47,7 @@ pub(super) enum Resource {
     Drain,
 }
 
-impl Resource {
+impl ControlResource {
     /// Parses a path; `None` if it is not part of the control API.
     pub(super) fn of(path: &str) -> Option<Self> {
         let rest = path.strip_prefix("/api/")?;
@@ -71,17 +71,17 @@ impl Resource {
     }
 
     /// Returns the action of a method, or else the allowed methods.
-    fn action(&self, method: &str) -> Result<Action, &'static str> {
+    fn action(&self, method: &str) -> Result<ControlAction, &'static str> {
         match (self, method) {
-            (Self::Streams, "GET" | "HEAD") => Ok(Action::ListStreams),
-            (Self::Viewers, "GET" | "HEAD") => Ok(Action::ListViewers),
-            (Self::Bans, "GET" | "HEAD") => Ok(Action::ListBans),
-            (Self::Bans, "POST") => Ok(Action::Ban),
-            (Self::Ban(_), "DELETE") => Ok(Action::Unban),
-            (Self::Viewer(_), "DELETE") | (Self::Kick(_), "POST") => Ok(Action::Kick),
-            (Self::End(_), "POST") => Ok(Action::End),
-            (Self::Reload, "POST") => Ok(Action::Reload),
-            (Self::Drain, "POST") => Ok(Action::Drain),
+            (Self::Streams, "GET" | "HEAD") => Ok(ControlAction::ListStreams),
+            (Self::Viewers, "GET" | "HEAD") => Ok(ControlAction::ListViewers),
+            (Self::Bans, "GET" | "HEAD") => Ok(ControlAction::ListBans),
+            (Self::Bans, "POST") => Ok(ControlAction::Ban),
+            (Self::Ban(_), "DELETE") => Ok(ControlAction::Unban),
+            (Self::Viewer(_), "DELETE") | (Self::Kick(_), "POST") => Ok(ControlAction::Kick),
+            (Self::End(_), "POST") => Ok(ControlAction::End),
+            (Self::Reload, "POST") => Ok(ControlAction::Reload),
+            (Self::Drain, "POST") => Ok(ControlAction::Drain),
             (Self::Streams | Self::Viewers, _) => Err("GET, HEAD"),
             (Self::Bans, _) => Err("GET, HEAD, POST"),
             (Self::Ban(_) | Self::Viewer(_), _) => Err("DELETE"),
@@ -92,7 +92,7 @@ impl Resource {
 
 /// An action of the control API.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Action {
+enum ControlAction {
     ListStreams,
     ListViewers,
     ListBans,
@@ -104,7 +104,7 @@ enum Action {
     Drain,
 }
 
-impl Action {
+impl ControlAction {
     const fn name(self) -> &'static str {
         match self {
             Self::ListStreams => "list_streams",
@@ -130,7 +130,7 @@ impl Action {
 pub(super) struct Calls(Mutex<BTreeMap<[&'static str; 2], u64>>);
 
 impl Calls {
-    fn count(&self, action: Action, result: &'static str) {
+    fn count(&self, action: ControlAction, result: &'static str) {
         *lock(&self.0).entry([action.name(), result]).or_default() += 1;
     }
 
@@ -157,7 +157,7 @@ impl Control {
     pub(super) async fn answer(
         &self,
         shared: &Arc<Shared>,
-        resource: Resource,
+        resource: ControlResource,
         request: Request<Incoming>,
         remote: SocketAddr,
     ) -> Reply {
@@ -177,8 +177,8 @@ impl Control {
     async fn perform(
         &self,
         shared: &Arc<Shared>,
-        action: Action,
-        resource: Resource,
+        action: ControlAction,
+        resource: ControlResource,
         request: Request<Incoming>,
         remote: SocketAddr,
     ) -> Result<Reply, Reply> {
@@ -186,7 +186,7 @@ impl Control {
         let tokens = &shared.state().tokens;
         let checked = self.access.check(tokens, headers, remote.ip(), action.changes(), now);
         if let Err(denied) = checked {
-            if denied == Denied::Wrong {
+            if denied == AccessDenied::Wrong {
                 tracing::warn!("control: {remote}: {} with a wrong token", action.name());
             }
             return Err(denied.into());
@@ -197,18 +197,20 @@ impl Control {
             query.finish()?;
             content(request).await?
         } else {
-            Fields::default()
+            JsonFields::default()
         };
         let (reply, what) = match resource {
-            Resource::Streams => return actions::streams(shared, query),
-            Resource::Viewers => return actions::viewers(shared, query),
-            Resource::Bans if !action.changes() => return actions::bans(shared, query),
-            Resource::Bans => actions::ban(shared, fields)?,
-            Resource::Ban(id) => actions::unban(shared, &id, fields)?,
-            Resource::Viewer(id) | Resource::Kick(id) => actions::kick(shared, &id, fields)?,
-            Resource::End(name) => actions::end(shared, &name, fields)?,
-            Resource::Reload => actions::reload_now(shared, fields)?,
-            Resource::Drain => actions::drain(shared, fields)?,
+            ControlResource::Streams => return actions::streams(shared, query),
+            ControlResource::Viewers => return actions::viewers(shared, query),
+            ControlResource::Bans if !action.changes() => return actions::bans(shared, query),
+            ControlResource::Bans => actions::ban(shared, fields)?,
+            ControlResource::Ban(id) => actions::unban(shared, &id, fields)?,
+            ControlResource::Viewer(id) | ControlResource::Kick(id) => {
+                actions::kick(shared, &id, fields)?
+            }
+            ControlResource::End(name) => actions::end(shared, &name, fields)?,
+            ControlResource::Reload => actions::reload_now(shared, fields)?,
+            ControlResource::Drain => actions::drain(shared, fields)?,
         };
         tracing::info!("control: {remote}: {what}");
         Ok(reply)
@@ -216,7 +218,7 @@ impl Control {
 }
 
 /// Returns the JSON object in the content, empty without content.
-async fn content(request: Request<Incoming>) -> Result<Fields, Reply> {
+async fn content(request: Request<Incoming>) -> Result<JsonFields, Reply> {
     let (head, body) = request.into_parts();
     let collected = timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY).collect()).await;
     let body: Bytes = match collected {
@@ -228,14 +230,14 @@ async fn content(request: Request<Incoming>) -> Result<Fields, Reply> {
         Err(_) => return Err(Reply::error(408, "timeout while reading the content")),
     };
     if body.is_empty() {
-        return Ok(Fields::default());
+        return Ok(JsonFields::default());
     }
     let kind = head.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("application/json") {
         return Err(Reply::error(415, "expected content-type: application/json"));
     }
-    Fields::read(&body)
+    JsonFields::read(&body)
 }
 
 #[cfg(test)]
@@ -244,18 +246,18 @@ mod tests {
 
     #[test]
     fn paths_and_methods_map_to_actions() {
-        let action = |method, path| Resource::of(path).expect(path).action(method);
-        assert_eq!(action("GET", "/api/streams"), Ok(Action::ListStreams));
-        assert_eq!(action("POST", "/api/streams/live/a/end"), Ok(Action::End));
-        assert_eq!(action("DELETE", "/api/viewers/7"), Ok(Action::Kick));
-        assert_eq!(action("POST", "/api/viewers/7/kick"), Ok(Action::Kick));
-        assert_eq!(action("DELETE", "/api/bans/7"), Ok(Action::Unban));
+        let action = |method, path| ControlResource::of(path).expect(path).action(method);
+        assert_eq!(action("GET", "/api/streams"), Ok(ControlAction::ListStreams));
+        assert_eq!(action("POST", "/api/streams/live/a/end"), Ok(ControlAction::End));
+        assert_eq!(action("DELETE", "/api/viewers/7"), Ok(ControlAction::Kick));
+        assert_eq!(action("POST", "/api/viewers/7/kick"), Ok(ControlAction::Kick));
+        assert_eq!(action("DELETE", "/api/bans/7"), Ok(ControlAction::Unban));
         assert_eq!(action("POST", "/api/viewers/7"), Err("DELETE"));
         assert_eq!(action("GET", "/api/drain"), Err("POST"));
-        let end = Resource::End("live/a b".into());
-        assert_eq!(Resource::of("/api/streams/live%2Fa%20b/end"), Some(end));
+        let end = ControlResource::End("live/a b".into());
+        assert_eq!(ControlResource::of("/api/streams/live%2Fa%20b/end"), Some(end));
         for path in ["/", "/api/", "/api/state", "/api/streams/live/a", "/api/x/y", "/metrics"] {
-            assert_eq!(Resource::of(path), None, "{path}");
+            assert_eq!(ControlResource::of(path), None, "{path}");
         }
     }
 }

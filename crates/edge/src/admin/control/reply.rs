@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::admin::access::{Denied, HEADER, WRONG_TOKEN_WINDOW};
+use crate::admin::access::{AccessDenied, HEADER, WRONG_TOKEN_WINDOW};
 
 /// A JSON response.
 #[derive(Debug)]
@@ -46,20 +46,20 @@ impl Reply {
     }
 }
 
-impl From<Denied> for Reply {
-    fn from(denied: Denied) -> Self {
+impl From<AccessDenied> for Reply {
+    fn from(denied: AccessDenied) -> Self {
         match denied {
-            Denied::NoToken => Self::error(
+            AccessDenied::NoToken => Self::error(
                 403,
                 "this listener is not on loopback: set [admin] token or token_file and send it",
             ),
-            Denied::Missing => Self::error(401, "expected Authorization: Bearer TOKEN")
+            AccessDenied::Missing => Self::error(401, "expected Authorization: Bearer TOKEN")
                 .with("www-authenticate", "Bearer"),
-            Denied::Wrong => Self::error(401, "wrong token")
+            AccessDenied::Wrong => Self::error(401, "wrong token")
                 .with("www-authenticate", "Bearer error=\"invalid_token\""),
-            Denied::TooOften => Self::error(429, "too many wrong tokens from this address")
+            AccessDenied::TooOften => Self::error(429, "too many wrong tokens from this address")
                 .with("retry-after", WRONG_TOKEN_WINDOW.as_secs().to_string()),
-            Denied::NoHeader => Self::error(
+            AccessDenied::NoHeader => Self::error(
                 403,
                 format!("expected the header {HEADER} or a token, as protection against web pages"),
             ),

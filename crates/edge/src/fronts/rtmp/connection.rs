@@ -30,7 +30,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::naming::stream_name;
 use super::places::Places;
-use super::roles::{Next, Player, Role, Waiting};
+use super::roles::{RoleEvent, RtmpPlayer, RtmpRole, Waiting};
 use crate::bans::Refused;
 use crate::entropy::noise;
 use crate::hooks::Hook;
@@ -41,7 +41,7 @@ use crate::limits::{Fault, Place};
 use crate::live::{DeviationLog, Dismissal, Missing, Publication};
 use crate::names::printable;
 use crate::passes::ViewerId;
-use crate::play::{self, Denied};
+use crate::play::{self, ViewerRejection};
 use crate::sessions::Opening;
 use crate::signing::may_play;
 use crate::state::{Shared, State};
@@ -59,7 +59,7 @@ const MAX_IDLE_MESSAGES: u32 = 500;
 const IDLE_MESSAGES_PER_SECOND: f64 = 100.0;
 
 /// Reason for an abnormal end.
-pub(super) enum End {
+pub(super) enum AbnormalEnd {
     /// A protocol violation or network error.
     Peer(String),
     /// The peer missed a deadline.
@@ -88,13 +88,13 @@ async fn drained(shared: &Shared) {
     sleep(shared.state().config.drain.publishers).await;
 }
 
-pub(super) struct Connection {
+pub(super) struct RtmpConnection {
     shared: Arc<Shared>,
     state: Arc<State>,
     remote: SocketAddr,
     places: Places,
     server: Server,
-    role: Role,
+    role: RtmpRole,
     output: VecDeque<Bytes>,
     /// Logged protocol violations of the peer.
     deviations: DeviationLog,
@@ -105,7 +105,7 @@ pub(super) struct Connection {
     ending: bool,
 }
 
-impl Connection {
+impl RtmpConnection {
     pub(super) fn new(
         shared: Arc<Shared>,
         state: Arc<State>,
@@ -123,7 +123,7 @@ impl Connection {
             state,
             remote,
             places,
-            role: Role::Nothing,
+            role: RtmpRole::Nothing,
             output: VecDeque::new(),
             deviations: DeviationLog::default(),
             received: 0,
@@ -138,13 +138,13 @@ impl Connection {
         }
     }
 
-    pub(super) async fn run(mut self, mut stream: TcpStream) -> Result<(), End> {
+    pub(super) async fn run(mut self, mut stream: TcpStream) -> Result<(), AbnormalEnd> {
         let result = self.drive(&mut stream).await;
-        if let Role::Publishes(Publication { publisher, .. }) = self.become_idle() {
+        if let RtmpRole::Publishes(Publication { publisher, .. }) = self.become_idle() {
             tracing::info!("{}: publisher {} disconnected", publisher.stream().name(), self.remote);
             lose(&self.state.live, publisher, self.state.config.live.linger);
         }
-        if matches!(result, Err(End::Evicted | End::Late(..))) {
+        if matches!(result, Err(AbnormalEnd::Evicted | AbnormalEnd::Late(..))) {
             crate::io::reset(&stream);
             return result;
         }
@@ -168,7 +168,7 @@ impl Connection {
         result
     }
 
-    async fn drive(&mut self, stream: &mut TcpStream) -> Result<(), End> {
+    async fn drive(&mut self, stream: &mut TcpStream) -> Result<(), AbnormalEnd> {
         crate::io::prepare(stream, self.state.config.rtmp.timeout);
         let (mut reader, mut writer) = stream.split();
         let mut input = BytesMut::with_capacity(READ_SIZE);
@@ -186,19 +186,21 @@ impl Connection {
             let pulls = slices.is_empty() && !self.ending;
             let role = &mut self.role;
             let next = poll_fn(|context| match role {
-                Role::Plays(player) if player.session.stay().poll_over(context).is_ready() => {
-                    Poll::Ready(Next::Tag(None))
+                RtmpRole::Plays(player) if player.session.stay().poll_over(context).is_ready() => {
+                    Poll::Ready(RoleEvent::Tag(None))
                 }
-                Role::Plays(player) if pulls && !player.paused => {
-                    player.viewer.poll_next(context).map(Next::Tag)
+                RtmpRole::Plays(player) if pulls && !player.paused => {
+                    player.viewer.poll_next(context).map(RoleEvent::Tag)
                 }
-                Role::Waits(waiting) => waiting.viewer.poll_kinds(context).map(Next::Kinds),
-                Role::Publishes(held) => held.poll_lost(context).map(Next::Lost),
+                RtmpRole::Waits(waiting) => {
+                    waiting.viewer.poll_kinds(context).map(RoleEvent::Kinds)
+                }
+                RtmpRole::Publishes(held) => held.poll_lost(context).map(RoleEvent::Lost),
                 _ => Poll::Pending,
             });
             tokio::select! {
                 read = reader.read_buf(&mut input), if !self.ending => {
-                    if read.map_err(|e| End::Peer(e.to_string()))? == 0 {
+                    if read.map_err(|e| AbnormalEnd::Peer(e.to_string()))? == 0 {
                         return Ok(());
                     }
                     self.received += input.len() as u64;
@@ -209,17 +211,17 @@ impl Connection {
                     // After the events: a hook may have taken a while to answer.
                     (self.times.last_received, self.times.pinged) = (Instant::now(), None);
                     self.take_deviations();
-                    result.map_err(|e| End::Peer(e.to_string()))?;
+                    result.map_err(|e| AbnormalEnd::Peer(e.to_string()))?;
                     // Let other connections run before reading on.
                     yield_now().await;
                 }
                 written = writer.write_vectored(&slices), if !slices.is_empty() => {
-                    self.advance(written.map_err(|e| End::Peer(e.to_string()))?);
+                    self.advance(written.map_err(|e| AbnormalEnd::Peer(e.to_string()))?);
                     self.times.last_sent = Instant::now();
                 }
                 next = next => self.take_next(next),
                 () = sleep_until(deadline) => self.on_deadline()?,
-                () = self.places.evicted() => return Err(End::Evicted),
+                () = self.places.evicted() => return Err(AbnormalEnd::Evicted),
                 () = &mut drained, if !is_drained => {
                     is_drained = true;
                     self.on_drained();
@@ -243,7 +245,7 @@ impl Connection {
     /// the publisher reconnects to another server.
     fn on_drained(&mut self) {
         match self.become_idle() {
-            Role::Publishes(Publication { publisher, .. }) => {
+            RtmpRole::Publishes(Publication { publisher, .. }) => {
                 let (stream, number) = (publisher.stream().clone(), publisher.number());
                 drop(publisher);
                 tracing::info!(
@@ -255,7 +257,7 @@ impl Connection {
                 self.server.revoke("the server is going away");
                 self.ending = true;
             }
-            Role::Nothing => self.ending = true,
+            RtmpRole::Nothing => self.ending = true,
             role => self.role = role,
         }
     }
@@ -287,14 +289,14 @@ impl Connection {
                 Event::Publish(request) => self.on_publish(&request).await,
                 Event::Play(request) => self.on_play(&request).await,
                 Event::Tag(tag) => {
-                    let Role::Publishes(held) = &mut self.role else { continue };
+                    let RtmpRole::Publishes(held) = &mut self.role else { continue };
                     if !held.publisher.push(tag, &self.state.live.repairs) {
                         let loss = held.loss();
                         self.on_lost(loss);
                     }
                 }
                 Event::Unpublish => {
-                    if let Role::Publishes(Publication { publisher, .. }) = self.become_idle() {
+                    if let RtmpRole::Publishes(Publication { publisher, .. }) = self.become_idle() {
                         let (stream, number) = (publisher.stream().clone(), publisher.number());
                         drop(publisher);
                         tracing::info!("{}: publishing stopped", stream.name());
@@ -303,12 +305,12 @@ impl Connection {
                     }
                 }
                 Event::Paused(now) => {
-                    if let Role::Plays(player) = &mut self.role {
+                    if let RtmpRole::Plays(player) = &mut self.role {
                         player.paused = now;
                     }
                 }
                 Event::StopPlay => {
-                    if let Role::Waits(_) = self.become_idle() {
+                    if let RtmpRole::Waits(_) = self.become_idle() {
                         // Completes the pending play request; nobody reads the answer.
                         self.server.refuse("");
                     }
@@ -321,7 +323,7 @@ impl Connection {
     fn take_deviations(&mut self) {
         let met = self.server.deviations();
         let who = match &self.role {
-            Role::Publishes(held) => held.publisher.stream().name(),
+            RtmpRole::Publishes(held) => held.publisher.stream().name(),
             _ => "RTMP",
         };
         self.deviations.record(&self.state.live.tolerated, who, met);
@@ -335,7 +337,7 @@ impl Connection {
             }
             Dismissal::Ended => ("ended_by_operator", "ended for", ENDED),
         };
-        if let Role::Publishes(Publication { publisher, .. }) = self.become_idle() {
+        if let RtmpRole::Publishes(Publication { publisher, .. }) = self.become_idle() {
             self.state.live.events.count(event);
             let name = publisher.stream().name();
             tracing::info!("{name}: {how} publisher {}", self.remote);
@@ -345,9 +347,9 @@ impl Connection {
     }
 
     /// Resets the role and returns the previous one.
-    fn become_idle(&mut self) -> Role {
+    fn become_idle(&mut self) -> RtmpRole {
         self.times.idle = Instant::now();
-        core::mem::replace(&mut self.role, Role::Nothing)
+        core::mem::replace(&mut self.role, RtmpRole::Nothing)
     }
 
     /// Marks the newcomer busy, so that it keeps its place until the request is answered.
@@ -387,7 +389,7 @@ impl Connection {
                 let encoder = printable(&request.flash_ver);
                 tracing::info!("{name}: published by {} ({encoder})", self.remote);
                 self.server.accept();
-                self.role = Role::Publishes(held);
+                self.role = RtmpRole::Publishes(held);
                 self.places.newcomer = None;
             }
             Err(why) => {
@@ -405,7 +407,7 @@ impl Connection {
         let name = stream_name(request);
         match self.admit(&name, request).await {
             Ok(waiting) => {
-                self.role = Role::Waits(Box::new(waiting));
+                self.role = RtmpRole::Waits(Box::new(waiting));
                 self.places.newcomer = None;
             }
             Err(why) => self.refuse_player(&name, why),
@@ -452,7 +454,7 @@ impl Connection {
         let permits = play::reserve(&self.state, &opening);
         let permits = permits.map_err(|_| "too many viewers at this address")?;
         let asked = play::ask_hook(self.state.clone(), opening.clone(), request.query.clone());
-        let _asked = asked.await.map_err(Denied::reason)?;
+        let _asked = asked.await.map_err(ViewerRejection::reason)?;
         let stream = play::find(&self.state, name, opening.remote, Via::default());
         let stream = stream.map_err(Missing::reason)?;
         let viewer = play::watch(&self.state, stream).ok_or("too many viewers")?;
@@ -460,25 +462,25 @@ impl Connection {
     }
 
     /// Passes a stream event to the player or publisher.
-    fn take_next(&mut self, next: Next) {
-        if let Next::Lost(loss) = next {
+    fn take_next(&mut self, next: RoleEvent) {
+        if let RoleEvent::Lost(loss) = next {
             return self.on_lost(loss);
         }
         match (next, self.become_idle()) {
-            (Next::Kinds(None), Role::Waits(waiting)) => {
+            (RoleEvent::Kinds(None), RtmpRole::Waits(waiting)) => {
                 self.refuse_player(&waiting.opening.stream, "the upstream has no such stream");
             }
-            (Next::Kinds(Some(_)), Role::Waits(waiting)) => {
+            (RoleEvent::Kinds(Some(_)), RtmpRole::Waits(waiting)) => {
                 let Waiting { viewer, opening, permits } = *waiting;
                 let name = opening.stream.clone();
                 let Some(session) = play::begin(&self.state, opening, permits) else {
                     return self.refuse_player(&name, "refused");
                 };
                 self.server.accept();
-                let player = Player { viewer, session, paused: false, based: false };
-                self.role = Role::Plays(Box::new(player));
+                let player = RtmpPlayer { viewer, session, paused: false, based: false };
+                self.role = RtmpRole::Plays(Box::new(player));
             }
-            (Next::Tag(Some(tag)), Role::Plays(mut player)) => {
+            (RoleEvent::Tag(Some(tag)), RtmpRole::Plays(mut player)) => {
                 let time = player.viewer.own_time(&tag);
                 if let Some(origin) = player.viewer.origin().filter(|_| !player.based) {
                     player.based = true;
@@ -487,7 +489,7 @@ impl Connection {
                 self.server.send_tag_at(&tag, time);
                 let progress = player.viewer.progress();
                 player.session.on_media(&progress);
-                self.role = Role::Plays(player);
+                self.role = RtmpRole::Plays(player);
             }
             _ => {
                 self.server.end_of_stream();

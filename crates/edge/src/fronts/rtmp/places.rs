@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use crate::bans::Refused;
 use crate::config::{Config, any_contains};
-use crate::limits::{Limits, Permit, Place};
+use crate::limits::{Permit, Place, ProcessLimits};
 use crate::state::Shared;
 
 /// The places of a connection.
@@ -35,8 +35,9 @@ impl Places {
 
     /// Assigns the places to the client's address. Returns false if that has reached its limit.
     pub(super) fn identify(&self, config: &Config, client: SocketAddr) -> bool {
-        let is_let_in =
-            |place: &Permit, kind| Limits::identify(place, kind, config, client.ip()).is_ok();
+        let is_let_in = |place: &Permit, kind| {
+            ProcessLimits::identify(place, kind, config, client.ip()).is_ok()
+        };
         is_let_in(&self.connection, Place::Rtmp)
             && self.newcomer.iter().all(|newcomer| is_let_in(newcomer, Place::RtmpNewcomer))
     }

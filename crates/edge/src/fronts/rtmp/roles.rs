@@ -9,12 +9,12 @@ use crate::play;
 use crate::sessions::{Opening, Session};
 
 /// The role of a connection.
-pub(super) enum Role {
+pub(super) enum RtmpRole {
     Nothing,
     Publishes(Publication),
     /// A player that waits for the stream's kinds of media.
     Waits(Box<Waiting>),
-    Plays(Box<Player>),
+    Plays(Box<RtmpPlayer>),
 }
 
 /// A player that waits for its stream to start.
@@ -24,7 +24,7 @@ pub(super) struct Waiting {
     pub(super) permits: play::SessionPermits,
 }
 
-pub(super) struct Player {
+pub(super) struct RtmpPlayer {
     pub(super) viewer: Viewer,
     pub(super) session: Arc<Session>,
     pub(super) paused: bool,
@@ -33,7 +33,7 @@ pub(super) struct Player {
 }
 
 /// An event of the stream for its player or publisher.
-pub(super) enum Next {
+pub(super) enum RoleEvent {
     /// The kinds of media are known; `None` if the stream ended before.
     Kinds(Option<(bool, bool)>),
     /// A tag; `None` at the end of the stream or of the player's session.

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::io::Measured;
+use crate::io::MeasuredStream;
 use crate::sync::lock;
 
 /// Time left to other work, as a multiple of the time for handshakes.
@@ -45,9 +45,9 @@ impl Turns {
     /// Errors of TLS or of the socket.
     pub(super) async fn accept(
         &self,
-        stream: Measured,
+        stream: MeasuredStream,
         config: Arc<ServerConfig>,
-    ) -> io::Result<TlsStream<Measured>> {
+    ) -> io::Result<TlsStream<MeasuredStream>> {
         let mut handshake = pin!(TlsAcceptor::from(config).accept(stream));
         loop {
             {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::Response;
 use hyper::body::Incoming;
-use media::hls::pull::{Action, Choice, FailureOutcome, Pull, Request, Subject};
+use media::hls::pull::{Action, Choice, FailureOutcome, OriginRequest, Pull, Subject};
 use media::{Deviation, Tag};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -172,7 +172,11 @@ impl Fetcher {
     }
 
     /// Returns the tags of a body; `None` if it is unusable and the pull continues.
-    fn on_body(&mut self, request: &Request, body: &Bytes) -> Result<Option<Vec<Tag>>, PullError> {
+    fn on_body(
+        &mut self,
+        request: &OriginRequest,
+        body: &Bytes,
+    ) -> Result<Option<Vec<Tag>>, PullError> {
         let taken = self.pull.on_response(body);
         self.reporter.tolerate(self.pull.deviations());
         let error = match taken {
@@ -192,7 +196,7 @@ impl Fetcher {
         Ok(None)
     }
 
-    fn on_failure(&mut self, request: &Request, error: PullError) -> Result<(), PullError> {
+    fn on_failure(&mut self, request: &OriginRequest, error: PullError) -> Result<(), PullError> {
         let error = error.context(subject(request));
         let now = Timestamp::ZERO + self.start.elapsed();
         match self.pull.on_failure(now) {
@@ -206,7 +210,7 @@ impl Fetcher {
 
     /// Fetches the body of a request. A silent connection is abandoned at half the timeout, which
     /// leaves time for another.
-    async fn fetch(&mut self, request: &Request) -> Result<Bytes, PullError> {
+    async fn fetch(&mut self, request: &OriginRequest) -> Result<Bytes, PullError> {
         let pause = self.limit / 2;
         let limit = self.limit.max(self.pull.target() * 2);
         let first = self.first.take();
@@ -230,7 +234,7 @@ impl Fetcher {
 }
 
 /// Returns the kind and URL of a request, without secrets.
-fn subject(request: &Request) -> String {
+fn subject(request: &OriginRequest) -> String {
     format!("{} {}", request.kind, Redacted(&request.url))
 }
 

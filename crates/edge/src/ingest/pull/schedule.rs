@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use url::Url;
 
 use super::report::{PullError, Reason, Reporter};
-use super::source::Source;
+use super::source::PullSource;
 use super::via::Via;
 use crate::config;
 use crate::entropy::random;
@@ -56,7 +56,7 @@ enum AttemptEnd {
 
 /// A serving upstream.
 struct OpenUpstream {
-    source: Source,
+    source: PullSource,
     /// Tags already received.
     tags: Vec<Tag>,
 }
@@ -178,11 +178,11 @@ impl Puller {
         self.rule.upstream.get(index)?.url(name, tail)
     }
 
-    async fn open(&self, index: usize) -> Result<Source, PullError> {
+    async fn open(&self, index: usize) -> Result<PullSource, PullError> {
         let url = self.url(index).ok_or_else(|| PullError::new(Reason::Content, "no URL"))?;
         let client = self.state.clients.of(self.rule.ca_file.as_deref());
         let live = &self.state.config.live;
-        Source::open(client, url, &self.rule, live, self.reporter.clone(), &self.via).await
+        PullSource::open(client, url, &self.rule, live, self.reporter.clone(), &self.via).await
     }
 
     /// Pulls from one upstream, which may already be open.

@@ -14,13 +14,13 @@ use super::via::Via;
 use crate::client::{Client, no_answer};
 use crate::config::{self, Variant};
 
-pub(super) enum Source {
+pub(super) enum PullSource {
     Rtmp(Box<RtmpSource>),
     Flv(Box<FlvSource>),
     Hls(Box<HlsSource>),
 }
 
-impl Source {
+impl PullSource {
     /// Connects to an upstream. Its first response may take at most the rule's timeout.
     pub(super) async fn open(
         client: &Client,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Statistics of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Counts {
+pub(super) struct TcpCounts {
     pub rtt: Duration,
     pub rtt_min: Duration,
     /// Packets, retransmissions included.

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use super::counts::Counts;
+use super::counts::TcpCounts;
 
 pub(super) fn set_congestion(_: &impl AsFd, _: &str) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
@@ -17,6 +17,6 @@ pub(super) fn pace(_: &impl AsFd) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-pub(super) fn counts(_: &impl AsFd) -> Option<Counts> {
+pub(super) fn counts(_: &impl AsFd) -> Option<TcpCounts> {
     None
 }

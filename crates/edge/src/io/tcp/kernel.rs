@@ -10,7 +10,7 @@ use nix::libc;
 use nix::sys::socket::sockopt::{GetStruct, SetStruct, TcpCongestion};
 use nix::sys::socket::{getsockopt, setsockopt};
 
-use super::counts::Counts;
+use super::counts::TcpCounts;
 
 /// A pacing rate above any link, in bytes/s. Any value but the kernel's default turns pacing on.
 const PACING_RATE: u64 = 100_000_000_000 / 8;
@@ -80,10 +80,10 @@ static FILLS_ALL: LazyLock<bool> = LazyLock::new(|| {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= MIN_VERSION
 });
 
-pub(super) fn counts(socket: &impl AsFd) -> Option<Counts> {
+pub(super) fn counts(socket: &impl AsFd) -> Option<TcpCounts> {
     let info = FILLS_ALL.then(|| getsockopt(socket, TcpInfo).ok())??;
     let micros = |micros: u32| Duration::from_micros(micros.into());
-    Some(Counts {
+    Some(TcpCounts {
         rtt: micros(info.rtt),
         // Without a sample the kernel reports the largest number.
         rtt_min: micros(info.min_rtt.min(info.rtt)),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::arrivals::Arrivals;
-use super::terms::{Bell, Bounds, Counts, Full, Origin};
+use super::terms::{Bell, Bounds, Full, GateCounts, Origin};
 use crate::config::Network;
 
 /// Grace period of an idle newcomer: covers a handshake over a slow path. Does not apply to holders
@@ -131,12 +131,12 @@ pub(super) struct Seats {
     pub(super) by_held: BTreeSet<(u32, Network)>,
     pub(super) idle: Idle,
     arrivals: Arrivals,
-    counts: Counts,
+    counts: GateCounts,
 }
 
 impl Seats {
-    pub(super) fn counts(&self) -> Counts {
-        Counts { used: self.held.len(), ..self.counts }
+    pub(super) fn counts(&self) -> GateCounts {
+        GateCounts { used: self.held.len(), ..self.counts }
     }
 
     pub(super) fn enter(

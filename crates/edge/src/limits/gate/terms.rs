@@ -49,7 +49,7 @@ pub(crate) enum Full {
 
 /// Counters of a gate.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(crate) struct Counts {
+pub(crate) struct GateCounts {
     /// Places in use.
     pub used: usize,
     /// Newcomers rejected because all places were taken.

@@ -93,7 +93,7 @@ fn address_limit_and_total_limit_apply() {
     assert_eq!(room.busy("192.0.1.1"), Err(Full::Address));
     assert!(room.busy("192.0.2.1").is_ok() && room.busy("192.0.3.1").is_ok());
     assert_eq!(room.busy("192.0.4.1"), Err(Full::All));
-    let Counts { full, address, evicted, .. } = room.seats.counts();
+    let GateCounts { full, address, evicted, .. } = room.seats.counts();
     assert_eq!((full, address, evicted), (1, 1, 0));
     room.check();
 }

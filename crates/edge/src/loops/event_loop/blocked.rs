@@ -5,7 +5,7 @@ use core::time::Duration;
 use ::quic::{Handle, Transmit};
 use units::Timestamp;
 
-use crate::io::socket::Full;
+use crate::io::socket::FullQueue;
 
 /// Retry interval and number of retries for a full device queue, which drains within milliseconds
 /// unless something else is wrong.
@@ -27,10 +27,10 @@ pub(super) struct Blocked {
 
 impl Blocked {
     /// Updates the batch after `sent` bytes, when `full` blocked the rest.
-    pub(super) fn note(&mut self, now: Timestamp, sent: usize, full: Full) {
+    pub(super) fn note(&mut self, now: Timestamp, sent: usize, full: FullQueue) {
         self.data.drain(..sent);
         self.retry_at = None;
-        if full == Full::Device {
+        if full == FullQueue::Device {
             self.retries += 1;
             self.retry_at = Some(now + DEVICE_RETRY);
         }

@@ -6,7 +6,7 @@ use std::io;
 use ::quic::{Addresses, Datagram, Outcome};
 use units::{Ecn, Timestamp};
 
-use super::{EventLoop, Place};
+use super::{EventLoop, LoopConnection};
 use crate::io::ports;
 use crate::io::socket::ReceiveBuffer;
 use crate::loops::requests::Requests;
@@ -132,7 +132,7 @@ impl EventLoop {
                 }
                 let waker = self.plan.mailbox.waker(handle);
                 let requests = Requests::new(self.state.clone(), waker);
-                let place = Place {
+                let place = LoopConnection {
                     requests,
                     dirty: false,
                     woken: false,

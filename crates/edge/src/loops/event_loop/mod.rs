@@ -29,11 +29,11 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use units::Timestamp;
 
-use super::handshakes::{Allowance, Handshakes};
+use super::handshakes::{HandshakeBudget, Handshakes};
 use super::log::ConnectionLog;
 use super::mailbox::{Mailbox, Sender};
 use super::pulse::Pulse;
-use super::report::{Counters, Report};
+use super::report::{LoopCounters, LoopReport};
 use super::requests::Requests;
 use super::timers::Timers;
 use crate::io::socket::{ReceiveBuffer, SendStats, UdpSocket};
@@ -67,7 +67,7 @@ const TIMER_RECHECK: Duration = Duration::from_millis(1);
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
 
 /// Parameters of a loop.
-pub(crate) struct Plan {
+pub(crate) struct LoopPlan {
     pub core: u8,
     /// Seed of connection IDs and other unpredictable values.
     pub seed: [u8; 32],
@@ -84,7 +84,7 @@ pub(crate) struct Plan {
 }
 
 /// A connection in the loop.
-struct Place {
+struct LoopConnection {
     requests: Requests,
     dirty: bool,
     /// Its waker was called: a response or body can continue.
@@ -98,16 +98,16 @@ struct Place {
 }
 
 pub(crate) struct EventLoop {
-    plan: Plan,
+    plan: LoopPlan,
     state: Arc<State>,
     /// Unix time in seconds of the origin of the loop's clock.
     unix_origin: u64,
     endpoint: Endpoint,
-    places: Vec<Option<Box<Place>>>,
+    places: Vec<Option<Box<LoopConnection>>>,
     dirty: VecDeque<Handle>,
     timers: Timers,
     handshakes: Handshakes,
-    allowance: Allowance,
+    allowance: HandshakeBudget,
     /// Whether datagrams may be waiting unread.
     is_behind: bool,
     /// Whether mail was left over.
@@ -118,13 +118,13 @@ pub(crate) struct EventLoop {
     reply: Vec<u8>,
     drain_ends: Option<Timestamp>,
     second_goaway: Option<Timestamp>,
-    counters: Counters,
+    counters: LoopCounters,
     report_due: Timestamp,
 }
 
 impl EventLoop {
     /// Creates a loop. It must stay on the current thread.
-    pub(crate) fn new(plan: Plan) -> Self {
+    pub(crate) fn new(plan: LoopPlan) -> Self {
         let state = plan.shared.state();
         let unix_origin = unix_origin(&state, plan.pulse.now());
         let (core, loops) = (plan.core, plan.others.len());
@@ -137,7 +137,7 @@ impl EventLoop {
             dirty: VecDeque::new(),
             timers: Timers::default(),
             handshakes: Handshakes::default(),
-            allowance: Allowance::default(),
+            allowance: HandshakeBudget::default(),
             is_behind: false,
             more_mail: false,
             blocked: plan.sockets.iter().map(|_| None).collect(),
@@ -145,7 +145,7 @@ impl EventLoop {
             reply: Vec::with_capacity(1_500),
             drain_ends: None,
             second_goaway: None,
-            counters: Counters::default(),
+            counters: LoopCounters::default(),
             report_due: Timestamp::ZERO,
             plan,
         }
@@ -325,7 +325,7 @@ impl EventLoop {
         }
         let mut sends = SendStats::default();
         self.plan.sockets.iter().for_each(|socket| sends.add(socket.send_stats()));
-        let report = Report {
+        let report = LoopReport {
             endpoint: *self.endpoint.stats(),
             connections: self.endpoint.len(),
             sends,

@@ -23,7 +23,7 @@ fn event_loop(sockets: usize) -> EventLoop {
     let edge = Edge::open(config).expect("opened");
     let (sender, mailbox) = mailbox().expect("made");
     let bind = || UdpSocket::bind(([127, 0, 0, 1], 0).into(), false, BUFFERS).expect("bound");
-    EventLoop::new(Plan {
+    EventLoop::new(LoopPlan {
         core: 0,
         seed: [7; 32],
         sockets: (0..sockets).map(|_| bind()).collect(),

@@ -3,7 +3,7 @@
 use core::net::Ipv4Addr;
 use core::time::Duration;
 
-use startup::cookie::{Rules, Verdict};
+use startup::cookie::{CookieRules, Verdict};
 use startup::decision::{Limits, Mode};
 use startup::{Carrier, PathState, Prefix};
 
@@ -98,7 +98,7 @@ fn past(
     });
     let now = UNIX_ORIGIN + age_s;
     let accept = |cookie: startup::Cookie| {
-        cookie.accept(Carrier::Token, client, now, &Rules::default()).ok()
+        cookie.accept(Carrier::Token, client, now, &CookieRules::default()).ok()
     };
     Ok(cookie.and_then(accept))
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::super::fixture;
-use super::super::segmenter::{Config as SegmenterConfig, Container, Segmenter};
+use super::super::segmenter::{Container, Segmenter, SegmenterConfig};
 use super::*;
 use crate::Role;
 
@@ -103,7 +103,8 @@ fn a_finished_stream_is_pulled_from_its_start() {
 #[test]
 fn the_selected_variant_is_pulled() {
     let master = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nlo/a.m3u8\n\
-                  #EXT-X-STREAM-INF:BANDWIDTH=3\n/hi.m3u8?x=1\n#EXT-X-STREAM-INF:BANDWIDTH=2\nmid\n";
+                  #EXT-X-STREAM-INF:BANDWIDTH=3\n/hi.m3u8?x=1\n\
+                  #EXT-X-STREAM-INF:BANDWIDTH=2\nmid\n";
     for (choice, expected) in [
         (Choice::Highest, "http://origin.test/hi.m3u8?x=1"),
         (Choice::First, "http://origin.test/live/lo/a.m3u8"),
@@ -318,7 +319,8 @@ proptest! {
 
     #[test]
     fn damaged_playlists_never_panic(
-        damage in proptest::collection::vec((any::<proptest::sample::Index>(), any::<char>()), 1..8),
+        damage in proptest::collection::vec(
+            (any::<proptest::sample::Index>(), any::<char>()), 1..8),
     ) {
         let text = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:7\n\
             #EXT-X-MAP:URI=\"i\",BYTERANGE=\"5@6\"\n#EXT-X-BYTERANGE:5@6\n#EXTINF:2,\na\n\

@@ -25,7 +25,7 @@ fn name(segmenter: &Segmenter, number: usize) -> Name {
     segmenter.retained.segments[number].name
 }
 
-fn segmenter(config: Config) -> Segmenter {
+fn segmenter(config: SegmenterConfig) -> Segmenter {
     let mut segmenter = Segmenter::new(config);
     segmenter.push(&video_header(12), WALL);
     segmenter.push(&audio_header(), WALL);
@@ -64,7 +64,7 @@ fn times(segmenter: &Segmenter, version: u64) -> [Vec<i64>; 2] {
 #[test]
 fn segments_start_at_key_frames_after_the_target_duration() {
     for (gop, expected) in [(50, 2.0), (25, 2.0), (30, 2.4), (125, 5.0)] {
-        let mut segmenter = segmenter(Config::default());
+        let mut segmenter = segmenter(SegmenterConfig::default());
         push(&mut segmenter, 0..30_000, gop, true);
         let segments = segments(&segmenter);
         assert_eq!(segments.len(), if expected > 4.0 { 5 } else { 6 }, "a window of six");
@@ -76,7 +76,7 @@ fn segments_start_at_key_frames_after_the_target_duration() {
 
 #[test]
 fn a_segment_is_the_concatenation_of_its_parts() {
-    let mut segmenter = segmenter(Config::default());
+    let mut segmenter = segmenter(SegmenterConfig::default());
     push(&mut segmenter, 0..5_000, 50, true);
     let retained = &segmenter.retained.segments[0];
     let durations: Vec<i64> = retained.parts.iter().map(|part| part.duration_ms).collect();
@@ -96,7 +96,7 @@ fn a_segment_is_the_concatenation_of_its_parts() {
 
 #[test]
 fn the_playlist_lists_existing_parts() {
-    let mut segmenter = segmenter(Config::default());
+    let mut segmenter = segmenter(SegmenterConfig::default());
     assert!(segmenter.playlist(false).is_none() && segmenter.master().is_none());
     push(&mut segmenter, 0..2_401, 50, true);
     let (id, one, two) =
@@ -135,7 +135,7 @@ fn the_playlist_lists_existing_parts() {
 
 #[test]
 fn a_delta_update_completes_the_previous_playlist() {
-    let mut segmenter = segmenter(Config { window: 20, ..Config::default() });
+    let mut segmenter = segmenter(SegmenterConfig { window: 20, ..SegmenterConfig::default() });
     push(&mut segmenter, 0..50_000, 50, false);
     let (full, delta) = (text(&segmenter, false), text(&segmenter, true));
     assert!(delta.contains("#EXT-X-VERSION:9\n"), "{delta}");
@@ -152,7 +152,7 @@ fn a_delta_update_completes_the_previous_playlist() {
 
 #[test]
 fn requests_are_past_present_soon_or_too_far() {
-    let mut segmenter = segmenter(Config { window: 2, ..Config::default() });
+    let mut segmenter = segmenter(SegmenterConfig { window: 2, ..SegmenterConfig::default() });
     push(&mut segmenter, 0..20_401, 50, true);
     assert_eq!(segmenter.position(), (FIRST + 10, 1));
     for (msn, part, expected) in [
@@ -178,12 +178,15 @@ fn requests_are_past_present_soon_or_too_far() {
     segmenter.end();
     assert_eq!(segmenter.availability(FIRST + 11, Some(0)), Availability::Past, "never");
     assert_eq!(segmenter.availability(FIRST + 10, None), Availability::Present);
-    assert_eq!(Segmenter::new(Config::default()).availability(0, Some(0)), Availability::Pending);
+    assert_eq!(
+        Segmenter::new(SegmenterConfig::default()).availability(0, Some(0)),
+        Availability::Pending
+    );
 }
 
 #[test]
 fn segments_near_the_end_have_slack() {
-    let mut segmenter = segmenter(Config::default());
+    let mut segmenter = segmenter(SegmenterConfig::default());
     push(&mut segmenter, 0..20_401, 50, true);
     let name = |back: usize| {
         let segments = &segmenter.retained.segments;
@@ -205,12 +208,12 @@ fn segments_near_the_end_have_slack() {
     assert_eq!(whole, [Some(4_000 - growing[0]), Some(2_000 - growing[0]), None]);
     let other = Name { id: 1, ..name(1) };
     assert_eq!(segmenter.slack(other, None), None);
-    assert_eq!(Segmenter::new(Config::default()).slack(other, None), None);
+    assert_eq!(Segmenter::new(SegmenterConfig::default()).slack(other, None), None);
 }
 
 #[test]
 fn changed_headers_and_jumps_are_discontinuities() {
-    let mut segmenter = segmenter(Config { window: 20, ..Config::default() });
+    let mut segmenter = segmenter(SegmenterConfig { window: 20, ..SegmenterConfig::default() });
     push(&mut segmenter, 0..4_000, 50, true);
     // A repeated header changes nothing.
     segmenter.push(&video_header(12), WALL);
@@ -238,7 +241,7 @@ fn changed_headers_and_jumps_are_discontinuities() {
 #[test]
 fn a_discontinuity_is_announced_before_the_first_part_after_it() {
     let count = |text: &str| text.matches("#EXT-X-DISCONTINUITY\n").count();
-    let mut segmenter = segmenter(Config { window: 20, ..Config::default() });
+    let mut segmenter = segmenter(SegmenterConfig { window: 20, ..SegmenterConfig::default() });
     push(&mut segmenter, 0..4_600, 50, true);
     assert_eq!(count(&text(&segmenter, false)), 0);
     segmenter.push(&video_header(13), WALL);
@@ -259,7 +262,7 @@ fn a_discontinuity_is_announced_before_the_first_part_after_it() {
 
 #[test]
 fn a_slightly_late_header_is_no_discontinuity() {
-    let mut segmenter = Segmenter::new(Config::default());
+    let mut segmenter = Segmenter::new(SegmenterConfig::default());
     segmenter.push(&audio_header(), WALL);
     segmenter.push(&audio_frame(0), WALL);
     segmenter.push(&audio_frame(21), WALL);
@@ -267,7 +270,7 @@ fn a_slightly_late_header_is_no_discontinuity() {
     push(&mut segmenter, 40..4_200, 50, true);
     assert_eq!(init(&segmenter, 2), None);
     assert!(segments(&segmenter).iter().all(|segment| !segment.2));
-    let mut late_audio = Segmenter::new(Config::default());
+    let mut late_audio = Segmenter::new(SegmenterConfig::default());
     late_audio.push(&video_header(12), WALL);
     push(&mut late_audio, 0..200, 50, false);
     late_audio.push(&audio_header(), WALL);
@@ -286,7 +289,7 @@ fn a_slightly_late_header_is_no_discontinuity() {
 
 #[test]
 fn audio_only_streams_are_cut_by_time_and_video_may_pause() {
-    let mut segmenter = Segmenter::new(Config::default());
+    let mut segmenter = Segmenter::new(SegmenterConfig::default());
     segmenter.push(&audio_header(), WALL);
     let audio = |segmenter: &mut Segmenter, range: core::ops::Range<u32>| {
         for at in range.filter(|at| (at * 48) % 1_024 < 48) {
@@ -320,7 +323,7 @@ fn audio_only_streams_are_cut_by_time_and_video_may_pause() {
 
 #[test]
 fn audio_is_aligned_to_the_sample_grid_and_follows_drift() {
-    let mut segmenter = segmenter(Config::default());
+    let mut segmenter = segmenter(SegmenterConfig::default());
     // Timestamps have errors of up to 9 ms.
     let mut audio_frames = 0;
     for at in 0..4_100u32 {
@@ -340,7 +343,7 @@ fn audio_is_aligned_to_the_sample_grid_and_follows_drift() {
     assert!(odd.len() <= 1 && odd.iter().all(|step| step.abs() < 48), "{odd:?}");
     // A gap of half a second stays a gap; of frames that are 1 % too fast, every hundredth is
     // dropped.
-    let mut segmenter = self::segmenter(Config::default());
+    let mut segmenter = self::segmenter(SegmenterConfig::default());
     for at in 0..8_100u32 {
         if at % 40 == 0 {
             segmenter.push(&frame(at, at % 2_000 == 0), WALL);
@@ -359,7 +362,7 @@ fn audio_is_aligned_to_the_sample_grid_and_follows_drift() {
 
 #[test]
 fn another_audio_header_cuts_at_the_next_key_frame() {
-    let mut segmenter = segmenter(Config::default());
+    let mut segmenter = segmenter(SegmenterConfig::default());
     push(&mut segmenter, 0..2_500, 25, true);
     // 44.1 kHz from now on.
     segmenter.push(&tag(Kind::Audio, 2_500, &[&[0xaf, 0, 0x12, 0x10]]), WALL);
@@ -374,7 +377,7 @@ fn another_audio_header_cuts_at_the_next_key_frame() {
 
 #[test]
 fn audio_waits_for_a_key_frame_only_for_a_limited_time() {
-    let mut segmenter = segmenter(Config::default());
+    let mut segmenter = segmenter(SegmenterConfig::default());
     for at in 0..20_000 {
         if at % 40 == 0 {
             segmenter.push(&frame(at, false), WALL);
@@ -392,7 +395,7 @@ fn audio_waits_for_a_key_frame_only_for_a_limited_time() {
 
 #[test]
 fn dates_follow_media_time_and_drift_slowly_to_wall_time() {
-    let mut segmenter = segmenter(Config::default());
+    let mut segmenter = segmenter(SegmenterConfig::default());
     for (number, late) in [0, 700, 300, 0, 3_000, 3_000].into_iter().enumerate() {
         let at = number as u32 * 2_000;
         segmenter.push(&frame(at, true), WALL + u64::from(at) + late);
@@ -406,7 +409,7 @@ fn dates_follow_media_time_and_drift_slowly_to_wall_time() {
 #[test]
 fn memory_is_bounded_for_any_input() {
     let bytes = 40_000;
-    let mut flood = segmenter(Config { bytes, ..Config::default() });
+    let mut flood = segmenter(SegmenterConfig { bytes, ..SegmenterConfig::default() });
     for number in 0..5_000 {
         // All frames have the same time, so that no part ever ends.
         flood.push(&frame(7, number == 0), WALL);
@@ -414,7 +417,7 @@ fn memory_is_bounded_for_any_input() {
     }
     assert!(flood.overflows() > 0);
     let bytes = 25_000;
-    let mut endless = segmenter(Config { bytes, ..Config::default() });
+    let mut endless = segmenter(SegmenterConfig { bytes, ..SegmenterConfig::default() });
     for number in 0..5_000 {
         endless.push(&frame(number * 40, number % 2_000 == 0), WALL);
         assert!(endless.bytes() <= bytes);
@@ -488,7 +491,12 @@ fn servers_that_start_at_different_times_use_the_same_names_for_the_same_bytes()
             (33_333, 120),
             (41_667, 240),
         ] {
-            let config = Config { container, window: 1_000, bytes: 1 << 30, ..Config::default() };
+            let config = SegmenterConfig {
+                container,
+                window: 1_000,
+                bytes: 1 << 30,
+                ..SegmenterConfig::default()
+            };
             let pack = |tags: &[Tag], late: u64| {
                 let mut segmenter = Segmenter::new(config);
                 for tag in tags {
@@ -521,12 +529,12 @@ fn servers_that_start_at_different_times_use_the_same_names_for_the_same_bytes()
 #[test]
 fn a_restarted_packager_continues_the_numbers() {
     let tags = stream(0..200_000, 33_367, 60);
-    let mut first = Segmenter::new(Config::default());
+    let mut first = Segmenter::new(SegmenterConfig::default());
     let half = tags.iter().position(|tag| tag.timestamp() > 90_000).expect("half");
     for tag in &tags[..half] {
         first.push(tag, WALL + u64::from(tag.timestamp()));
     }
-    let mut second = Segmenter::new(Config::default());
+    let mut second = Segmenter::new(SegmenterConfig::default());
     for tag in tags[..2].iter().chain(&tags[half + 1_500..]) {
         second.push(tag, WALL + u64::from(tag.timestamp()));
     }
@@ -538,7 +546,7 @@ fn a_restarted_packager_continues_the_numbers() {
 #[test]
 fn parts_last_nearly_the_part_target() {
     for fps in [10, 12, 15, 24, 25, 30, 50, 60] {
-        let mut segmenter = Segmenter::new(Config::default());
+        let mut segmenter = Segmenter::new(SegmenterConfig::default());
         for tag in stream(0..20_000, 1_000_000 / fps, 2 * fps) {
             segmenter.push(&tag, WALL + u64::from(tag.timestamp()));
         }
@@ -567,7 +575,7 @@ fn parts_last_nearly_the_part_target() {
 
 #[test]
 fn declared_durations_never_change() {
-    let mut segmenter = segmenter(Config { window: 100, ..Config::default() });
+    let mut segmenter = segmenter(SegmenterConfig { window: 100, ..SegmenterConfig::default() });
     let declared = |segmenter: &Segmenter| {
         let text = text(segmenter, false);
         let line = |tag: &str| text.lines().find(|line| line.starts_with(tag)).map(str::to_owned);
@@ -592,7 +600,7 @@ fn declared_durations_never_change() {
 
 #[test]
 fn another_encoder_is_a_discontinuity_with_an_initialisation_segment_of_its_own() {
-    let mut segmenter = segmenter(Config::default());
+    let mut segmenter = segmenter(SegmenterConfig::default());
     push(&mut segmenter, 0..4_200, 50, true);
     segmenter.push(&video_header(13), WALL);
     segmenter.push(&audio_header(), WALL);
@@ -609,7 +617,7 @@ fn another_encoder_is_a_discontinuity_with_an_initialisation_segment_of_its_own(
 
 #[test]
 fn eviction_leaves_three_segments_for_startup() {
-    let mut segmenter = segmenter(Config::default());
+    let mut segmenter = segmenter(SegmenterConfig::default());
     push(&mut segmenter, 0..30_000, 50, true);
     let all = segments(&segmenter);
     let held = segmenter.bytes();
@@ -626,7 +634,7 @@ fn eviction_leaves_three_segments_for_startup() {
 
 #[test]
 fn a_limit_below_one_segment_drops_the_growing_one() {
-    let mut segmenter = segmenter(Config::default());
+    let mut segmenter = segmenter(SegmenterConfig::default());
     push(&mut segmenter, 0..30_000, 50, true);
     let half = segmenter.bytes() / 2;
     segmenter.shrink_to(half);

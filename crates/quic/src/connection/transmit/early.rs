@@ -73,8 +73,8 @@ impl Connection {
     ) -> Option<Draft<'a>> {
         self.scratch.clear();
         let number = self.handshake.as_ref()?.early(id)?.space.ledger.next_number();
-        let dcid = self.remote_ids.active.id;
-        let scid = self.local_ids.get(0, ctx.keys.cids());
+        let dcid = self.control.remote_ids.active.id;
+        let scid = self.control.local_ids.get(0, ctx.keys.cids());
         let end = buf.len().checked_sub(TAG_LEN).filter(|&end| end >= MIN_ROOM)?;
         let mut w = Writer::new(&mut buf[..end]);
         let length_at = put_long_header(&mut w, id.packet_type(), &dcid, &scid, &[], LONG_PN_LEN);
@@ -133,7 +133,7 @@ impl Connection {
     ) -> Option<Transmit> {
         let budget = usize::try_from(self.path.budget()).unwrap_or(usize::MAX);
         let limit = usize::from(BASE).min(buf.len()).min(budget);
-        let reason = self.close.as_deref()?.clone();
+        let reason = self.life.reason()?.clone();
         let mut len = 0;
         for id in SpaceId::ALL {
             let rest = buf.get_mut(len..limit)?;

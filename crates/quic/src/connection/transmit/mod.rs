@@ -8,9 +8,9 @@ mod packet;
 
 use super::ecn::codepoint;
 use super::off_path::{NO_PATH, OffPath, OffPathFrame};
-use super::{Connection, Context, State};
+use super::{Connection, Context};
 use crate::connection::timers::PROBES;
-use crate::detection::{LOSSY_PERIOD, MIN_TAIL_DELAY};
+use crate::detection::MIN_TAIL_DELAY;
 use crate::ledger::PacketKind;
 use crate::mtud::BASE;
 use crate::path::{Addresses, MIN_BUDGET};
@@ -69,7 +69,7 @@ enum Leave {
 
 /// Bytes that congestion control grants to one batch.
 #[derive(Clone, Copy)]
-struct Allowance {
+struct BatchAllowance {
     window: u64,
     pacing: u64,
 }
@@ -85,16 +85,13 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> Option<Transmit> {
         let _span = self.span();
-        match self.state {
-            State::Open => {}
-            State::Closing { due, .. } => {
-                let transmit = due.then(|| self.transmit_close(now, buf, ctx)).flatten();
-                if let (Some(_), State::Closing { due, .. }) = (transmit, &mut self.state) {
-                    *due = false;
-                }
-                return transmit;
+        if !self.is_open() {
+            if !self.life.is_answer_due() {
+                return None;
             }
-            State::Draining { .. } | State::Drained => return None,
+            let transmit = self.transmit_close(now, buf, ctx)?;
+            self.life.on_answered();
+            return Some(transmit);
         }
         self.paced_until = None;
         if let Some(transmit) = self.transmit_path_validation(now, buf) {
@@ -130,7 +127,7 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> Option<Transmit> {
         let mtu = usize::from(self.path.mtud.current());
-        let mut allowance = Allowance {
+        let mut allowance = BatchAllowance {
             window: self.path.controller.window(),
             pacing: self.path.pacing_budget(now),
         };
@@ -179,7 +176,12 @@ impl Connection {
 
     /// Returns the purpose of the next 1-RTT packet, if one may be sent; `first` of its batch. The
     /// order is in docs/develop/architecture.md ("One transmit opportunity").
-    fn next_turn(&mut self, now: Timestamp, allowance: Allowance, first: bool) -> Option<Turn> {
+    fn next_turn(
+        &mut self,
+        now: Timestamp,
+        allowance: BatchAllowance,
+        first: bool,
+    ) -> Option<Turn> {
         let probing = self.data.probes > 0;
         if probing && !first {
             return None;
@@ -222,7 +224,7 @@ impl Connection {
     }
 
     /// Returns what congestion control permits now.
-    fn may_leave(&self, allowance: Allowance) -> Leave {
+    fn may_leave(&self, allowance: BatchAllowance) -> Leave {
         let (mtu, in_flight) = (u64::from(self.path.mtud.current()), self.path.in_flight);
         let crowded = u64::from(self.data.ledger.eliciting_in_flight) >= self.max_packets();
         let has_room = !crowded && in_flight + mtu <= allowance.window;
@@ -300,20 +302,19 @@ impl Connection {
 
     /// Arms the tail PING, which is sent if nothing follows this packet.
     fn arm_tail(&mut self, now: Timestamp, turn: Turn) {
-        let is_lossy = || self.last_loss.is_some_and(|at| now.since(at) < LOSSY_PERIOD);
         let is_awaited = self.config.detection.tail
             && !matches!(turn, Turn::Control | Turn::Ack { .. })
             && self.handshake.is_none()
-            && self.pto_count == 0
-            && is_lossy();
+            && !self.probe_timer.is_backed_off()
+            && self.probe_timer.is_lossy(now);
         let wait = (self.path.rtt.smoothed() / 8).max(MIN_TAIL_DELAY);
-        self.tail = is_awaited.then(|| now + wait);
+        self.probe_timer.set_tail(is_awaited.then(|| now + wait));
     }
 
     /// The first probe is as large as its original. Later ones have a size that every path carries,
     /// since oversized packets may have caused the time-out.
     fn is_first_probe(&self) -> bool {
-        self.pto_count == 1 && self.data.probes == PROBES
+        self.probe_timer.count() == 1 && self.data.probes == PROBES
     }
 
     /// Maximum number of packets in flight. A peer that grants credit byte by byte makes packets
@@ -326,7 +327,7 @@ impl Connection {
     /// unless the network may be congested or the peer's address is unproven.
     fn may_pass_window(&self, in_flight: u64, window: u64, mtu: u64) -> bool {
         self.recovery.passes_window()
-            && self.pto_count == 0
+            && !self.probe_timer.is_backed_off()
             && self.handshake.is_none()
             && self.path.standing.validated
             && in_flight + mtu <= window + (2 * mtu).max(window / 4)
@@ -334,13 +335,7 @@ impl Connection {
 
     /// Returns true if frames other than STREAM are pending.
     fn has_control(&self) -> bool {
-        self.handshake_done_due
-            || self.ping_due
-            || self.data.crypto_send.is_due()
-            || self.local_ids.is_due()
-            || self.remote_ids.is_due()
-            || self.new_tokens.is_due()
-            || self.streams.has_control()
+        self.control.is_due() || self.data.crypto_send.is_due() || self.streams.has_control()
     }
 
     /// Writes a datagram with PATH_CHALLENGE or PATH_RESPONSE, before anything else. Data must not

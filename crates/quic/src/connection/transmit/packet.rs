@@ -2,20 +2,17 @@
 //! 9001, section 5), and ledger entry.
 
 use super::Turn;
-use crate::connection::new_tokens::Due;
 use crate::connection::spaces::SpaceId;
 use crate::connection::{Connection, Context};
 use crate::crypto::TAG_LEN;
-use crate::ledger::{Carried, Content, Fate, PacketKind, SentFrame, SentPacket};
+use crate::ledger::{Carried, Fate, PacketContent, PacketKind, SentFrame, SentPacket};
 use crate::observer;
 use crate::streams::{StreamRange, Streams};
 use crate::wire::{
-    Writer, max_len, new_token_len, packet_number_len, put_handshake_done, put_new_connection_id,
-    put_new_token, put_packet_number, put_ping, put_retire_connection_id, put_short_header,
-    put_stream_header, stream_header_len,
+    Writer, packet_number_len, put_packet_number, put_ping, put_short_header, put_stream_header,
+    stream_header_len,
 };
 use congestion::RateStamp;
-use rand_chacha::rand_core::Rng;
 use recovery::{CopyKind, Fit, UnitKey, Written};
 use units::{PacketNumber, Timestamp};
 
@@ -51,7 +48,7 @@ pub(super) struct Built {
     pub(super) kind: PacketKind,
     unit: Option<UnitKey>,
     /// The first STREAM frame. The other frames are in the connection's scratch list.
-    content: Content,
+    content: PacketContent,
     pub(super) eliciting: bool,
     /// Sent with an ECN-capable codepoint.
     pub(super) ect: bool,
@@ -77,7 +74,7 @@ impl<'a> Draft<'a> {
             end: w.position(),
             kind: PacketKind::Original,
             unit: None,
-            content: Content::NOTHING,
+            content: PacketContent::NOTHING,
             eliciting: false,
             ect: false,
         };
@@ -127,16 +124,10 @@ impl Connection {
     /// Skips a packet number occasionally (RFC 9000, section 21.4).
     pub(super) fn skip_number(&mut self, ctx: &mut Context<'_>) {
         let number = self.data.ledger.next_number();
-        if number.is_multiple_of(64) {
-            self.grease = ctx.rng.next_u64();
-        }
-        if number == self.next_skip {
+        let path = &self.path;
+        let window = || path.controller.window() / u64::from(path.mtud.current());
+        if self.header.skips(number, window, ctx.rng) {
             self.data.ledger.skip_number();
-            // About one in two windows: catches a peer that acknowledges unsent packets within a
-            // few round trips, however late it starts.
-            let packets = self.path.controller.window() / u64::from(self.path.mtud.current());
-            let spread = packets.clamp(64, 65_536);
-            self.next_skip += spread + ctx.rng.next_u64() % (2 * spread);
         }
     }
 
@@ -150,9 +141,8 @@ impl Connection {
         let pn_len = packet_number_len(number, self.data.ledger.largest_acked).max(2);
         let end = buf.len().checked_sub(TAG_LEN).filter(|&end| end >= MIN_ROOM)?;
         let mut w = Writer::new(&mut buf[..end]);
-        // RFC 9287, section 3: "an unpredictable value", if the peer allows it.
-        let fixed_bit = !self.peer.grease_quic_bit || self.grease >> (number % 64) & 1 == 1;
-        let id = &self.remote_ids.active.id;
+        let fixed_bit = !self.peer.grease_quic_bit || self.header.fixed_bit(number);
+        let id = &self.control.remote_ids.active.id;
         put_short_header(&mut w, id, false, keys.local_phase(), pn_len, fixed_bit);
         Some(Draft::new(w, None, SpaceId::Data, number, pn_len))
     }
@@ -219,9 +209,8 @@ impl Connection {
         if built.eliciting && id == SpaceId::Data {
             self.recovery.sent(now, size as u16, built.kind.copy());
         }
-        if built.eliciting && !self.eliciting_since_received {
-            self.eliciting_since_received = true;
-            self.idle_reference = now;
+        if built.eliciting {
+            self.idle.on_eliciting_sent(now);
         }
         let record = |content| SentPacket {
             time_sent: now,
@@ -335,7 +324,7 @@ impl Connection {
     /// unacknowledged data, else new data, else a PING.
     fn write_probe(&mut self, now: Timestamp, draft: &mut Draft<'_>) {
         draft.alone = true;
-        if self.data.crypto_send.is_due() || self.handshake_done_due {
+        if self.data.crypto_send.is_due() || self.control.is_handshake_done_due() {
             self.write_transport_control(draft);
         }
         while !draft.built.eliciting
@@ -370,12 +359,8 @@ impl Connection {
 
     /// Writes HANDSHAKE_DONE and handshake bytes.
     fn write_transport_control(&mut self, draft: &mut Draft<'_>) {
-        if self.handshake_done_due && draft.w.remaining() >= max_len::HANDSHAKE_DONE {
-            put_handshake_done(&mut draft.w);
-            self.handshake_done_due = false;
-            self.scratch.push(SentFrame::HandshakeDone);
-            draft.built.eliciting = true;
-        }
+        let done = self.control.write_handshake_done(&mut draft.w, &mut self.scratch);
+        draft.built.eliciting |= done;
         while let Some(frame) = self.data.crypto_send.write_frame(&mut draft.w) {
             self.scratch.push(frame);
             draft.built.eliciting = true;
@@ -384,34 +369,9 @@ impl Connection {
 
     fn write_control(&mut self, draft: &mut Draft<'_>, ctx: &mut Context<'_>) {
         self.write_transport_control(draft);
-        if self.ping_due && draft.write_ping() {
-            self.ping_due = false;
-        }
+        draft.built.eliciting |= self.control.write_ping(&mut draft.w);
         let before = self.scratch.len();
-        while draft.w.remaining() >= max_len::NEW_CONNECTION_ID
-            && let Some(sequence) = self.local_ids.next_due()
-        {
-            let id = self.local_ids.get(sequence, ctx.keys.cids());
-            let reset_token = ctx.keys.cids().reset_token(id.as_slice());
-            put_new_connection_id(&mut draft.w, sequence, 0, &id, &reset_token);
-            self.local_ids.sent();
-            self.scratch.push(SentFrame::NewConnectionId(sequence));
-        }
-        while draft.w.remaining() >= max_len::RETIRE_CONNECTION_ID
-            && let Some(sequence) = self.remote_ids.next_due()
-        {
-            put_retire_connection_id(&mut draft.w, sequence);
-            self.remote_ids.sent();
-            self.scratch.push(SentFrame::RetireConnectionId(sequence));
-        }
-        while let Some(due) =
-            self.new_tokens.next_due(|token| new_token_len(token.len()) <= draft.w.remaining())
-        {
-            let Due { slot, generation, token } = due;
-            put_new_token(&mut draft.w, token);
-            self.new_tokens.on_sent(slot);
-            self.scratch.push(SentFrame::NewToken { slot, generation });
-        }
+        self.control.write_ids_and_tokens(&mut draft.w, ctx.keys.cids(), &mut self.scratch);
         let scratch = &mut self.scratch;
         self.streams
             .write_control(&mut draft.w, &mut |frame| scratch.push(SentFrame::Control(frame)));
@@ -434,7 +394,7 @@ fn put_range(
     }
     draft.built.eliciting = true;
     if draft.built.content.is_nothing() {
-        draft.built.content = Content::stream(*range);
+        draft.built.content = PacketContent::stream(*range);
     } else {
         scratch.push(SentFrame::Stream(*range));
     }

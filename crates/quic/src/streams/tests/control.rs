@@ -8,7 +8,7 @@ fn at(millis: u64) -> Timestamp {
 
 #[test]
 fn an_idle_connection_has_nothing_to_say() {
-    let streams = Streams::new(&Limits::default());
+    let streams = Streams::new(&StreamLimits::default());
     assert!(!streams.has_control() && !streams.has_sendable() && !streams.is_flow_blocked());
 }
 

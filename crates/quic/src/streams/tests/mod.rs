@@ -67,7 +67,7 @@ fn peer(data: u64, stream: u64) -> TransportParameters {
 
 /// Streams with small windows for receiving and the given limits for sending.
 fn streams(data: u64, stream: u64) -> Streams {
-    let mut streams = Streams::new(&Limits {
+    let mut streams = Streams::new(&StreamLimits {
         max_data: 3000,
         max_stream_data_bidi_local: 1000,
         max_stream_data_bidi_remote: 1000,

@@ -32,10 +32,11 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let stream = 0usize..4;
+    let reset_or_send = |(s, n)| if n == 0 { Step::Reset(s) } else { Step::Send(90) };
     prop_oneof![
         6 => (stream.clone(), 0usize..400).prop_map(|(s, n)| Step::Write(s, n)),
         1 => stream.clone().prop_map(Step::Finish),
-        1 => (stream.clone(), 0u8..8).prop_map(|(s, n)| if n == 0 { Step::Reset(s) } else { Step::Send(90) }),
+        1 => (stream.clone(), 0u8..8).prop_map(reset_or_send),
         8 => (1usize..300).prop_map(Step::Send),
         6 => any::<usize>().prop_map(Step::Ack),
         3 => any::<usize>().prop_map(Step::Lose),
@@ -264,7 +265,8 @@ proptest! {
     ) {
         const SIZE: u64 = 1000;
         let mut streams = serving(&[A, B, C]);
-        let mut model = vec![Received { have: vec![false; SIZE as usize + 1], ..Default::default() }; 3];
+        let empty = Received { have: vec![false; SIZE as usize + 1], ..Default::default() };
+        let mut model = vec![empty; 3];
         for (index, kind, offset, len, reads) in steps {
             let id = StreamId(index << 2);
             let stream = &mut model[index as usize];

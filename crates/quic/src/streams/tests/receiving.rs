@@ -205,7 +205,7 @@ fn stop_sending_is_not_sent_once_the_final_size_is_known() {
 
 #[test]
 fn scattered_data_ends_the_connection_before_it_costs_much() {
-    let mut streams = Streams::new(&Limits::default());
+    let mut streams = Streams::new(&StreamLimits::default());
     let mut result = Ok(());
     let mut frames = 0;
     // One-byte frames with gaps, over several streams.
@@ -220,7 +220,7 @@ fn scattered_data_ends_the_connection_before_it_costs_much() {
 
 #[test]
 fn a_window_full_of_alternate_losses_is_accepted() {
-    let mut streams = Streams::new(&Limits::default());
+    let mut streams = Streams::new(&StreamLimits::default());
     for packet in (0..64_000 / 1200).rev() {
         if packet % 2 == 0 {
             receive(&mut streams, A, packet * 1200, &pattern(packet * 1200, 1200), false).unwrap();

@@ -210,7 +210,7 @@ proptest! {
             list.truncate(open + 1);
         }
         // Neighbouring runs of padding would be one.
-        list.dedup_by_key(|frame| if frame.ty == types::PADDING { None } else { Some(frame.array) });
+        list.dedup_by_key(|frame| (frame.ty != types::PADDING).then_some(frame.array));
         let payload = written_in(65_536, |w| list.iter().for_each(|frame| frame.put(w)));
         let mut frames = Frames::new(&payload);
         for expected in &list {

@@ -161,7 +161,8 @@ proptest! {
 
     #[test]
     fn long_headers_come_back(
-        ty in prop::sample::select(vec![PacketType::Initial, PacketType::ZeroRtt, PacketType::Handshake]),
+        ty in prop::sample::select(
+            vec![PacketType::Initial, PacketType::ZeroRtt, PacketType::Handshake]),
         dcid in connection_id(),
         scid in connection_id(),
         token in bytes(0..100),
@@ -213,7 +214,8 @@ proptest! {
 
     #[test]
     fn arbitrary_datagrams_never_panic(
-        start in prop_oneof![Just(vec![]), Just(vec![0xc0, 0, 0, 0, 1]), Just(vec![0xe0, 0, 0, 0, 1, 0, 0])],
+        start in prop_oneof![
+            Just(vec![]), Just(vec![0xc0, 0, 0, 0, 1]), Just(vec![0xe0, 0, 0, 0, 1, 0, 0])],
         tail in bytes(0..200),
         local_cid_len in 0usize..=20,
     ) {

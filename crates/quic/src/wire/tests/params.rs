@@ -158,7 +158,10 @@ proptest! {
     }
 
     #[test]
-    fn the_parameters_that_both_sides_send_come_back(values in prop::array::uniform6(varint()), cid in connection_id()) {
+    fn the_parameters_that_both_sides_send_come_back(
+        values in prop::array::uniform6(varint()),
+        cid in connection_id(),
+    ) {
         let params = TransportParameters {
             max_idle_timeout: Duration::from_millis(values[0]),
             initial_max_data: values[1],

@@ -8,7 +8,7 @@ use mendcast_quic as quic;
 use quic::crypto::{KeyRing, OneRttProtection, SingleUseLog, TimeProvider, UnixTime};
 use quic::crypto::{TlsConfig, TlsSettings};
 use quic::detection::Detection;
-use quic::streams::Limits;
+use quic::streams::StreamLimits;
 use quic::{EndpointConfig, RetryPolicy, TransportConfig};
 use recovery::art::{self, ETA, Penalty, SharedArms, dqn::Network};
 use recovery::autorec::{self, FixedLife, Tolerances};
@@ -174,14 +174,14 @@ impl Setup {
             transport.key_update_after = 20;
         }
         if flags & 0x80 != 0 {
-            transport.limits = Limits {
+            transport.limits = StreamLimits {
                 max_data: 4_000,
                 max_stream_data_bidi_remote: 2_000,
                 max_stream_data_uni: 1_000,
                 max_streams_bidi: 3,
                 connection_window_ceiling: 64_000,
                 stream_window_ceiling: 16_000,
-                ..Limits::default()
+                ..StreamLimits::default()
             };
         }
         transport.idle_timeout =

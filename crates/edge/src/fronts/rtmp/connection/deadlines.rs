@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{CLOSE_TIMEOUT, Connection, End, Role};
+use super::{AbnormalEnd, CLOSE_TIMEOUT, RtmpConnection, RtmpRole};
 use crate::limits::Fault;
 
 /// Handshake bytes from the peer: C0, C1 and C2 (specification 1.0, section 5.2).
 const HANDSHAKE_BYTES: u64 = 1 + 2 * 1_536;
 
-impl Connection {
+impl RtmpConnection {
     /// Whether the handshake is complete.
     fn is_open(&self) -> bool {
         self.received >= HANDSHAKE_BYTES
@@ -21,17 +21,17 @@ impl Connection {
         self.state.config.rtmp.timeout / 2
     }
 
-    /// Returns when [`Connection::on_deadline`] is due at the latest.
+    /// Returns when [`RtmpConnection::on_deadline`] is due at the latest.
     pub(super) fn deadline(&self) -> Instant {
         let (config, times) = (&self.state.config.rtmp, &self.times);
         if self.ending {
             return times.last_sent + CLOSE_TIMEOUT;
         }
         let of_role = match self.role {
-            Role::Nothing if !self.is_open() => times.idle + config.handshake_timeout,
-            Role::Nothing => times.idle + config.request_timeout,
-            Role::Publishes(_) => times.last_received + config.timeout,
-            Role::Waits(_) | Role::Plays(_) => match times.pinged {
+            RtmpRole::Nothing if !self.is_open() => times.idle + config.handshake_timeout,
+            RtmpRole::Nothing => times.idle + config.request_timeout,
+            RtmpRole::Publishes(_) => times.last_received + config.timeout,
+            RtmpRole::Waits(_) | RtmpRole::Plays(_) => match times.pinged {
                 None => times.last_received + self.silence(),
                 Some(pinged) => pinged + config.timeout,
             },
@@ -41,31 +41,34 @@ impl Connection {
     }
 
     /// Ends the connection on timeout, or pings a silent player.
-    pub(super) fn on_deadline(&mut self) -> Result<(), End> {
+    pub(super) fn on_deadline(&mut self) -> Result<(), AbnormalEnd> {
         let now = Instant::now();
         if now < self.deadline() {
             return Ok(());
         }
         let config = &self.state.config.rtmp;
-        let silent = || End::Late(Fault::RtmpSilent, format!("silent for {:?}", config.timeout));
+        let silent =
+            || AbnormalEnd::Late(Fault::RtmpSilent, format!("silent for {:?}", config.timeout));
         if self.ending || !self.output.is_empty() && now >= self.times.last_sent + config.timeout {
             return Err(silent());
         }
         match self.role {
-            Role::Nothing if !self.is_open() => {
+            RtmpRole::Nothing if !self.is_open() => {
                 let why = format!("no handshake within {:?}", config.handshake_timeout);
-                Err(End::Late(Fault::RtmpHandshake, why))
+                Err(AbnormalEnd::Late(Fault::RtmpHandshake, why))
             }
-            Role::Nothing => {
+            RtmpRole::Nothing => {
                 let why = format!("neither publish nor play within {:?}", config.request_timeout);
-                Err(End::Late(Fault::RtmpRequest, why))
+                Err(AbnormalEnd::Late(Fault::RtmpRequest, why))
             }
-            Role::Waits(_) | Role::Plays(_) if self.times.pinged.is_none() => {
+            RtmpRole::Waits(_) | RtmpRole::Plays(_) if self.times.pinged.is_none() => {
                 self.server.ping();
                 self.times.pinged = Some(now);
                 Ok(())
             }
-            Role::Publishes(_) => Err(End::Peer(format!("no data for {:?}", config.timeout))),
+            RtmpRole::Publishes(_) => {
+                Err(AbnormalEnd::Peer(format!("no data for {:?}", config.timeout)))
+            }
             _ => Err(silent()),
         }
     }

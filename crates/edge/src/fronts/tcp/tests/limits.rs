@@ -135,7 +135,8 @@ async fn handshakes_leave_half_of_the_thread_time_to_others() {
     for stream in accepting {
         let (turns, config) = (turns.clone(), config.clone());
         // Not continued: it ends when the client leaves.
-        handshakes.spawn(async move { turns.accept(Measured::new(stream), config).await.is_err() });
+        handshakes
+            .spawn(async move { turns.accept(MeasuredStream::new(stream), config).await.is_err() });
     }
     for client in &mut clients {
         timeout(4 * LIMIT, client.read_exact(&mut [0])).await.expect("in time").expect("answered");

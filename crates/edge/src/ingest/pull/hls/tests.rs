@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use media::hls::Segmenter;
-use media::hls::segmenter::{Config as Cut, Container};
+use media::hls::segmenter::{Container, SegmenterConfig as Cut};
 use media::{Kind, Role};
 
 use super::super::origin::{Answer, Origin, ok, redirect, status};
-use super::super::source::Source;
+use super::super::source::PullSource;
 use super::super::via::Via;
 use super::*;
 use crate::client::Client;
@@ -79,7 +79,7 @@ fn number(target: &str) -> Option<usize> {
 }
 
 struct Pulled {
-    source: Source,
+    source: PullSource,
     live: Arc<Live>,
 }
 
@@ -92,7 +92,8 @@ async fn open_with(url: Url, keys: &str) -> Result<Pulled, PullError> {
     let reporter = Reporter::new(live.clone(), "live/demo");
     let rule: &config::Pull = &config.pull[0];
     let via = Via::default();
-    let source = Source::open(Client::system(), url, rule, &config.live, reporter, &via).await?;
+    let source =
+        PullSource::open(Client::system(), url, rule, &config.live, reporter, &via).await?;
     Ok(Pulled { source, live })
 }
 

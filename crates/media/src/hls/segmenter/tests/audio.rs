@@ -10,7 +10,7 @@ fn a_stream_of_unsupported_codecs_is_reported_with_its_codec() {
         (Kind::Audio, b"\x91fLaC\xff\xf8"),
         (Kind::Video, &[0x12, 0, 0]),
     ] {
-        let mut segmenter = Segmenter::new(Config::default());
+        let mut segmenter = Segmenter::new(SegmenterConfig::default());
         for n in 0..25 {
             segmenter.push(&tag(kind, n * 40, &[payload]), WALL);
         }
@@ -23,7 +23,8 @@ fn a_stream_of_unsupported_codecs_is_reported_with_its_codec() {
         segmenter.push(&audio_header(), WALL);
         assert_eq!(segmenter.unsupported_stream(), None);
     }
-    let mut segmenter = segmenter(Config { container: Container::Ts, ..Config::default() });
+    let mut segmenter =
+        segmenter(SegmenterConfig { container: Container::Ts, ..SegmenterConfig::default() });
     for n in 0..50 {
         segmenter.push(&tag(Kind::Audio, n * 40, &[b"\x91Opus\x01"]), WALL);
     }
@@ -47,7 +48,8 @@ fn inserted_silence_keeps_the_tracks_when_audio_stops() {
             assembler.push(audio_frame(at), &mut tags);
         });
     }
-    let mut segmenter = Segmenter::new(Config { window: 20, ..Config::default() });
+    let mut segmenter =
+        Segmenter::new(SegmenterConfig { window: 20, ..SegmenterConfig::default() });
     for tag in &tags {
         segmenter.push(tag, WALL + u64::from(tag.timestamp()));
     }
@@ -63,7 +65,7 @@ fn inserted_silence_keeps_the_tracks_when_audio_stops() {
 
 #[test]
 fn a_track_without_silence_is_omitted_while_its_audio_is_missing() {
-    let mut segmenter = segmenter(Config { window: 20, ..Config::default() });
+    let mut segmenter = segmenter(SegmenterConfig { window: 20, ..SegmenterConfig::default() });
     push(&mut segmenter, 0..4_000, 25, true);
     push(&mut segmenter, 4_000..14_000, 25, false);
     push(&mut segmenter, 14_000..20_000, 25, true);

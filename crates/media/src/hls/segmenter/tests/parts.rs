@@ -16,7 +16,7 @@ fn picture(at: u64, key: bool, composition_ms: u64) -> Tag {
 
 /// Packages video at `rate` with key frames chosen by `is_key`, up to `end_ms`, and audio.
 fn pack(rate: u64, b_frames: bool, end_ms: u64, is_key: impl Fn(u64) -> bool) -> Segmenter {
-    let mut segmenter = segmenter(Config { window: 1_000, ..Config::default() });
+    let mut segmenter = segmenter(SegmenterConfig { window: 1_000, ..SegmenterConfig::default() });
     let (mut number, mut audio_frames) = (0, 0);
     loop {
         let (at, audio_at) = (number * 1_001_000 / rate, audio_frames * 1_024 / 48);
@@ -37,7 +37,7 @@ fn pack(rate: u64, b_frames: bool, end_ms: u64, is_key: impl Fn(u64) -> bool) ->
 }
 
 /// Returns the complete retained segments, numbered from 0.
-fn complete(segmenter: &Segmenter) -> impl Iterator<Item = (usize, &Segment)> {
+fn complete(segmenter: &Segmenter) -> impl Iterator<Item = (usize, &RetainedSegment)> {
     segmenter.retained.segments.iter().filter(|segment| segment.complete).enumerate()
 }
 
@@ -141,7 +141,7 @@ fn other_part_durations_divide_segments_evenly() {
     for part_ms in [100, 200, 250, 400, 500, 667, 1_000, 2_000] {
         for rate in RATES {
             let part = Duration::from_millis(part_ms);
-            let mut segmenter = segmenter(Config { part, ..Config::default() });
+            let mut segmenter = segmenter(SegmenterConfig { part, ..SegmenterConfig::default() });
             for number in 0..20 * rate / 1_001 {
                 let at = number * 1_001_000 / rate;
                 let key = number.is_multiple_of(rate * 2 / 1_001);
@@ -161,7 +161,8 @@ fn other_part_durations_divide_segments_evenly() {
 #[test]
 fn audio_only_streams_are_divided_evenly() {
     for (rate, config) in [(48_000, [0x11, 0x90]), (44_100, [0x12, 0x10]), (22_050, [0x13, 0x90])] {
-        let mut segmenter = Segmenter::new(Config { window: 100, ..Config::default() });
+        let mut segmenter =
+            Segmenter::new(SegmenterConfig { window: 100, ..SegmenterConfig::default() });
         segmenter.push(&tag(Kind::Audio, 0, &[&[0xaf, 0], &config]), WALL);
         for number in 0..60 * rate / 1_024 {
             let at = number * 1_024_000 / rate + 777;
@@ -216,7 +217,7 @@ fn unexpected_key_frames_keep_playlists_valid() {
 
 #[test]
 fn a_change_of_frame_rate_and_groups_keeps_parts_even() {
-    let mut segmenter = segmenter(Config { window: 1_000, ..Config::default() });
+    let mut segmenter = segmenter(SegmenterConfig { window: 1_000, ..SegmenterConfig::default() });
     let mut at = 0;
     // Frame duration, frames per group, number of groups.
     for (frame_ms, group, groups) in [(40, 50, 6), (20, 100, 6), (40, 25, 12), (20, 40, 12)] {
@@ -249,7 +250,8 @@ fn pauses_have_exact_durations_or_a_discontinuity() {
     ] {
         for audio in [false, true] {
             let what = format!("{from} {pause_ms} {audio}");
-            let mut segmenter = segmenter(Config { window: 1_000, ..Config::default() });
+            let mut segmenter =
+                segmenter(SegmenterConfig { window: 1_000, ..SegmenterConfig::default() });
             for at in 0..20_000_u32 {
                 let silent = (from..from + pause_ms).contains(&at);
                 if at % 40 == 0 && !silent {
@@ -263,7 +265,7 @@ fn pauses_have_exact_durations_or_a_discontinuity() {
             let list = text(&segmenter, false);
             let target = milliseconds(&list, "#EXT-X-TARGETDURATION:");
             let movie = Movie::new(&init(&segmenter, 1).expect("an init")).expect("readable");
-            let segments: Vec<&Segment> = segmenter.retained.segments.iter().collect();
+            let segments: Vec<&RetainedSegment> = segmenter.retained.segments.iter().collect();
             for pair in segments.windows(2) {
                 let (length, step) = (pair[0].duration_ms(), pair[1].wall_ms - pair[0].wall_ms);
                 assert!(length <= target + 499, "{what}: {length}");
@@ -286,7 +288,8 @@ fn pauses_have_exact_durations_or_a_discontinuity() {
 
 #[test]
 fn a_gap_in_an_audio_only_stream_is_a_discontinuity() {
-    let mut segmenter = Segmenter::new(Config { window: 1_000, ..Config::default() });
+    let mut segmenter =
+        Segmenter::new(SegmenterConfig { window: 1_000, ..SegmenterConfig::default() });
     segmenter.push(&audio_header(), WALL);
     for at in (0..20_000_u32).filter(|at| (at * 48) % 1_024 < 48) {
         if !(8_000..11_000).contains(&at) && !(14_000..14_100).contains(&at) {
@@ -294,7 +297,7 @@ fn a_gap_in_an_audio_only_stream_is_a_discontinuity() {
         }
     }
     check(&segmenter, "a gap");
-    let segments: Vec<&Segment> = segmenter.retained.segments.iter().collect();
+    let segments: Vec<&RetainedSegment> = segmenter.retained.segments.iter().collect();
     let broken = segments.iter().filter(|segment| segment.discontinuity).count();
     assert_eq!(broken, 1, "a short gap belongs to its part");
     for pair in segments.windows(2).filter(|pair| !pair[1].discontinuity && pair[1].complete) {

@@ -120,7 +120,7 @@ fn push_and_check(
 
 /// Packages the result of these steps, and checks each playlist.
 fn pack_and_check(steps: &[Step], window: usize) {
-    let mut segmenter = segmenter(Config { window, ..Config::default() });
+    let mut segmenter = segmenter(SegmenterConfig { window, ..SegmenterConfig::default() });
     let (mut at, mut before) = (0u32, None);
     for step in steps {
         match *step {
@@ -165,7 +165,8 @@ proptest! {
         ts in any::<bool>(),
     ) {
         let container = if ts { Container::Ts } else { Container::Fmp4 };
-        let mut segmenter = segmenter(Config { container, bytes: 10_000, ..Config::default() });
+        let config = SegmenterConfig { container, bytes: 10_000, ..SegmenterConfig::default() };
+        let mut segmenter = segmenter(config);
         for (video, at, head, kind, body) in tags {
             let (kind_of, head) = if video {
                 (Kind::Video, [0x17, 0x27, 0x1c, 0x90, 0x91, 0x93, head][usize::from(head) % 7])
