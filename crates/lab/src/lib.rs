@@ -10,6 +10,7 @@
 
 mod client;
 mod ends;
+pub mod error;
 mod event_log;
 pub mod experiments;
 mod identity;
@@ -26,6 +27,7 @@ pub mod training;
 
 pub use client::ClientKind;
 pub use ends::Cipher;
+pub use error::Error;
 pub use event_log::{Digest, EventLog};
 pub use live::{Arrival, Live, LiveOutcome, Skips};
 pub use live::{Encoder, Recording, Source};

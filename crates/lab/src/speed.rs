@@ -1,13 +1,13 @@
 //! Speed of the testbed: simulated packets per second of CPU time, and the client's share of it.
 
 use core::time::Duration;
-use std::io;
 
 use cpu_time::ThreadTime;
 use links::{LinkConfig, PathConfig, Queue};
 use units::Rate;
 
 use crate::ends::Cipher;
+use crate::error::{Error, RunError};
 use crate::simulation::{Scenario, run};
 use crate::traffic::Traffic;
 
@@ -40,7 +40,7 @@ impl Measured {
 ///
 /// # Errors
 /// The run fails, or the system has no CPU-time clock.
-pub fn measure(cipher: Cipher, bytes: u64, seed: u64) -> Result<Measured, String> {
+pub fn measure(cipher: Cipher, bytes: u64, seed: u64) -> Result<Measured, Error> {
     let down = LinkConfig {
         rate: Some(Rate::from_mbps(12)),
         queue: Queue::drop_tail(128_000),
@@ -55,16 +55,15 @@ pub fn measure(cipher: Cipher, bytes: u64, seed: u64) -> Result<Measured, String
         log_events: false,
         ..Scenario::default()
     };
-    let clock = |e: io::Error| format!("no CPU-time clock: {e}");
-    let start = ThreadTime::try_now().map_err(clock)?;
+    let start = ThreadTime::try_now().map_err(RunError::NoClock)?;
     let outcome = run(&scenario)?;
-    let cpu = start.try_elapsed().map_err(clock)?;
-    let start = ThreadTime::try_now().map_err(clock)?;
+    let cpu = start.try_elapsed().map_err(RunError::NoClock)?;
+    let start = ThreadTime::try_now().map_err(RunError::NoClock)?;
     let timed = run(&Scenario { time_client: true, ..scenario })?;
     let share = timed.client_time.as_secs_f64()
-        / start.try_elapsed().map_err(clock)?.as_secs_f64().max(f64::MIN_POSITIVE);
+        / start.try_elapsed().map_err(RunError::NoClock)?.as_secs_f64().max(f64::MIN_POSITIVE);
     if !(outcome.completed && outcome.intact) {
-        return Err(format!("the download failed: {:?}", outcome.failed));
+        return Err(RunError::Download(outcome.failed).into());
     }
     Ok(Measured { packets: outcome.packets, cpu, client: cpu.mul_f64(share.min(1.0)) })
 }

@@ -17,6 +17,7 @@ use recovery::art::dqn::Network;
 use recovery::art::dqn::train::{self, Learner, Phase, Tally};
 use recovery::fixed::Reading;
 
+use crate::error::{Context as _, Error, RunError};
 use crate::experiments::output::{write_file, write_page};
 use crate::setup::{DetectionRules, Kind, Readings, Setup, UNLIMITED, mbps, round_trip};
 use crate::simulation::{Outcome, SchemeMaker, run as simulate};
@@ -128,13 +129,13 @@ fn path(seed: u64) -> Setup {
 }
 
 /// Runs one download over the path of this seed.
-fn episode(seed: u64, scheme: Option<SchemeMaker>, setup: Setup) -> Result<Outcome, String> {
+fn episode(seed: u64, scheme: Option<SchemeMaker>, setup: Setup) -> Result<Outcome, Error> {
     let mut scenario = setup.scenario(seed)?;
     if let Some(scheme) = scheme {
         scenario.scheme = scheme;
     }
     let outcome = simulate(&scenario)?;
-    if outcome.completed { Ok(outcome) } else { Err(format!("episode {seed} did not complete")) }
+    if outcome.completed { Ok(outcome) } else { Err(RunError::Episode(seed).into()) }
 }
 
 /// The network in training and its options.
@@ -157,7 +158,7 @@ impl Trainer {
     }
 
     /// Runs episodes over a range of paths of a kind, with the learner in its current phase.
-    fn attend(&self, kind: u64, episodes: core::ops::Range<u64>) -> Result<Measures, String> {
+    fn attend(&self, kind: u64, episodes: core::ops::Range<u64>) -> Result<Measures, Error> {
         self.learner().take_tally();
         let mut measures = Measures::default();
         let reading = self.options.reading();
@@ -236,7 +237,7 @@ pub fn run(
     weights: &Path,
     out: &Path,
     say: &mut dyn FnMut(&str),
-) -> Result<(), String> {
+) -> Result<(), Error> {
     let (untrained, school, points) = teach(options, say)?;
     let network = school.network();
     let note = format!(
@@ -248,12 +249,11 @@ pub fn run(
         school.learner().steps(),
     );
     if let Some(folder) = weights.parent() {
-        std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        std::fs::create_dir_all(folder).at(folder)?;
     }
-    std::fs::write(weights, network.to_bytes(&note))
-        .map_err(|e| format!("{}: {e}", weights.display()))?;
+    std::fs::write(weights, network.to_bytes(&note)).at(weights)?;
     say(&format!("weights: {}", weights.display()));
-    std::fs::create_dir_all(out).map_err(|e| format!("{}: {e}", out.display()))?;
+    std::fs::create_dir_all(out).at(out)?;
     let svg = plots(&points.all);
     write_file(&out.join("learning.csv"), &csv(&points.all))?;
     let table = compare(options, untrained, network)?;
@@ -276,17 +276,14 @@ struct Curve {
 }
 
 /// Runs the three phases. Returns the untrained network and the learner.
-fn teach(
-    options: &Options,
-    say: &mut dyn FnMut(&str),
-) -> Result<(Network, Trainer, Curve), String> {
+fn teach(options: &Options, say: &mut dyn FnMut(&str)) -> Result<(Network, Trainer, Curve), Error> {
     let how =
         train::Options { penalty: options.penalty(), replay: REPLAY, ..train::Options::default() };
-    let learner = Learner::new(how, options.seed).map_err(|e| e.to_string())?;
+    let learner = Learner::new(how, options.seed)?;
     let school = Trainer::new(learner, *options);
     let untrained = school.network();
     let mut all = Vec::new();
-    let mut point = |phase, error: f64| -> Result<(), String> {
+    let mut point = |phase, error: f64| -> Result<(), Error> {
         school.learner().set_phase(Phase::Judge);
         let judged = school.attend(HELD_OUT, 0..EVALUATION_EPISODES.min(options.compare))?;
         let steps = school.learner().steps();
@@ -365,8 +362,8 @@ fn plots(points: &[Point]) -> Vec<(&'static str, String)> {
 
 /// Compares the network before and after training, constant R, ART and plain QUIC on the same
 /// unseen paths. Differences from ART in the table are paired means with half their 95 % intervals.
-fn compare(options: &Options, untrained: Network, trained: Network) -> Result<String, String> {
-    let judge = |network: Network| -> Result<Measures, String> {
+fn compare(options: &Options, untrained: Network, trained: Network) -> Result<String, Error> {
+    let judge = |network: Network| -> Result<Measures, Error> {
         let mut learner = Learner::of(
             network,
             train::Options { penalty: options.penalty(), ..train::Options::default() },
@@ -376,7 +373,7 @@ fn compare(options: &Options, untrained: Network, trained: Network) -> Result<St
         Trainer::new(learner, *options).attend(COMPARED, 0..options.compare)
     };
     let reading = if options.copies { Readings::Copies } else { Readings::Own };
-    let scheme = |name: &str| -> Result<Measures, String> {
+    let scheme = |name: &str| -> Result<Measures, Error> {
         let mut measures = Measures::default();
         for place in 0..options.compare {
             let seed = options.seed + (COMPARED << 20) + place;

@@ -15,6 +15,7 @@ use super::output::note;
 use super::parallel::in_parallel;
 use super::rows::{Curve, Row};
 use super::spec::{AxisRange, Contestant, Point, Spec, Sweep, quantity};
+use crate::error::{Error, RunError};
 use crate::recovered::{Diary, FinishedUnit};
 use crate::setup::{Kind, Setup, mbps, round_trip};
 use crate::simulation::{Outcome, Sample, run as simulate};
@@ -39,14 +40,14 @@ struct Job {
 }
 
 /// The result of a job.
-type Done = Result<(Measured, Vec<Sample>), String>;
+type Done = Result<(Measured, Vec<Sample>), Error>;
 
 /// Runs the specification. `seconds` shortens every run, for tests.
 pub(crate) fn run(
     spec: &Spec,
     options: &Options<'_>,
     seconds: Option<f64>,
-) -> Result<Results, String> {
+) -> Result<Results, Error> {
     let mut rows = Vec::new();
     let mut jobs: Vec<Job> = Vec::new();
     let mut known: BTreeMap<(String, u64), usize> = BTreeMap::new();
@@ -96,7 +97,7 @@ pub(crate) fn run(
                         });
                     }
                 }
-                Err(error) => row.error.clone_from(error),
+                Err(error) => row.error = error.to_string(),
             }
         }
     }
@@ -193,11 +194,10 @@ fn work(job: &Job) -> Done {
         scenario.sample_every = (job.curves && request == 0).then_some(SAMPLE_EVERY);
         let outcome = simulate(&scenario)?;
         if !outcome.intact {
-            return Err("wrong bytes arrived".to_owned());
+            return Err(RunError::WrongBytes.into());
         }
         if !outcome.completed {
-            let why = outcome.failed.unwrap_or_else(|| "not completed in time".to_owned());
-            return Err(why);
+            return Err(RunError::Incomplete(outcome.failed).into());
         }
         add(&mut all, &outcome, &scenario.traffic);
         if setup.lab.lab.twice {

@@ -9,9 +9,10 @@ use toml::Value;
 use units::{Rate, Timestamp};
 
 use super::metrics::{ALL, Term};
-use super::output::{self, Statistics, Summary, write_file};
+use super::output::{self, Statistics, Summary, write_file, write_json};
 use super::rows::{Curve, Row, describe, groups, values};
 use super::spec::{Paper, Point, Spec};
+use crate::error::{Context as _, Error, FileError};
 use crate::simulation::Sample;
 
 /// Origin of the results.
@@ -91,7 +92,7 @@ pub(crate) fn terms(spec: &Spec) -> Vec<Term> {
     all
 }
 
-pub(crate) fn write_summary(out: &Path, spec: &Spec, rows: &[Row]) -> Result<(), String> {
+pub(crate) fn write_summary(out: &Path, spec: &Spec, rows: &[Row]) -> Result<(), Error> {
     let mut all = Vec::new();
     let groups = groups(rows);
     let mut every = terms(spec);
@@ -142,7 +143,7 @@ fn clean(text: &str) -> String {
     text.replace([',', '\n', '"'], " ")
 }
 
-pub(crate) fn write_rows(out: &Path, rows: &[Row]) -> Result<(), String> {
+pub(crate) fn write_rows(out: &Path, rows: &[Row]) -> Result<(), Error> {
     let mut text = head();
     text.push('\n');
     for row in rows {
@@ -159,20 +160,25 @@ pub(crate) fn write_rows(out: &Path, rows: &[Row]) -> Result<(), String> {
     write_file(&out.join("results.csv"), &text)
 }
 
-fn read(path: &Path) -> Result<String, String> {
-    std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
+fn read(path: &Path) -> Result<String, Error> {
+    std::fs::read_to_string(path).at(path)
 }
 
-pub(crate) fn read_rows(out: &Path, spec: &Spec) -> Result<Vec<Row>, String> {
+pub(crate) fn read_rows(out: &Path, spec: &Spec) -> Result<Vec<Row>, Error> {
     let path = out.join("results.csv");
     let text = read(&path)?;
     let mut lines = text.lines();
     if lines.next() != Some(head().as_str()) {
-        return Err(format!("{}: not the results of this version", path.display()));
+        return Err(FileError::Version).at(&path);
     }
-    let bad = |index: usize| format!("{}:{}: malformed", path.display(), index + 2);
-    let rows = lines.enumerate().map(|(i, line)| read_row(line, spec).ok_or_else(|| bad(i)));
+    let rows = (2..)
+        .zip(lines)
+        .map(|(number, line)| read_row(line, spec).ok_or_else(|| malformed(&path, number)));
     rows.collect()
+}
+
+fn malformed(path: &Path, line: usize) -> Error {
+    FileError::Malformed { path: path.to_owned(), line }.into()
 }
 
 fn read_row(line: &str, spec: &Spec) -> Option<Row> {
@@ -213,7 +219,7 @@ fn read_drawn(text: &str) -> Option<Point> {
 
 const CURVES: &str = "sweep,scheme,point,t_s,window,in_flight,rate_mbps,received,queued";
 
-pub(crate) fn write_curves(out: &Path, curves: &[Curve]) -> Result<(), String> {
+pub(crate) fn write_curves(out: &Path, curves: &[Curve]) -> Result<(), Error> {
     if curves.is_empty() {
         return Ok(());
     }
@@ -239,16 +245,15 @@ pub(crate) fn write_curves(out: &Path, curves: &[Curve]) -> Result<(), String> {
 }
 
 /// Reads the curves, if present.
-pub(crate) fn read_curves(out: &Path, spec: &Spec) -> Result<Vec<Curve>, String> {
+pub(crate) fn read_curves(out: &Path, spec: &Spec) -> Result<Vec<Curve>, Error> {
     if !spec.curves {
         return Ok(Vec::new());
     }
     let path = out.join("curves.csv");
     let text = read(&path)?;
     let mut curves: Vec<Curve> = Vec::new();
-    for (index, line) in text.lines().enumerate().skip(1) {
-        let sample = read_sample(line, spec)
-            .ok_or_else(|| format!("{}:{}: malformed", path.display(), index + 1))?;
+    for (number, line) in (1..).zip(text.lines()).skip(1) {
+        let sample = read_sample(line, spec).ok_or_else(|| malformed(&path, number))?;
         let (sweep, scheme, point, sample) = sample;
         match curves.last_mut() {
             Some(curve)
@@ -283,15 +288,14 @@ fn read_sample(line: &str, spec: &Spec) -> Option<(usize, String, Point, Sample)
 }
 
 /// Writes the origin of the results and the specification.
-pub(crate) fn write_made(out: &Path, made: &Made, text: &str) -> Result<(), String> {
-    let json = serde_json::to_string_pretty(made).map_err(|e| e.to_string())?;
-    write_file(&out.join("run.json"), &json)?;
+pub(crate) fn write_made(out: &Path, made: &Made, text: &str) -> Result<(), Error> {
+    write_json(&out.join("run.json"), made)?;
     write_file(&out.join("spec.toml"), text)
 }
 
 /// Reads the output of [`write_made`].
-pub(crate) fn read_made(out: &Path) -> Result<(Made, String), String> {
-    let made = serde_json::from_str(&read(&out.join("run.json"))?)
-        .map_err(|e| format!("{}: {e}", out.join("run.json").display()))?;
+pub(crate) fn read_made(out: &Path) -> Result<(Made, String), Error> {
+    let path = out.join("run.json");
+    let made = serde_json::from_str(&read(&path)?).at(&path)?;
     Ok((made, read(&out.join("spec.toml"))?))
 }

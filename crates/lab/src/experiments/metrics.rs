@@ -7,6 +7,7 @@ use qoe::player::FreezeRates;
 use recovery::autorec::formulas;
 
 use super::viewing::{Viewing, Watched};
+use crate::error::NameError;
 use crate::recovered::{FinishedUnit, Recovered};
 use crate::setup::Setup;
 use crate::simulation::Received;
@@ -388,7 +389,7 @@ pub(crate) enum How {
 impl Term {
     /// Parses `METRIC`, `saved:METRIC`, `cut:METRIC`, `gain:METRIC` or `closed:METRIC`; the last
     /// four also with `@LABEL`.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, NameError> {
         let plain = match text {
             "goodput_reduction" => "cut:goodput_mbps",
             text => text,
@@ -399,15 +400,16 @@ impl Term {
             Some(("cut", rest)) => (How::Cut, rest),
             Some(("gain", rest)) => (How::Gain, rest),
             Some(("closed", rest)) => (How::Closed, rest),
-            Some((how, _)) => {
-                return Err(format!("`{text}`: no `{how}:`, only saved:, cut:, gain: and closed:"));
+            Some((comparison, _)) => {
+                let (term, comparison) = (text.to_owned(), comparison.to_owned());
+                return Err(NameError::Comparison { term, comparison });
             }
         };
         let (name, other) = match rest.split_once('@') {
             Some((name, label)) => (name, Some(label.to_owned())),
             None => (rest, None),
         };
-        let metric = Metric::index(name).ok_or_else(|| format!("there is no metric `{name}`"))?;
+        let metric = Metric::index(name).ok_or_else(|| NameError::Metric(name.to_owned()))?;
         Ok(Self { text: text.to_owned(), how, metric, other })
     }
 

@@ -9,6 +9,11 @@ use qoe::stats::{Estimate, Sample};
 use serde::Serialize;
 use toml::Value;
 
+use crate::error::{Context as _, Error};
+
+/// Name of the file of statistics.
+pub(crate) const SUMMARY: &str = "summary.json";
+
 /// A line of `summary.json`. Scripts rely on its names.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Summary<'a> {
@@ -61,17 +66,21 @@ pub(crate) fn note(line: impl Display) {
 }
 
 /// Writes `summary.json`.
-pub(crate) fn write_summary(out: &Path, lines: &[Summary<'_>]) -> Result<(), String> {
-    let text = serde_json::to_string_pretty(lines).map_err(|e| e.to_string())?;
-    write_file(&out.join("summary.json"), &text)
+pub(crate) fn write_summary(out: &Path, lines: &[Summary<'_>]) -> Result<(), Error> {
+    write_json(&out.join(SUMMARY), lines)
 }
 
-pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+pub(crate) fn write_json<T: Serialize + ?Sized>(path: &Path, value: &T) -> Result<(), Error> {
+    let text = serde_json::to_string_pretty(value).at(path)?;
+    write_file(path, &text)
+}
+
+pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Error> {
+    std::fs::write(path, text).at(path)
 }
 
 /// Writes `report.html` with `body` as its content.
-pub(crate) fn write_page(out: &Path, title: &str, body: &str) -> Result<(), String> {
+pub(crate) fn write_page(out: &Path, title: &str, body: &str) -> Result<(), Error> {
     let html = format!(
         "<!doctype html>\n<meta charset=\"utf-8\">\n<title>{title}</title>\n<style>\
          body{{font:16px system-ui;max-width:60em;margin:2em auto;padding:0 1em}}\

@@ -7,6 +7,7 @@ use toml::Value;
 
 use super::metrics::{How, Term};
 use super::spec::{Point, Spec, plain};
+use crate::error::{Error, NameError};
 use crate::setup::Setup;
 use crate::simulation::Sample;
 
@@ -32,9 +33,9 @@ impl Row {
     ///
     /// # Errors
     /// The specification lacks the scheme, or its keys are invalid.
-    pub(crate) fn setup(&self, spec: &Spec) -> Result<Setup, String> {
+    pub(crate) fn setup(&self, spec: &Spec) -> Result<Setup, Error> {
         let scheme = spec.schemes.iter().find(|scheme| scheme.label == self.scheme);
-        let scheme = scheme.ok_or_else(|| format!("no scheme has the label `{}`", self.scheme))?;
+        let scheme = scheme.ok_or_else(|| NameError::Label(self.scheme.clone()))?;
         spec.setup(&spec.sweeps[self.sweep], &self.point, &self.drawn, scheme)
     }
 }

@@ -10,6 +10,7 @@ use toml::{Spanned, Value};
 use config::{File, Sections};
 
 use super::metrics::Term;
+use crate::error::Error;
 use crate::setup::Setup;
 
 /// Keys in a specification, by section.
@@ -326,19 +327,19 @@ impl Spec {
     ///
     /// # Errors
     /// The problem, with line and key.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let mut spec: Self = toml::from_str(text).map_err(|e| e.to_string())?;
+    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
+        let mut spec: Self = toml::from_str(text).map_err(|e| Error::Experiment(Box::new(e)))?;
         let last = spec.clairvoyant.clone();
         spec.schemes.sort_by_key(|scheme| Some(&scheme.label) == last.as_ref());
-        let file = File::parse(&spec.name, text).map_err(|e| e.to_string())?;
+        let file = File::parse(&spec.name, text)?;
         let names = spec.base.names();
         if let Some(name) = spec.others.keys().find(|name| !names.contains(&name.as_str())) {
             let sections: Vec<String> = names.iter().map(|name| format!("[{name}]")).collect();
             let what = format!("no `{name}` in experiments; sections: {}", sections.join(", "));
-            return Err(file.error(file.position(name, ""), &what).to_string());
+            return Err(file.error(file.position(name, ""), &what).into());
         }
         let is_other = |name: &str| !names.contains(&name);
-        file.read_into(&mut spec.base, is_other).map_err(|e| e.to_string())?;
+        file.read_into(&mut spec.base, is_other)?;
         spec.check_keys(&file)?;
         spec.check()?;
         Ok(spec)
@@ -366,7 +367,7 @@ impl Spec {
         point: &[(String, Value)],
         drawn: &[(String, Value)],
         scheme: &Contestant,
-    ) -> Result<Setup, String> {
+    ) -> Result<Setup, Error> {
         let mut setup = self.base.clone();
         for (key, _, value) in entries(&sweep.set) {
             setup.set(&key, value)?;

@@ -8,6 +8,7 @@ use std::path::Path;
 use super::options::Options;
 use super::output::{Statistics, Summary, note, write_file, write_page, write_summary};
 use crate::ends::Cipher;
+use crate::error::{Error, RunError};
 use crate::speed::{Measured, measure};
 
 pub(super) const NAME: &str = "speed";
@@ -31,7 +32,7 @@ const CONTESTANTS: [Contestant; 2] = [
     Contestant { name: "null", label: "null cipher", cipher: Cipher::Null, claim: 1.0e6 },
 ];
 
-pub(super) fn run(options: &Options<'_>, out: &Path) -> Result<bool, String> {
+pub(super) fn run(options: &Options<'_>, out: &Path) -> Result<bool, Error> {
     let rounds = options.runs.map_or(ROUNDS, |runs| runs.max(ROUNDS));
     let mut results: [Vec<Measured>; CONTESTANTS.len()] = Default::default();
     let mut csv = "cipher,round,packets,cpu_s,packets_per_cpu_s,client_share\n".to_owned();
@@ -58,7 +59,7 @@ pub(super) fn run(options: &Options<'_>, out: &Path) -> Result<bool, String> {
         .to_owned();
     for (Contestant { name, label, claim, .. }, measured) in CONTESTANTS.iter().zip(&results) {
         let of = |value: fn(&Measured) -> f64| {
-            Statistics::of(measured.iter().map(value)).ok_or("a run took no CPU time")
+            Statistics::of(measured.iter().map(value)).ok_or(RunError::NoCpuTime)
         };
         let (speed, share) = (of(Measured::packets_per_second)?, of(Measured::client_share)?.p50);
         let speeds = || measured.iter().map(Measured::packets_per_second);

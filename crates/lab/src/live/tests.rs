@@ -1,6 +1,7 @@
 //! Live views over good, lossy, slow and interrupted paths.
 
 use core::time::Duration;
+use std::path::Path;
 
 use links::{LinkConfig, PathConfig, Queue};
 use media::{Kind, Tag, flv};
@@ -208,7 +209,7 @@ fn a_recording_is_seen_lap_after_lap() {
     }
     let path = std::env::temp_dir().join(format!("mendcast-live-{}.flv", std::process::id()));
     std::fs::write(&path, bytes).expect("written");
-    let recording = Recording::load(&path.to_string_lossy());
+    let recording = Recording::load(&path);
     std::fs::remove_file(&path).expect("removed");
     let source = Source::recorded(&recording.expect("a recording"), Duration::from_secs(10));
     let settings = relay::Settings::default();
@@ -231,8 +232,8 @@ fn a_recording_is_seen_lap_after_lap() {
 
 #[test]
 fn the_recording_of_the_demo_is_seen_to_its_end_and_from_its_beginning_again() {
-    let recording = Recording::load(concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/demo.flv"));
-    let recording = recording.expect("a recording");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/demo.flv");
+    let recording = Recording::load(Path::new(path)).expect("a recording");
     let length = recording.lap * 2 + Duration::from_secs(1);
     let source = Source::recorded(&recording, length);
     let settings = relay::Settings::default();

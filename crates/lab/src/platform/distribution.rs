@@ -13,6 +13,7 @@
 //! Lognormal and normal also take `low` and `high`, by default the limits of the key. Values
 //! outside are redrawn.
 
+use core::fmt::Display;
 use core::ops::RangeInclusive;
 
 use recovery::Random;
@@ -20,6 +21,7 @@ use toml::Value;
 
 use super::draws::normal;
 use super::unit::Unit;
+use crate::error::{Error, ValueError};
 
 /// Redraws before a value is clamped.
 const MAX_REDRAWS: u32 = 1_000;
@@ -51,13 +53,13 @@ struct Fields<'a> {
 
 impl Fields<'_> {
     /// Takes a field with a value from `low` to `high`.
-    fn take(&mut self, name: &str, low: f64, high: f64) -> Result<f64, String> {
+    fn take(&mut self, name: &str, low: f64, high: f64) -> Result<f64, Error> {
         let found = self.take_if(name, low, high)?;
         let range = range_text(&(low..=high), self.unit_of(name));
-        found.ok_or_else(|| format!("`{}` has no `{name}`; it may be {range}", self.key))
+        found.ok_or_else(|| self.bad_field(name, range))
     }
 
-    fn take_if(&mut self, name: &str, low: f64, high: f64) -> Result<Option<f64>, String> {
+    fn take_if(&mut self, name: &str, low: f64, high: f64) -> Result<Option<f64>, Error> {
         let Some(place) = self.fields.iter().position(|(known, _)| known == name) else {
             return Ok(None);
         };
@@ -70,11 +72,16 @@ impl Fields<'_> {
         if name == SIGMA { Unit::One } else { self.unit }
     }
 
-    fn finish(&self) -> Result<(), String> {
+    fn finish(&self) -> Result<(), Error> {
         match self.fields.first() {
-            Some((name, _)) => Err(format!("`{}` has no `{name}`; it may be {EXPECTED}", self.key)),
+            Some((name, _)) => Err(self.bad_field(name, EXPECTED.to_owned())),
             None => Ok(()),
         }
+    }
+
+    /// Returns the error of a missing or unknown field.
+    fn bad_field(&self, field: &str, allowed: String) -> Error {
+        ValueError::Field { key: self.key.to_owned(), field: field.to_owned(), allowed }.into()
     }
 }
 
@@ -87,14 +94,20 @@ pub(super) fn within(
     value: f64,
     allowed: &RangeInclusive<f64>,
     unit: Unit,
-) -> Result<f64, String> {
+) -> Result<f64, Error> {
     match allowed.contains(&value) {
         true => Ok(value),
         false => {
-            let (suffix, range) = (unit.suffix(), range_text(allowed, unit));
-            Err(format!("`{key}` is {value}{suffix}; it may be {range}"))
+            let value = format_args!("{value}{}", unit.suffix());
+            Err(not_allowed(key, &value, &range_text(allowed, unit)))
         }
     }
+}
+
+/// Returns the error of a value that is not allowed.
+pub(super) fn not_allowed(key: &str, value: &dyn Display, allowed: &str) -> Error {
+    let (key, value, allowed) = (key.to_owned(), value.to_string(), allowed.to_owned());
+    ValueError::NotAllowed { key, value, allowed }.into()
 }
 
 /// Returns a range as text.
@@ -123,10 +136,10 @@ impl Distribution {
         value: &Value,
         allowed: &RangeInclusive<f64>,
         unit: Unit,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Error> {
         let bad = || {
             let with = if unit == Unit::One { "" } else { ", each value with its unit, as in 1" };
-            format!("`{key}` is {value}; it may be {EXPECTED}{with}{}", unit.suffix())
+            not_allowed(key, value, &format!("{EXPECTED}{with}{}", unit.suffix()))
         };
         if let Some(constant) = number(value, unit) {
             return within(key, constant, allowed, unit).map(Self::Constant);
@@ -172,7 +185,7 @@ impl Distribution {
         fields: &[(String, f64)],
         allowed: &RangeInclusive<f64>,
         unit: Unit,
-    ) -> Option<Result<Self, String>> {
+    ) -> Option<Result<Self, Error>> {
         let mut all = Vec::new();
         for (value, weight) in fields {
             let value = unit.parse(value)?;
@@ -268,7 +281,7 @@ mod tests {
     use super::*;
     use crate::platform::draws::Draws;
 
-    fn read(text: &str, low: f64, high: f64) -> Result<Distribution, String> {
+    fn read(text: &str, low: f64, high: f64) -> Result<Distribution, Error> {
         let table: toml::Table = text.parse().expect("TOML");
         Distribution::read("key", &table["key"], &(low..=high), Unit::One)
     }
@@ -335,7 +348,7 @@ mod tests {
             ("key = 'soon'", "lognormal:median=50"),
             ("key = true", "lognormal:median=50"),
         ] {
-            let line = read(text, 0.0, 10.0).expect_err(text);
+            let line = read(text, 0.0, 10.0).expect_err(text).to_string();
             assert!(line.contains(part) && line.contains("`key"), "{text}: {line}");
         }
     }

@@ -8,6 +8,7 @@ use records::{Column, Location, Row};
 use recovery::Random;
 
 use super::session::Loss;
+use crate::error::{Context as _, Error, FileError};
 
 /// Minimum number of usable records.
 const MIN_RECORDS: usize = 50;
@@ -86,35 +87,26 @@ impl History {
     ///
     /// # Errors
     /// One line: the path does not exist, or has too few usable records.
-    pub(super) fn read(path: &Path) -> Result<Self, String> {
+    pub(super) fn read(path: &Path) -> Result<Self, Error> {
         let mut history =
             Self { title: format!("The records in {}", path.display()), ..Self::default() };
         let input = records::read(&[path.to_owned()], &COLUMNS, |place, record| {
             history.take(place, record);
             Ok(())
         });
-        let input = input.map_err(|e| e.to_string())?;
+        let input = input?;
         history.broken = input.broken_lines + input.unreadable_files;
         if history.all.len() < MIN_RECORDS {
-            let mut line = format!(
-                "{}: {} of {} records can be used; a population needs at least {MIN_RECORDS}",
-                path.display(),
-                history.all.len(),
-                history.records
-            );
-            for (count, what) in [
-                (history.incomplete, "lack round-trip time, loss rate, goodput or duration"),
-                (history.impossible, "have impossible values"),
-                (history.broken, "lines or files are broken"),
-            ] {
-                if count > 0 {
-                    line += &format!("; {count} {what}");
-                }
-            }
-            if let Some(named) = history.named.first() {
-                line += &format!(" ({named})");
-            }
-            return Err(line);
+            let few = FileError::FewRecords {
+                used: history.all.len(),
+                min: MIN_RECORDS,
+                records: history.records,
+                incomplete: history.incomplete,
+                impossible: history.impossible,
+                broken: history.broken,
+                example: history.named.into_iter().next(),
+            };
+            return Err(few).at(path);
         }
         Ok(history)
     }
@@ -243,7 +235,7 @@ mod tests {
     fn too_few_records_are_an_error_that_says_how_many_are_needed() {
         let text: String = (0..30).map(|n| row(n, GOOD)).collect();
         let folder = written(&(text + &row(30, "\"loss_rate\":2")));
-        let line = History::read(folder.path()).expect_err("too few");
+        let line = History::read(folder.path()).expect_err("too few").to_string();
         assert!(line.contains("30 of 31 records") && line.contains("at least 50"), "{line}");
         assert!(line.contains(":31: `loss_rate` is 2"), "{line}");
         assert!(History::read(Path::new("/nowhere")).is_err());

@@ -7,6 +7,7 @@ use super::distribution::Distribution;
 use super::section::Section;
 use super::session::{ACCESS, Acks, Bunches, EcnFault, Links, Policer};
 use super::unit::Unit;
+use crate::error::Error;
 
 /// Maximum round-trip-time steps of a session.
 const MAX_STEPS: usize = 1_000;
@@ -65,12 +66,12 @@ struct Policing {
     burst_kb: Distribution,
 }
 
-fn share(section: &mut Section) -> Result<f64, String> {
+fn share(section: &mut Section) -> Result<f64, Error> {
     section.number("share", Unit::One, 0.0..=1.0)
 }
 
 impl Bunching {
-    fn read(mut section: Section) -> Result<Self, String> {
+    fn read(mut section: Section) -> Result<Self, Error> {
         let bunching = Self {
             share: share(&mut section)?,
             every_ms: section.distribution("every", Unit::Milliseconds, 1.0..=5_000.0)?,
@@ -89,7 +90,7 @@ impl Bunching {
 }
 
 impl Stepping {
-    fn read(mut section: Section) -> Result<Self, String> {
+    fn read(mut section: Section) -> Result<Self, Error> {
         let stepping = Self {
             share: share(&mut section)?,
             per_hour: section.distribution("per_hour", Unit::One, 0.1..=3_600.0)?,
@@ -120,7 +121,7 @@ impl Stepping {
 }
 
 impl Policing {
-    fn read(mut section: Section) -> Result<Self, String> {
+    fn read(mut section: Section) -> Result<Self, Error> {
         let policing = Self {
             share: share(&mut section)?,
             times: section.distribution("times", Unit::One, 0.1..=100.0)?,
@@ -139,7 +140,7 @@ impl Policing {
 }
 
 impl AccessLinks {
-    fn read(mut section: Section) -> Result<Self, String> {
+    fn read(mut section: Section) -> Result<Self, Error> {
         let mut ecn = section.section("ecn")?;
         let links = Self {
             bunches: Bunching::read(section.section("bunches")?)?,
@@ -167,7 +168,7 @@ impl AccessLinks {
 }
 
 impl LinkShares {
-    pub(super) fn read(mut section: Section) -> Result<Self, String> {
+    pub(super) fn read(mut section: Section) -> Result<Self, Error> {
         let mut acks = section.section("acks")?;
         let shares = Self {
             browsers: acks.number("browsers", Unit::One, 0.0..=1.0)?,

@@ -13,6 +13,7 @@ use super::arm::Arm;
 use super::scenario::{frames, published, scenario, until};
 use super::session::{ACCESS, Session};
 use super::watching::{Watched, counted_until, leaves, watch};
+use crate::error::{Context as _, Error, RunError, Subject};
 use crate::live::LiveOutcome;
 use crate::simulation::{Held, Outcome, Rival, Scenario, run as simulate};
 
@@ -64,7 +65,7 @@ fn address(session: &Session) -> Ipv4Addr {
 ///
 /// # Errors
 /// One line: a value is invalid, wrong bytes arrived, or the testbed failed.
-pub(super) fn run(session: &Session, arm: &Arm) -> Result<(Row, Record), String> {
+pub(super) fn run(session: &Session, arm: &Arm) -> Result<(Row, Record), Error> {
     run_held(session, arm, None)
 }
 
@@ -73,22 +74,22 @@ pub(super) fn run_held(
     session: &Session,
     arm: &Arm,
     capping: Option<Held>,
-) -> Result<(Row, Record), String> {
-    let named = |e: String| format!("session {} under {}: {e}", session.number, arm.name);
-    let scenario = scenario(session, arm).map_err(named)?;
+) -> Result<(Row, Record), Error> {
+    let named = || Subject::Session { number: session.number, scheme: Some(arm.name.clone()) };
+    let scenario = scenario(session, arm).of(named)?;
     let scenario = Scenario { capping, ..scenario };
     let policy = Policy::PRESETS[session.player].1;
     let stay = Duration::from_secs_f64(session.stay_s);
     let patience = Duration::from_secs_f64(session.patience_s);
-    let mut outcome = simulate(&scenario).map_err(named)?;
+    let mut outcome = simulate(&scenario).of(named)?;
     let left = leaves(policy, &frames(&scenario, &outcome), stay, patience);
     let has_failed = !outcome.completed;
     if let Some(left) = left {
         // The server's counters end with the session.
-        outcome = simulate(&until(&scenario, left)).map_err(named)?;
+        outcome = simulate(&until(&scenario, left)).of(named)?;
     }
     if !outcome.intact {
-        return Err(named("wrong bytes arrived".to_owned()));
+        return Err(RunError::WrongBytes).of(named);
     }
     let (end, time) = match left {
         Some(left) => (End::Left, left),
@@ -108,11 +109,10 @@ pub(super) fn run_together(
     sessions: [&Session; 2],
     arm: &Arm,
     [first_held, second_held]: [Option<Held>; 2],
-) -> Result<[Record; 2], String> {
+) -> Result<[Record; 2], Error> {
     let [first, second] = sessions;
-    let named = |e: String| {
-        format!("sessions {} and {} under {}: {e}", first.number, second.number, arm.name)
-    };
+    let numbers = [first.number, second.number];
+    let named = || Subject::Sessions { numbers, scheme: arm.name.clone() };
     let needed = (first.bitrate_mbps + second.bitrate_mbps) / MAX_STREAM_SHARE;
     let first = Session { rate_mbps: first.rate_mbps.max(needed), ..first.clone() };
     let second = Session {
@@ -126,7 +126,7 @@ pub(super) fn run_together(
         seed: second.seed,
         ..first.clone()
     };
-    let of_second = scenario(&second, arm).map_err(named)?;
+    let of_second = scenario(&second, arm).of(named)?;
     let rival = Rival {
         congestion: of_second.congestion.clone(),
         scheme: of_second.scheme.clone(),
@@ -135,11 +135,10 @@ pub(super) fn run_together(
         traffic: of_second.traffic.clone(),
         begins: Duration::ZERO,
     };
-    let of_first = scenario(&first, arm).map_err(named)?;
+    let of_first = scenario(&first, arm).of(named)?;
     let of_first = Scenario { capping: first_held, rival: Some(rival), ..of_first };
-    let mut outcome = simulate(&of_first).map_err(named)?;
-    let rivals =
-        outcome.rival.take().ok_or_else(|| named("the second session did not run".to_owned()))?;
+    let mut outcome = simulate(&of_first).of(named)?;
+    let rivals = outcome.rival.take().ok_or(RunError::NoRival).of(named)?;
     let stay = Duration::from_secs_f64(first.stay_s);
     let records = [(&first, &of_first, &outcome), (&second, &of_second, &*rivals)].map(
         |(session, scenario, outcome)| {
@@ -150,7 +149,7 @@ pub(super) fn run_together(
         },
     );
     if !(outcome.intact && rivals.intact) {
-        return Err(named("wrong bytes arrived".to_owned()));
+        return Err(RunError::WrongBytes).of(named);
     }
     Ok(records)
 }

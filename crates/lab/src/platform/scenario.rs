@@ -9,6 +9,7 @@ use units::{Rate, Timestamp};
 
 use super::arm::Arm;
 use super::session::{Acks, Bunches, EcnFault, Loss, Session};
+use crate::error::{Context as _, Error, Subject, ValueError};
 use crate::live::Live;
 use crate::setup::{Kind, Maybe, Player, Setup, Text, mbps, round_trip};
 use crate::simulation::{Outcome, Scenario};
@@ -78,12 +79,13 @@ fn bunches(bunches: Option<&Bunches>) -> String {
 }
 
 /// Parses a value of the testbed; absent if empty.
-fn parsed<T: Text>(key: &str, text: &str) -> Result<Maybe<T>, String> {
-    Maybe::parse(text).ok_or_else(|| format!("{key} `{text}`: expected {}", T::expected()))
+fn parsed<T: Text>(key: &'static str, text: &str) -> Result<Maybe<T>, ValueError> {
+    let invalid = || ValueError::Drawn { key, value: text.to_owned(), expected: T::expected() };
+    Maybe::parse(text).ok_or_else(invalid)
 }
 
 /// Sets the session's link models.
-fn set_links(setup: &mut Setup, session: &Session) -> Result<(), String> {
+fn set_links(setup: &mut Setup, session: &Session) -> Result<(), ValueError> {
     let links = &session.links;
     let step = |(at_s, factor): &(f64, f64)| {
         format!("{}:{}", micros(at_s * 1e3), micros(session.rtt_ms * factor))
@@ -114,7 +116,7 @@ fn set_links(setup: &mut Setup, session: &Session) -> Result<(), String> {
 
 /// Returns the set-up of the run: a server's defaults where neither the session nor the arm has a
 /// value.
-fn setup(session: &Session, arm: &Arm) -> Result<Setup, String> {
+fn setup(session: &Session, arm: &Arm) -> Result<Setup, Error> {
     let mut setup = Setup::default();
     // Viewers are new to the server, and their first connections start as the papers' do.
     setup.server.startup.mode = Mode::Iw10;
@@ -154,10 +156,10 @@ fn setup(session: &Session, arm: &Arm) -> Result<Setup, String> {
 ///
 /// # Errors
 /// One line that names the key with the invalid value.
-pub(super) fn scenario(session: &Session, arm: &Arm) -> Result<Scenario, String> {
+pub(super) fn scenario(session: &Session, arm: &Arm) -> Result<Scenario, Error> {
     let setup = setup(session, arm)?;
     let scenario = setup.scenario(session.seed);
-    let scenario = scenario.map_err(|e| format!("scheme `{}`: {e}", arm.name))?;
+    let scenario = scenario.of(|| Subject::Scheme(arm.name.clone()))?;
     // The return path has no variation.
     let up = LinkConfig { jitter: None, ..scenario.path.up.clone() };
     let path = PathConfig { up, ..scenario.path.clone() };

@@ -6,12 +6,13 @@ use std::path::Path;
 use recovery::Random;
 use toml::Table;
 
-use super::distribution::{Distribution, pick};
+use super::distribution::{Distribution, not_allowed, pick};
 use super::draws::normal;
 use super::links::LinkShares;
 use super::section::Section;
 use super::session::{ACCESS, LOSSES};
 use super::unit::Unit;
+use crate::error::{Context as _, Error};
 
 /// The papers' fleet, with assumptions for the unstated numbers.
 pub(super) const FLEET: &str = include_str!("../../../../experiments/populations/fleet.toml");
@@ -95,7 +96,7 @@ pub(super) struct Specification {
 }
 
 impl Groups {
-    fn read(mut section: Section) -> Result<Self, String> {
+    fn read(mut section: Section) -> Result<Self, Error> {
         let count = section.number("count", Unit::One, 1.0..=1e6)?;
         let exponent = section.number("exponent", Unit::One, 0.0..=5.0)?;
         let shift = section.number("shift", Unit::One, 0.0..=1e6)?;
@@ -130,7 +131,7 @@ pub(super) struct Streams {
 }
 
 impl Levels {
-    fn read(mut section: Section, unit: Unit, low: f64, high: f64) -> Result<Self, String> {
+    fn read(mut section: Section, unit: Unit, low: f64, high: f64) -> Result<Self, Error> {
         let levels = Self {
             median: section.number("median", unit, low..=high)?,
             group: section.number("group", Unit::One, 0.0..=3.0)?,
@@ -158,7 +159,7 @@ impl Levels {
 }
 
 impl Access {
-    fn read(mut section: Section) -> Result<Self, String> {
+    fn read(mut section: Section) -> Result<Self, Error> {
         let access = Self {
             rate: section.number("rate", Unit::One, 0.01..=100.0)?,
             rtt: section.number("rtt", Unit::One, 0.01..=100.0)?,
@@ -175,10 +176,9 @@ impl Specification {
     ///
     /// # Errors
     /// One line: the file cannot be read, or a key is invalid.
-    pub(super) fn read(path: &Path) -> Result<Self, String> {
-        let named = |e: String| format!("{}: {e}", path.display());
-        let text = std::fs::read_to_string(path).map_err(|e| named(e.to_string()))?;
-        Self::parse(&text).map_err(named)
+    pub(super) fn read(path: &Path) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path).at(path)?;
+        Self::parse(&text).at(path)
     }
 
     /// Parses a specification. With `like = "fleet"` it states only differences from the built-in
@@ -186,11 +186,11 @@ impl Specification {
     ///
     /// # Errors
     /// One line that names the key and the allowed values.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(super) fn parse(text: &str) -> Result<Self, Error> {
         let mut table = table(text)?;
         if let Some(like) = table.remove("like") {
             if like.as_str() != Some("fleet") {
-                return Err(format!("`like` is {like}; it may be \"fleet\""));
+                return Err(not_allowed("like", &like, "\"fleet\""));
             }
             table = overlaid(self::table(FLEET)?, table);
         }
@@ -261,8 +261,8 @@ impl Specification {
     }
 }
 
-fn table(text: &str) -> Result<Table, String> {
-    text.parse().map_err(|e: toml::de::Error| e.to_string().trim_end().replace('\n', " "))
+fn table(text: &str) -> Result<Table, Error> {
+    text.parse().map_err(|e| Error::Population(Box::new(e)))
 }
 
 /// Overrides `below` with the keys of `above`, section by section.
@@ -313,7 +313,7 @@ mod tests {
             ("like = 'flet'", "`like` is \"flet\"; it may be \"fleet\""),
             ("like = 'fleet'\n[path]\nrtts = 3", "unknown key `path.rtts`"),
         ] {
-            let line = Specification::parse(text).expect_err(text);
+            let line = Specification::parse(text).expect_err(text).to_string();
             assert!(line.contains(part), "{text}: {line}");
         }
     }
@@ -342,7 +342,7 @@ mod tests {
         ] {
             assert!(FLEET.contains(from), "{from}");
             let text = FLEET.replacen(from, to, 1);
-            let line = Specification::parse(&text).expect_err(to);
+            let line = Specification::parse(&text).expect_err(to).to_string();
             assert!(line.contains(part) && !line.contains('\n'), "{to}: {line}");
         }
     }

@@ -11,6 +11,7 @@ use super::outcome::{Outcome, Received};
 use super::scenario::Scenario;
 use super::wire::Wire;
 use crate::client::{self, Request, Viewer};
+use crate::error::ValueError;
 use crate::event_log::EventLog;
 use crate::live::{LiveOutcome, Reporter};
 use crate::recovered::Recovered;
@@ -83,7 +84,7 @@ impl Flow {
         scenario: Scenario,
         addresses: [Ipv4Addr; 2],
         log: &EventLog,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, ValueError> {
         let begins = Timestamp::ZERO + scenario.begins;
         let client = client::start(Request {
             kind: scenario.client,

@@ -11,6 +11,7 @@ use super::flow::{Flow, Stopwatch};
 use super::outcome::{Outcome, Sample};
 use super::scenario::Scenario;
 use super::wire::{Datagram, Wire, poll};
+use crate::error::{RunError, ValueError};
 use crate::event_log::EventLog;
 use crate::server::Sent;
 
@@ -48,7 +49,7 @@ impl<'a> World<'a> {
     ///
     /// # Errors
     /// The client does not support the request.
-    pub(super) fn new(scenario: &'a Scenario) -> Result<Self, String> {
+    pub(super) fn new(scenario: &'a Scenario) -> Result<Self, ValueError> {
         let log = EventLog::default();
         let mut flows = vec![Flow::new(scenario.clone(), CLIENTS[0], &log)?];
         if let Some(rival) = scenario.of_rival() {
@@ -75,7 +76,7 @@ impl<'a> World<'a> {
     ///
     /// # Errors
     /// The clock is stuck.
-    pub(super) fn step(&mut self) -> Result<bool, String> {
+    pub(super) fn step(&mut self) -> Result<bool, RunError> {
         for flow in &mut self.flows {
             flow.act(self.now, &mut self.wire, &mut self.stopwatch);
         }
@@ -129,17 +130,16 @@ impl<'a> World<'a> {
     }
 
     /// Advances the clock. It is an error if the ends keep triggering each other at the same time.
-    fn advance(&mut self, next: Timestamp) -> Result<(), String> {
+    fn advance(&mut self, next: Timestamp) -> Result<(), RunError> {
         self.idle_steps = if next > self.now { 0 } else { self.idle_steps + 1 };
         if self.idle_steps > MAX_IDLE_STEPS {
-            return Err(format!(
-                "the clock is stuck at {:?} (seed {}): links {:?}, server {:?}, client {:?}",
-                self.now,
-                self.scenario.seed,
-                self.wire.path.next_event(),
-                self.flows[0].server_at,
-                self.flows[0].client_at,
-            ));
+            return Err(RunError::Stuck {
+                at: self.now,
+                seed: self.scenario.seed,
+                links: self.wire.path.next_event(),
+                server: self.flows[0].server_at,
+                client: self.flows[0].client_at,
+            });
         }
         self.now = self.now.max(next);
         Ok(())
@@ -180,10 +180,10 @@ impl<'a> World<'a> {
     ///
     /// # Errors
     /// The links' packet counts do not balance.
-    pub(super) fn finish(mut self) -> Result<Outcome, String> {
+    pub(super) fn finish(mut self) -> Result<Outcome, RunError> {
         let path = &self.wire.path;
-        path.up.check_conservation().map_err(|e| e.to_string())?;
-        path.down.check_conservation().map_err(|e| e.to_string())?;
+        path.up.check_conservation().map_err(RunError::Imbalance)?;
+        path.down.check_conservation().map_err(RunError::Imbalance)?;
         if self.flows.iter().any(Flow::is_endless) {
             self.now = self.now.max(self.end());
         }

@@ -10,6 +10,7 @@ use records::Record;
 use super::policy::{CapPolicy, Learner, Tuning};
 use super::row::Row;
 use super::world::Day;
+use crate::error::{Context as _, Error};
 use crate::experiments::output::write_file;
 use crate::platform::arm::{self, BASELINE};
 use crate::platform::population::Population;
@@ -46,7 +47,7 @@ impl Course {
         seed: u32,
         sessions: u32,
         out: &Path,
-    ) -> Result<Vec<Row>, String> {
+    ) -> Result<Vec<Row>, Error> {
         let path = self.file(out, seed, sessions, population);
         if let Some(rows) = read(&path) {
             return Ok(rows);
@@ -56,7 +57,7 @@ impl Course {
         Ok(rows)
     }
 
-    fn run(&self, day: &Day) -> Result<Vec<Row>, String> {
+    fn run(&self, day: &Day) -> Result<Vec<Row>, Error> {
         let arq = arm::Arm::parse(BASELINE)?;
         let mut learner = Learner::new(self.policy, Tuning::default());
         let mut rows = Vec::with_capacity(day.sessions.len());
@@ -123,9 +124,9 @@ fn read(path: &Path) -> Option<Vec<Row>> {
     lines.map(Row::parse).collect()
 }
 
-fn write(path: &Path, rows: &[Row]) -> Result<(), String> {
+fn write(path: &Path, rows: &[Row]) -> Result<(), Error> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    fs::create_dir_all(folder).at(folder)?;
     let mut text = Row::HEADER.join(",");
     for row in rows {
         text.push('\n');

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use super::population::Population;
 use super::specification::Specification;
+use crate::error::{Error, RunError, ValueError};
 use crate::experiments::files::Made;
 use crate::experiments::output::write_file;
 use crate::experiments::parallel::in_order;
@@ -28,6 +29,8 @@ use row::Row;
 
 /// The built-in population.
 const GROUPS: &str = include_str!("../../../../../experiments/populations/groups.toml");
+/// Message for policies without [`FREE`].
+const NO_REFERENCE: &str = "`bbr` is the reference of the comparison: add it to the list";
 /// Policies compared by default.
 pub const WAYS: &str = "bbr,constant-8,paper-retransmission,paper-goodput,safe,oracle";
 
@@ -75,17 +78,18 @@ impl AutoPlexOptions<'_> {
 ///
 /// # Errors
 /// One line: an option is invalid, results cannot be written, or sessions failed to run.
-pub fn autoplex(options: &AutoPlexOptions<'_>) -> Result<PathBuf, String> {
+pub fn autoplex(options: &AutoPlexOptions<'_>) -> Result<PathBuf, Error> {
     let policies: Vec<CapPolicy> =
         options.ways.iter().map(|policy| CapPolicy::parse(policy)).collect::<Result<_, _>>()?;
     if !options.ways.iter().any(|policy| policy == FREE) {
-        return Err(format!("`{FREE}` is the reference of the comparison: add it to the list"));
+        return Err(ValueError::Conflict(NO_REFERENCE).into());
     }
-    if !(1..=1_000).contains(&options.seeds)
+    let (seeds, sessions) = (1..=1_000, 100..=1_000_000);
+    if !seeds.contains(&options.seeds)
         || options.seed > 1_000_000
-        || !(100..=1_000_000).contains(&options.sessions)
+        || !sessions.contains(&options.sessions)
     {
-        return Err("there may be 1 to 1000 seeds and 100 to 1000000 sessions".to_owned());
+        return Err(ValueError::Days { seeds, sessions }.into());
     }
     let specification = match options.population {
         Some(path) => Specification::read(path)?,
@@ -102,15 +106,12 @@ pub fn autoplex(options: &AutoPlexOptions<'_>) -> Result<PathBuf, String> {
         &work,
         options.jobs,
         |&(seed, place)| courses[place].day(&population, seed, options.sessions, options.out),
-        |&(_, place), rows: Result<Vec<Row>, String>| match rows {
+        |&(_, place), rows| match rows {
             Ok(rows) => all[place].push(rows),
             Err(fault) => faults.push(fault),
         },
     );
-    if let Some(first) = faults.first() {
-        return Err(format!("{} days could not be run: {first}", faults.len()));
-    }
-    let few = "too few sessions for figures";
+    Error::of_runs("days could not be run", faults)?;
     let write = |name: &str, text: &str| {
         let path = options.out.join(name);
         write_file(&path, text).map(|()| path)
@@ -118,12 +119,12 @@ pub fn autoplex(options: &AutoPlexOptions<'_>) -> Result<PathBuf, String> {
     if options.shared {
         let days: Vec<(&Course, &[Vec<Row>])> =
             courses.iter().zip(&all).map(|(course, days)| (course, &days[..])).collect();
-        let page = shared::page(&days, &options.command()).ok_or(few)?;
+        let page = shared::page(&days, &options.command()).ok_or(RunError::FewSessions)?;
         return write(shared::PAGE, &signed(page));
     }
     let days: Vec<(&str, &[Vec<Row>])> =
         courses.iter().zip(&all).map(|(course, days)| (&*course.name, &days[..])).collect();
-    let figures = Figures::of(&days).ok_or(few)?;
+    let figures = Figures::of(&days).ok_or(RunError::FewSessions)?;
     for (name, svg) in page::plots(&figures) {
         write(name, &svg)?;
     }

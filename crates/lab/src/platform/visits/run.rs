@@ -8,6 +8,7 @@ use startup::decision::{Limits, Mode};
 use startup::{Carrier, PathState, Prefix};
 
 use super::draw::{Visit, World};
+use crate::error::{Context as _, Error, RunError, Subject};
 use crate::identity::UNIX_ORIGIN;
 use crate::platform::arm::{Arm, BASELINE};
 use crate::platform::scenario::scenario;
@@ -63,7 +64,7 @@ pub(super) struct Seen {
 ///
 /// # Errors
 /// One line: the testbed failed.
-pub(super) fn run(visit: &Visit, mode: Mode, world: World, usual: &Usual) -> Result<Seen, String> {
+pub(super) fn run(visit: &Visit, mode: Mode, world: World, usual: &Usual) -> Result<Seen, Error> {
     let limits = usual.limits();
     let past = match &visit.before {
         Some(before) if mode.needs_past() || mode == Mode::Rapid => {
@@ -87,7 +88,7 @@ fn past(
     mode: Mode,
     age_s: u64,
     limits: &Limits,
-) -> Result<Option<PathState>, String> {
+) -> Result<Option<PathState>, Error> {
     let start_options = StartOptions { mode, past: None, is_early: false, limits: *limits };
     let (outcome, _) = simulated(before, start_options)?;
     let client = Ipv4Addr::LOCALHOST.into();
@@ -103,14 +104,14 @@ fn past(
     Ok(cookie.and_then(accept))
 }
 
-fn simulated(session: &Session, start_options: StartOptions) -> Result<(Outcome, Traffic), String> {
-    let named = |e: String| format!("session {}: {e}", session.number);
+fn simulated(session: &Session, start_options: StartOptions) -> Result<(Outcome, Traffic), Error> {
+    let named = || Subject::Session { number: session.number, scheme: None };
     let arm = Arm::parse(BASELINE)?;
-    let mut scenario = scenario(session, &arm).map_err(named)?;
+    let mut scenario = scenario(session, &arm).of(named)?;
     scenario.start_options = start_options;
-    let outcome = simulate(&scenario).map_err(named)?;
+    let outcome = simulate(&scenario).of(named)?;
     if !outcome.intact {
-        return Err(named("wrong bytes arrived".to_owned()));
+        return Err(RunError::WrongBytes).of(named);
     }
     Ok((outcome, scenario.traffic))
 }
