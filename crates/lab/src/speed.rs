@@ -13,17 +13,17 @@ use crate::traffic::Traffic;
 
 /// Cost of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Measured {
+pub struct RunCost {
     /// Packets offered to the links in both directions.
     pub packets: u64,
     /// CPU time of the whole run: both ends, links and event loop.
     pub cpu: Duration,
-    /// Part of [`Measured::cpu`] spent in the client's code. It comes from a second run, because
+    /// Part of [`RunCost::cpu`] spent in the client's code. It comes from a second run, because
     /// reading clocks around each call slows a run down.
     pub client: Duration,
 }
 
-impl Measured {
+impl RunCost {
     /// Packets per second of CPU time.
     pub fn packets_per_second(&self) -> f64 {
         self.packets as f64 / self.cpu.as_secs_f64()
@@ -40,7 +40,7 @@ impl Measured {
 ///
 /// # Errors
 /// The run fails, or the system has no CPU-time clock.
-pub fn measure(cipher: Cipher, bytes: u64, seed: u64) -> Result<Measured, Error> {
+pub fn measure(cipher: Cipher, bytes: u64, seed: u64) -> Result<RunCost, Error> {
     let down = LinkConfig {
         rate: Some(Rate::from_mbps(12)),
         queue: Queue::drop_tail(128_000),
@@ -65,7 +65,7 @@ pub fn measure(cipher: Cipher, bytes: u64, seed: u64) -> Result<Measured, Error>
     if !(outcome.completed && outcome.intact) {
         return Err(RunError::Download(outcome.failed).into());
     }
-    Ok(Measured { packets: outcome.packets, cpu, client: cpu.mul_f64(share.min(1.0)) })
+    Ok(RunCost { packets: outcome.packets, cpu, client: cpu.mul_f64(share.min(1.0)) })
 }
 
 #[cfg(test)]

@@ -20,12 +20,12 @@ use recovery::fixed::Reading;
 use crate::error::{Context as _, Error, RunError};
 use crate::experiments::output::{write_file, write_page};
 use crate::setup::{DetectionRules, Kind, Readings, Setup, UNLIMITED, mbps, round_trip};
-use crate::simulation::{Outcome, SchemeMaker, run as simulate};
+use crate::simulation::{RunOutcome, SchemeMaker, run as simulate};
 use analysis::{Chart, Series};
 
 /// Training options.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Options {
+pub struct TrainingOptions {
     /// Seed of paths, initial weights and draws.
     pub seed: u64,
     /// γ: penalty of a lost round relative to the reward of an arrived one.
@@ -45,7 +45,7 @@ pub struct Options {
     pub compare: u64,
 }
 
-impl Default for Options {
+impl Default for TrainingOptions {
     fn default() -> Self {
         Self {
             seed: 1,
@@ -60,7 +60,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl TrainingOptions {
     /// Command line equivalent to these options, without file paths.
     fn command(&self) -> String {
         let mut text = format!(
@@ -129,7 +129,7 @@ fn path(seed: u64) -> Setup {
 }
 
 /// Runs one download over the path of this seed.
-fn episode(seed: u64, scheme: Option<SchemeMaker>, setup: Setup) -> Result<Outcome, Error> {
+fn episode(seed: u64, scheme: Option<SchemeMaker>, setup: Setup) -> Result<RunOutcome, Error> {
     let mut scenario = setup.scenario(seed)?;
     if let Some(scheme) = scheme {
         scenario.scheme = scheme;
@@ -141,11 +141,11 @@ fn episode(seed: u64, scheme: Option<SchemeMaker>, setup: Setup) -> Result<Outco
 /// The network in training and its options.
 struct Trainer {
     learner: Arc<Mutex<Learner>>,
-    options: Options,
+    options: TrainingOptions,
 }
 
 impl Trainer {
-    fn new(learner: Learner, options: Options) -> Self {
+    fn new(learner: Learner, options: TrainingOptions) -> Self {
         Self { learner: Arc::new(Mutex::new(learner)), options }
     }
 
@@ -188,7 +188,7 @@ struct Measures {
 }
 
 impl Measures {
-    fn add(&mut self, outcome: &Outcome) {
+    fn add(&mut self, outcome: &RunOutcome) {
         let totals = &outcome.recovery.totals;
         self.n_max.push(totals.rounds_max.into());
         self.cost.push(totals.replicas as f64 / totals.first_transmissions.max(1) as f64);
@@ -233,7 +233,7 @@ struct Point {
 /// # Errors
 /// One line: an episode failed, or a file cannot be written.
 pub fn run(
-    options: &Options,
+    options: &TrainingOptions,
     weights: &Path,
     out: &Path,
     say: &mut dyn FnMut(&str),
@@ -269,14 +269,17 @@ pub fn run(
 }
 
 /// The learning curve.
-struct Curve {
+struct LearningCurve {
     all: Vec<Point>,
     /// Rounds in the records.
     recorded: usize,
 }
 
 /// Runs the three phases. Returns the untrained network and the learner.
-fn teach(options: &Options, say: &mut dyn FnMut(&str)) -> Result<(Network, Trainer, Curve), Error> {
+fn teach(
+    options: &TrainingOptions,
+    say: &mut dyn FnMut(&str),
+) -> Result<(Network, Trainer, LearningCurve), Error> {
     let how =
         train::Options { penalty: options.penalty(), replay: REPLAY, ..train::Options::default() };
     let learner = Learner::new(how, options.seed)?;
@@ -312,7 +315,7 @@ fn teach(options: &Options, say: &mut dyn FnMut(&str)) -> Result<(Network, Train
         let lived = school.attend(LIVED, part)?;
         point("online", error(lived.tally))?;
     }
-    Ok((untrained, school, Curve { all, recorded }))
+    Ok((untrained, school, LearningCurve { all, recorded }))
 }
 
 /// Splits `all` into one part per point of the curve. Each part doubles the total.
@@ -362,7 +365,11 @@ fn plots(points: &[Point]) -> Vec<(&'static str, String)> {
 
 /// Compares the network before and after training, constant R, ART and plain QUIC on the same
 /// unseen paths. Differences from ART in the table are paired means with half their 95 % intervals.
-fn compare(options: &Options, untrained: Network, trained: Network) -> Result<String, Error> {
+fn compare(
+    options: &TrainingOptions,
+    untrained: Network,
+    trained: Network,
+) -> Result<String, Error> {
     let judge = |network: Network| -> Result<Measures, Error> {
         let mut learner = Learner::of(
             network,
@@ -422,7 +429,7 @@ fn compare(options: &Options, untrained: Network, trained: Network) -> Result<St
 mod tests {
     use super::*;
 
-    const FEW: Options = Options {
+    const FEW: TrainingOptions = TrainingOptions {
         seed: 5,
         gamma: 1.05,
         product: false,
@@ -436,7 +443,7 @@ mod tests {
     #[test]
     fn the_same_command_makes_the_same_file_and_another_seed_another() {
         let folder = std::env::temp_dir().join(format!("mendcast-train-{}", std::process::id()));
-        let train = |options: &Options| {
+        let train = |options: &TrainingOptions| {
             let file = folder.join("weights.mdqn");
             let mut lines = 0;
             run(options, &file, &folder, &mut |_| lines += 1).expect("trained");
@@ -445,7 +452,7 @@ mod tests {
         };
         let (first, again) = (train(&FEW), train(&FEW));
         let curve = std::fs::read_to_string(folder.join("learning.csv")).expect("written");
-        let other = train(&Options { seed: 6, ..FEW });
+        let other = train(&TrainingOptions { seed: 6, ..FEW });
         let _ = std::fs::remove_dir_all(&folder);
         assert_eq!(first, again);
         assert_ne!(first, other);

@@ -9,22 +9,22 @@ use recovery::Random;
 use toml::Value;
 use units::Timestamp;
 
-use super::metrics::{ALL, Logged, Measured, evaluate};
-use super::options::Options;
+use super::metrics::{ALL, Logged, Measurements, evaluate};
+use super::options::RunOptions;
 use super::output::note;
 use super::parallel::in_parallel;
-use super::rows::{Curve, Row};
-use super::spec::{AxisRange, Contestant, Point, Spec, Sweep, quantity};
+use super::rows::{RunRow, SenderCurve};
+use super::spec::{AxisRange, ComparedScheme, Point, Spec, Sweep, quantity};
 use crate::error::{Error, RunError};
 use crate::recovered::{Diary, FinishedUnit};
 use crate::setup::{Kind, Setup, mbps, round_trip};
-use crate::simulation::{Outcome, Sample, run as simulate};
+use crate::simulation::{RunOutcome, SenderSample, run as simulate};
 use crate::traffic::Traffic;
 
 /// The results of a specification.
 pub(crate) struct Results {
-    pub rows: Vec<Row>,
-    pub curves: Vec<Curve>,
+    pub rows: Vec<RunRow>,
+    pub curves: Vec<SenderCurve>,
     pub cpu: Duration,
 }
 
@@ -40,12 +40,12 @@ struct Job {
 }
 
 /// The result of a job.
-type Done = Result<(Measured, Vec<Sample>), Error>;
+type Done = Result<(Measurements, Vec<SenderSample>), Error>;
 
 /// Runs the specification. `seconds` shortens every run, for tests.
 pub(crate) fn run(
     spec: &Spec,
-    options: &Options<'_>,
+    options: &RunOptions<'_>,
     seconds: Option<f64>,
 ) -> Result<Results, Error> {
     let mut rows = Vec::new();
@@ -83,13 +83,13 @@ pub(crate) fn run(
     let cpu = done.iter().map(|(_, cpu)| *cpu).sum();
     for (job, (done, _)) in jobs.iter().zip(done) {
         for &place in &job.rows {
-            let row: &mut Row = &mut rows[place];
+            let row: &mut RunRow = &mut rows[place];
             match &done {
                 Ok((measured, samples)) => {
                     // Formulas use the keys of the row, not of the shared run.
                     row.values = evaluate(measured, &row.setup(spec)?);
                     if !samples.is_empty() {
-                        curves.push(Curve {
+                        curves.push(SenderCurve {
                             sweep: row.sweep,
                             scheme: row.scheme.clone(),
                             point: row.point.clone(),
@@ -104,8 +104,8 @@ pub(crate) fn run(
     Ok(Results { rows, curves, cpu })
 }
 
-fn row(place: usize, scheme: &Contestant, point: &Point, drawn: &Point, seed: u64) -> Row {
-    Row {
+fn row(place: usize, scheme: &ComparedScheme, point: &Point, drawn: &Point, seed: u64) -> RunRow {
+    RunRow {
         sweep: place,
         scheme: scheme.label.clone(),
         point: point.clone(),
@@ -172,7 +172,7 @@ pub(super) fn between(range: &AxisRange, share: f64) -> Value {
 }
 
 fn work(job: &Job) -> Done {
-    let mut all = Measured::default();
+    let mut all = Measurements::default();
     let mut samples = Vec::new();
     let setup = &job.setup;
     let (warm_up, source) = (setup.lab.lab.warm_up, &setup.lab.source);
@@ -245,7 +245,7 @@ fn rounds_max(asked: &[Timestamp], units: &[FinishedUnit]) -> Vec<f64> {
     all
 }
 
-fn add(all: &mut Measured, outcome: &Outcome, traffic: &Traffic) {
+fn add(all: &mut Measurements, outcome: &RunOutcome, traffic: &Traffic) {
     all.recovery.merge(&outcome.recovery);
     all.received.bytes += outcome.measured.bytes;
     all.received.time += outcome.measured.time;

@@ -13,10 +13,10 @@ use std::time::Instant;
 use super::claims::{announce, verdicts};
 use super::engine;
 use super::files::{self, Made};
-use super::options::Options;
+use super::options::RunOptions;
 use super::output::{note, write_file, write_page};
-use super::page::Report;
-use super::rows::{Row, describe};
+use super::page::ExperimentReport;
+use super::rows::{RunRow, describe};
 use super::spec::Spec;
 use crate::error::{Context as _, Error, FileError, NameError};
 
@@ -93,14 +93,14 @@ pub(super) fn built_in(name: &str) -> Result<&'static str, NameError> {
 }
 
 /// Runs a specification and writes its results to `out`. Returns whether its claims hold.
-pub(super) fn run(text: &str, options: &Options<'_>, out: &Path) -> Result<bool, Error> {
+pub(super) fn run(text: &str, options: &RunOptions<'_>, out: &Path) -> Result<bool, Error> {
     run_for(text, options, out, None)
 }
 
 /// Like [`run`], with each run cut to `seconds`.
 fn run_for(
     text: &str,
-    options: &Options<'_>,
+    options: &RunOptions<'_>,
     out: &Path,
     seconds: Option<f64>,
 ) -> Result<bool, Error> {
@@ -210,7 +210,7 @@ pub(super) fn markdown(folders: &[&Path]) -> Result<Results, Error> {
 
 fn with_report<R>(
     out: &Path,
-    use_it: impl FnOnce(&Report<'_>, &[Row]) -> Result<R, Error>,
+    use_it: impl FnOnce(&ExperimentReport<'_>, &[RunRow]) -> Result<R, Error>,
 ) -> Result<R, Error> {
     let (made, text) = files::read_made(out)?;
     let mut spec = Spec::parse(&text)?;
@@ -218,8 +218,13 @@ fn with_report<R>(
     let rows = files::read_rows(out, &spec)?;
     let curves = files::read_curves(out, &spec)?;
     let verdicts = verdicts(&spec, &rows);
-    let report =
-        Report { spec: &spec, made: &made, rows: &rows, curves: &curves, verdicts: &verdicts };
+    let report = ExperimentReport {
+        spec: &spec,
+        made: &made,
+        rows: &rows,
+        curves: &curves,
+        verdicts: &verdicts,
+    };
     use_it(&report, &rows)
 }
 

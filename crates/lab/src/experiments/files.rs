@@ -9,11 +9,11 @@ use toml::Value;
 use units::{Rate, Timestamp};
 
 use super::metrics::{ALL, Term};
-use super::output::{self, Statistics, Summary, write_file, write_json};
-use super::rows::{Curve, Row, describe, groups, values};
+use super::output::{self, RunStatistics, SummaryLine, write_file, write_json};
+use super::rows::{RunRow, SenderCurve, describe, groups, values};
 use super::spec::{Paper, Point, Spec};
 use crate::error::{Context as _, Error, FileError};
-use crate::simulation::Sample;
+use crate::simulation::SenderSample;
 
 /// Origin of the results.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -92,7 +92,7 @@ pub(crate) fn terms(spec: &Spec) -> Vec<Term> {
     all
 }
 
-pub(crate) fn write_summary(out: &Path, spec: &Spec, rows: &[Row]) -> Result<(), Error> {
+pub(crate) fn write_summary(out: &Path, spec: &Spec, rows: &[RunRow]) -> Result<(), Error> {
     let mut all = Vec::new();
     let groups = groups(rows);
     let mut every = terms(spec);
@@ -105,12 +105,13 @@ pub(crate) fn write_summary(out: &Path, spec: &Spec, rows: &[Row]) -> Result<(),
         let setup = group.rows.values().next().and_then(|row| row.setup(spec).ok());
         let is_fixed = setup.is_some_and(|setup| setup.scheme_name() == "autorec-fixed");
         for term in &every {
-            let of = |term: &Term| Statistics::of(values(spec, &groups, group, term).into_values());
+            let of =
+                |term: &Term| RunStatistics::of(values(spec, &groups, group, term).into_values());
             let Some(statistics) = of(term) else { continue };
             let formula = term.expected().filter(|_| is_fixed);
             let formula = formula.map(Term::parse).transpose()?;
             let paper = stated(spec, group.sweep, group.scheme, group.point, term);
-            all.push(Summary {
+            all.push(SummaryLine {
                 experiment: &spec.name,
                 sweep: Some(&spec.sweeps[group.sweep].title),
                 scheme: group.scheme,
@@ -143,7 +144,7 @@ fn clean(text: &str) -> String {
     text.replace([',', '\n', '"'], " ")
 }
 
-pub(crate) fn write_rows(out: &Path, rows: &[Row]) -> Result<(), Error> {
+pub(crate) fn write_rows(out: &Path, rows: &[RunRow]) -> Result<(), Error> {
     let mut text = head();
     text.push('\n');
     for row in rows {
@@ -164,7 +165,7 @@ fn read(path: &Path) -> Result<String, Error> {
     std::fs::read_to_string(path).at(path)
 }
 
-pub(crate) fn read_rows(out: &Path, spec: &Spec) -> Result<Vec<Row>, Error> {
+pub(crate) fn read_rows(out: &Path, spec: &Spec) -> Result<Vec<RunRow>, Error> {
     let path = out.join("results.csv");
     let text = read(&path)?;
     let mut lines = text.lines();
@@ -181,7 +182,7 @@ fn malformed(path: &Path, line: usize) -> Error {
     FileError::Malformed { path: path.to_owned(), line }.into()
 }
 
-fn read_row(line: &str, spec: &Spec) -> Option<Row> {
+fn read_row(line: &str, spec: &Spec) -> Option<RunRow> {
     let fields: Vec<&str> = line.split(',').collect();
     let [sweep, scheme, point, drawn, seed, values @ .., error] = &fields[..] else { return None };
     let sweep = sweep.parse().ok().filter(|place| *place < spec.sweeps.len())?;
@@ -191,7 +192,7 @@ fn read_row(line: &str, spec: &Spec) -> Option<Row> {
     };
     let values: Vec<Option<f64>> = values.iter().map(value).collect::<Option<_>>()?;
     (values.len() == ALL.len()).then_some(())?;
-    Some(Row {
+    Some(RunRow {
         sweep,
         scheme: (*scheme).to_owned(),
         point: read_point(point, spec, sweep)?,
@@ -219,7 +220,7 @@ fn read_drawn(text: &str) -> Option<Point> {
 
 const CURVES: &str = "sweep,scheme,point,t_s,window,in_flight,rate_mbps,received,queued";
 
-pub(crate) fn write_curves(out: &Path, curves: &[Curve]) -> Result<(), Error> {
+pub(crate) fn write_curves(out: &Path, curves: &[SenderCurve]) -> Result<(), Error> {
     if curves.is_empty() {
         return Ok(());
     }
@@ -245,13 +246,13 @@ pub(crate) fn write_curves(out: &Path, curves: &[Curve]) -> Result<(), Error> {
 }
 
 /// Reads the curves, if present.
-pub(crate) fn read_curves(out: &Path, spec: &Spec) -> Result<Vec<Curve>, Error> {
+pub(crate) fn read_curves(out: &Path, spec: &Spec) -> Result<Vec<SenderCurve>, Error> {
     if !spec.curves {
         return Ok(Vec::new());
     }
     let path = out.join("curves.csv");
     let text = read(&path)?;
-    let mut curves: Vec<Curve> = Vec::new();
+    let mut curves: Vec<SenderCurve> = Vec::new();
     for (number, line) in (1..).zip(text.lines()).skip(1) {
         let sample = read_sample(line, spec).ok_or_else(|| malformed(&path, number))?;
         let (sweep, scheme, point, sample) = sample;
@@ -261,19 +262,19 @@ pub(crate) fn read_curves(out: &Path, spec: &Spec) -> Result<Vec<Curve>, Error> 
             {
                 curve.samples.push(sample);
             }
-            _ => curves.push(Curve { sweep, scheme, point, samples: vec![sample] }),
+            _ => curves.push(SenderCurve { sweep, scheme, point, samples: vec![sample] }),
         }
     }
     Ok(curves)
 }
 
-fn read_sample(line: &str, spec: &Spec) -> Option<(usize, String, Point, Sample)> {
+fn read_sample(line: &str, spec: &Spec) -> Option<(usize, String, Point, SenderSample)> {
     let fields: Vec<&str> = line.split(',').collect();
     let [sweep, scheme, point, at, window, in_flight, rate, received, queued] = fields[..] else {
         return None;
     };
     let sweep = sweep.parse().ok().filter(|place| *place < spec.sweeps.len())?;
-    let sample = Sample {
+    let sample = SenderSample {
         at: Timestamp::from_nanos((at.parse::<f64>().ok()? * 1e9) as u64),
         window: window.parse().ok()?,
         in_flight: in_flight.parse().ok()?,

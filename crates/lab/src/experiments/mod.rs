@@ -23,7 +23,7 @@ use crate::error::{Context as _, Error, ValueError};
 
 pub use deploy::{DEFAULT as DEPLOYMENT_EXPERIMENT, deployment, with_deployment};
 pub use figures::Results;
-pub use options::Options;
+pub use options::RunOptions;
 
 /// Lists the names and titles of all experiments.
 pub fn list() -> Vec<(&'static str, String)> {
@@ -35,7 +35,7 @@ pub fn list() -> Vec<(&'static str, String)> {
 /// # Errors
 /// One line: the experiment is unknown, the given specification does not fit it, or `out` cannot be
 /// written.
-pub fn run(name: &str, options: &Options<'_>, out: &Path) -> Result<bool, Error> {
+pub fn run(name: &str, options: &RunOptions<'_>, out: &Path) -> Result<bool, Error> {
     let text = match name {
         speed::NAME if options.set.is_empty() && options.spec.is_none() => None,
         speed::NAME => {
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn an_unknown_experiment_is_an_error() {
-        let options = Options { spec: None, set: &[], runs: Some(1), jobs: 1, seed: 1 };
+        let options = RunOptions { spec: None, set: &[], runs: Some(1), jobs: 1, seed: 1 };
         assert!(run("nothing", &options, Path::new(".")).is_err());
     }
 }

@@ -16,7 +16,7 @@ pub(crate) const SUMMARY: &str = "summary.json";
 
 /// A line of `summary.json`. Scripts rely on its names.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Summary<'a> {
+pub(crate) struct SummaryLine<'a> {
     pub experiment: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sweep: Option<&'a str>,
@@ -25,7 +25,7 @@ pub(crate) struct Summary<'a> {
     pub metric: &'a str,
     pub unit: &'a str,
     #[serde(flatten)]
-    pub statistics: Statistics,
+    pub statistics: RunStatistics,
     /// The paper's number, or both ends of its range.
     pub paper: Option<Vec<f64>>,
     pub expected: Option<f64>,
@@ -33,7 +33,7 @@ pub(crate) struct Summary<'a> {
 
 /// Statistics over the runs of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Statistics {
+pub(crate) struct RunStatistics {
     pub mean: f64,
     /// Median, as the nearest run's value.
     pub p50: f64,
@@ -44,7 +44,7 @@ pub(crate) struct Statistics {
     pub runs: usize,
 }
 
-impl Statistics {
+impl RunStatistics {
     /// Computes the statistics; `None` without values.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let sample = Sample::new(values)?;
@@ -66,7 +66,7 @@ pub(crate) fn note(line: impl Display) {
 }
 
 /// Writes `summary.json`.
-pub(crate) fn write_summary(out: &Path, lines: &[Summary<'_>]) -> Result<(), Error> {
+pub(crate) fn write_summary(out: &Path, lines: &[SummaryLine<'_>]) -> Result<(), Error> {
     write_json(&out.join(SUMMARY), lines)
 }
 
@@ -98,11 +98,11 @@ mod tests {
 
     #[test]
     fn statistics_of_known_values() {
-        let all = Statistics::of([1.0, 2.0, 3.0, 4.0, 10.0]).expect("values");
+        let all = RunStatistics::of([1.0, 2.0, 3.0, 4.0, 10.0]).expect("values");
         assert_eq!((all.mean, all.p50, all.p95, all.runs), (4.0, 3.0, 10.0, 5));
         // Student's t of 2.776, times √(12.5 / 5).
         assert!((all.ci95.expect("several values") - 4.390).abs() < 0.001, "{all:?}");
-        assert_eq!(Statistics::of([7.0]).expect("a value").ci95, None);
-        assert_eq!(Statistics::of([]), None);
+        assert_eq!(RunStatistics::of([7.0]).expect("a value").ci95, None);
+        assert_eq!(RunStatistics::of([]), None);
     }
 }

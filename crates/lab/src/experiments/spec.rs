@@ -43,7 +43,7 @@ pub(crate) struct Spec {
     #[serde(skip)]
     pub base: Setup,
     /// Schemes under comparison.
-    pub schemes: Vec<Contestant>,
+    pub schemes: Vec<ComparedScheme>,
     /// Grids of points.
     pub sweeps: Vec<Sweep>,
     /// Numbers of the paper.
@@ -63,7 +63,7 @@ pub(crate) struct Spec {
 /// A scheme with its parameters.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Contestant {
+pub(crate) struct ComparedScheme {
     pub label: String,
     #[serde(default)]
     pub set: Keys,
@@ -115,7 +115,7 @@ pub(crate) struct AxisRange {
 /// Selection of points and schemes. Absent fields match anything.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Place {
+pub(crate) struct Selection {
     /// Title of the sweep.
     #[serde(default)]
     pub sweep: Option<String>,
@@ -131,7 +131,7 @@ pub(crate) struct Place {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Paper {
     #[serde(default)]
-    pub on: Place,
+    pub on: Selection,
     #[serde(deserialize_with = "term")]
     pub metric: Term,
     /// One number, or both ends of a range.
@@ -165,7 +165,7 @@ pub(crate) struct Claim {
     /// The claim in one sentence.
     pub text: String,
     #[serde(default)]
-    pub on: Place,
+    pub on: Selection,
     #[serde(deserialize_with = "term")]
     pub metric: Term,
     pub is: Comparison,
@@ -354,7 +354,7 @@ impl Spec {
     pub(crate) fn schemes_of<'a>(
         &'a self,
         sweep: &'a Sweep,
-    ) -> impl Iterator<Item = &'a Contestant> {
+    ) -> impl Iterator<Item = &'a ComparedScheme> {
         self.schemes
             .iter()
             .filter(|scheme| sweep.schemes.is_empty() || sweep.schemes.contains(&scheme.label))
@@ -366,7 +366,7 @@ impl Spec {
         sweep: &Sweep,
         point: &[(String, Value)],
         drawn: &[(String, Value)],
-        scheme: &Contestant,
+        scheme: &ComparedScheme,
     ) -> Result<Setup, Error> {
         let mut setup = self.base.clone();
         for (key, _, value) in entries(&sweep.set) {
@@ -411,7 +411,7 @@ impl Axis {
     }
 }
 
-impl Place {
+impl Selection {
     /// Returns whether this selection matches a point.
     pub(crate) fn covers(&self, sweep: &Sweep, scheme: &str, point: &[(String, Value)]) -> bool {
         let fits = |key: &str, wanted: &Value| {

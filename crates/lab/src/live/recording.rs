@@ -105,7 +105,7 @@ fn lap_ms(times: &[u64]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::live::Source;
+    use crate::live::LiveSource;
 
     /// Builds a file with these tags.
     fn file(tags: &[Tag]) -> Vec<u8> {
@@ -145,7 +145,7 @@ mod tests {
         ];
         let recording = Recording::read(&file(&tags)).expect("a recording");
         assert_eq!(recording.lap, Duration::from_millis(120));
-        let source = Source::recorded(&recording, Duration::from_millis(300));
+        let source = LiveSource::recorded(&recording, Duration::from_millis(300));
         let all = 0..source.len();
         let frames: Vec<(u32, u128, u128)> = all
             .filter(|&number| source.is_frame(number))
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn a_recording_of_sound_alone_has_frames_to_begin_with() {
         let recording = Recording::read(&file(&[sound(0), sound(20), sound(40)])).expect("one");
-        let source = Source::recorded(&recording, Duration::from_millis(100));
+        let source = LiveSource::recorded(&recording, Duration::from_millis(100));
         assert!((0..source.len()).all(|number| source.is_frame(number) && source.is_key(number)));
         assert_eq!(source.len(), 5);
     }

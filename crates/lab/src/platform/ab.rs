@@ -9,16 +9,16 @@ use std::sync::Arc;
 use records::{Record, RecordWriter, Retention, Unit};
 
 use super::arm::{Arm, BASELINE, COHORTS, COMPARED};
-use super::compare::Trial;
+use super::compare::SessionTrial;
 use super::distribution::not_allowed;
-use super::history::History;
+use super::history::RecordHistory;
 use super::plots;
 use super::population::Population;
 use super::report::{self, PICTURES};
 use super::run::run;
 use super::session::Session;
 use super::specification::{FLEET, Specification};
-use super::summary::{ArmSet, Read, Setting, Summary, summarise};
+use super::summary::{ArmSet, PopulationSummary, Read, Setting, summarise};
 use crate::error::{Context as _, Error, FileError, ValueError};
 use crate::experiments::output::{SUMMARY, write_file, write_json};
 use crate::experiments::parallel::in_order;
@@ -66,7 +66,9 @@ impl AbOptions<'_> {
             Some(path) if path.extension().is_some_and(|extension| extension == "toml") => {
                 Population::new(Specification::read(path)?, None)
             }
-            Some(path) => Population::new(Specification::parse(FLEET)?, Some(History::read(path)?)),
+            Some(path) => {
+                Population::new(Specification::parse(FLEET)?, Some(RecordHistory::read(path)?))
+            }
         })
     }
 
@@ -147,7 +149,7 @@ pub fn ab(options: &AbOptions<'_>) -> Result<(), Error> {
             Ok((row, record)) => {
                 writers.write(arm, record);
                 let viewer = sessions[place].viewer.number;
-                trials.push(Trial { session: place as u32, viewer, arm, row });
+                trials.push(SessionTrial { session: place as u32, viewer, arm, row });
             }
             Err(fault) => {
                 faults.push(fault);
@@ -213,7 +215,7 @@ impl Writers {
     }
 }
 
-fn read_of(history: &History) -> Read {
+fn read_of(history: &RecordHistory) -> Read {
     Read {
         records: history.records,
         used: history.used() as u64,
@@ -235,7 +237,7 @@ fn arm_set(arm: &Arm) -> ArmSet {
     }
 }
 
-fn write(summary: &Summary, out: &Path) -> Result<(), Error> {
+fn write(summary: &PopulationSummary, out: &Path) -> Result<(), Error> {
     write_json(&out.join(SUMMARY), summary)?;
     let pictures = out.join(PICTURES);
     std::fs::create_dir_all(&pictures).at(&pictures)?;
@@ -255,7 +257,7 @@ fn write(summary: &Summary, out: &Path) -> Result<(), Error> {
 pub fn rewrite(dir: &Path) -> Result<(), Error> {
     let path = dir.join(SUMMARY);
     let text = std::fs::read_to_string(&path).at(&path)?;
-    let summary: Summary = serde_json::from_str(&text).at(&path)?;
+    let summary: PopulationSummary = serde_json::from_str(&text).at(&path)?;
     write(&summary, dir)
 }
 

@@ -20,7 +20,7 @@ use recovery::Random;
 use toml::Value;
 
 use super::draws::normal;
-use super::unit::Unit;
+use super::unit::NumberUnit;
 use crate::error::{Error, ValueError};
 
 /// Redraws before a value is clamped.
@@ -45,13 +45,13 @@ pub(super) enum Distribution {
 }
 
 /// Names and numbers of a table, or of the text after a colon.
-struct Fields<'a> {
+struct DistributionFields<'a> {
     key: &'a str,
-    unit: Unit,
+    unit: NumberUnit,
     fields: Vec<(String, f64)>,
 }
 
-impl Fields<'_> {
+impl DistributionFields<'_> {
     /// Takes a field with a value from `low` to `high`.
     fn take(&mut self, name: &str, low: f64, high: f64) -> Result<f64, Error> {
         let found = self.take_if(name, low, high)?;
@@ -68,8 +68,8 @@ impl Fields<'_> {
         within(&key, value, &(low..=high), self.unit_of(name)).map(Some)
     }
 
-    fn unit_of(&self, name: &str) -> Unit {
-        if name == SIGMA { Unit::One } else { self.unit }
+    fn unit_of(&self, name: &str) -> NumberUnit {
+        if name == SIGMA { NumberUnit::One } else { self.unit }
     }
 
     fn finish(&self) -> Result<(), Error> {
@@ -93,7 +93,7 @@ pub(super) fn within(
     key: &str,
     value: f64,
     allowed: &RangeInclusive<f64>,
-    unit: Unit,
+    unit: NumberUnit,
 ) -> Result<f64, Error> {
     match allowed.contains(&value) {
         true => Ok(value),
@@ -111,17 +111,17 @@ pub(super) fn not_allowed(key: &str, value: &dyn Display, allowed: &str) -> Erro
 }
 
 /// Returns a range as text.
-pub(super) fn range_text(range: &RangeInclusive<f64>, unit: Unit) -> String {
+pub(super) fn range_text(range: &RangeInclusive<f64>, unit: NumberUnit) -> String {
     let suffix = unit.suffix();
     format!("{}{suffix} to {}{suffix}", range.start(), range.end())
 }
 
 /// Returns the value as a number in this unit.
-pub(super) fn number(value: &Value, unit: Unit) -> Option<f64> {
+pub(super) fn number(value: &Value, unit: NumberUnit) -> Option<f64> {
     match value {
-        Value::Integer(n) if unit == Unit::One => Some(*n as f64),
-        Value::Float(x) if unit == Unit::One => Some(*x),
-        Value::String(text) if unit != Unit::One => unit.parse(text),
+        Value::Integer(n) if unit == NumberUnit::One => Some(*n as f64),
+        Value::Float(x) if unit == NumberUnit::One => Some(*x),
+        Value::String(text) if unit != NumberUnit::One => unit.parse(text),
         _ => None,
     }
 }
@@ -135,10 +135,11 @@ impl Distribution {
         key: &str,
         value: &Value,
         allowed: &RangeInclusive<f64>,
-        unit: Unit,
+        unit: NumberUnit,
     ) -> Result<Self, Error> {
         let bad = || {
-            let with = if unit == Unit::One { "" } else { ", each value with its unit, as in 1" };
+            let with =
+                if unit == NumberUnit::One { "" } else { ", each value with its unit, as in 1" };
             not_allowed(key, value, &format!("{EXPECTED}{with}{}", unit.suffix()))
         };
         if let Some(constant) = number(value, unit) {
@@ -153,7 +154,7 @@ impl Distribution {
             return Self::choice(key, &fields, allowed, unit).ok_or_else(bad)?;
         }
         let (low, high) = (*allowed.start(), *allowed.end());
-        let mut fields = Fields { key, unit, fields };
+        let mut fields = DistributionFields { key, unit, fields };
         let read = match kind.as_str() {
             "constant" => Self::Constant(fields.take("value", low, high)?),
             "uniform" => {
@@ -184,14 +185,14 @@ impl Distribution {
         key: &str,
         fields: &[(String, f64)],
         allowed: &RangeInclusive<f64>,
-        unit: Unit,
+        unit: NumberUnit,
     ) -> Option<Result<Self, Error>> {
         let mut all = Vec::new();
         for (value, weight) in fields {
             let value = unit.parse(value)?;
             let checked = within(key, value, allowed, unit).and_then(|value| {
                 let key = format!("{key}: weight of {value}");
-                Ok((value, within(&key, *weight, &(0.0..=1e9), Unit::One)?))
+                Ok((value, within(&key, *weight, &(0.0..=1e9), NumberUnit::One)?))
             });
             match checked {
                 Ok(one) => all.push(one),
@@ -242,7 +243,7 @@ pub(super) fn pick(random: &mut Random, weights: impl Iterator<Item = f64> + Clo
     last
 }
 
-fn of_text(text: &str, unit: Unit) -> Option<(String, Vec<(String, f64)>)> {
+fn of_text(text: &str, unit: NumberUnit) -> Option<(String, Vec<(String, f64)>)> {
     let text = text.trim();
     let Some((kind, rest)) = text.split_once(':') else {
         let value = unit.parse(text)?;
@@ -251,17 +252,17 @@ fn of_text(text: &str, unit: Unit) -> Option<(String, Vec<(String, f64)>)> {
     let field = |item: &str| {
         let (name, value) = item.split_once('=')?;
         let is_plain = kind.trim() == "choice" || name.trim() == SIGMA;
-        let unit = if is_plain { Unit::One } else { unit };
+        let unit = if is_plain { NumberUnit::One } else { unit };
         Some((name.trim().to_owned(), unit.parse(value)?))
     };
     Some((kind.trim().to_owned(), rest.split(',').map(field).collect::<Option<_>>()?))
 }
 
-fn of_table(table: &toml::Table, unit: Unit) -> Option<(String, Vec<(String, f64)>)> {
+fn of_table(table: &toml::Table, unit: NumberUnit) -> Option<(String, Vec<(String, f64)>)> {
     let kind = table.get("kind")?.as_str()?.to_owned();
     if kind != "choice" {
         let rest = table.iter().filter(|(name, _)| *name != "kind");
-        let unit = |name: &str| if name == SIGMA { Unit::One } else { unit };
+        let unit = |name: &str| if name == SIGMA { NumberUnit::One } else { unit };
         let fields = rest.map(|(name, value)| Some((name.clone(), number(value, unit(name))?)));
         return Some((kind, fields.collect::<Option<_>>()?));
     }
@@ -270,7 +271,7 @@ fn of_table(table: &toml::Table, unit: Unit) -> Option<(String, Vec<(String, f64
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let weight = |weight: &Value| number(weight, Unit::One);
+    let weight = |weight: &Value| number(weight, NumberUnit::One);
     let weights: Vec<f64> = weights.iter().map(weight).collect::<Option<_>>()?;
     let pairs = values.iter().map(text).zip(weights.iter().copied()).collect();
     (values.len() == weights.len() && table.len() == 3).then_some((kind, pairs))
@@ -283,7 +284,7 @@ mod tests {
 
     fn read(text: &str, low: f64, high: f64) -> Result<Distribution, Error> {
         let table: toml::Table = text.parse().expect("TOML");
-        Distribution::read("key", &table["key"], &(low..=high), Unit::One)
+        Distribution::read("key", &table["key"], &(low..=high), NumberUnit::One)
     }
 
     /// Mean and standard deviation of 100,000 draws.

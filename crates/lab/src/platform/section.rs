@@ -6,17 +6,17 @@ use core::ops::RangeInclusive;
 use toml::{Table, Value};
 
 use super::distribution::{Distribution, not_allowed, number, range_text, within};
-use super::unit::Unit;
+use super::unit::NumberUnit;
 use crate::error::{Error, NameError, ValueError};
 
 /// A table with keys to be consumed one by one.
-pub(super) struct Section {
+pub(super) struct KeyReader {
     /// Prefix of its keys; empty for the whole file.
     name: String,
     table: Table,
 }
 
-impl Section {
+impl KeyReader {
     pub(super) fn new(name: &str, table: Table) -> Self {
         Self { name: name.to_owned(), table }
     }
@@ -57,7 +57,7 @@ impl Section {
     pub(super) fn number(
         &mut self,
         key: &str,
-        unit: Unit,
+        unit: NumberUnit,
         allowed: RangeInclusive<f64>,
     ) -> Result<f64, Error> {
         let (name, value) = (self.key(key), self.take(key)?);
@@ -72,7 +72,7 @@ impl Section {
     pub(super) fn distribution(
         &mut self,
         key: &str,
-        unit: Unit,
+        unit: NumberUnit,
         allowed: RangeInclusive<f64>,
     ) -> Result<Distribution, Error> {
         let value = self.take(key)?;
@@ -82,13 +82,14 @@ impl Section {
     /// Takes a list of 24 numbers, one per hour of the day, not all of them 0.
     pub(super) fn hours(&mut self, key: &str) -> Result<[f64; 24], Error> {
         let (name, value) = (self.key(key), self.take(key)?);
-        let list: Option<Vec<f64>> =
-            value.as_array().and_then(|list| list.iter().map(|n| number(n, Unit::One)).collect());
+        let list: Option<Vec<f64>> = value
+            .as_array()
+            .and_then(|list| list.iter().map(|n| number(n, NumberUnit::One)).collect());
         let hours: [f64; 24] = list
             .and_then(|list| list.try_into().ok())
             .ok_or_else(|| not_allowed(&name, &value, "a list of 24 numbers"))?;
         for (hour, value) in hours.iter().enumerate() {
-            within(&format!("{name}[{hour}]"), *value, &(0.0..=1_000.0), Unit::One)?;
+            within(&format!("{name}[{hour}]"), *value, &(0.0..=1_000.0), NumberUnit::One)?;
         }
         match hours.iter().sum::<f64>() > 0.0 {
             true => Ok(hours),
@@ -102,7 +103,7 @@ impl Section {
         let mut weights = Vec::new();
         for name in names {
             weights.push(match section.table.contains_key(*name) {
-                true => section.number(name, Unit::One, 0.0..=1e9)?,
+                true => section.number(name, NumberUnit::One, 0.0..=1e9)?,
                 false => 0.0,
             });
         }

@@ -23,7 +23,7 @@ use crate::experiments::output::write_file;
 use crate::experiments::parallel::in_order;
 use draw::World;
 use figures::Figures;
-use run::{Seen, Usual, run};
+use run::{FirstFrameResult, Usual, run};
 
 /// Options of a comparison of startup modes.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,7 @@ pub fn visits(options: &VisitOptions<'_>) -> Result<(), Error> {
         .flat_map(|world| Mode::ALL.map(|mode| (mode, world)))
         .flat_map(|(mode, world)| (0..visits.len()).map(move |visit| (visit, mode, world)))
         .collect();
-    let mut all: Vec<Vec<Seen>> = Vec::new();
+    let mut all: Vec<Vec<FirstFrameResult>> = Vec::new();
     let mut faults = Vec::new();
     in_order(
         &work,

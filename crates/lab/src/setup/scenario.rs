@@ -20,7 +20,7 @@ use crate::client::ClientKind;
 use crate::ends::Cipher;
 use crate::error::{Context as _, Error, ValueError};
 use crate::identity::UNIX_ORIGIN;
-use crate::live::{Encoder, Live, Recording, Source as Stream};
+use crate::live::{Encoder, Live, LiveSource, Recording};
 use crate::simulation::{Rival, Scenario};
 use crate::start_options::StartOptions;
 use crate::traffic::Traffic;
@@ -151,7 +151,7 @@ impl Setup {
         if let Some(flv) = &source.flv {
             let recording = Recording::load(flv).key("source.flv")?;
             let length = source.cached + source.duration;
-            let stream = Arc::new(Stream::recorded(&recording, length));
+            let stream = Arc::new(LiveSource::recorded(&recording, length));
             return Ok(Live { source: stream, begin: source.cached, settings, start });
         }
         let before = self.pictures(source.cached);

@@ -9,7 +9,7 @@ mod world;
 
 pub(crate) use oracle::Foresight;
 pub use oracle::Oracle;
-pub use outcome::{Outcome, Received, Sample};
+pub use outcome::{ReceivedBytes, RunOutcome, SenderSample};
 pub use scenario::{Held, Rival, Scenario, SchemeMaker};
 
 use crate::error::Error;
@@ -31,7 +31,7 @@ use world::World;
 /// # Errors
 /// The client cannot do what is asked, the clock stands still (a loop in one of the ends), or the
 /// links' books do not balance.
-pub fn run(scenario: &Scenario) -> Result<Outcome, Error> {
+pub fn run(scenario: &Scenario) -> Result<RunOutcome, Error> {
     let mut world = World::new(scenario)?;
     while world.step()? {}
     Ok(world.finish()?)

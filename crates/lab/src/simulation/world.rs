@@ -8,9 +8,9 @@ use quic::Addresses;
 use units::{Ecn, Timestamp};
 
 use super::flow::{Flow, Stopwatch};
-use super::outcome::{Outcome, Sample};
+use super::outcome::{RunOutcome, SenderSample};
 use super::scenario::Scenario;
-use super::wire::{Datagram, Wire, poll};
+use super::wire::{Wire, WireDatagram, poll};
 use crate::error::{RunError, ValueError};
 use crate::event_log::EventLog;
 use crate::server::Sent;
@@ -27,7 +27,7 @@ const MAX_IDLE_STEPS: u32 = 200_000;
 struct Sampler {
     every: Duration,
     at: Timestamp,
-    samples: Vec<Sample>,
+    samples: Vec<SenderSample>,
 }
 
 pub(super) struct World<'a> {
@@ -109,7 +109,7 @@ impl<'a> World<'a> {
         sampler.at += sampler.every;
         let flow = &mut self.flows[0];
         if let Some(connection) = flow.server.connection() {
-            sampler.samples.push(Sample {
+            sampler.samples.push(SenderSample {
                 at: now,
                 window: connection.window(),
                 in_flight: connection.in_flight(),
@@ -148,7 +148,7 @@ impl<'a> World<'a> {
     /// Delivers arrived datagrams to the server.
     fn deliver_up(&mut self) {
         let now = self.now;
-        while let Some(Datagram { client, ecn, mut data }) = poll(&mut self.wire.path.up, now) {
+        while let Some(WireDatagram { client, ecn, mut data }) = poll(&mut self.wire.path.up, now) {
             let ip = client.ip();
             if let Some(flow) = self.flows.iter_mut().find(|flow| flow.is_at(*ip)) {
                 let from = Addresses::of(SocketAddr::V4(client));
@@ -168,7 +168,7 @@ impl<'a> World<'a> {
     /// dropped.
     fn deliver_down(&mut self) {
         let now = self.now;
-        while let Some(Datagram { client, ecn, data }) = poll(&mut self.wire.path.down, now) {
+        while let Some(WireDatagram { client, ecn, data }) = poll(&mut self.wire.path.down, now) {
             if let Some(flow) = self.flows.iter_mut().find(|flow| flow.is_reached_at(client)) {
                 self.stopwatch.time(|| flow.client.on_datagram(now, ecn, data));
                 flow.is_client_due = true;
@@ -180,7 +180,7 @@ impl<'a> World<'a> {
     ///
     /// # Errors
     /// The links' packet counts do not balance.
-    pub(super) fn finish(mut self) -> Result<Outcome, RunError> {
+    pub(super) fn finish(mut self) -> Result<RunOutcome, RunError> {
         let path = &self.wire.path;
         path.up.check_conservation().map_err(RunError::Imbalance)?;
         path.down.check_conservation().map_err(RunError::Imbalance)?;
@@ -193,7 +193,7 @@ impl<'a> World<'a> {
         let first = outcomes.next().expect("there is a first flow");
         let rival = outcomes.next().map(Box::new);
         let samples = self.sampler.map_or_else(Vec::new, |sampler| sampler.samples);
-        Ok(Outcome { rival, samples, ..first })
+        Ok(RunOutcome { rival, samples, ..first })
     }
 }
 

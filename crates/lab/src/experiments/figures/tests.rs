@@ -66,8 +66,8 @@ is = { at-most = { bound = 0.001 } }
 why = "They do."
 "#;
 
-fn options(runs: u64) -> Options<'static> {
-    Options { spec: None, set: &[], runs: Some(runs), jobs: 2, seed: 1 }
+fn options(runs: u64) -> RunOptions<'static> {
+    RunOptions { spec: None, set: &[], runs: Some(runs), jobs: 2, seed: 1 }
 }
 
 /// Temporary folder, removed on drop.
@@ -234,7 +234,7 @@ fn merged_axes_are_one_line_and_a_run_made_twice_gives_the_same_event_log() {
     run(&text, &options(1), &folder.0).expect("it runs");
     let spec = Spec::parse(&text).expect("it is one");
     let rows = files::read_rows(&folder.0, &spec).expect("readable");
-    let of = |name| metrics::Metric::index(name).expect("known");
+    let of = |name| metrics::RunMetric::index(name).expect("known");
     assert_eq!(rows.len(), 8);
     assert!(rows.iter().all(|row| row.values[of("same_log")] == Some(1.0)));
     // Another client gives another event log, but the table merges the clients.
@@ -310,7 +310,8 @@ fn watched(rate: &str, player: &str) -> [f64; 3] {
     let spec = Spec::parse(&text).expect("it is one");
     let rows = engine::run(&spec, &options(1), None).expect("it runs").rows;
     assert!(rows.iter().all(|row| row.error.is_empty()), "{rows:?}");
-    let of = |name| rows[0].values[metrics::Metric::index(name).expect("known")].expect("a value");
+    let of =
+        |name| rows[0].values[metrics::RunMetric::index(name).expect("known")].expect("a value");
     ["freezes_per_100s", "freeze_ms_per_100s", "late_frames"].map(of)
 }
 
@@ -342,7 +343,7 @@ fn knowledge_is_kept_between_downloads() {
             .replace("level\", values = [1, 3]", &format!("warm_up\", values = [0, {downloads}]"));
         Spec::parse(&format!("{}{set}", &TINY[..base])).expect("it is one")
     };
-    let place = metrics::Metric::index("redundancy_cost").expect("known");
+    let place = metrics::RunMetric::index("redundancy_cost").expect("known");
     let costs = |spec: &Spec| {
         let rows = engine::run(spec, &options(1), None).expect("it runs").rows;
         assert!(rows.iter().all(|row| row.error.is_empty()), "{rows:?}");
@@ -396,13 +397,13 @@ fn noise_cannot_make_a_claim_hold_without_ci() {
             .replace("at-most = { bound = 0.001 }", "near = { bound = 0.08, margin = 0.001 CI }");
         let spec = Spec::parse(&text.replace(" CI", ci)).expect("it is one");
         let all = metrics::ALL.len();
-        let place = metrics::Metric::index("redundancy_cost").expect("known");
+        let place = metrics::RunMetric::index("redundancy_cost").expect("known");
         let row = |seed: u64, cost: f64| {
             let mut values = vec![None; all];
             values[place] = Some(cost);
             let point = spec.sweeps[0].points().remove(0);
             let (scheme, drawn, error) = ("fixed".to_owned(), Vec::new(), String::new());
-            Row { sweep: 0, scheme, point, drawn, seed, values, error }
+            RunRow { sweep: 0, scheme, point, drawn, seed, values, error }
         };
         let rows = [row(1, 0.02), row(2, 0.2)];
         verdicts(&spec, &rows).last().expect("a verdict").holds()

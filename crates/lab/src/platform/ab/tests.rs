@@ -104,7 +104,7 @@ fn records_of_cohorts_are_read_by_the_tools_of_production() {
     let schemes = &["arq", "spare"];
     let test = Test { population: &population, out: &out, schemes, paired: false, jobs: 2 };
     test.run(16).expect("a test");
-    let report = analysis::compare(&analysis::Options {
+    let report = analysis::compare(&analysis::CompareOptions {
         files: vec![out.join("records")],
         metrics: Vec::new(),
         baseline: None,
@@ -125,7 +125,7 @@ fn records_of_cohorts_are_read_by_the_tools_of_production() {
         assert_eq!(cohort.schemes, std::slice::from_ref(&cohort.name));
     }
     // The written records serve as a population in turn.
-    let text = History::read(&out.join("records")).expect_err("too few").to_string();
+    let text = RecordHistory::read(&out.join("records")).expect_err("too few").to_string();
     assert!(text.contains("16 of 16 records"), "{text}");
 }
 

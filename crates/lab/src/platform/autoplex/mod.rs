@@ -22,10 +22,10 @@ use crate::error::{Error, RunError, ValueError};
 use crate::experiments::files::Made;
 use crate::experiments::output::write_file;
 use crate::experiments::parallel::in_order;
-use course::{Bottleneck, Course};
+use course::{Bottleneck, PolicyRun};
 use figures::Figures;
 use policy::{CapPolicy, FREE};
-use row::Row;
+use row::GroupRow;
 
 /// The built-in population.
 const GROUPS: &str = include_str!("../../../../../experiments/populations/groups.toml");
@@ -100,7 +100,7 @@ pub fn autoplex(options: &AutoPlexOptions<'_>) -> Result<PathBuf, Error> {
     let seeds = options.seed..options.seed + options.seeds;
     let work: Vec<(u32, usize)> =
         seeds.flat_map(|seed| (0..courses.len()).map(move |place| (seed, place))).collect();
-    let mut all: Vec<Vec<Vec<Row>>> = vec![Vec::new(); courses.len()];
+    let mut all: Vec<Vec<Vec<GroupRow>>> = vec![Vec::new(); courses.len()];
     let mut faults = Vec::new();
     in_order(
         &work,
@@ -117,12 +117,12 @@ pub fn autoplex(options: &AutoPlexOptions<'_>) -> Result<PathBuf, Error> {
         write_file(&path, text).map(|()| path)
     };
     if options.shared {
-        let days: Vec<(&Course, &[Vec<Row>])> =
+        let days: Vec<(&PolicyRun, &[Vec<GroupRow>])> =
             courses.iter().zip(&all).map(|(course, days)| (course, &days[..])).collect();
         let page = shared::page(&days, &options.command()).ok_or(RunError::FewSessions)?;
         return write(shared::PAGE, &signed(page));
     }
-    let days: Vec<(&str, &[Vec<Row>])> =
+    let days: Vec<(&str, &[Vec<GroupRow>])> =
         courses.iter().zip(&all).map(|(course, days)| (&*course.name, &days[..])).collect();
     let figures = Figures::of(&days).ok_or(RunError::FewSessions)?;
     for (name, svg) in page::plots(&figures) {
@@ -139,7 +139,7 @@ fn signed(page: String) -> String {
 
 /// Expands policies to courses. On shared bottlenecks each policy runs with one of two sessions
 /// capped, and with both.
-fn courses(names: &[String], policies: &[CapPolicy], shared: bool) -> Vec<Course> {
+fn courses(names: &[String], policies: &[CapPolicy], shared: bool) -> Vec<PolicyRun> {
     let of = |(name, policy): (&String, &CapPolicy)| {
         let held: &[usize] = if *policy == CapPolicy::Free { &[0] } else { &[1, 2] };
         let bottlenecks: Vec<Bottleneck> = match shared {
@@ -147,7 +147,7 @@ fn courses(names: &[String], policies: &[CapPolicy], shared: bool) -> Vec<Course
             false => vec![Bottleneck::Own],
         };
         let (name, policy) = (name.clone(), *policy);
-        bottlenecks.into_iter().map(move |bottleneck| Course {
+        bottlenecks.into_iter().map(move |bottleneck| PolicyRun {
             name: name.clone(),
             policy,
             bottleneck,
