@@ -6,10 +6,10 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;
 use serde::Serialize;
 
-use crate::doubts::{MIN_UNITS, SampleRatio, Totals, sample_ratio, warnings};
+use crate::doubts::{CohortTotals, MIN_UNITS, SampleRatio, sample_ratio, warnings};
 use crate::metric::Metric;
-use crate::options::Options;
-use crate::read::{Counts, Table};
+use crate::options::CompareOptions;
+use crate::read::{ReadCounts, SessionTable};
 use crate::robust::winsorized;
 use records::{Column, Error};
 
@@ -33,13 +33,13 @@ const DAY_MS: f64 = 86_400_000.0;
 
 /// Comparison of all cohorts.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct CohortReport {
     /// Counts of records read and excluded.
-    pub read: Counts,
+    pub read: ReadCounts,
     /// From the start of the first session to the start of the last one, in days.
     pub days: f64,
     /// Cohorts, the baseline first.
-    pub cohorts: Vec<Totals>,
+    pub cohorts: Vec<CohortTotals>,
     /// Split of viewers against the weights; `None` without weights.
     pub sample_ratio: Option<SampleRatio>,
     /// Bootstrap resamples.
@@ -160,10 +160,10 @@ pub struct Power {
 }
 
 pub(super) fn analyse(
-    table: &Table,
+    table: &SessionTable,
     metrics: &[Metric],
-    options: &Options,
-) -> Result<Report, Error> {
+    options: &CompareOptions,
+) -> Result<CohortReport, Error> {
     let order = order(table, options)?;
     let days = table.span.map_or(0.0, |(first, last)| (last - first) / DAY_MS);
     let mut reports = all_metrics(table, metrics, &order, days, options);
@@ -173,7 +173,7 @@ pub(super) fn analyse(
     let cohorts: Vec<_> = order.iter().map(|place| totals(table, *place)).collect();
     let sample_ratio = sample_ratio(&table.cohorts, &options.weights);
     let warnings = warnings(table, &cohorts, sample_ratio.as_ref(), days, options);
-    Ok(Report {
+    Ok(CohortReport {
         read: table.counts.clone(),
         days,
         cohorts,
@@ -188,7 +188,7 @@ pub(super) fn analyse(
 }
 
 /// Returns the cohort indices: the baseline first, then by name.
-fn order(table: &Table, options: &Options) -> Result<Vec<u16>, Error> {
+fn order(table: &SessionTable, options: &CompareOptions) -> Result<Vec<u16>, Error> {
     let name = |place: &u16| table.cohorts[usize::from(*place)].name.as_str();
     let mut order: Vec<u16> = (0..table.cohorts.len() as u16).collect();
     order.sort_by_key(name);
@@ -206,9 +206,9 @@ fn order(table: &Table, options: &Options) -> Result<Vec<u16>, Error> {
     Ok(order)
 }
 
-fn totals(table: &Table, place: u16) -> Totals {
+fn totals(table: &SessionTable, place: u16) -> CohortTotals {
     let seen = &table.cohorts[usize::from(place)];
-    Totals {
+    CohortTotals {
         name: seen.name.clone(),
         sessions: seen.assigned_sessions - seen.too_short,
         units: seen.assigned_units,
@@ -219,11 +219,11 @@ fn totals(table: &Table, place: u16) -> Totals {
 
 /// Computes a report per metric, on all processors.
 fn all_metrics(
-    table: &Table,
+    table: &SessionTable,
     metrics: &[Metric],
     order: &[u16],
     days: f64,
-    options: &Options,
+    options: &CompareOptions,
 ) -> Vec<MetricReport> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let at_once = |some: &[Metric]| {
@@ -239,11 +239,11 @@ fn all_metrics(
 }
 
 fn one_metric(
-    table: &Table,
+    table: &SessionTable,
     metric: &Metric,
     order: &[u16],
     days: f64,
-    options: &Options,
+    options: &CompareOptions,
 ) -> MetricReport {
     let columns = metric.columns();
     let columns: Vec<_> = columns.iter().map(|column| (*column, table.column(*column))).collect();
@@ -257,11 +257,11 @@ fn one_metric(
             all[usize::from(*place)].push(Observation { value, weight, cluster: *unit });
         }
     }
-    let samples: Vec<(&str, Sample)> = order
+    let samples: Vec<(&str, MetricSample)> = order
         .iter()
         .map(|place| usize::from(*place))
         .filter_map(|place| {
-            let sample = Sample::new(core::mem::take(&mut all[place]))?;
+            let sample = MetricSample::new(core::mem::take(&mut all[place]))?;
             Some((table.cohorts[place].name.as_str(), sample))
         })
         .collect();
@@ -282,19 +282,19 @@ fn one_metric(
 }
 
 /// A metric of a cohort's sessions, unchanged and winsorized.
-struct Sample {
+struct MetricSample {
     whole: Clustered,
     robust: Clustered,
 }
 
-impl Sample {
+impl MetricSample {
     fn new(all: Vec<Observation>) -> Option<Self> {
         let robust = Clustered::new(winsorized(&all))?;
         Some(Self { whole: Clustered::new(all)?, robust })
     }
 
     /// Returns the bootstraps of all differences, in the order of [`STATISTICS`].
-    fn difference(&self, baseline: &Self, options: &Options) -> Option<Vec<Bootstrap>> {
+    fn difference(&self, baseline: &Self, options: &CompareOptions) -> Option<Vec<Bootstrap>> {
         // Every comparison uses the same draws, so it does not depend on which others are
         // requested.
         let rng = || ChaCha8Rng::seed_from_u64(options.seed);
@@ -305,14 +305,14 @@ impl Sample {
     }
 }
 
-fn statistics(sample: &Sample) -> Statistics {
+fn statistics(sample: &MetricSample) -> Statistics {
     let quantiles = sample.whole.quantiles(&ORDERS);
     let [p50, p90, p95, p99] = quantiles[..] else { unreachable!("as many as orders") };
     let (mean, robust_mean) = (sample.whole.mean(), sample.robust.mean());
     Statistics { mean, p50, p90, p95, p99, robust_mean }
 }
 
-fn of_cohort(name: &str, sample: &Sample) -> CohortMetric {
+fn of_cohort(name: &str, sample: &MetricSample) -> CohortMetric {
     let shares: Vec<f64> = (0..=CURVE).map(|i| 0.99 * f64::from(i) / f64::from(CURVE)).collect();
     CohortMetric {
         cohort: name.to_owned(),
@@ -325,10 +325,10 @@ fn of_cohort(name: &str, sample: &Sample) -> CohortMetric {
 
 fn against(
     name: &str,
-    sample: &Sample,
-    baseline: &Sample,
+    sample: &MetricSample,
+    baseline: &MetricSample,
     days: f64,
-    options: &Options,
+    options: &CompareOptions,
 ) -> Comparison {
     let (values, base) = (statistics(sample).all(), statistics(baseline).all());
     let units = sample.whole.clusters().min(baseline.whole.clusters());

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use qoe::stats::chi_square_tail;
 use serde::Serialize;
 
-use crate::options::Options;
-use crate::read::{CohortSeen, Table};
+use crate::options::CompareOptions;
+use crate::read::{CohortSeen, SessionTable};
 
 /// p-value below which the split of viewers contradicts the configured weights.
 const RATIO_ALARM: f64 = 0.001;
@@ -23,7 +23,7 @@ pub(super) const MIN_UNITS: usize = 20;
 
 /// Totals of a cohort.
 #[derive(Clone, Debug, Serialize)]
-pub struct Totals {
+pub struct CohortTotals {
     /// Name of the cohort.
     pub name: String,
     /// Sessions compared.
@@ -79,11 +79,11 @@ pub(super) fn sample_ratio(
 }
 
 pub(super) fn warnings(
-    table: &Table,
-    cohorts: &[Totals],
+    table: &SessionTable,
+    cohorts: &[CohortTotals],
     ratio: Option<&SampleRatio>,
     days: f64,
-    options: &Options,
+    options: &CompareOptions,
 ) -> Vec<String> {
     let mut all = Vec::new();
     if let Some(ratio) = ratio
@@ -150,7 +150,7 @@ pub(super) fn warnings(
 }
 
 /// Returns the largest number of sessions of one viewer, by cohort index.
-fn most_of_one_viewer(table: &Table) -> Vec<u64> {
+fn most_of_one_viewer(table: &SessionTable) -> Vec<u64> {
     let mut sessions: HashMap<(u16, u32), u64> = HashMap::new();
     for at in table.cohort.iter().copied().zip(table.unit.iter().copied()) {
         *sessions.entry(at).or_default() += 1;

@@ -4,7 +4,7 @@
 use core::fmt::Write as _;
 
 use crate::chart::escaped;
-use crate::compare::{MetricReport, Report};
+use crate::compare::{CohortReport, MetricReport};
 use crate::plot::{Curve, Plot, YAxis};
 
 const STYLE: &str = "body{font:16px system-ui;max-width:75em;margin:2em auto;padding:0 1em}\
@@ -15,7 +15,7 @@ const STYLE: &str = "body{font:16px system-ui;max-width:75em;margin:2em auto;pad
     text-align:left;color:#555;min-width:14em}\
     svg{max-width:100%;height:auto;font:13px sans-serif}";
 
-impl Report {
+impl CohortReport {
     /// Renders a self-contained page.
     pub fn html(&self) -> String {
         let mut out = String::new();

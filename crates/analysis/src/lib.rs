@@ -25,29 +25,31 @@ use std::collections::BTreeSet;
 
 use compare::analyse;
 use metric::{METRICS, Metric};
-use read::Table;
+use read::SessionTable;
 use records::Error;
 
 pub use chart::{Chart, Series, Span, escaped};
-pub use compare::{CohortMetric, Comparison, Difference, MetricReport, Power, Report, Statistics};
-pub use doubts::{SampleRatio, Totals};
-pub use options::Options;
+pub use compare::{
+    CohortMetric, CohortReport, Comparison, Difference, MetricReport, Power, Statistics,
+};
+pub use doubts::{CohortTotals, SampleRatio};
+pub use options::CompareOptions;
 pub use plot::{Curve, Plot, YAxis};
-pub use read::Counts;
+pub use read::ReadCounts;
 
 /// Reads the records and compares their cohorts.
 ///
 /// # Errors
 /// One line: a path does not exist, a metric or the baseline is unknown, or no session has a
 /// cohort.
-pub fn compare(options: &Options) -> Result<Report, Error> {
+pub fn compare(options: &CompareOptions) -> Result<CohortReport, Error> {
     let named = options.metrics.iter().map(|name| Metric::named(name));
     let mut metrics = named.collect::<Result<Vec<_>, _>>()?;
     if metrics.is_empty() {
         metrics = METRICS.to_vec();
     }
     let columns: BTreeSet<_> = metrics.iter().flat_map(Metric::columns).collect();
-    let table = Table::read(options, &columns)?;
+    let table = SessionTable::read(options, &columns)?;
     if table.cohort.is_empty() {
         return Err(Error::new(nothing(&table.counts)));
     }
@@ -55,7 +57,7 @@ pub fn compare(options: &Options) -> Result<Report, Error> {
 }
 
 /// Explains why there is nothing to compare.
-fn nothing(counts: &Counts) -> String {
+fn nothing(counts: &ReadCounts) -> String {
     let mut why = format!("no session to compare (files: {}", counts.input.files);
     for (count, what) in [
         (counts.input.unreadable_files, "unreadable files"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Options of a comparison.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct CompareOptions {
     /// Files or directories of session records.
     pub files: Vec<PathBuf>,
     /// Names of metrics; empty for the default ones.

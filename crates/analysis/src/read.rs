@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use records::{Column, Error, Input, Row};
 
-use crate::options::Options;
+use crate::options::CompareOptions;
 
 /// Maximum number of cohorts.
 const MAX_COHORTS: usize = 64;
@@ -27,7 +27,7 @@ const FIXED: [Column; 8] = [
 
 /// Sessions of all files.
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(super) struct SessionTable {
     /// Cohorts in order of appearance.
     pub cohorts: Vec<CohortSeen>,
     /// Per session: index of its cohort.
@@ -43,7 +43,7 @@ pub(super) struct Table {
     /// Distinct pairs of cohort and viewer.
     places: HashSet<(u16, u32)>,
     /// Counts of records read and excluded.
-    pub counts: Counts,
+    pub counts: ReadCounts,
 }
 
 /// Totals of a cohort.
@@ -59,7 +59,7 @@ pub(super) struct CohortSeen {
 
 /// Counts of records read and excluded.
 #[derive(Clone, Debug, Default, serde::Serialize)]
-pub struct Counts {
+pub struct ReadCounts {
     /// Files and their records.
     #[serde(flatten)]
     pub input: Input,
@@ -85,9 +85,12 @@ fn number(record: &Row, column: Column) -> f64 {
     record.number(column).unwrap_or(f64::NAN)
 }
 
-impl Table {
+impl SessionTable {
     /// Reads all files named by the options.
-    pub(super) fn read(options: &Options, columns: &BTreeSet<Column>) -> Result<Self, Error> {
+    pub(super) fn read(
+        options: &CompareOptions,
+        columns: &BTreeSet<Column>,
+    ) -> Result<Self, Error> {
         let mut table = Self {
             columns: columns.iter().map(|column| (*column, Vec::new())).collect(),
             ..Self::default()
@@ -109,7 +112,7 @@ impl Table {
     }
 
     /// Adds a record, or counts the reason for excluding it.
-    fn add(&mut self, record: &Row, options: &Options) -> Result<(), Error> {
+    fn add(&mut self, record: &Row, options: &CompareOptions) -> Result<(), Error> {
         let Some(cohort) = record.text(Column::cohort) else {
             self.counts.without_cohort += 1;
             return Ok(());

@@ -66,8 +66,8 @@ fn write(path: &Path, records: &[Record]) {
     std::fs::write(path, text).expect("written");
 }
 
-fn options(files: &Path, metrics: &[&str]) -> Options {
-    Options {
+fn options(files: &Path, metrics: &[&str]) -> CompareOptions {
+    CompareOptions {
         files: vec![files.to_owned()],
         metrics: metrics.iter().map(|name| (*name).to_owned()).collect(),
         baseline: None,
@@ -80,7 +80,7 @@ fn options(files: &Path, metrics: &[&str]) -> Options {
 }
 
 /// Compares the records through a file.
-fn compared(records: &[Record], change: impl FnOnce(&mut Options)) -> Report {
+fn compared(records: &[Record], change: impl FnOnce(&mut CompareOptions)) -> CohortReport {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("sessions.jsonl");
     write(&path, records);
@@ -89,7 +89,7 @@ fn compared(records: &[Record], change: impl FnOnce(&mut Options)) -> Report {
     compare(&options).expect("compared")
 }
 
-fn of_mean(report: &Report) -> &Difference {
+fn of_mean(report: &CohortReport) -> &Difference {
     &report.metrics[0].comparisons[0].differences[0]
 }
 
@@ -134,7 +134,7 @@ fn statistics_of_known_sessions() {
 
 /// 1,000 viewers, with a third of the freezes in the treatment, and one more viewer with a forged
 /// report.
-fn poisoned(report: impl FnOnce(&mut Record)) -> Report {
+fn poisoned(report: impl FnOnce(&mut Record)) -> CohortReport {
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     let mut all: Vec<Record> = Vec::new();
     for unit in 0..1_000 {
@@ -161,7 +161,7 @@ fn poisoned(report: impl FnOnce(&mut Record)) -> Report {
 
 #[test]
 fn one_poisoned_row_hides_no_difference() {
-    let differs = |report: &Report| -> Vec<(&str, bool)> {
+    let differs = |report: &CohortReport| -> Vec<(&str, bool)> {
         let all = &report.metrics[0].comparisons[0].differences;
         let tested = all.iter().filter(|one| one.p.is_some());
         tested.map(|one| (one.statistic, one.differs && one.estimate < 0.0)).collect()
@@ -326,7 +326,7 @@ fn broken_lines_are_counted_and_passed_over() {
 #[test]
 fn nothing_to_compare_is_one_line() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let error = |options: &Options| compare(options).expect_err("nothing").to_string();
+    let error = |options: &CompareOptions| compare(options).expect_err("nothing").to_string();
     let empty = options(directory.path(), &[]);
     assert_eq!(error(&empty), "no session to compare (files: 0)");
     let path = directory.path().join("sessions.jsonl");
@@ -339,7 +339,7 @@ fn nothing_to_compare_is_one_line() {
         error(&options(&path, &["stream"])).starts_with("no metric \"stream\"; known metrics: ")
     );
     write(&path, &[session("a", 1, 1.0)]);
-    let unknown = Options { baseline: Some("z".into()), ..empty };
+    let unknown = CompareOptions { baseline: Some("z".into()), ..empty };
     assert_eq!(error(&unknown), "no cohort \"z\"; known cohorts: a");
 }
 

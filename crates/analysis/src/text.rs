@@ -2,9 +2,11 @@
 
 use core::fmt::Write as _;
 
-use crate::compare::{ALPHA, Comparison, Difference, MetricReport, Power, Report, STATISTICS};
+use crate::compare::{
+    ALPHA, CohortReport, Comparison, Difference, MetricReport, Power, STATISTICS,
+};
 
-impl Report {
+impl CohortReport {
     /// Renders one JSON object in one line.
     pub fn json(&self) -> String {
         // Cannot fail: numbers that are not finite become null, and keys are text.

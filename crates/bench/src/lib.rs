@@ -23,7 +23,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use report::Report;
+use report::BenchReport;
 
 /// An error of a benchmark, printed as one line.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -32,7 +32,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 #[command(about = "Benchmarks of mendcast and its peers")]
 struct Arguments {
     #[command(subcommand)]
-    role: Option<Role>,
+    role: Option<ProcessRole>,
     /// Use fewer bytes and rounds, for a smoke test
     #[arg(long, global = true)]
     quick: bool,
@@ -52,9 +52,9 @@ struct Arguments {
 
 /// A single benchmark, and the processes that benchmarks start.
 #[derive(Debug, Subcommand)]
-enum Role {
+enum ProcessRole {
     /// Measure the cost of a live viewer
-    Edge(edge::Live),
+    Edge(edge::LiveCost),
     /// Run viewers on a lossy link for half an hour
     Soak(edge::Soak),
     /// Viewers of the live benchmark
@@ -77,12 +77,12 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         }
     };
     match arguments.role {
-        Some(Role::Fetch(fetch)) => return fetch.run(),
-        Some(Role::Watch(watch)) => return watch.run(),
-        Some(Role::Heap(heap)) => return heap.run(),
-        Some(Role::Soak(soak)) => return soak.run(mendcast()?),
-        Some(Role::Edge(live)) => {
-            let mut report = Report::new();
+        Some(ProcessRole::Fetch(fetch)) => return fetch.run(),
+        Some(ProcessRole::Watch(watch)) => return watch.run(),
+        Some(ProcessRole::Heap(heap)) => return heap.run(),
+        Some(ProcessRole::Soak(soak)) => return soak.run(mendcast()?),
+        Some(ProcessRole::Edge(live)) => {
+            let mut report = BenchReport::new();
             live.run(&mut report, arguments.quick, mendcast()?)?;
             return report.write(&arguments.out);
         }
@@ -90,7 +90,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
     }
     let scale = if arguments.quick { 8 } else { 1 };
     let rounds = if arguments.quick { 2 } else { 5 };
-    let mut report = Report::new();
+    let mut report = BenchReport::new();
     let wanted = |name: &str| name.contains(&arguments.only);
     if wanted("server_cpu_per_gbit") {
         memory::measure_cpu(&mut report, rounds, (512 << 20) / scale)?;

@@ -22,13 +22,13 @@ use units::{Rate, Timestamp};
 use crate::Failure;
 use crate::identity::Identity;
 use crate::loopback::calibration;
-use crate::memory::{Contestant, Download, Path, Setup, download, heap};
-use crate::report::{Report, Samples, Target};
+use crate::memory::{Contestant, Download, MemoryPath, Setup, download, heap};
+use crate::report::{BenchReport, PeerTarget, Samples};
 
 /// Long enough for replicas to be sent. With the client's window of 1 MiB, some 15 packets are sent
 /// per turn.
-const LOSSLESS_PATH: Path = Path { delay: Duration::from_millis(60), loss: 0.0 };
-const LOSSY: Path = Path { loss: 0.05, ..LOSSLESS_PATH };
+const LOSSLESS_PATH: MemoryPath = MemoryPath { delay: Duration::from_millis(60), loss: 0.0 };
+const LOSSY: MemoryPath = MemoryPath { loss: 0.05, ..LOSSLESS_PATH };
 const SEED: u64 = 1;
 
 /// Amount of measurement.
@@ -70,7 +70,7 @@ fn schemes() -> Result<Vec<(&'static str, SchemeFactory)>, Failure> {
 
 /// Runs all benchmarks with a name that is `wanted`.
 pub(crate) fn measure(
-    report: &mut Report,
+    report: &mut BenchReport,
     wanted: &dyn Fn(&str) -> bool,
     quick: bool,
 ) -> Result<(), Failure> {
@@ -120,8 +120,8 @@ fn per_packet(cost: &Download) -> f64 {
 
 /// Compares the CPU time per packet of each scheme with plain retransmission.
 fn cpu(
-    report: &mut Report,
-    (path, limit): (Path, f64),
+    report: &mut BenchReport,
+    (path, limit): (MemoryPath, f64),
     entrants: &[Entrant],
     arq: &SchemeFactory,
     scale: &Scale,
@@ -149,9 +149,9 @@ fn cpu(
         // A network's decision is expensive, so under loss it has no target. Nor has plain
         // retransmission against itself, which shows the noise.
         let target = match entrant.scheme {
-            "arq" => Target::None,
-            "art-dqn" if path.loss > 0.0 => Target::None,
-            _ => Target::RatioAtMost(limit),
+            "arq" => PeerTarget::None,
+            "art-dqn" if path.loss > 0.0 => PeerTarget::None,
+            _ => PeerTarget::RatioAtMost(limit),
         };
         report.add_pairs((&entrant.name, "ns per packet"), "arq", &pairs, target);
         let steady = last.steady;
@@ -241,7 +241,7 @@ const SEALED_PER_DECISION: f64 = 5.0;
 
 /// Compares the end of a decision interval and the next unit's level with sealing a packet. The
 /// loop's overhead of a few nanoseconds is included.
-fn decisions(report: &mut Report, entrants: &[Entrant], scale: &Scale) {
+fn decisions(report: &mut BenchReport, entrants: &[Entrant], scale: &Scale) {
     let scene = Scene::new();
     let mut recovery = Recovery::new(Arq::scheme(), None, Timestamp::ZERO);
     let lost = Packet { number: 1, sent: Timestamp::ZERO, bytes: 1_200, copy: None, unit: None };
@@ -262,7 +262,7 @@ fn decisions(report: &mut Report, entrants: &[Entrant], scale: &Scale) {
 
 /// Compares the nanoseconds that `measure` returns for each scheme with sealing a packet.
 fn beside_sealing(
-    report: &mut Report,
+    report: &mut BenchReport,
     entrants: &[Entrant],
     scale: &Scale,
     measure: impl Fn(Scheme) -> f64,
@@ -270,7 +270,7 @@ fn beside_sealing(
     for entrant in entrants.iter().filter(|entrant| entrant.scheme != "arq") {
         let rounds = (0..scale.rounds).map(|_| (measure((entrant.factory)()), calibration()));
         let rounds: Vec<_> = rounds.collect();
-        let target = Target::RatioAtMost(SEALED_PER_DECISION);
+        let target = PeerTarget::RatioAtMost(SEALED_PER_DECISION);
         report.add_pairs((&entrant.name, "ns"), "sealing a packet", &rounds, target);
     }
 }
@@ -286,7 +286,7 @@ fn outages() -> LossCorrelation {
 }
 
 /// Compares the decision at a retransmission (level and times of copies) with sealing a packet.
-fn plans(report: &mut Report, entrants: &[Entrant], scale: &Scale) {
+fn plans(report: &mut BenchReport, entrants: &[Entrant], scale: &Scale) {
     let (scene, correlation) = (Scene::new(), outages());
     let mut recovery = Recovery::new(Arq::scheme(), None, Timestamp::ZERO);
     let lost = Packet { number: 1, sent: Timestamp::ZERO, bytes: 1_200, copy: None, unit: None };
@@ -311,7 +311,11 @@ fn plans(report: &mut Report, entrants: &[Entrant], scale: &Scale) {
 
 /// Compares the allocations of a lossy download with those of `quinn-proto`. Counts are exact, so
 /// one round suffices.
-fn allocations(report: &mut Report, entrants: &[Entrant], scale: &Scale) -> Result<(), Failure> {
+fn allocations(
+    report: &mut BenchReport,
+    entrants: &[Entrant],
+    scale: &Scale,
+) -> Result<(), Failure> {
     let identity = Identity::new();
     let count = |side: &Contestant| {
         let steady = download(side, &identity, scale.bytes, LOSSY)?.steady;
@@ -323,14 +327,14 @@ fn allocations(report: &mut Report, entrants: &[Entrant], scale: &Scale) -> Resu
         let what = (&*entrant.name, "per 1,000 packets");
         // None per packet and none per loss. The ledger frees its memory when nothing is in flight,
         // and allocates it again.
-        report.add(what, &ours, ("quinn-proto", &peer), Target::AtMost(5.0));
+        report.add(what, &ours, ("quinn-proto", &peer), PeerTarget::AtMost(5.0));
     }
     Ok(())
 }
 
 /// Compares the heap of idle connections with that under plain retransmission.
 fn idle_heap(
-    report: &mut Report,
+    report: &mut BenchReport,
     entrants: &[Entrant],
     arq: &SchemeFactory,
     scale: &Scale,
@@ -340,7 +344,7 @@ fn idle_heap(
     };
     for entrant in entrants.iter().filter(|entrant| entrant.scheme != "arq") {
         let (ours, peer) = (idle(&entrant.factory)?, idle(arq)?);
-        report.add((&entrant.name, "B"), &ours, ("arq", &peer), Target::AtMost(12_288.0));
+        report.add((&entrant.name, "B"), &ours, ("arq", &peer), PeerTarget::AtMost(12_288.0));
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::Failure;
 
 /// A comparison with one peer. Scripts rely on the names.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct PeerComparison {
     pub name: String,
     pub unit: &'static str,
     pub ours: f64,
@@ -26,7 +26,7 @@ pub(crate) struct Row {
 /// Target of a comparison. Times and speeds are judged by ratios, because absolute values depend on
 /// the machine.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Target {
+pub(crate) enum PeerTarget {
     RatioAtMost(f64),
     RatioAtLeast(f64),
     /// For exact counts (bytes, calls), which are equal on every machine.
@@ -35,7 +35,7 @@ pub(crate) enum Target {
     None,
 }
 
-impl Target {
+impl PeerTarget {
     fn is_met(self, ours: f64, ratio: f64) -> Option<bool> {
         Some(match self {
             Self::RatioAtMost(limit) => ratio <= limit,
@@ -104,11 +104,11 @@ fn number(value: f64) -> String {
     }
 }
 
-pub(crate) struct Report {
-    rows: Vec<Row>,
+pub(crate) struct BenchReport {
+    rows: Vec<PeerComparison>,
 }
 
-impl Report {
+impl BenchReport {
     /// Prints the machine's properties.
     pub(crate) fn new() -> Self {
         let cpus = std::thread::available_parallelism().map_or(0, usize::from);
@@ -128,7 +128,7 @@ impl Report {
         what: (&str, &'static str),
         ours: &Samples,
         peer: (&str, &Samples),
-        target: Target,
+        target: PeerTarget,
     ) {
         self.add_row(what, ours, peer, None, target);
     }
@@ -141,7 +141,7 @@ impl Report {
         what: (&str, &'static str),
         peer_name: &str,
         rounds: &[(f64, f64)],
-        target: Target,
+        target: PeerTarget,
     ) {
         let (mut ours, mut peer) = (Samples::default(), Samples::default());
         let mut ratios = Samples::default();
@@ -159,7 +159,7 @@ impl Report {
         ours: &Samples,
         (peer_name, peer): (&str, &Samples),
         ratios: Option<&Samples>,
-        target: Target,
+        target: PeerTarget,
     ) {
         let (mine, theirs) = (ours.median(), peer.median());
         let ratio = ratios.map_or(mine / theirs, Samples::median);
@@ -179,7 +179,7 @@ impl Report {
             peer.spread(),
             target.text()
         );
-        self.rows.push(Row {
+        self.rows.push(PeerComparison {
             name: name.to_owned(),
             unit,
             ours: mine,
@@ -208,9 +208,9 @@ mod tests {
         assert_eq!(samples.median(), 2.5);
         assert_eq!(samples.quartiles(), Some([2.0, 3.0]));
         assert_eq!(Samples::default().quartiles(), None);
-        assert_eq!(Target::RatioAtMost(0.5).is_met(9.0, 0.5), Some(true));
-        assert_eq!(Target::RatioAtLeast(2.0).is_met(9.0, 1.9), Some(false));
-        assert_eq!(Target::AtMost(12_288.0).is_met(12_289.0, 0.1), Some(false));
-        assert_eq!(Target::None.is_met(0.0, 0.0), None);
+        assert_eq!(PeerTarget::RatioAtMost(0.5).is_met(9.0, 0.5), Some(true));
+        assert_eq!(PeerTarget::RatioAtLeast(2.0).is_met(9.0, 1.9), Some(false));
+        assert_eq!(PeerTarget::AtMost(12_288.0).is_met(12_289.0, 0.1), Some(false));
+        assert_eq!(PeerTarget::None.is_met(0.0, 0.0), None);
     }
 }

@@ -16,7 +16,7 @@ use startup::{Carrier, Cookie, History, JumpLedger, Perception, Prefix};
 use units::Rate;
 
 use crate::loopback::calibration;
-use crate::report::{Report, Target};
+use crate::report::{BenchReport, PeerTarget};
 
 const NOW: u64 = 1_800_000_000;
 /// Bytes per write to the transport.
@@ -37,12 +37,12 @@ const AVCC: &[u8] = &[
 ];
 
 /// Runs all benchmarks with a name that is `wanted`.
-pub(crate) fn measure(report: &mut Report, wanted: &dyn Fn(&str) -> bool, quick: bool) {
+pub(crate) fn measure(report: &mut BenchReport, wanted: &dyn Fn(&str) -> bool, quick: bool) {
     let (rounds, times) = if quick { (2, 2_000) } else { (5, 20_000) };
     let mut add = |name: &str, unit, most: f64, cost: &dyn Fn(u32) -> f64| {
         if wanted(name) {
             let rounds: Vec<_> = (0..rounds).map(|_| (cost(times), calibration())).collect();
-            report.add_pairs((name, unit), "sealing a packet", &rounds, Target::AtMost(most));
+            report.add_pairs((name, unit), "sealing a packet", &rounds, PeerTarget::AtMost(most));
         }
     };
     add("cookie_seal_ns", "ns", 2_000.0, &seal);

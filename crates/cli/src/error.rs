@@ -38,6 +38,13 @@ impl From<&str> for Error {
     }
 }
 
+#[cfg(feature = "lab")]
+impl From<lab::Error> for Error {
+    fn from(error: lab::Error) -> Self {
+        Self::new(error)
+    }
+}
+
 #[cfg(any(feature = "edge", feature = "lab"))]
 impl From<records::Error> for Error {
     fn from(error: records::Error) -> Self {

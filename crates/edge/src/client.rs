@@ -27,7 +27,7 @@ use hyper_util::client::legacy::connect::{HttpConnector, HttpInfo};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tower_service::Service;
@@ -56,6 +56,37 @@ pub struct Failure(pub String);
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+/// Reason why a PEM text has no usable certificate authorities.
+#[derive(Debug)]
+pub enum PemError {
+    /// The text is not PEM.
+    Syntax(pem::Error),
+    /// A certificate is invalid.
+    Certificate(rustls::Error),
+    /// The text has no certificate.
+    Empty,
+}
+
+impl fmt::Display for PemError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax(error) => error.fmt(f),
+            Self::Certificate(error) => error.fmt(f),
+            Self::Empty => f.write_str("no certificate"),
+        }
+    }
+}
+
+impl StdError for PemError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Syntax(error) => Some(error),
+            Self::Certificate(error) => Some(error),
+            Self::Empty => None,
+        }
     }
 }
 
@@ -184,13 +215,13 @@ impl Client {
     ///
     /// # Errors
     /// One line: no certificate, or an invalid one.
-    pub fn of_pem(pem: &[u8]) -> Result<Self, String> {
+    pub fn of_pem(pem: &[u8]) -> Result<Self, PemError> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
-            let added = certificate.map(|certificate| roots.add(certificate));
-            added.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
+            let certificate = certificate.map_err(PemError::Syntax)?;
+            roots.add(certificate).map_err(PemError::Certificate)?;
         }
-        if roots.is_empty() { Err("no certificate".into()) } else { Ok(Self::trusting(roots)) }
+        if roots.is_empty() { Err(PemError::Empty) } else { Ok(Self::trusting(roots)) }
     }
 
     fn trusting(roots: RootCertStore) -> Self {
@@ -315,11 +346,12 @@ impl Clients {
     pub fn new(config: &Config) -> Result<Self, Error> {
         let mut clients = HashMap::new();
         for file in config.pull.iter().filter_map(|rule| rule.ca_file.as_ref()) {
-            let client = small::read(file, MAX_CA_FILE).map_err(|e| e.to_string());
-            let client = client
-                .and_then(|pem| Client::of_pem(&pem))
-                .map_err(|e| Error::new(format!("[pull] ca_file {}: {e}", file.display())));
-            clients.insert(file.clone(), client?);
+            let named = |e: &dyn fmt::Display| {
+                Error::new(format!("[pull] ca_file {}: {e}", file.display()))
+            };
+            let pem = small::read(file, MAX_CA_FILE).map_err(|e| named(&e))?;
+            let client = Client::of_pem(&pem).map_err(|e| named(&e))?;
+            clients.insert(file.clone(), client);
         }
         Ok(Self(clients))
     }

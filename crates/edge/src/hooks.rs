@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::client::Client;
+use crate::client::{Client, Failure};
 use crate::config::{self, HttpUrl};
 use crate::hex::hex;
 use crate::redacted::Redacted;
@@ -281,7 +281,7 @@ impl Hooks {
         HttpUrl(url): &HttpUrl,
         mut content: Value,
         limit: Duration,
-    ) -> Result<u16, String> {
+    ) -> Result<u16, Failure> {
         content["event"] = hook.name().into();
         let body = content.to_string();
         let mut headers = HeaderMap::new();
@@ -306,7 +306,7 @@ impl Hooks {
                 outcome.failed += 1;
                 outcome.last_error = Some(failure.to_string());
                 tracing::warn!("{}: {failure}", hook.name());
-                Err(failure.to_string())
+                Err(failure)
             }
         }
     }

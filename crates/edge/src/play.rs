@@ -421,7 +421,7 @@ mod tests {
         first.publisher.push(tag.expect("short enough"), &live.repairs);
         live.streams.enforce_memory_limit(|| live.outlets.trim());
         let refusal = offer("live/b").expect_err("no room");
-        assert_eq!(refusal, "no memory is left for another stream");
+        assert_eq!(refusal.to_string(), "no memory is left for another stream");
         let find = |name| find(&state, name, [192, 0, 2, 1].into(), Via::default()).map(|_| ());
         assert!(is_known(&state, "pulled/a"), "503 instead of 404");
         assert_eq!(find("pulled/a"), Err(Missing::NoMemory));

@@ -6,6 +6,7 @@
 //! window after a loss. Servers take a controller as `TransportConfig::congestion`, the testbed as
 //! `Scenario::congestion`.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -116,7 +117,7 @@ impl Controller for Aimd {
     }
 }
 
-fn main() -> Result<(), String> {
+fn main() -> Result<(), Box<dyn Error>> {
     let down = LinkConfig {
         rate: Some(Rate::from_mbps(20)),
         queue: Queue::drop_tail(150_000),

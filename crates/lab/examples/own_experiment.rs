@@ -6,31 +6,32 @@
 //! To let others repeat an experiment, write a file as in `experiments/`: `mendcast lab run --spec
 //! FILE` sweeps it, judges its claims and writes results, plots and a page.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
 use congestion::Algorithm;
-use links::{LinkConfig, PathConfig, Queue};
+use links::{LinkConfig, ParseError, PathConfig, Queue};
 use mendcast_lab::{Scenario, SchemeMaker, Traffic, run};
 use recovery::catalog::{Parameters, SchemeSpec};
 use units::Rate;
 
 const RUNS: u64 = 10;
 
-fn path(loss: &str) -> Result<PathConfig, String> {
+fn path(loss: &str) -> Result<PathConfig, ParseError> {
     let delay = Some(Duration::from_millis(30));
     let down = LinkConfig {
         rate: Some(Rate::from_mbps(12)),
         queue: Queue::drop_tail(200_000),
         delay,
-        loss: Some(loss.parse().map_err(|e| format!("{e}"))?),
+        loss: Some(loss.parse()?),
         ..LinkConfig::default()
     };
     Ok(PathConfig { down, up: LinkConfig { delay, ..LinkConfig::default() } })
 }
 
 /// Returns the mean recovery latency of a run in milliseconds.
-fn latency(scheme: &SchemeMaker, loss: &str, seed: u64) -> Result<f64, String> {
+fn latency(scheme: &SchemeMaker, loss: &str, seed: u64) -> Result<f64, Box<dyn Error>> {
     let frames = Traffic::Frames { rate: Rate::from_mbps(4), fps: 30.0, cached: Duration::ZERO };
     let outcome = run(&Scenario {
         path: path(loss)?,
@@ -45,7 +46,7 @@ fn latency(scheme: &SchemeMaker, loss: &str, seed: u64) -> Result<f64, String> {
     Ok(outcome.recovery.latencies.mean().map_or(0.0, |mean| mean.as_secs_f64() * 1e3))
 }
 
-fn main() -> Result<(), String> {
+fn main() -> Result<(), Box<dyn Error>> {
     println!(
         "Mean recovery latency in ms, {RUNS} runs of 30 s: 12 Mbps, 60 ms, a stream of 4 Mbps."
     );
@@ -53,8 +54,7 @@ fn main() -> Result<(), String> {
     for loss in ["1%", "3%", "10%"] {
         print!("{loss:4}");
         for name in ["arq", "spare", "autorec"] {
-            let choice = name.parse().map_err(|e| format!("{e}"))?;
-            let spec = SchemeSpec::new(choice, Parameters::default()).map_err(|e| e.to_string())?;
+            let spec = SchemeSpec::new(name.parse()?, Parameters::default())?;
             let scheme: SchemeMaker = Arc::new(move |seed| spec.build(seed));
             let runs = (1..=RUNS).map(|seed| latency(&scheme, loss, seed));
             let runs: Vec<f64> = runs.collect::<Result<_, _>>()?;

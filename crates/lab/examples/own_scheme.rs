@@ -8,6 +8,7 @@
 //! `TransportConfig::scheme`, the testbed as `Scenario::scheme`.
 
 use std::collections::VecDeque;
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,12 +93,12 @@ fn own(_seed: u64) -> Scheme {
     Scheme::new("half-round-trip", OneWhileLossy::default(), HalfRoundTrip::default())
 }
 
-fn main() -> Result<(), String> {
+fn main() -> Result<(), Box<dyn Error>> {
     let down = LinkConfig {
         rate: Some(Rate::from_mbps(12)),
         queue: Queue::drop_tail(200_000),
         delay: Some(Duration::from_millis(30)),
-        loss: Some("5%".parse().map_err(|e| format!("{e}"))?),
+        loss: Some("5%".parse()?),
         ..LinkConfig::default()
     };
     let up = LinkConfig { delay: down.delay, ..LinkConfig::default() };

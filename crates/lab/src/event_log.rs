@@ -11,7 +11,7 @@ use units::Timestamp;
 
 /// A log that keeps only the hash and the number of its lines.
 #[derive(Clone)]
-pub struct EventLog(Arc<Mutex<State>>);
+pub struct EventLog(Arc<Mutex<LogState>>);
 
 /// Digest of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,14 +29,14 @@ impl Digest {
     }
 }
 
-struct State {
+struct LogState {
     hash: Context,
     lines: u64,
 }
 
 impl Default for EventLog {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(State { hash: Context::new(&SHA256), lines: 0 })))
+        Self(Arc::new(Mutex::new(LogState { hash: Context::new(&SHA256), lines: 0 })))
     }
 }
 

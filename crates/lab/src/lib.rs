@@ -10,6 +10,7 @@
 
 mod client;
 mod ends;
+pub mod error;
 mod event_log;
 pub mod experiments;
 mod identity;
@@ -26,11 +27,14 @@ pub mod training;
 
 pub use client::ClientKind;
 pub use ends::Cipher;
+pub use error::Error;
 pub use event_log::{Digest, EventLog};
-pub use live::{Arrival, Live, LiveOutcome, Skips};
-pub use live::{Encoder, Recording, Source};
-pub use recovered::{AfterLoss, Bursts, Decision, Diary, FinishedUnit, Pages, Recovered};
+pub use live::{Encoder, LiveSource, Recording};
+pub use live::{FrameArrival, Live, LiveOutcome, Skips};
+pub use recovered::{
+    AfterLoss, Diary, FinishedUnit, IntervalDecision, LossBursts, Pages, Recovered,
+};
 pub use simulation::Oracle;
-pub use simulation::{Outcome, Received, Rival, Sample, Scenario, SchemeMaker, run};
+pub use simulation::{ReceivedBytes, Rival, RunOutcome, Scenario, SchemeMaker, SenderSample, run};
 pub use start_options::StartOptions;
 pub use traffic::Traffic;

@@ -14,8 +14,8 @@ pub use encoder::Encoder;
 pub(crate) use reception::Reception;
 pub use recording::Recording;
 pub(crate) use reporter::Reporter;
-pub use source::Source;
-pub use view::{Arrival, Live, LiveOutcome, Skips};
+pub use source::LiveSource;
+pub use view::{FrameArrival, Live, LiveOutcome, Skips};
 
 #[cfg(test)]
 mod tests;

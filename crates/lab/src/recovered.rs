@@ -10,7 +10,7 @@ use units::Timestamp;
 
 /// Bursts of consecutive lost packets.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Bursts {
+pub struct LossBursts {
     /// Number of bursts.
     pub runs: u64,
     /// Packets in all bursts.
@@ -38,7 +38,7 @@ pub struct Recovered {
     /// T_unit.
     pub unit_times: UnitTimes,
     /// Bursts of consecutive lost packets.
-    pub bursts: Bursts,
+    pub bursts: LossBursts,
     /// Packets sent after a lost one, by the classes of [`LAGS`].
     pub correlation: [AfterLoss; LAGS.len()],
     /// Time with nothing to send but replicas.
@@ -59,7 +59,7 @@ impl Recovered {
             totals: recovery.totals,
             latencies: recovery.latencies.clone(),
             unit_times: recovery.unit_times,
-            bursts: Bursts { runs, packets, longest: recovery.bursts.longest() },
+            bursts: LossBursts { runs, packets, longest: recovery.bursts.longest() },
             correlation: correlation.map_or_else(Default::default, |known| {
                 known.counts().map(|(sent, lost)| AfterLoss { sent, lost })
             }),
@@ -98,7 +98,7 @@ impl Recovered {
             totals: self.totals.since(&earlier.totals),
             latencies: self.latencies.since(&earlier.latencies),
             unit_times: self.unit_times.since(&earlier.unit_times),
-            bursts: Bursts {
+            bursts: LossBursts {
                 runs: self.bursts.runs.saturating_sub(earlier.bursts.runs),
                 packets: self.bursts.packets.saturating_sub(earlier.bursts.packets),
                 longest: self.bursts.longest,
@@ -126,7 +126,7 @@ pub struct FinishedUnit {
 
 /// A decision interval.
 #[derive(Clone, Debug)]
-pub struct Decision {
+pub struct IntervalDecision {
     /// End of the interval.
     pub at: Timestamp,
     /// Loss rate of the interval.
@@ -143,7 +143,7 @@ pub struct Pages {
     /// Units in the order of completion.
     pub units: Vec<FinishedUnit>,
     /// Decisions in order.
-    pub decisions: Vec<Decision>,
+    pub decisions: Vec<IntervalDecision>,
 }
 
 /// Records events inside a scheme.
@@ -170,7 +170,7 @@ impl Observer for Diary {
                 self.0.lock().expect("a run has one thread").units.push(finished);
             }
             Event::RecoveryDecision { metrics, smoothed_rtt, reasons, .. } => {
-                let decision = Decision {
+                let decision = IntervalDecision {
                     at: metrics.now,
                     loss_rate: metrics.loss_rate(),
                     smoothed_rtt: *smoothed_rtt,

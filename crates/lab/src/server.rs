@@ -28,7 +28,7 @@ use crate::live::Broadcast;
 use crate::recovered::{Diary, Recovered};
 use crate::simulation::{Foresight, Held, Scenario};
 use crate::start_options::Opening;
-use crate::traffic::{Frames, Traffic};
+use crate::traffic::{FrameTraffic, Traffic};
 
 /// Unsent bytes that the application keeps in the transport.
 const HIGH_WATER: u64 = 128 << 10;
@@ -36,7 +36,7 @@ const HIGH_WATER: u64 = 128 << 10;
 const BATCH: usize = 10;
 
 /// An answer in progress.
-struct Answer {
+struct PendingAnswer {
     id: StreamId,
     /// Size of the answer in bytes.
     total: u64,
@@ -52,15 +52,15 @@ pub(crate) struct Sent<'a> {
     pub passage: Passage,
 }
 
-pub(crate) struct Server {
+pub(crate) struct LabServer {
     endpoint: Endpoint,
     handle: Option<Handle>,
     request: Vec<u8>,
-    answer: Option<Answer>,
+    answer: Option<PendingAnswer>,
     /// Arrival time of each request.
     pub asked: Vec<Timestamp>,
     /// Source of the answer, if it consists of frames.
-    frames: Option<Frames>,
+    frames: Option<FrameTraffic>,
     /// The live stream, and the HTTP/3 server that serves it.
     pub live: Option<(Broadcast, http3::Server)>,
     /// Startup of a live view's connection.
@@ -74,7 +74,7 @@ pub(crate) struct Server {
     foresight: Option<Foresight>,
 }
 
-impl Server {
+impl LabServer {
     pub(crate) fn new(scenario: &Scenario, log: &EventLog) -> Self {
         let keys = Arc::new(KeyRing::new(&[1; 32], &[(0, [2; 32])]));
         let foresight = Foresight::new(scenario.oracle);
@@ -104,7 +104,7 @@ impl Server {
             answer: None,
             asked: Vec::new(),
             frames: match scenario.traffic {
-                Traffic::Frames { rate, fps, cached } => Some(Frames::new(rate, fps, cached)),
+                Traffic::Frames { rate, fps, cached } => Some(FrameTraffic::new(rate, fps, cached)),
                 _ => None,
             },
             live: match &scenario.traffic {
@@ -135,7 +135,7 @@ impl Server {
     pub(crate) fn deadline(&mut self) -> Option<Timestamp> {
         let connection = self.connection()?.deadline();
         let source = self.live.as_ref().and_then(|(source, _)| source.deadline());
-        let frame = self.frames.as_ref().and_then(Frames::deadline);
+        let frame = self.frames.as_ref().and_then(FrameTraffic::deadline);
         connection.into_iter().chain(source).chain(frame).min()
     }
 
@@ -243,7 +243,7 @@ impl Server {
         if self.request.ends_with(b"\n") && self.answer.is_none() {
             let line = String::from_utf8_lossy(&self.request);
             let bytes = line.trim().strip_prefix("GET ").and_then(|n| n.parse().ok());
-            self.answer = Some(Answer { id, total: bytes.unwrap_or(0), sent: 0 });
+            self.answer = Some(PendingAnswer { id, total: bytes.unwrap_or(0), sent: 0 });
             self.asked.push(now);
             self.request.clear();
             if let Some(frames) = &mut self.frames {
@@ -266,7 +266,7 @@ impl Server {
             }
             return source.fill(http, now, connection);
         }
-        let Some(Answer { id, total, sent }) = &mut self.answer else { return };
+        let Some(PendingAnswer { id, total, sent }) = &mut self.answer else { return };
         let (id, total) = (*id, *total);
         let there = self.frames.as_ref().map_or(total, |frames| frames.bytes().min(total));
         while *sent < there && connection.unsent(id).is_some_and(|unsent| unsent < HIGH_WATER) {

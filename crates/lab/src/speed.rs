@@ -1,29 +1,29 @@
 //! Speed of the testbed: simulated packets per second of CPU time, and the client's share of it.
 
 use core::time::Duration;
-use std::io;
 
 use cpu_time::ThreadTime;
 use links::{LinkConfig, PathConfig, Queue};
 use units::Rate;
 
 use crate::ends::Cipher;
+use crate::error::{Error, RunError};
 use crate::simulation::{Scenario, run};
 use crate::traffic::Traffic;
 
 /// Cost of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Measured {
+pub struct RunCost {
     /// Packets offered to the links in both directions.
     pub packets: u64,
     /// CPU time of the whole run: both ends, links and event loop.
     pub cpu: Duration,
-    /// Part of [`Measured::cpu`] spent in the client's code. It comes from a second run, because
+    /// Part of [`RunCost::cpu`] spent in the client's code. It comes from a second run, because
     /// reading clocks around each call slows a run down.
     pub client: Duration,
 }
 
-impl Measured {
+impl RunCost {
     /// Packets per second of CPU time.
     pub fn packets_per_second(&self) -> f64 {
         self.packets as f64 / self.cpu.as_secs_f64()
@@ -40,7 +40,7 @@ impl Measured {
 ///
 /// # Errors
 /// The run fails, or the system has no CPU-time clock.
-pub fn measure(cipher: Cipher, bytes: u64, seed: u64) -> Result<Measured, String> {
+pub fn measure(cipher: Cipher, bytes: u64, seed: u64) -> Result<RunCost, Error> {
     let down = LinkConfig {
         rate: Some(Rate::from_mbps(12)),
         queue: Queue::drop_tail(128_000),
@@ -55,18 +55,17 @@ pub fn measure(cipher: Cipher, bytes: u64, seed: u64) -> Result<Measured, String
         log_events: false,
         ..Scenario::default()
     };
-    let clock = |e: io::Error| format!("no CPU-time clock: {e}");
-    let start = ThreadTime::try_now().map_err(clock)?;
+    let start = ThreadTime::try_now().map_err(RunError::NoClock)?;
     let outcome = run(&scenario)?;
-    let cpu = start.try_elapsed().map_err(clock)?;
-    let start = ThreadTime::try_now().map_err(clock)?;
+    let cpu = start.try_elapsed().map_err(RunError::NoClock)?;
+    let start = ThreadTime::try_now().map_err(RunError::NoClock)?;
     let timed = run(&Scenario { time_client: true, ..scenario })?;
     let share = timed.client_time.as_secs_f64()
-        / start.try_elapsed().map_err(clock)?.as_secs_f64().max(f64::MIN_POSITIVE);
+        / start.try_elapsed().map_err(RunError::NoClock)?.as_secs_f64().max(f64::MIN_POSITIVE);
     if !(outcome.completed && outcome.intact) {
-        return Err(format!("the download failed: {:?}", outcome.failed));
+        return Err(RunError::Download(outcome.failed).into());
     }
-    Ok(Measured { packets: outcome.packets, cpu, client: cpu.mul_f64(share.min(1.0)) })
+    Ok(RunCost { packets: outcome.packets, cpu, client: cpu.mul_f64(share.min(1.0)) })
 }
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ impl Traffic {
 
 /// The source of [`Traffic::Frames`].
 #[derive(Debug)]
-pub(crate) struct Frames {
+pub(crate) struct FrameTraffic {
     bytes_per_second: f64,
     fps: f64,
     /// Frames available at the start, besides the first.
@@ -64,7 +64,7 @@ pub(crate) struct Frames {
     published: u64,
 }
 
-impl Frames {
+impl FrameTraffic {
     pub(crate) fn new(rate: Rate, fps: f64, cached: Duration) -> Self {
         let bytes_per_second = rate.as_mbps_f64() * 1e6 / 8.0;
         let cached = (cached.as_secs_f64() * fps).round() as u64;
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn frames_come_at_their_rate_and_add_up_to_the_streams() {
-        let mut frames = Frames::new(Rate::from_mbps(4), 25.0, Duration::ZERO);
+        let mut frames = FrameTraffic::new(Rate::from_mbps(4), 25.0, Duration::ZERO);
         assert_eq!((frames.bytes(), frames.deadline()), (0, None));
         frames.begin(Timestamp::from_millis(100));
         assert_eq!(frames.bytes(), 20_000);
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn cached_frames_are_there_at_the_start_and_nothing_is_before() {
-        let mut frames = Frames::new(Rate::from_mbps(4), 25.0, Duration::from_secs(2));
+        let mut frames = FrameTraffic::new(Rate::from_mbps(4), 25.0, Duration::from_secs(2));
         assert_eq!(frames.bytes(), 0);
         frames.begin(Timestamp::from_millis(100));
         assert_eq!(frames.bytes(), 1_020_000);

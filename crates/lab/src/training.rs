@@ -17,14 +17,15 @@ use recovery::art::dqn::Network;
 use recovery::art::dqn::train::{self, Learner, Phase, Tally};
 use recovery::fixed::Reading;
 
+use crate::error::{Context as _, Error, RunError};
 use crate::experiments::output::{write_file, write_page};
 use crate::setup::{DetectionRules, Kind, Readings, Setup, UNLIMITED, mbps, round_trip};
-use crate::simulation::{Outcome, SchemeMaker, run as simulate};
+use crate::simulation::{RunOutcome, SchemeMaker, run as simulate};
 use analysis::{Chart, Series};
 
 /// Training options.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Options {
+pub struct TrainingOptions {
     /// Seed of paths, initial weights and draws.
     pub seed: u64,
     /// γ: penalty of a lost round relative to the reward of an arrived one.
@@ -44,7 +45,7 @@ pub struct Options {
     pub compare: u64,
 }
 
-impl Default for Options {
+impl Default for TrainingOptions {
     fn default() -> Self {
         Self {
             seed: 1,
@@ -59,7 +60,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl TrainingOptions {
     /// Command line equivalent to these options, without file paths.
     fn command(&self) -> String {
         let mut text = format!(
@@ -128,23 +129,23 @@ fn path(seed: u64) -> Setup {
 }
 
 /// Runs one download over the path of this seed.
-fn episode(seed: u64, scheme: Option<SchemeMaker>, setup: Setup) -> Result<Outcome, String> {
+fn episode(seed: u64, scheme: Option<SchemeMaker>, setup: Setup) -> Result<RunOutcome, Error> {
     let mut scenario = setup.scenario(seed)?;
     if let Some(scheme) = scheme {
         scenario.scheme = scheme;
     }
     let outcome = simulate(&scenario)?;
-    if outcome.completed { Ok(outcome) } else { Err(format!("episode {seed} did not complete")) }
+    if outcome.completed { Ok(outcome) } else { Err(RunError::Episode(seed).into()) }
 }
 
 /// The network in training and its options.
 struct Trainer {
     learner: Arc<Mutex<Learner>>,
-    options: Options,
+    options: TrainingOptions,
 }
 
 impl Trainer {
-    fn new(learner: Learner, options: Options) -> Self {
+    fn new(learner: Learner, options: TrainingOptions) -> Self {
         Self { learner: Arc::new(Mutex::new(learner)), options }
     }
 
@@ -157,7 +158,7 @@ impl Trainer {
     }
 
     /// Runs episodes over a range of paths of a kind, with the learner in its current phase.
-    fn attend(&self, kind: u64, episodes: core::ops::Range<u64>) -> Result<Measures, String> {
+    fn attend(&self, kind: u64, episodes: core::ops::Range<u64>) -> Result<Measures, Error> {
         self.learner().take_tally();
         let mut measures = Measures::default();
         let reading = self.options.reading();
@@ -187,7 +188,7 @@ struct Measures {
 }
 
 impl Measures {
-    fn add(&mut self, outcome: &Outcome) {
+    fn add(&mut self, outcome: &RunOutcome) {
         let totals = &outcome.recovery.totals;
         self.n_max.push(totals.rounds_max.into());
         self.cost.push(totals.replicas as f64 / totals.first_transmissions.max(1) as f64);
@@ -232,11 +233,11 @@ struct Point {
 /// # Errors
 /// One line: an episode failed, or a file cannot be written.
 pub fn run(
-    options: &Options,
+    options: &TrainingOptions,
     weights: &Path,
     out: &Path,
     say: &mut dyn FnMut(&str),
-) -> Result<(), String> {
+) -> Result<(), Error> {
     let (untrained, school, points) = teach(options, say)?;
     let network = school.network();
     let note = format!(
@@ -248,12 +249,11 @@ pub fn run(
         school.learner().steps(),
     );
     if let Some(folder) = weights.parent() {
-        std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        std::fs::create_dir_all(folder).at(folder)?;
     }
-    std::fs::write(weights, network.to_bytes(&note))
-        .map_err(|e| format!("{}: {e}", weights.display()))?;
+    std::fs::write(weights, network.to_bytes(&note)).at(weights)?;
     say(&format!("weights: {}", weights.display()));
-    std::fs::create_dir_all(out).map_err(|e| format!("{}: {e}", out.display()))?;
+    std::fs::create_dir_all(out).at(out)?;
     let svg = plots(&points.all);
     write_file(&out.join("learning.csv"), &csv(&points.all))?;
     let table = compare(options, untrained, network)?;
@@ -269,7 +269,7 @@ pub fn run(
 }
 
 /// The learning curve.
-struct Curve {
+struct LearningCurve {
     all: Vec<Point>,
     /// Rounds in the records.
     recorded: usize,
@@ -277,16 +277,16 @@ struct Curve {
 
 /// Runs the three phases. Returns the untrained network and the learner.
 fn teach(
-    options: &Options,
+    options: &TrainingOptions,
     say: &mut dyn FnMut(&str),
-) -> Result<(Network, Trainer, Curve), String> {
+) -> Result<(Network, Trainer, LearningCurve), Error> {
     let how =
         train::Options { penalty: options.penalty(), replay: REPLAY, ..train::Options::default() };
-    let learner = Learner::new(how, options.seed).map_err(|e| e.to_string())?;
+    let learner = Learner::new(how, options.seed)?;
     let school = Trainer::new(learner, *options);
     let untrained = school.network();
     let mut all = Vec::new();
-    let mut point = |phase, error: f64| -> Result<(), String> {
+    let mut point = |phase, error: f64| -> Result<(), Error> {
         school.learner().set_phase(Phase::Judge);
         let judged = school.attend(HELD_OUT, 0..EVALUATION_EPISODES.min(options.compare))?;
         let steps = school.learner().steps();
@@ -315,7 +315,7 @@ fn teach(
         let lived = school.attend(LIVED, part)?;
         point("online", error(lived.tally))?;
     }
-    Ok((untrained, school, Curve { all, recorded }))
+    Ok((untrained, school, LearningCurve { all, recorded }))
 }
 
 /// Splits `all` into one part per point of the curve. Each part doubles the total.
@@ -365,8 +365,12 @@ fn plots(points: &[Point]) -> Vec<(&'static str, String)> {
 
 /// Compares the network before and after training, constant R, ART and plain QUIC on the same
 /// unseen paths. Differences from ART in the table are paired means with half their 95 % intervals.
-fn compare(options: &Options, untrained: Network, trained: Network) -> Result<String, String> {
-    let judge = |network: Network| -> Result<Measures, String> {
+fn compare(
+    options: &TrainingOptions,
+    untrained: Network,
+    trained: Network,
+) -> Result<String, Error> {
+    let judge = |network: Network| -> Result<Measures, Error> {
         let mut learner = Learner::of(
             network,
             train::Options { penalty: options.penalty(), ..train::Options::default() },
@@ -376,7 +380,7 @@ fn compare(options: &Options, untrained: Network, trained: Network) -> Result<St
         Trainer::new(learner, *options).attend(COMPARED, 0..options.compare)
     };
     let reading = if options.copies { Readings::Copies } else { Readings::Own };
-    let scheme = |name: &str| -> Result<Measures, String> {
+    let scheme = |name: &str| -> Result<Measures, Error> {
         let mut measures = Measures::default();
         for place in 0..options.compare {
             let seed = options.seed + (COMPARED << 20) + place;
@@ -425,7 +429,7 @@ fn compare(options: &Options, untrained: Network, trained: Network) -> Result<St
 mod tests {
     use super::*;
 
-    const FEW: Options = Options {
+    const FEW: TrainingOptions = TrainingOptions {
         seed: 5,
         gamma: 1.05,
         product: false,
@@ -439,7 +443,7 @@ mod tests {
     #[test]
     fn the_same_command_makes_the_same_file_and_another_seed_another() {
         let folder = std::env::temp_dir().join(format!("mendcast-train-{}", std::process::id()));
-        let train = |options: &Options| {
+        let train = |options: &TrainingOptions| {
             let file = folder.join("weights.mdqn");
             let mut lines = 0;
             run(options, &file, &folder, &mut |_| lines += 1).expect("trained");
@@ -448,7 +452,7 @@ mod tests {
         };
         let (first, again) = (train(&FEW), train(&FEW));
         let curve = std::fs::read_to_string(folder.join("learning.csv")).expect("written");
-        let other = train(&Options { seed: 6, ..FEW });
+        let other = train(&TrainingOptions { seed: 6, ..FEW });
         let _ = std::fs::remove_dir_all(&folder);
         assert_eq!(first, again);
         assert_ne!(first, other);

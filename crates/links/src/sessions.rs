@@ -34,7 +34,7 @@ pub(crate) fn read(
     let file: String = file.ok_or_else(|| ParseError::new(text, "`gilbert:file=PATH`"))?;
     let network: Option<String> = fields.optional("network")?;
     let all = std::fs::read_to_string(&file)
-        .map_err(|e| e.to_string())
+        .map_err(|e| ParseError(e.to_string()))
         .and_then(|content| parse(&content, network.as_deref()))
         .map_err(|why| ParseError(format!("`file` in `{text}`: {file}: {why}")))?;
     let row = |row: &str| match row.parse::<usize>() {
@@ -50,24 +50,27 @@ pub(crate) fn read(
 }
 
 /// Parses the sessions of one network, or of all.
-fn parse(content: &str, network: Option<&str>) -> Result<Vec<SessionChain>, String> {
+fn parse(content: &str, network: Option<&str>) -> Result<Vec<SessionChain>, ParseError> {
     let mut lines = (1..).zip(content.lines().map(str::trim)).filter(|(_, line)| !line.is_empty());
     match lines.next() {
         Some((_, COLUMNS)) => {}
-        _ => return Err(format!("expected the columns `{COLUMNS}`")),
+        _ => return Err(ParseError(format!("expected the columns `{COLUMNS}`"))),
     }
     let mut sessions = Vec::new();
     for (number, line) in lines {
-        let (name, session) = parse_line(line)
-            .ok_or_else(|| format!("line {number}, `{line}`: expected `NETWORK,0.002,0.5`"))?;
+        let (name, session) = parse_line(line).ok_or_else(|| {
+            ParseError(format!("line {number}, `{line}`: expected `NETWORK,0.002,0.5`"))
+        })?;
         if network.is_none_or(|network| network == name) {
             sessions.push(session);
         }
     }
     match (sessions.is_empty(), network) {
         (false, _) => Ok(sessions),
-        (true, Some(network)) => Err(format!("it has no session with the network `{network}`")),
-        (true, None) => Err("it has no session".to_owned()),
+        (true, Some(network)) => {
+            Err(ParseError(format!("it has no session with the network `{network}`")))
+        }
+        (true, None) => Err(ParseError("it has no session".to_owned())),
     }
 }
 

@@ -135,17 +135,18 @@ impl FromStr for Trace {
 }
 
 /// Parses a row. Also returns whether its loss rate is negative.
-fn read_row(line: &str) -> Result<(TraceRow, bool), String> {
+fn read_row(line: &str) -> Result<(TraceRow, bool), ParseError> {
     const EXPECTED: &str = "seconds, Mbps, RTT and loss rate, like `0.015 3.63 38.0ms 0.00` \
         (`#` before a header)";
     let columns: Vec<&str> = line.split_whitespace().collect();
     let [at, rate, rtt, loss] = columns[..] else {
-        return Err(format!("{} columns, expected 4: {EXPECTED}", columns.len()));
+        let text = format!("{} columns, expected 4: {EXPECTED}", columns.len());
+        return Err(ParseError(text));
     };
     let refuse = |column: u32, name: &str, text: &str, expected: &str| {
-        format!(
+        ParseError(format!(
             "column {column} (`{name}`) is `{text}`, expected {expected} in a row of {EXPECTED}"
-        )
+        ))
     };
     let number = |text: &str, unit: f64| {
         let n: f64 = text.parse().ok()?;

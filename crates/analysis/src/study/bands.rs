@@ -18,7 +18,7 @@ pub(super) const MIN_BAND_SESSIONS: u64 = 3;
 
 /// One session, 32 bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Session {
+pub(super) struct BandSession {
     pub group: u64,
     /// Interval of its end, counted from 1970.
     pub interval: u32,
@@ -64,7 +64,7 @@ impl Quantity {
     }
 
     /// Returns the value in the unit of its title; `None` if absent.
-    pub(super) fn of(self, session: &Session) -> Option<f64> {
+    pub(super) fn of(self, session: &BandSession) -> Option<f64> {
         let per_second = || f64::from(session.goodput_mbps) / (f64::from(session.rtt_ms) * 1e-3);
         let value = match self {
             Self::Retransmission => 100.0 * f64::from(session.retransmission),
@@ -104,7 +104,7 @@ impl Order {
     }
 
     /// Returns the sort key; lower is better.
-    fn key(self, session: &Session) -> Option<f64> {
+    fn key(self, session: &BandSession) -> Option<f64> {
         let value = self.quantity().of(session)?;
         Some(match self {
             Self::Retransmission => value,
@@ -139,7 +139,7 @@ impl Band {
 
     /// Returns the band: sessions with a rank (from 1) above the first percentile and at most the
     /// last.
-    fn of(self, order: &[Session]) -> &[Session] {
+    fn of(self, order: &[BandSession]) -> &[BandSession] {
         let Range { start, end } = self.percentiles();
         let place = |percentile| order.len() * percentile / 100;
         &order[place(start)..place(end)]
@@ -151,7 +151,7 @@ impl Band {
 struct Means([Cell; 6]);
 
 impl Means {
-    fn new(sessions: &[Session]) -> Self {
+    fn new(sessions: &[BandSession]) -> Self {
         Self(Quantity::ALL.map(|quantity| {
             let mut mean = Mean::default();
             sessions.iter().for_each(|session| mean.add(quantity.of(session)));
@@ -168,13 +168,13 @@ impl Means {
 
 /// Both bands of one interval.
 #[derive(Clone, Copy, Debug)]
-struct Interval {
+struct BandInterval {
     number: u32,
     better: Means,
     worse: Means,
 }
 
-impl Interval {
+impl BandInterval {
     fn band(&self, band: Band) -> &Means {
         match band {
             Band::Better => &self.better,
@@ -190,30 +190,30 @@ impl Interval {
 
 /// A group's bands over time.
 #[derive(Debug)]
-pub(super) struct Course {
+pub(super) struct GroupBands {
     pub order: Order,
     /// Intervals with enough sessions, in order.
-    intervals: Vec<Interval>,
+    intervals: Vec<BandInterval>,
     /// Intervals with any sessions.
     all: u64,
     /// Sessions with a sort key.
     sessions: u64,
 }
 
-impl Course {
-    pub(super) fn new(group: &[Session], order: Order) -> Self {
-        let known = |session: &Session| Some((session.interval, order.key(session)?, *session));
+impl GroupBands {
+    pub(super) fn new(group: &[BandSession], order: Order) -> Self {
+        let known = |session: &BandSession| Some((session.interval, order.key(session)?, *session));
         let mut sessions: Vec<_> = group.iter().filter_map(known).collect();
         // Ties keep the order of the records.
         sessions.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
         let (mut intervals, mut all) = (Vec::new(), 0);
         for chunk in sessions.chunk_by(|a, b| a.0 == b.0) {
             all += 1;
-            let ordered: Vec<Session> = chunk.iter().map(|(_, _, session)| *session).collect();
+            let ordered: Vec<BandSession> = chunk.iter().map(|(_, _, session)| *session).collect();
             let bands = Band::ALL.map(|band| band.of(&ordered));
             if bands.iter().all(|band| band.len() as u64 >= MIN_BAND_SESSIONS) {
                 let [better, worse] = bands.map(Means::new);
-                intervals.push(Interval { number: chunk[0].0, better, worse });
+                intervals.push(BandInterval { number: chunk[0].0, better, worse });
             }
         }
         Self { order, intervals, all, sessions: sessions.len() as u64 }
@@ -229,12 +229,12 @@ impl Course {
     /// Returns a quantity by hours since the first interval.
     pub(super) fn points(&self, band: Band, quantity: Quantity) -> Vec<(f64, f64)> {
         let first = self.intervals.first().map_or(0, |first| first.number);
-        let point = |at: &Interval| Some((at.hours_from(first), at.band(band).get(quantity)?));
+        let point = |at: &BandInterval| Some((at.hours_from(first), at.band(band).get(quantity)?));
         self.intervals.iter().filter_map(point).collect()
     }
 
     /// Returns the pairs of consecutive intervals with enough sessions.
-    fn neighbours(&self) -> impl Iterator<Item = [&Interval; 2]> {
+    fn neighbours(&self) -> impl Iterator<Item = [&BandInterval; 2]> {
         let pairs = self.intervals.iter().zip(self.intervals.iter().skip(1));
         pairs
             .filter(|(before, after)| after.number - before.number == 1)
@@ -247,7 +247,7 @@ impl Course {
         &self,
         band: Band,
         quantity: Quantity,
-    ) -> impl Iterator<Item = ([&Interval; 2], f64)> {
+    ) -> impl Iterator<Item = ([&BandInterval; 2], f64)> {
         self.neighbours().filter_map(move |pair| {
             let [before, after] = pair.map(|at| at.band(band).get(quantity));
             let change = 100.0 * (after? / before? - 1.0).abs();

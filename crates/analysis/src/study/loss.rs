@@ -3,25 +3,25 @@
 use records::Column;
 
 use super::measure::Measure;
-use super::row::Row;
-use super::section::{Cell, Section, Table};
+use super::row::StudyRow;
+use super::section::{Cell, StudySection, StudyTable};
 use super::sums::{LOSS, Mean, Ratio, Values};
 use crate::plot::{Curve, Plot, YAxis};
 
 /// Loss rates (AutoRec journal, III-A, figure 4).
 #[derive(Debug, Default)]
-pub(super) struct Loss {
+pub(super) struct LossRates {
     rates: Values,
     pooled: Ratio,
     classes: [u64; 4],
 }
 
-impl Measure for Loss {
+impl Measure for LossRates {
     fn columns(&self) -> &'static [Column] {
         &[Column::loss_rate, Column::packets_lost, Column::packets_settled]
     }
 
-    fn add(&mut self, row: &Row) {
+    fn add(&mut self, row: &StudyRow) {
         self.rates.add(row[Column::loss_rate]);
         self.pooled.add(row[Column::packets_lost], row[Column::packets_settled]);
         if let Some(class) = row[Column::loss_rate].and_then(|loss| LOSS.of(loss)) {
@@ -29,9 +29,9 @@ impl Measure for Loss {
         }
     }
 
-    fn report(&self) -> Section {
+    fn report(&self) -> StudySection {
         let rates = self.rates.distribution();
-        let mut table = Table::of_figures()
+        let mut table = StudyTable::of_figures()
             .figure(
                 "packets lost ÷ packets settled, all sessions' sums (%)",
                 self.pooled.cell(100.0),
@@ -49,7 +49,7 @@ impl Measure for Loss {
             table = table
                 .figure(format!("sessions with {label} (%)"), Cell { value, n: all, paper: None });
         }
-        Section::new("loss", "Loss rate").table(table).plot(Plot {
+        StudySection::new("loss", "Loss rate").table(table).plot(Plot {
             title: "Cumulative share of sessions by loss rate".into(),
             x: "loss rate (%)".into(),
             y: YAxis::Share,
@@ -68,13 +68,13 @@ struct AfterLoss {
 
 /// Bursts of lost packets, and the loss of packets sent some time after a lost one.
 #[derive(Debug, Default)]
-pub(super) struct Bursts {
+pub(super) struct BurstLengths {
     length: Ratio,
     longest: Values,
     after: [(u32, AfterLoss); 6],
 }
 
-impl Measure for Bursts {
+impl Measure for BurstLengths {
     fn columns(&self) -> &'static [Column] {
         &[
             Column::packets_lost,
@@ -91,7 +91,7 @@ impl Measure for Bursts {
         ]
     }
 
-    fn add(&mut self, row: &Row) {
+    fn add(&mut self, row: &StudyRow) {
         let declared = row[Column::packets_lost]
             .zip(row[Column::packets_spurious])
             .map(|(lost, late)| lost + late);
@@ -114,9 +114,9 @@ impl Measure for Bursts {
         }
     }
 
-    fn report(&self) -> Section {
+    fn report(&self) -> StudySection {
         let longest = self.longest.distribution();
-        let figures = Table::of_figures()
+        let figures = StudyTable::of_figures()
             .figure(
                 "mean run of consecutive lost packets, all sessions' sums",
                 self.length.cell(1.0),
@@ -124,7 +124,7 @@ impl Measure for Bursts {
             .figure("longest run of a session with loss: mean", longest.mean(1.0))
             .figure("95th percentile", longest.quantile(0.95, 1.0));
         let head = ["lost (%)", "if independent (%)", "ratio"];
-        let mut lags = Table::new("after_loss", &head);
+        let mut lags = StudyTable::new("after_loss", &head);
         let (mut seen, mut chance) = (Vec::new(), Vec::new());
         let mut from = 0;
         for (end, sum) in &self.after {
@@ -139,7 +139,7 @@ impl Measure for Bursts {
             );
             from = *end;
         }
-        Section::new("bursts", "Bursts and correlation of losses")
+        StudySection::new("bursts", "Bursts and correlation of losses")
             .note(
                 "Ratio 1: losses are independent. Above 1: copies sent soon are lost together. \
                  \"If independent\" distributes each session's own losses at random.",
@@ -190,7 +190,7 @@ impl Measure for Hours {
         ]
     }
 
-    fn add(&mut self, row: &Row) {
+    fn add(&mut self, row: &StudyRow) {
         let Some(hour) = row.hour().and_then(|hour| self.0.get_mut(hour)) else { return };
         hour.loss.add(row[Column::packets_lost], row[Column::packets_settled]);
         hour.rtt.add(row[Column::rtt_ms]);
@@ -201,7 +201,7 @@ impl Measure for Hours {
         hour.first_frame.add(row[Column::first_frame_ms]);
     }
 
-    fn report(&self) -> Section {
+    fn report(&self) -> StudySection {
         let head = [
             "loss (%)",
             "SRTT (ms)",
@@ -211,7 +211,7 @@ impl Measure for Hours {
             "frozen s in 100 s",
             "first frame (ms)",
         ];
-        let mut table = Table::new("hours", &head);
+        let mut table = StudyTable::new("hours", &head);
         let mut curves = [
             ("loss (%)", Vec::new()),
             ("freezes in 100 s", Vec::new()),
@@ -239,7 +239,7 @@ impl Measure for Hours {
             colour,
             points,
         });
-        Section::new("hours", "By hour of the day (UTC)")
+        StudySection::new("hours", "By hour of the day (UTC)")
             .note(
                 "By the hour in which a session began. Loss, deterioration and freezes are ratios of sums, the others \
                  means over sessions. AutoRec journal: loss from 2 to 5 % over 24 hours (fig. 4b); more than 2 s frozen \

@@ -2,15 +2,15 @@
 
 use records::Column;
 
-use super::row::Row;
-use super::section::Section;
+use super::row::StudyRow;
+use super::section::StudySection;
 
 /// A subject of the study.
 pub(super) trait Measure {
     /// Returns the columns that it needs.
     fn columns(&self) -> &'static [Column];
     /// Adds a record.
-    fn add(&mut self, row: &Row);
+    fn add(&mut self, row: &StudyRow);
     /// Returns the results.
-    fn report(&self) -> Section;
+    fn report(&self) -> StudySection;
 }

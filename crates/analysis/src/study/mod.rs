@@ -26,8 +26,8 @@ use serde::Serialize;
 
 use measure::Measure;
 pub use row::Impossible;
-use row::Reader;
-pub use section::{Cell, Line, Section, Table};
+use row::RowReader;
+pub use section::{Cell, StudyLine, StudySection, StudyTable};
 
 /// Results of a study.
 #[derive(Clone, Debug, Serialize)]
@@ -38,7 +38,7 @@ pub struct Study {
     /// Impossible values, which are excluded from the results.
     pub impossible: Impossible,
     /// Subjects.
-    pub sections: Vec<Section>,
+    pub sections: Vec<StudySection>,
 }
 
 /// Reads the records of `files`, which may be directories, and sums them up.
@@ -48,8 +48,8 @@ pub struct Study {
 pub fn read(files: &[PathBuf]) -> Result<Study, Error> {
     let mut measures: [Box<dyn Measure>; 13] = [
         Box::<overview::Overview>::default(),
-        Box::<loss::Loss>::default(),
-        Box::<loss::Bursts>::default(),
+        Box::<loss::LossRates>::default(),
+        Box::<loss::BurstLengths>::default(),
         Box::<recovery::Rounds>::default(),
         Box::<recovery::Deterioration>::default(),
         Box::<recovery::Latencies>::default(),
@@ -61,7 +61,7 @@ pub fn read(files: &[PathBuf]) -> Result<Study, Error> {
         Box::<performance::Performance>::default(),
         Box::<loss::Hours>::default(),
     ];
-    let mut reader = Reader::new(measures.iter().flat_map(|measure| measure.columns()).copied());
+    let mut reader = RowReader::new(measures.iter().flat_map(|measure| measure.columns()).copied());
     let columns = reader.columns().to_vec();
     let input = records::read(files, &columns, |place, record| {
         let row = reader.row(place, record);
@@ -77,7 +77,7 @@ pub fn read(files: &[PathBuf]) -> Result<Study, Error> {
     let present = |column: &Column| (column.name(), reader.present(*column));
     let section = |measure: &dyn Measure| {
         let columns = measure.columns().iter().map(present).collect();
-        Section { columns, ..measure.report() }
+        StudySection { columns, ..measure.report() }
     };
     let sections = measures.iter().map(|measure| section(&**measure)).collect();
     Ok(Study { input, impossible: reader.impossible, sections })

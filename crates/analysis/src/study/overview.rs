@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use records::Column;
 
 use super::measure::Measure;
-use super::row::Row;
-use super::section::{Cell, Section, Table};
+use super::row::StudyRow;
+use super::section::{Cell, StudySection, StudyTable};
 use super::sums::{Mean, Ratio};
 
 /// Counts of records, viewers and traffic.
@@ -38,7 +38,7 @@ impl Measure for Overview {
         ]
     }
 
-    fn add(&mut self, row: &Row) {
+    fn add(&mut self, row: &StudyRow) {
         self.sessions += 1;
         self.bytes.add(row[Column::bytes]);
         self.seconds.add(row[Column::duration_s]);
@@ -54,7 +54,7 @@ impl Measure for Overview {
         }
     }
 
-    fn report(&self) -> Section {
+    fn report(&self) -> StudySection {
         let total = |mean: &Mean, times: f64| {
             let cell = mean.cell(times);
             Cell { value: cell.value.map(|mean| mean * cell.n as f64), ..cell }
@@ -65,7 +65,7 @@ impl Measure for Overview {
             paper: None,
         };
         let days = self.span.map(|(first, last)| (last - first) / 86_400_000.0);
-        let table = Table::of_figures()
+        let table = StudyTable::of_figures()
             .figure("sessions", count(self.sessions))
             .figure("bytes of media (GB)", total(&self.bytes, 1e-9))
             .figure("hours of sessions", total(&self.seconds, 1.0 / 3_600.0))
@@ -82,6 +82,6 @@ impl Measure for Overview {
             .figure("user groups", count(self.groups.len() as u64))
             .figure("replicas ÷ first transmissions (%)", self.cost.cell(100.0))
             .paper(0.47, "AutoRec journal VII-B, fig. 21b: α 200 ms, β and γ 50 %");
-        Section::new("overview", "Sessions").table(table)
+        StudySection::new("overview", "Sessions").table(table)
     }
 }

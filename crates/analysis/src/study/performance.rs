@@ -4,12 +4,12 @@
 
 use std::collections::HashMap;
 
-use super::bands::{Band, Course, INTERVAL, MIN_BAND_SESSIONS, Order, Quantity, Session};
+use super::bands::{Band, BandSession, GroupBands, INTERVAL, MIN_BAND_SESSIONS, Order, Quantity};
 use records::Column;
 
 use super::measure::Measure;
-use super::row::Row;
-use super::section::{Cell, Section, Table};
+use super::row::StudyRow;
+use super::section::{Cell, StudySection, StudyTable};
 use super::sums::Values;
 use crate::plot::{Curve, Plot, YAxis};
 
@@ -27,7 +27,7 @@ const MAX_NAME_LEN: usize = 48;
 /// All sessions that represent their paths.
 #[derive(Debug, Default)]
 pub(super) struct Performance {
-    sessions: Vec<Session>,
+    sessions: Vec<BandSession>,
     /// Sessions with a group, including excluded ones.
     with_group: u64,
     names: HashMap<u64, Box<str>>,
@@ -36,7 +36,7 @@ pub(super) struct Performance {
 impl Performance {
     /// Returns the largest groups with their sessions, largest first. Ties are broken by the larger
     /// number.
-    fn largest(&self) -> Vec<(u64, Vec<Session>)> {
+    fn largest(&self) -> Vec<(u64, Vec<BandSession>)> {
         let mut counts: HashMap<u64, u64> = HashMap::new();
         for session in &self.sessions {
             *counts.entry(session.group).or_default() += 1;
@@ -76,7 +76,7 @@ impl Measure for Performance {
         ]
     }
 
-    fn add(&mut self, row: &Row) {
+    fn add(&mut self, row: &StudyRow) {
         let Some(group) = row.group else { return };
         self.with_group += 1;
         let (Some(started), Some(duration), Some(packets)) =
@@ -88,7 +88,7 @@ impl Measure for Performance {
             return;
         }
         let float = |value: Option<f64>| value.map_or(f32::NAN, |value| value as f32);
-        self.sessions.push(Session {
+        self.sessions.push(BandSession {
             group,
             interval: ((started * 1e-3 + duration) / INTERVAL) as u32,
             retransmission: float(row[Column::retransmissions].map(|sent| sent / packets)),
@@ -102,17 +102,17 @@ impl Measure for Performance {
         }
     }
 
-    fn report(&self) -> Section {
+    fn report(&self) -> StudySection {
         let largest = self.largest();
         let sessions = largest.first().map_or(&[][..], |(_, sessions)| sessions);
-        let courses = Order::ALL.map(|order| Course::new(sessions, order));
+        let courses = Order::ALL.map(|order| GroupBands::new(sessions, order));
         let n = self.with_group;
         let share = (n > 0).then(|| 100.0 * self.sessions.len() as f64 / n as f64);
-        let figures = Table::of_figures().figure(
+        let figures = StudyTable::of_figures().figure(
             "sessions of 10 s and 500 packets or more, of those with a group (%)",
             Cell { value: share, n, paper: None },
         );
-        let mut section = Section::new("performance", "Performance within user groups")
+        let mut section = StudySection::new("performance", "Performance within user groups")
             .note(
                 "Only sessions of at least 10 s and 500 packets represent their paths. UG 1 is \
                  the group with most of them. Retransmission ratio: retransmissions ÷ first \
@@ -134,9 +134,13 @@ impl Measure for Performance {
 }
 
 /// Figure 1.
-fn with_groups(section: Section, all: &Performance, largest: &[(u64, Vec<Session>)]) -> Section {
+fn with_groups(
+    section: StudySection,
+    all: &Performance,
+    largest: &[(u64, Vec<BandSession>)],
+) -> StudySection {
     let mut table =
-        Table::new("largest", &["mean", "median", "75th percentile", "90th percentile"]);
+        StudyTable::new("largest", &["mean", "median", "75th percentile", "90th percentile"]);
     let mut plots = Vec::new();
     for quantity in [Quantity::Retransmission, Quantity::Rtt, Quantity::Goodput] {
         let mut lines = Vec::new();
@@ -160,11 +164,11 @@ fn with_groups(section: Section, all: &Performance, largest: &[(u64, Vec<Session
             lines,
         });
     }
-    plots.into_iter().fold(section.table(table), Section::plot)
+    plots.into_iter().fold(section.table(table), StudySection::plot)
 }
 
 /// Returns both bands of each sort order with their names and colours.
-fn lines(courses: &[Course; 2]) -> impl Iterator<Item = (&Course, Band, String, usize)> {
+fn lines(courses: &[GroupBands; 2]) -> impl Iterator<Item = (&GroupBands, Band, String, usize)> {
     let all = courses.iter().flat_map(|course| Band::ALL.map(|band| (course, band)));
     all.zip(0..).map(|((course, band), colour)| {
         (course, band, format!("{} by {}", band.title(), course.order.title()), colour)
@@ -172,11 +176,11 @@ fn lines(courses: &[Course; 2]) -> impl Iterator<Item = (&Course, Band, String, 
 }
 
 /// Figure 2.
-fn with_bands(section: Section, courses: &[Course; 2]) -> Section {
+fn with_bands(section: StudySection, courses: &[GroupBands; 2]) -> StudySection {
     const QUANTITIES: [Quantity; 2] = [Quantity::Retransmission, Quantity::GoodputPerRtt];
-    let mut counts = Table::new("intervals", &Order::ALL.map(Order::title));
+    let mut counts = StudyTable::new("intervals", &Order::ALL.map(Order::title));
     counts.counted = "sessions of UG 1";
-    let [first, second] = courses.each_ref().map(Course::counts);
+    let [first, second] = courses.each_ref().map(GroupBands::counts);
     let labels = [
         "intervals of 15 min with sessions".to_owned(),
         format!("skipped: fewer than {MIN_BAND_SESSIONS} sessions in a band"),
@@ -186,7 +190,7 @@ fn with_bands(section: Section, courses: &[Course; 2]) -> Section {
     for (label, (first, second)) in labels.into_iter().zip(first.into_iter().zip(second)) {
         counts = counts.line(label, vec![first, second]);
     }
-    let mut table = Table::new("bands", &QUANTITIES.map(Quantity::title));
+    let mut table = StudyTable::new("bands", &QUANTITIES.map(Quantity::title));
     table.counted = "intervals of UG 1";
     for (course, band, label, _) in lines(courses) {
         let cells = QUANTITIES.map(|quantity| course.mean(band, quantity));
@@ -212,14 +216,14 @@ fn with_bands(section: Section, courses: &[Course; 2]) -> Section {
             lines: Band::ALL.into_iter().zip(0..).map(line).collect(),
         }
     });
-    plots.fold(section.table(counts).table(table), Section::plot)
+    plots.fold(section.table(counts).table(table), StudySection::plot)
 }
 
 /// Figure 3.
-fn with_changes(section: Section, courses: &[Course; 2]) -> Section {
+fn with_changes(section: StudySection, courses: &[GroupBands; 2]) -> StudySection {
     const QUANTITIES: [Quantity; 3] = [Quantity::Goodput, Quantity::InFlight, Quantity::Window];
     let head = ["change of goodput", "of max_inflight", "of max_cwnd"];
-    let mut table = Table::new("changes", &head);
+    let mut table = StudyTable::new("changes", &head);
     table.counted = "pairs of intervals of UG 1";
     for (course, band, label, _) in lines(courses) {
         let cells = QUANTITIES.map(|quantity| course.change(band, quantity));
@@ -238,7 +242,7 @@ fn with_changes(section: Section, courses: &[Course; 2]) -> Section {
         table = table.line(label, cells.to_vec()).papers(&[], source);
     }
     let plots = QUANTITIES.map(|quantity| {
-        let line = |(course, band, name, colour): (&Course, Band, String, usize)| Curve {
+        let line = |(course, band, name, colour): (&GroupBands, Band, String, usize)| Curve {
             name,
             colour,
             points: course.cumulative(band, quantity),
@@ -250,7 +254,7 @@ fn with_changes(section: Section, courses: &[Course; 2]) -> Section {
             lines: lines(courses).map(line).collect(),
         }
     });
-    plots.into_iter().fold(section.table(table), Section::plot)
+    plots.into_iter().fold(section.table(table), StudySection::plot)
 }
 
 #[cfg(test)]
@@ -261,7 +265,7 @@ mod tests {
     fn names_are_kept_up_to_a_bound() {
         let mut all = Performance::default();
         for group in 0..MAX_NAMES as u64 + 5 {
-            let mut row = Row::default();
+            let mut row = StudyRow::default();
             row.group = Some(group);
             row.group_name = Some("x".repeat(1_000));
             row[Column::started_ms] = Some(0.0);
@@ -276,6 +280,6 @@ mod tests {
 
     #[test]
     fn a_session_takes_32_bytes() {
-        assert_eq!(size_of::<Session>(), 32);
+        assert_eq!(size_of::<BandSession>(), 32);
     }
 }

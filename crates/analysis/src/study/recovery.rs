@@ -3,8 +3,8 @@
 use records::Column;
 
 use super::measure::Measure;
-use super::row::Row;
-use super::section::{Cell, Section, Table};
+use super::row::StudyRow;
+use super::section::{Cell, StudySection, StudyTable};
 use super::sums::{Classes, LOSS, Mean, Ratio, SRTT, Values};
 use crate::plot::{Curve, Plot, YAxis};
 
@@ -33,7 +33,7 @@ impl Measure for Rounds {
         ]
     }
 
-    fn add(&mut self, row: &Row) {
+    fn add(&mut self, row: &StudyRow) {
         if let Some(most) = row[Column::rounds_max] {
             self.highest[(most as usize).min(ROUNDS)] += 1;
         }
@@ -42,13 +42,13 @@ impl Measure for Rounds {
         self.repeated.add(row[Column::units_late], row[Column::units_finished]);
     }
 
-    fn report(&self) -> Section {
+    fn report(&self) -> StudySection {
         let n: u64 = self.highest.iter().sum();
         let from = |rounds: usize| {
             let with: u64 = self.highest[rounds..].iter().sum();
             Cell { value: (n > 0).then(|| 100.0 * with as f64 / n as f64), n, paper: None }
         };
-        let table = Table::of_figures()
+        let table = StudyTable::of_figures()
             .figure("sessions with a highest round of 2 or more (%)", from(2))
             .paper(43.0, "AutoRec journal III-A, fig. 3: \"exceeds 43 %\" of connections")
             .figure("3 or more (%)", from(3))
@@ -61,7 +61,7 @@ impl Measure for Rounds {
             seen += count;
             (rounds as f64, seen as f64 / n as f64)
         });
-        Section::new("rounds", "Rounds of retransmission")
+        StudySection::new("rounds", "Rounds of retransmission")
             .note("A connection's highest round counts for each of its sessions.")
             .table(table)
             .plot(Plot {
@@ -91,7 +91,7 @@ impl Measure for Deterioration {
         ]
     }
 
-    fn add(&mut self, row: &Row) {
+    fn add(&mut self, row: &StudyRow) {
         self.pooled.add(row[Column::units_late], row[Column::units_finished]);
         self.mean.add(row[Column::recovery_deterioration]);
         if let Some(class) = row[Column::loss_rate].and_then(|loss| LOSS.of(loss)) {
@@ -99,9 +99,9 @@ impl Measure for Deterioration {
         }
     }
 
-    fn report(&self) -> Section {
+    fn report(&self) -> StudySection {
         let source = "AutoRec journal VII-B, fig. 21a: without AutoRec; 22.6 with it";
-        let mut table = Table::of_figures()
+        let mut table = StudyTable::of_figures()
             .figure("all sessions' sums (%)", self.pooled.cell(100.0))
             .paper(23.0, source)
             .figure("mean over sessions with lost data (%)", self.mean.cell(100.0))
@@ -109,7 +109,7 @@ impl Measure for Deterioration {
         for (label, class) in LOSS.labels.iter().zip(&self.classes) {
             table = table.figure(format!("{label}, sums (%)"), class.cell(100.0));
         }
-        Section::new("deterioration", "Recovery deterioration rate")
+        StudySection::new("deterioration", "Recovery deterioration rate")
             .note(
                 "Lost data that needed more than one retransmission ÷ all lost data that arrived. \
                  For independent losses it equals the loss rate. The paper does not define its \
@@ -128,7 +128,7 @@ struct Latency {
 }
 
 impl Latency {
-    fn add(&mut self, row: &Row) {
+    fn add(&mut self, row: &StudyRow) {
         self.mean.add(row[Column::recovery_mean_ms]);
         self.maximum.add(row[Column::recovery_max_ms]);
         let sum = row[Column::recovery_mean_ms]
@@ -168,7 +168,7 @@ impl Measure for Latencies {
         ]
     }
 
-    fn add(&mut self, row: &Row) {
+    fn add(&mut self, row: &StudyRow) {
         self.means.add(row[Column::recovery_mean_ms]);
         self.maxima.add(row[Column::recovery_max_ms]);
         self.all.add(row);
@@ -176,20 +176,20 @@ impl Measure for Latencies {
         self.by_srtt[place(&SRTT, row[Column::rtt_ms])].add(row);
     }
 
-    fn report(&self) -> Section {
+    fn report(&self) -> StudySection {
         const TABLE: &str = "AutoRec journal III-C, table I";
         const BY_LOSS: [(f64, f64); 4] =
             [(26.8, 51.8), (94.5, 204.9), (186.4, 451.3), (530.2, 1_288.4)];
         const BY_SRTT: [(f64, f64); 4] =
             [(68.2, 149.2), (170.2, 391.3), (273.6, 698.8), (418.0, 960.9)];
         let (means, maxima) = (self.means.distribution(), self.maxima.distribution());
-        let p95 = Table::of_figures()
+        let p95 = StudyTable::of_figures()
             .figure("95th percentile of the sessions' means (ms)", means.quantile(0.95, 1.0))
             .figure("95th percentile of the sessions' maxima (ms)", maxima.quantile(0.95, 1.0))
             .figure("mean over sessions (ms)", self.all.mean.cell(1.0))
             .paper(231.2, "AutoRec journal VII-B, fig. 21a: without AutoRec; 194.6 with it");
         let head = ["mean (ms)", "maximum (ms)", "mean by lost data (ms)"];
-        let mut table = Table::new("classes", &head)
+        let mut table = StudyTable::new("classes", &head)
             .line("all", self.all.cells())
             .papers(&[Some(123.2), Some(279.3)], TABLE);
         let by_loss = LOSS.labels.iter().zip(&self.by_loss).zip(BY_LOSS);
@@ -203,7 +203,7 @@ impl Measure for Latencies {
             }
         }
         let line = |name: &str, colour, points| Curve { name: name.into(), colour, points };
-        Section::new("recovery_latency", "Recovery latency")
+        StudySection::new("recovery_latency", "Recovery latency")
             .note(
                 "From loss detection to sending the copy that arrived, for data with a lost first \
                  retransmission. Mean and maximum are averaged over sessions, as in the paper; \
@@ -235,15 +235,15 @@ impl Measure for OffMode {
         &[Column::off_mode_ms_per_s, Column::off_mode_entries_per_s]
     }
 
-    fn add(&mut self, row: &Row) {
+    fn add(&mut self, row: &StudyRow) {
         self.time.add(row[Column::off_mode_ms_per_s]);
         self.entries.add(row[Column::off_mode_entries_per_s]);
     }
 
-    fn report(&self) -> Section {
+    fn report(&self) -> StudySection {
         const FIGURE: &str = "AutoRec journal III-B, fig. 6a";
         let (time, entries) = (self.time.distribution(), self.entries.distribution());
-        let table = Table::of_figures()
+        let table = StudyTable::of_figures()
             .figure("off-mode, mean over sessions (ms in 1 s)", time.mean(1.0))
             .paper(464.0, FIGURE)
             .figure("95 % of sessions have at least (ms in 1 s)", time.quantile(0.05, 1.0))
@@ -258,7 +258,7 @@ impl Measure for OffMode {
             y: YAxis::Share,
             lines: vec![Curve { name: "sessions".into(), colour: 0, points }],
         };
-        Section::new("off_mode", "Off-mode")
+        StudySection::new("off_mode", "Off-mode")
             .note("Time with nothing to send but copies.")
             .table(table)
             .plot(plot(

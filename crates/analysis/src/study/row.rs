@@ -16,7 +16,7 @@ const COLUMNS: usize = Column::ALL.len();
 
 /// Values of one record; `None` if absent or impossible. Numbers are indexed by column.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
+pub(super) struct StudyRow {
     numbers: [Option<f64>; COLUMNS],
     /// Hash of the stream's name.
     pub stream: Option<u64>,
@@ -27,14 +27,14 @@ pub(super) struct Row {
     pub group_name: Option<String>,
 }
 
-impl Default for Row {
+impl Default for StudyRow {
     fn default() -> Self {
         let (stream, viewer, prefix, group, group_name) = (None, None, None, None, None);
         Self { numbers: [None; COLUMNS], stream, viewer, prefix, group, group_name }
     }
 }
 
-impl Index<Column> for Row {
+impl Index<Column> for StudyRow {
     type Output = Option<f64>;
 
     fn index(&self, column: Column) -> &Option<f64> {
@@ -42,7 +42,7 @@ impl Index<Column> for Row {
     }
 }
 
-impl IndexMut<Column> for Row {
+impl IndexMut<Column> for StudyRow {
     fn index_mut(&mut self, column: Column) -> &mut Option<f64> {
         &mut self.numbers[column as usize]
     }
@@ -68,7 +68,7 @@ impl Impossible {
 
 /// Parser of records.
 #[derive(Clone, Debug)]
-pub(super) struct Reader {
+pub(super) struct RowReader {
     /// Columns to read, in the order of the schema.
     columns: Vec<Column>,
     /// Records with a valid value, by column.
@@ -76,7 +76,7 @@ pub(super) struct Reader {
     pub impossible: Impossible,
 }
 
-impl Reader {
+impl RowReader {
     /// Reads these columns. Of a count and its part ([`Range::AtMost`]), reads both or none.
     pub(super) fn new(columns: impl IntoIterator<Item = Column>) -> Self {
         let mut columns: BTreeSet<Column> = columns.into_iter().collect();
@@ -100,8 +100,8 @@ impl Reader {
         self.present[column as usize]
     }
 
-    pub(super) fn row(&mut self, place: Location<'_>, record: &records::Row) -> Row {
-        let mut row = Row::default();
+    pub(super) fn row(&mut self, place: Location<'_>, record: &records::Row) -> StudyRow {
+        let mut row = StudyRow::default();
         let columns = core::mem::take(&mut self.columns);
         // A player's report that contradicts the server's clock is excluded. The reader of the
         // records counts it.
@@ -160,7 +160,7 @@ pub(super) fn number_of(text: &str) -> u64 {
     hasher.finish()
 }
 
-impl Row {
+impl StudyRow {
     /// Returns the hour of the day (UTC) at the start of the session.
     pub(super) fn hour(&self) -> Option<usize> {
         self[Column::started_ms].map(|ms| (ms / 3_600_000.0) as usize % 24)

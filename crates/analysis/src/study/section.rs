@@ -10,7 +10,7 @@ pub(super) const MIN_COUNT: u64 = 20;
 
 /// A subject of the study.
 #[derive(Clone, Debug, Serialize)]
-pub struct Section {
+pub struct StudySection {
     /// Name in JSON, and anchor on the page.
     pub name: &'static str,
     /// Heading.
@@ -20,7 +20,7 @@ pub struct Section {
     /// Columns needed, and the number of records that have each.
     pub columns: Vec<(&'static str, u64)>,
     /// Tables.
-    pub tables: Vec<Table>,
+    pub tables: Vec<StudyTable>,
     /// Plots of distributions and time series.
     #[serde(skip)]
     pub plots: Vec<Plot>,
@@ -28,7 +28,7 @@ pub struct Section {
 
 /// A table of numbers.
 #[derive(Clone, Debug, Serialize)]
-pub struct Table {
+pub struct StudyTable {
     /// Name in JSON.
     pub name: &'static str,
     /// Headings of the cells.
@@ -36,12 +36,12 @@ pub struct Table {
     /// Meaning of the cells' counts; usually "sessions".
     pub counted: &'static str,
     /// Lines.
-    pub lines: Vec<Line>,
+    pub lines: Vec<StudyLine>,
 }
 
 /// One line of a table.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Line {
+pub struct StudyLine {
     /// Label, with the unit where the head lacks it.
     pub label: String,
     /// One cell per heading.
@@ -61,7 +61,7 @@ pub struct Cell {
     pub paper: Option<f64>,
 }
 
-impl Section {
+impl StudySection {
     /// Creates a section without tables.
     pub(super) fn new(name: &'static str, title: &'static str) -> Self {
         let (notes, columns) = (Vec::new(), Vec::new());
@@ -73,7 +73,7 @@ impl Section {
         self
     }
 
-    pub(super) fn table(mut self, table: Table) -> Self {
+    pub(super) fn table(mut self, table: StudyTable) -> Self {
         self.tables.push(table);
         self
     }
@@ -87,7 +87,7 @@ impl Section {
     }
 }
 
-impl Table {
+impl StudyTable {
     /// Creates a table with these headings.
     pub(super) fn new(name: &'static str, head: &[&'static str]) -> Self {
         Self { name, head: head.to_vec(), counted: "sessions", lines: Vec::new() }
@@ -100,7 +100,7 @@ impl Table {
 
     /// Adds a line.
     pub(super) fn line(mut self, label: impl Into<String>, cells: Vec<Cell>) -> Self {
-        self.lines.push(Line { label: label.into(), cells, source: "" });
+        self.lines.push(StudyLine { label: label.into(), cells, source: "" });
         self
     }
 

@@ -11,8 +11,8 @@
 use records::Column;
 
 use super::measure::Measure;
-use super::row::Row;
-use super::section::{Cell, Section, Table};
+use super::row::StudyRow;
+use super::section::{Cell, StudySection, StudyTable};
 use super::sums::{Ratio, Values};
 use crate::plot::{Curve, Plot, YAxis};
 
@@ -137,7 +137,7 @@ impl Measure for Similarity {
         ]
     }
 
-    fn add(&mut self, row: &Row) {
+    fn add(&mut self, row: &StudyRow) {
         let Some(started) = row[Column::started_ms] else { return };
         if row[Column::rtt_min_ms].is_none() && row[Column::max_bandwidth_mbps].is_none() {
             return;
@@ -155,7 +155,7 @@ impl Measure for Similarity {
         });
     }
 
-    fn report(&self) -> Section {
+    fn report(&self) -> StudySection {
         const HEAD: [&str; 6] = [
             "MinRTT, mean (%)",
             "median (%)",
@@ -166,7 +166,7 @@ impl Measure for Similarity {
         ];
         let group = windows(&self.visits, MINUTES[0], |visit| visit.group);
         let mut within =
-            Table::new("windows", &HEAD).line("user group, 5 min", group.cells()).papers(
+            StudyTable::new("windows", &HEAD).line("user group, 5 min", group.cells()).papers(
                 &[Some(36.4), None, None, Some(51.6)],
                 "Wira II-C, fig. 3: 1,000 groups in Southeast Asia",
             );
@@ -180,7 +180,7 @@ impl Measure for Similarity {
                 .papers(&[Some(rtt), None, None, bandwidth], "Wira II-D, fig. 4");
             pair = pair.or(Some(all));
         }
-        let mut visits = Table::new("visits", &HEAD);
+        let mut visits = StudyTable::new("visits", &HEAD);
         visits.counted = "pairs of visits";
         let labels = MINUTES.map(|minutes| format!("next visit within {minutes} min"));
         let labels = labels.into_iter().chain(["next visit later".to_owned()]);
@@ -193,7 +193,7 @@ impl Measure for Similarity {
             points: values.of_sets.distribution().curve(100.0),
         };
         let pair = pair.unwrap_or_default();
-        Section::new("similarity", "Similarity within groups and pairs")
+        StudySection::new("similarity", "Similarity within groups and pairs")
             .note(
                 "Coefficient of variation (standard deviation ÷ mean) of the smallest round-trip \
                  time and the largest delivery rate of sessions. An origin-destination pair is a \

@@ -3,7 +3,7 @@
 use core::fmt::Write as _;
 
 use super::Study;
-use super::section::{Cell, MIN_COUNT, Section, Table};
+use super::section::{Cell, MIN_COUNT, StudySection, StudyTable};
 use crate::text::{aligned, figure, whole};
 
 impl Study {
@@ -75,7 +75,7 @@ pub(super) const LEGEND: [&str; 2] = [
     "The papers' values describe their own fleets. They are references, not targets.",
 ];
 
-impl Section {
+impl StudySection {
     /// Returns missing columns, and how many records have partly missing ones.
     pub(super) fn remarks(&self, records: u64) -> Vec<String> {
         let missing: Vec<&str> =
@@ -101,7 +101,7 @@ impl Section {
     }
 }
 
-impl Table {
+impl StudyTable {
     /// Returns the table as rows of text, head first. Each column of values is followed by the
     /// papers' values, if any; sources are last.
     pub(super) fn rows(&self) -> Vec<Vec<String>> {

@@ -11,8 +11,8 @@ use std::collections::HashMap;
 use records::Column;
 
 use super::measure::Measure;
-use super::row::{Row, number_of};
-use super::section::{Cell, Section, Table};
+use super::row::{StudyRow, number_of};
+use super::section::{Cell, StudySection, StudyTable};
 use crate::plot::{Curve, Plot, YAxis};
 
 /// Rules by the number of name parts: 1, 2, 3 and 4.
@@ -52,18 +52,18 @@ struct Rule {
 
 /// All groups, by rule.
 #[derive(Debug, Default)]
-pub(super) struct UserGroups([Groups; 4]);
+pub(super) struct UserGroups([GroupSums; 4]);
 
 /// Groups of one rule.
 #[derive(Debug, Default)]
-struct Groups {
+struct GroupSums {
     /// Sessions of each group.
     sessions: HashMap<u64, u32>,
     /// Sessions of groups beyond the maximum.
     beyond: u64,
 }
 
-impl Groups {
+impl GroupSums {
     fn add(&mut self, group: u64, most: usize) {
         let room = self.sessions.len() < most;
         match self.sessions.get_mut(&group) {
@@ -124,15 +124,16 @@ impl Measure for UserGroups {
         &[Column::group]
     }
 
-    fn add(&mut self, row: &Row) {
+    fn add(&mut self, row: &StudyRow) {
         let name = row.group_name.as_deref().unwrap_or_default();
         for (groups, group) in self.0.iter_mut().zip(levels(name)) {
             groups.add(group, MAX_GROUPS);
         }
     }
 
-    fn report(&self) -> Section {
-        let mut table = Table::new("rules", &["groups", "top 10 (%)", "top 50 (%)", "top 100 (%)"]);
+    fn report(&self) -> StudySection {
+        let mut table =
+            StudyTable::new("rules", &["groups", "top 10 (%)", "top 50 (%)", "top 100 (%)"]);
         let mut lines = Vec::new();
         let rules = RULES.iter().zip(&self.0).enumerate().rev();
         for (colour, (rule, groups)) in rules {
@@ -142,7 +143,7 @@ impl Measure for UserGroups {
             }
             lines.push(Curve { name: rule.short.into(), colour, points: groups.curve() });
         }
-        let section = Section::new("user_groups", "User groups").note(
+        let section = StudySection::new("user_groups", "User groups").note(
             "A user group's name has up to four parts: country, AS, state, city. Each prefix is a \
              wider group. A session with a shorter name belongs to no group of the finer rules \
              and does not count for them; a name without separators has one part. Shares are of \
@@ -182,7 +183,7 @@ mod tests {
 
     #[test]
     fn groups_beyond_the_bound_are_sessions_without_a_group() {
-        let mut groups = Groups::default();
+        let mut groups = GroupSums::default();
         for group in [1, 2, 3, 3, 1, 4, 1] {
             groups.add(group, 2);
         }
@@ -190,7 +191,7 @@ mod tests {
         let cells = groups.cells();
         assert_eq!((cells[0].value, cells[0].n), (Some(2.0), 7));
         assert_eq!(groups.curve(), [(0.0, 0.0), (1.0, 3.0 / 7.0), (2.0, 4.0 / 7.0)]);
-        assert_eq!(Groups::default().cells()[1], Cell::default());
-        assert!(Groups::default().curve().is_empty());
+        assert_eq!(GroupSums::default().cells()[1], Cell::default());
+        assert!(GroupSums::default().curve().is_empty());
     }
 }

@@ -3,8 +3,8 @@
 use records::Column;
 
 use super::measure::Measure;
-use super::row::Row;
-use super::section::{Cell, Section, Table};
+use super::row::StudyRow;
+use super::section::{Cell, StudySection, StudyTable};
 use super::sums::{Distribution, LOSS, Mean, Ratio, Values};
 use crate::plot::{Curve, Plot, YAxis};
 
@@ -17,7 +17,7 @@ struct Class {
 }
 
 impl Class {
-    fn add(&mut self, row: &Row) {
+    fn add(&mut self, row: &StudyRow) {
         let watched = row.watched_s();
         for (at, part) in
             [row[Column::player_freezes], row[Column::player_freeze_s]].into_iter().enumerate()
@@ -55,7 +55,7 @@ impl Measure for Freezes {
         ]
     }
 
-    fn add(&mut self, row: &Row) {
+    fn add(&mut self, row: &StudyRow) {
         self.all.add(row);
         if let Some(class) = row[Column::loss_rate].and_then(|loss| LOSS.of(loss)) {
             self.classes[class].add(row);
@@ -66,10 +66,10 @@ impl Measure for Freezes {
         }
     }
 
-    fn report(&self) -> Section {
+    fn report(&self) -> StudySection {
         let [free, players] = self.free;
         let value = (players > 0).then(|| 100.0 * free as f64 / players as f64);
-        let figures = Table::of_figures()
+        let figures = StudyTable::of_figures()
             .figure("sessions without a freeze (%)", Cell { value, n: players, paper: None });
         let head = [
             "freezes, sums",
@@ -78,14 +78,14 @@ impl Measure for Freezes {
             "frozen s, mean",
             "frames later than 400 ms (%)",
         ];
-        let mut table = Table::new("classes", &head).line("all", self.all.cells()).papers(
+        let mut table = StudyTable::new("classes", &head).line("all", self.all.cells()).papers(
             &[Some(0.69), Some(0.69), Some(1.3), Some(1.3)],
             "AutoRec journal VII-B, fig. 22a (0.62 with AutoRec; MM'24 6.3: 0.57 and 0.51); II-B: \"more than 1.3 s\"",
         );
         for (label, class) in LOSS.labels.iter().zip(&self.classes) {
             table = table.line(*label, class.cells());
         }
-        Section::new("freezes", "Freezes in 100 s")
+        StudySection::new("freezes", "Freezes in 100 s")
             .note(
                 "Reported by players, per 100 s of viewing. Sums: all sessions' freezes over all \
                  sessions' time, so long sessions have more weight. Mean: of the sessions' own \
@@ -120,7 +120,7 @@ impl Measure for FirstFrames {
         ]
     }
 
-    fn add(&mut self, row: &Row) {
+    fn add(&mut self, row: &StudyRow) {
         self.bytes.add(row[Column::first_frame_bytes].map(|bytes| bytes * KB));
         match row[Column::early_data] {
             Some(early) if early > 0.0 => self.early.add(row[Column::first_frame_ms]),
@@ -129,10 +129,10 @@ impl Measure for FirstFrames {
         self.player.add(row[Column::player_first_frame_ms]);
     }
 
-    fn report(&self) -> Section {
+    fn report(&self) -> StudySection {
         const SIZES: &str = "Wira II-A, fig. 1a";
         let bytes = self.bytes.distribution();
-        let sizes = Table::of_figures()
+        let sizes = StudyTable::of_figures()
             .figure("first-frame size, mean (KB)", bytes.mean(1.0))
             .paper(43.1, SIZES)
             .figure("smallest (KB)", bytes.quantile(0.0, 1.0))
@@ -151,7 +151,7 @@ impl Measure for FirstFrames {
             [vec![of.mean(1.0)], orders.to_vec()].concat()
         };
         let head = ["mean (ms)", "median (ms)", "p90 (ms)", "p95 (ms)"];
-        let times = Table::new("times", &head)
+        let times = StudyTable::new("times", &head)
             .line("request to acknowledgement, all", cells(&all))
             .papers(&[Some(158.9), None, Some(409.6)], "Wira VI-A, fig. 11: FFCT of the baseline")
             .line("of connections with 0-RTT data", cells(&early))
@@ -167,7 +167,7 @@ impl Measure for FirstFrames {
             colour,
             points: of.curve(1.0),
         };
-        Section::new("first_frames", "First frames")
+        StudySection::new("first_frames", "First frames")
             .note("KB are 1,000 bytes. Wira's times end when the client has the frame, ours with its acknowledgement.")
             .table(sizes)
             .table(times)

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::media::RATE;
-use super::servers::{Contestant, Thread, Transport};
-use super::watch::Seen;
+use super::servers::{Contestant, Thread, ViewTransport};
+use super::watch::ViewMeasurement;
 
 /// Cost of the viewers.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub(super) struct Cost {
     /// Resident memory per viewer, in bytes.
     pub resident: f64,
     pub receive_errors: u64,
-    pub seen: Seen,
+    pub seen: ViewMeasurement,
 }
 
 /// Returns the share of a CPU used by each thread between two samples taken `wall` apart, busiest
@@ -62,7 +62,7 @@ impl Cost {
             mbps[1],
             mbps[2]
         );
-        if contestant.transport() != Transport::Hls {
+        if contestant.transport() != ViewTransport::Hls {
             println!(
                 "        tag delay median {:.1} ms, p99 {:.1} ms, maximum {:.1} ms, over {} tags",
                 seen.delay[0] * 1e3,
@@ -71,7 +71,7 @@ impl Cost {
                 seen.tags
             );
         }
-        if contestant.transport() == Transport::H3 {
+        if contestant.transport() == ViewTransport::H3 {
             println!(
                 "        {:.0} B per datagram, {} receive errors",
                 seen.datagram, self.receive_errors
@@ -144,7 +144,11 @@ mod tests {
             machine,
             resident: 0.0,
             receive_errors: 0,
-            seen: Seen { busy: viewers, bytes: [0, bytes, bytes], ..Seen::default() },
+            seen: ViewMeasurement {
+                busy: viewers,
+                bytes: [0, bytes, bytes],
+                ..ViewMeasurement::default()
+            },
         };
         let all = (RATE / 8.0) as u64;
         assert_eq!(cost(0.5, 0.5, 1.5, all).doubts(100, second, 2), Vec::<String>::new());

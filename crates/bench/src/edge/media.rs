@@ -59,7 +59,7 @@ pub(super) fn published(tag: &Tag) -> Option<u64> {
 }
 
 /// Tags of the stream in order, with their due times.
-pub(super) struct Source {
+pub(super) struct TagSource {
     shape: Shape,
     frames: u64,
     sounds: u64,
@@ -77,7 +77,7 @@ struct Shape {
     has_sound: bool,
 }
 
-impl Source {
+impl TagSource {
     /// Creates the stream of 2 Mbps.
     pub(super) fn new() -> Self {
         Self::of(Shape {
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn ten_seconds_of_the_stream_have_its_rate_and_its_groups() {
-        let mut source = Source::new();
+        let mut source = TagSource::new();
         let (mut bytes, mut keys, mut last) = (0, 0, Duration::ZERO);
         while source.due() < Duration::from_secs(10) {
             assert!(source.due() >= last);
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn configurations_carry_no_time() {
-        for header in Source::headers() {
+        for header in TagSource::headers() {
             assert!(header.role().is_header());
             assert_eq!(published(&header), None);
         }

@@ -31,11 +31,11 @@ use crate::Failure;
 use crate::client::MTU;
 use crate::identity::Identity;
 use crate::loopback::{calibration, receive_errors};
-use crate::report::{Report, Samples, Target};
+use crate::report::{BenchReport, PeerTarget, Samples};
 use cost::Cost;
 use publisher::{Ingest, Publisher};
-use servers::{Contestant, Process, Programs, Transport};
-use watch::Seen;
+use servers::{Contestant, Process, Programs, ViewTransport};
+use watch::ViewMeasurement;
 
 pub(crate) use heap::Heap;
 pub(crate) use quinn_relay::run as serve_relay;
@@ -50,7 +50,7 @@ const SETTLE: Duration = Duration::from_secs(3);
 
 /// Measure the cost of a live viewer
 #[derive(Debug, clap::Args)]
-pub(crate) struct Live {
+pub(crate) struct LiveCost {
     /// Concurrent viewers [default: 500, or 50 with --quick]
     #[arg(long)]
     viewers: Option<u64>,
@@ -80,9 +80,9 @@ impl Viewers {
         let mut command = Command::new(own);
         command.arg("watch").arg(address.to_string()).arg(dir).arg(contestant.path());
         command.arg(count.to_string()).arg(match contestant.transport() {
-            Transport::H3 => "h3",
-            Transport::H2 => "h2",
-            Transport::Hls => "hls",
+            ViewTransport::H3 => "h3",
+            ViewTransport::H2 => "h2",
+            ViewTransport::Hls => "hls",
         });
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut viewers = Self(Process(command.spawn()?));
@@ -115,17 +115,17 @@ impl Viewers {
         self.tell()
     }
 
-    fn seen(&mut self) -> Result<Seen, Failure> {
+    fn seen(&mut self) -> Result<ViewMeasurement, Failure> {
         let line = self.line();
         serde_json::from_str(&line).map_err(|e| format!("the viewers: {e}: {line}").into())
     }
 }
 
-impl Live {
+impl LiveCost {
     /// Runs the benchmark and adds its rows.
     pub(crate) fn run(
         &self,
-        report: &mut Report,
+        report: &mut BenchReport,
         quick: bool,
         mendcast: PathBuf,
     ) -> Result<(), Failure> {
@@ -161,12 +161,12 @@ impl Live {
                 match run(*contestant, &programs, viewers, time) {
                     Ok(cost) => {
                         cost.tell(*contestant, viewers, time);
-                        if contestant.transport() == Transport::H2 {
+                        if contestant.transport() == ViewTransport::H2 {
                             threads::tell(&cost)?;
                         }
                         costs.push(cost);
                     }
-                    Err(e) if contestant.transport() == Transport::Hls => {
+                    Err(e) if contestant.transport() == ViewTransport::Hls => {
                         println!("      skipped: {}: {e}", contestant.name());
                     }
                     Err(e) => return Err(format!("{}: {e}", contestant.name()).into()),
@@ -178,14 +178,14 @@ impl Live {
             let heap = |name| heap_per_viewer(name, &programs, viewers).map(Samples::of);
             let (ours, peer) = (heap("mendcast")?, heap("quinn")?);
             let what = ("edge_heap_per_viewer", "B");
-            report.add(what, &ours, ("quinn + h3", &peer), Target::AtMost(24_576.0));
+            report.add(what, &ours, ("quinn + h3", &peer), PeerTarget::AtMost(24_576.0));
         }
         Ok(())
     }
 }
 
 /// Adds the rows of contestants that both had a turn.
-fn compare(report: &mut Report, sides: &[(Contestant, Vec<Cost>); 6]) -> Result<(), Failure> {
+fn compare(report: &mut BenchReport, sides: &[(Contestant, Vec<Cost>); 6]) -> Result<(), Failure> {
     let [ours, quinn, hls, nginx, one, two] = sides;
     let samples = |side: &(Contestant, Vec<Cost>), value: &dyn Fn(&Cost) -> f64| {
         let mut samples = Samples::default();
@@ -202,12 +202,12 @@ fn compare(report: &mut Report, sides: &[(Contestant, Vec<Cost>); 6]) -> Result<
     let hour = Cost::per_viewer_hour;
     let per_core = |cost: &Cost| 3_600.0 / cost.per_viewer_hour();
     let delay = |cost: &Cost| cost.seen.delay[1] * 1e3;
-    let half = Target::RatioAtMost(0.5);
+    let half = PeerTarget::RatioAtMost(0.5);
     row(("edge_cpu_per_viewer_hour", "CPU s"), ours, quinn, &hour, half);
-    let twice = Target::RatioAtLeast(2.0);
+    let twice = PeerTarget::RatioAtLeast(2.0);
     row(("edge_viewers_per_core", "viewers"), ours, quinn, &per_core, twice);
-    row(("edge_tag_delay_p99", "ms"), ours, quinn, &delay, Target::None);
-    row(("edge_hls_cpu_per_viewer_hour", "CPU s"), hls, nginx, &hour, Target::None);
+    row(("edge_tag_delay_p99", "ms"), ours, quinn, &delay, PeerTarget::None);
+    row(("edge_hls_cpu_per_viewer_hour", "CPU s"), hls, nginx, &hour, PeerTarget::None);
     threads::compare(report, &one.1, &two.1)
 }
 

@@ -13,7 +13,7 @@ use media::Tag;
 use media::flv::file_header;
 use media::rtmp::{Client, ClientEvent, Intent, Url};
 
-use super::media::{GROUP, Source};
+use super::media::{GROUP, TagSource};
 use crate::Failure;
 
 /// Publish key.
@@ -41,16 +41,16 @@ pub(super) struct Publisher {
 impl Publisher {
     /// Publishes the stream of 2 Mbps.
     pub(super) fn start(ingest: Ingest) -> Result<Self, Failure> {
-        Self::start_with(ingest, Source::new())
+        Self::start_with(ingest, TagSource::new())
     }
 
-    pub(super) fn start_with(ingest: Ingest, mut source: Source) -> Result<Self, Failure> {
+    pub(super) fn start_with(ingest: Ingest, mut source: TagSource) -> Result<Self, Failure> {
         let mut sink = Sink::open(ingest)?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
             let start = Instant::now();
-            sink.put(&Source::headers(), false)?;
+            sink.put(&TagSource::headers(), false)?;
             while !stopped.load(Ordering::Relaxed) {
                 std::thread::sleep(
                     (start + source.due()).saturating_duration_since(Instant::now()),

@@ -31,12 +31,12 @@ struct Kept {
     group: Vec<Tag>,
 }
 
-struct Stream {
+struct RelayedStream {
     kept: Mutex<Kept>,
     tags: Sender<Bytes>,
 }
 
-impl Stream {
+impl RelayedStream {
     fn push(&self, tag: Tag) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if tag.role().is_header() {
@@ -97,7 +97,8 @@ async fn serve(dir: &Path) -> Result<(), Failure> {
     let (quic, tcp) = addresses?;
     println!("listening {quic} {tcp}");
 
-    let stream = Arc::new(Stream { kept: Mutex::default(), tags: broadcast::channel(BACKLOG).0 });
+    let stream =
+        Arc::new(RelayedStream { kept: Mutex::default(), tags: broadcast::channel(BACKLOG).0 });
     tokio::spawn(take(ingest, stream.clone()));
     while let Some(incoming) = endpoint.accept().await {
         let stream = stream.clone();
@@ -110,7 +111,7 @@ async fn serve(dir: &Path) -> Result<(), Failure> {
 }
 
 /// Accepts one publisher after the other.
-async fn take(ingest: TcpListener, stream: Arc<Stream>) -> Result<(), Failure> {
+async fn take(ingest: TcpListener, stream: Arc<RelayedStream>) -> Result<(), Failure> {
     loop {
         let (mut socket, _) = ingest.accept().await?;
         let mut reader = Reader::new(1 << 22);
@@ -128,7 +129,7 @@ async fn take(ingest: TcpListener, stream: Arc<Stream>) -> Result<(), Failure> {
     }
 }
 
-async fn connection(incoming: quinn::Incoming, stream: Arc<Stream>) -> Result<(), Failure> {
+async fn connection(incoming: quinn::Incoming, stream: Arc<RelayedStream>) -> Result<(), Failure> {
     let connection = h3_quinn::Connection::new(incoming.await?);
     let mut requests = h3::server::Connection::<_, Bytes>::new(connection).await?;
     while let Some(request) = requests.accept().await? {

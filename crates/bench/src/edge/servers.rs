@@ -29,7 +29,7 @@ impl Drop for Process {
 }
 
 /// A running contestant.
-pub(super) struct Server {
+pub(super) struct RunningServer {
     pub process: Process,
     /// Address for viewers.
     pub address: SocketAddr,
@@ -50,7 +50,7 @@ pub(super) struct Programs {
 
 /// Protocol of the viewers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Transport {
+pub(super) enum ViewTransport {
     /// FLV over HTTP/3.
     H3,
     /// FLV over HTTP/2, one connection per viewer, as in browsers.
@@ -88,20 +88,20 @@ impl Contestant {
     /// Returns the path of the stream.
     pub(super) fn path(self) -> &'static str {
         match self.transport() {
-            Transport::H3 | Transport::H2 => "/live/bench.flv",
-            Transport::Hls => "/live/bench/index.m3u8",
+            ViewTransport::H3 | ViewTransport::H2 => "/live/bench.flv",
+            ViewTransport::Hls => "/live/bench/index.m3u8",
         }
     }
 
-    pub(super) fn transport(self) -> Transport {
+    pub(super) fn transport(self) -> ViewTransport {
         match self {
-            Self::Edge | Self::Relay => Transport::H3,
-            Self::EdgeH2(_) => Transport::H2,
-            Self::EdgeHls | Self::Nginx => Transport::Hls,
+            Self::Edge | Self::Relay => ViewTransport::H3,
+            Self::EdgeH2(_) => ViewTransport::H2,
+            Self::EdgeHls | Self::Nginx => ViewTransport::Hls,
         }
     }
 
-    pub(super) fn start(self, programs: &Programs) -> Result<Server, Failure> {
+    pub(super) fn start(self, programs: &Programs) -> Result<RunningServer, Failure> {
         match self {
             Self::Edge | Self::EdgeHls => edge(programs, 1),
             Self::EdgeH2(threads) => edge(programs, threads),
@@ -109,7 +109,7 @@ impl Contestant {
                 let mut command = Command::new(&programs.peer);
                 command.arg("relay").arg(&programs.dir);
                 let server = listening(command)?;
-                Ok(Server { ingest: Ingest::Flv(server.1[1]), ..server.0 })
+                Ok(RunningServer { ingest: Ingest::Flv(server.1[1]), ..server.0 })
             }
             Self::Nginx => nginx(programs),
         }
@@ -136,7 +136,7 @@ fn write_config(dir: &Path, settings: &str) -> Result<PathBuf, Failure> {
 }
 
 /// Starts `command`, which prints `listening ADDRESS…`, with an optional pipe to it.
-pub(super) fn listening(mut command: Command) -> Result<(Server, Vec<SocketAddr>), Failure> {
+pub(super) fn listening(mut command: Command) -> Result<(RunningServer, Vec<SocketAddr>), Failure> {
     let text = format!("{command:?}");
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| format!("{text}: {e}"))?;
     let mut line = String::new();
@@ -148,7 +148,7 @@ pub(super) fn listening(mut command: Command) -> Result<(Server, Vec<SocketAddr>
     let addresses: Vec<SocketAddr> = words.filter_map(|word| word.parse().ok()).collect();
     match addresses[..] {
         [quic, ingest] => {
-            Ok((Server { process, address: quic, ingest: Ingest::Rtmp(ingest) }, addresses))
+            Ok((RunningServer { process, address: quic, ingest: Ingest::Rtmp(ingest) }, addresses))
         }
         _ => Err(format!("{text} did not start: {line}").into()),
     }
@@ -164,7 +164,7 @@ pub(super) fn read_line(from: &mut impl Read) -> String {
     String::from_utf8_lossy(&line).into_owned()
 }
 
-fn edge(programs: &Programs, cores: u16) -> Result<Server, Failure> {
+fn edge(programs: &Programs, cores: u16) -> Result<RunningServer, Failure> {
     start_edge(&programs.mendcast, &edge_config(&programs.dir, cores)?).map(|(server, _)| server)
 }
 
@@ -174,7 +174,7 @@ pub(super) fn inspected_edge(
     mendcast: &Path,
     dir: &Path,
     settings: &str,
-) -> Result<(Server, Option<SocketAddr>), Failure> {
+) -> Result<(RunningServer, Option<SocketAddr>), Failure> {
     let inspected = "[admin]\nlisten = \"127.0.0.1:0\"\n[drain]\ntimeout = \"1s\"\n";
     start_edge(mendcast, &write_config(dir, &format!("{settings}{inspected}"))?)
 }
@@ -184,7 +184,7 @@ pub(super) fn inspected_edge(
 pub(super) fn start_edge(
     mendcast: &Path,
     config: &Path,
-) -> Result<(Server, Option<SocketAddr>), Failure> {
+) -> Result<(RunningServer, Option<SocketAddr>), Failure> {
     start_logged_edge(mendcast, config, std::io::sink())
 }
 
@@ -193,7 +193,7 @@ pub(super) fn start_logged_edge(
     mendcast: &Path,
     config: &Path,
     mut log: impl Write + Send + 'static,
-) -> Result<(Server, Option<SocketAddr>), Failure> {
+) -> Result<(RunningServer, Option<SocketAddr>), Failure> {
     let mut child = Command::new(mendcast)
         .args(["edge", "--config"])
         .arg(config)
@@ -227,13 +227,13 @@ pub(super) fn start_logged_edge(
     std::thread::spawn(move || lines.map(|mut lines| std::io::copy(&mut lines, &mut log)));
     match (address, rtmp) {
         (Some(address), Some(rtmp)) => {
-            Ok((Server { process, address, ingest: Ingest::Rtmp(rtmp) }, admin))
+            Ok((RunningServer { process, address, ingest: Ingest::Rtmp(rtmp) }, admin))
         }
         _ => Err("the edge has no log".into()),
     }
 }
 
-fn nginx(programs: &Programs) -> Result<Server, Failure> {
+fn nginx(programs: &Programs) -> Result<RunningServer, Failure> {
     let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     let address = free?;
     let (dir, root) = (programs.dir.display(), programs.memory.display());
@@ -267,7 +267,7 @@ fn nginx(programs: &Programs) -> Result<Server, Failure> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    Ok(Server { process, address, ingest: Ingest::Directory(segments) })
+    Ok(RunningServer { process, address, ingest: Ingest::Directory(segments) })
 }
 
 /// Returns a process and its children.

@@ -9,7 +9,7 @@
 use super::cost::Cost;
 use super::media::RATE;
 use crate::Failure;
-use crate::report::{Report, Target};
+use crate::report::{BenchReport, PeerTarget};
 
 /// Prefix of the server's TCP thread names.
 const NAME: &str = "tcp-";
@@ -65,7 +65,7 @@ pub(super) fn tell(cost: &Cost) -> Result<(), Failure> {
 }
 
 /// Adds the rows: two threads against one, by round.
-pub(super) fn compare(report: &mut Report, one: &[Cost], two: &[Cost]) -> Result<(), Failure> {
+pub(super) fn compare(report: &mut BenchReport, one: &[Cost], two: &[Cost]) -> Result<(), Failure> {
     if one.is_empty() || two.is_empty() {
         return Ok(());
     }
@@ -79,22 +79,22 @@ pub(super) fn compare(report: &mut Report, one: &[Cost], two: &[Cost]) -> Result
         (
             ("edge_h2_cpu_per_viewer_hour", "CPU s"),
             pairs(&|cost| Ok(cost.per_viewer_hour()))?,
-            Target::RatioAtMost(1.1),
+            PeerTarget::RatioAtMost(1.1),
         ),
         (
             ("edge_h2_viewers_per_core", "viewers"),
             pairs(&|cost| Ok(3_600.0 / cost.per_viewer_hour()))?,
-            Target::RatioAtLeast(0.9),
+            PeerTarget::RatioAtLeast(0.9),
         ),
         (
             ("edge_h2_busiest_thread", "of TCP's work"),
             pairs(&|cost| Ok(load(cost)?.share()))?,
-            Target::RatioAtMost(0.6),
+            PeerTarget::RatioAtMost(0.6),
         ),
         (
             ("edge_h2_viewers_until_full", "viewers, extrapolated"),
             pairs(&|cost| Ok(load(cost)?.full_at(cost.viewers)))?,
-            Target::RatioAtLeast(1.5),
+            PeerTarget::RatioAtLeast(1.5),
         ),
     ];
     for (what, rounds, target) in rows {

@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::media::Source;
+use super::media::TagSource;
 use super::publisher::Publisher;
 use super::servers::{self, Contestant, Process};
 use super::{SETTLE, Viewers, identity};
 use crate::Failure;
 use crate::client::MTU;
 use crate::loopback::receive_errors;
-use crate::report::{Report, Samples, Target};
+use crate::report::{BenchReport, PeerTarget, Samples};
 
 /// Concurrent viewers.
 const VIEWERS: usize = 2_000;
@@ -32,7 +32,7 @@ const END: Duration = Duration::from_secs(20);
 
 /// Sums over the connections, from the server's log.
 #[derive(Debug, Default, PartialEq)]
-struct Totals {
+struct WakeTotals {
     connections: u64,
     packets: u64,
     lost: u64,
@@ -42,7 +42,11 @@ struct Totals {
 }
 
 /// Runs the benchmark and adds its rows.
-pub(crate) fn measure(report: &mut Report, quick: bool, mendcast: PathBuf) -> Result<(), Failure> {
+pub(crate) fn measure(
+    report: &mut BenchReport,
+    quick: bool,
+    mendcast: PathBuf,
+) -> Result<(), Failure> {
     let viewers = if quick { VIEWERS / 10 } else { VIEWERS };
     let dir = tempfile::tempdir()?;
     identity(dir.path())?;
@@ -52,7 +56,7 @@ pub(crate) fn measure(report: &mut Report, quick: bool, mendcast: PathBuf) -> Re
     );
     let (server, _) = servers::inspected_edge(&mendcast, dir.path(), &settings)?;
     let pid = server.process.0.id();
-    let publisher = Publisher::start_with(server.ingest.clone(), Source::thin())?;
+    let publisher = Publisher::start_with(server.ingest.clone(), TagSource::thin())?;
     std::thread::sleep(LEAD);
     let (mut process, joined) =
         Viewers::start(Contestant::Edge, server.address, dir.path(), viewers)?;
@@ -83,7 +87,7 @@ pub(crate) fn measure(report: &mut Report, quick: bool, mendcast: PathBuf) -> Re
     let rows = [("wake_probe_timeouts", totals.probes), ("wake_spurious_losses", totals.spurious)];
     for (name, count) in rows {
         let peer = ("losses declared", &per_1000(totals.lost));
-        report.add((name, "per 1,000 packets"), &per_1000(count), peer, Target::None);
+        report.add((name, "per 1,000 packets"), &per_1000(count), peer, PeerTarget::None);
     }
     Ok(())
 }
@@ -103,8 +107,8 @@ pub(super) fn end(mut process: Process) -> Result<(), Failure> {
     }
 }
 
-fn totals(log: &str) -> Result<Totals, Failure> {
-    let mut totals = Totals::default();
+fn totals(log: &str) -> Result<WakeTotals, Failure> {
+    let mut totals = WakeTotals::default();
     for line in log.lines() {
         let record: Value = serde_json::from_str(line).map_err(|e| format!("{e}: {line}"))?;
         if record["event"] != "connection_closed" {
@@ -130,7 +134,7 @@ mod tests {
         let line = "{\"event\": \"connection_closed\", \"packets_sent\": 7, \"packets_lost\": 2, \
                     \"spurious_losses\": 1, \"pto_count\": 3, \"retransmissions\": 4}\n";
         let log = format!("{line}{{\"event\": \"endpoint_stats\"}}\n{line}");
-        let expected = Totals {
+        let expected = WakeTotals {
             connections: 2,
             packets: 14,
             lost: 4,

@@ -25,7 +25,7 @@ use tokio::time::sleep;
 use tokio_rustls::client::TlsStream;
 
 use super::media::{GROUP, clock, published};
-use super::servers::{self, Transport};
+use super::servers::{self, ViewTransport};
 use crate::Failure;
 use crate::client;
 use crate::identity::NAME;
@@ -46,7 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Counters of the measurement.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Seen {
+pub(super) struct ViewMeasurement {
     /// Viewers present from start to end that received data.
     pub stayed: usize,
     /// Reason of a failure.
@@ -67,7 +67,7 @@ pub(super) struct Seen {
 
 /// Counters of one viewer.
 #[derive(Default)]
-struct Tally {
+struct ViewerCounters {
     has_joined: bool,
     failure: Option<String>,
     bytes: u64,
@@ -77,12 +77,12 @@ struct Tally {
 }
 
 #[derive(Default)]
-struct Viewer {
-    tally: Mutex<Tally>,
+struct CountedViewer {
+    tally: Mutex<ViewerCounters>,
 }
 
-impl Viewer {
-    fn tally(&self) -> MutexGuard<'_, Tally> {
+impl CountedViewer {
+    fn tally(&self) -> MutexGuard<'_, ViewerCounters> {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -97,7 +97,7 @@ pub(crate) struct Watch {
     path: String,
     viewers: usize,
     /// Protocol of the viewers
-    transport: Transport,
+    transport: ViewTransport,
 }
 
 impl Watch {
@@ -108,7 +108,7 @@ impl Watch {
             let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
         }
         let counts = Arc::new(AtomicBool::new(false));
-        let viewers: Vec<Arc<Viewer>> = (0..self.viewers).map(|_| Arc::default()).collect();
+        let viewers: Vec<Arc<CountedViewer>> = (0..self.viewers).map(|_| Arc::default()).collect();
         for thread in 0..THREADS {
             let (watch, viewers, counts) = (self.clone(), viewers.clone(), counts.clone());
             std::thread::spawn(move || {
@@ -119,7 +119,7 @@ impl Watch {
             });
         }
         let end = Instant::now() + JOIN_INTERVAL * self.viewers as u32 + PATIENCE;
-        let settled = |viewer: &Arc<Viewer>| {
+        let settled = |viewer: &Arc<CountedViewer>| {
             let tally = viewer.tally();
             tally.has_joined || tally.failure.is_some()
         };
@@ -147,14 +147,14 @@ impl Watch {
     fn thread(
         self,
         thread: usize,
-        viewers: &[Arc<Viewer>],
+        viewers: &[Arc<CountedViewer>],
         counts: &Arc<AtomicBool>,
     ) -> Result<(), Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (protocol, is_quic) = match self.transport {
-            Transport::H3 => ("h3", true),
-            Transport::H2 => ("h2", false),
-            Transport::Hls => ("http/1.1", false),
+            ViewTransport::H3 => ("h3", true),
+            ViewTransport::H2 => ("h2", false),
+            ViewTransport::Hls => ("http/1.1", false),
         };
         let tls = client::tls(&self.dir, protocol)?;
         runtime.block_on(async {
@@ -162,7 +162,7 @@ impl Watch {
             let tls = Arc::new(tls);
             for (index, viewer) in viewers.iter().enumerate().skip(thread).step_by(THREADS) {
                 let viewer = viewer.clone();
-                let stream = Stream { watch: self.clone(), viewer, counts: counts.clone() };
+                let stream = ViewStream { watch: self.clone(), viewer, counts: counts.clone() };
                 let after = JOIN_INTERVAL * index as u32;
                 let endpoint = endpoints.get(index / THREADS % SOCKETS).cloned();
                 let tls = tls.clone();
@@ -170,7 +170,7 @@ impl Watch {
                     sleep(after).await;
                     let result = match endpoint {
                         Some(endpoint) => stream.read_h3(endpoint).await,
-                        None if stream.watch.transport == Transport::H2 => {
+                        None if stream.watch.transport == ViewTransport::H2 => {
                             stream.read_h2(tls).await
                         }
                         None => stream.read_hls(tls).await,
@@ -192,13 +192,13 @@ pub(super) fn endpoints(tls: &rustls::ClientConfig) -> Result<Vec<quinn::Endpoin
 }
 
 /// A view.
-struct Stream {
+struct ViewStream {
     watch: Watch,
-    viewer: Arc<Viewer>,
+    viewer: Arc<CountedViewer>,
     counts: Arc<AtomicBool>,
 }
 
-impl Stream {
+impl ViewStream {
     async fn read_h3(&self, endpoint: quinn::Endpoint) -> Result<(), Failure> {
         let connection = endpoint.connect(self.watch.address, NAME)?.await?;
         self.viewer.tally().connection = Some(connection.clone());
@@ -338,8 +338,8 @@ fn resolve(base: &str, uri: &str) -> String {
     }
 }
 
-fn summary(viewers: &[Arc<Viewer>]) -> Seen {
-    let mut seen = Seen::default();
+fn summary(viewers: &[Arc<CountedViewer>]) -> ViewMeasurement {
+    let mut seen = ViewMeasurement::default();
     let (mut bytes, mut delays) = (Vec::new(), Vec::new());
     let (mut received, mut datagrams) = (0, 0);
     for viewer in viewers {
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn quantiles_late_and_lost_viewers() {
-        let viewers: Vec<Arc<Viewer>> = (0..10).map(|_| Arc::default()).collect();
+        let viewers: Vec<Arc<CountedViewer>> = (0..10).map(|_| Arc::default()).collect();
         for (index, viewer) in viewers.iter().enumerate() {
             let mut tally = viewer.tally();
             tally.bytes = 1_000 + index as u64;

@@ -21,7 +21,7 @@ use cpu_time::ThreadTime;
 use crate::Failure;
 use crate::client::MTU;
 use crate::identity::Identity;
-use crate::report::{Report, Samples, Target};
+use crate::report::{BenchReport, PeerTarget, Samples};
 
 pub(crate) use fetch::Fetch;
 
@@ -48,12 +48,12 @@ pub(crate) fn serve(name: &str, dir: &Path) -> Result<(), Failure> {
 }
 
 /// A contestant's process, killed on drop.
-struct Server {
+struct ServerProcess {
     child: Child,
     address: SocketAddr,
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         // It may have exited already.
         let _ = self.child.kill();
@@ -61,7 +61,7 @@ impl Drop for Server {
     }
 }
 
-impl Server {
+impl ServerProcess {
     /// Starts `command`, which prints `listening ADDRESS`.
     fn start(mut command: Command) -> Result<Self, Failure> {
         let text = format!("{command:?}");
@@ -125,31 +125,31 @@ pub(crate) fn calibration() -> f64 {
 }
 
 /// Program of a contestant.
-enum Kind<'a> {
+enum ServerProgram<'a> {
     Edge(&'a Path),
     Own,
     Peer(&'a Path),
 }
 
-fn start(kind: &Kind<'_>, name: &str, dir: &Path) -> Result<Server, Failure> {
+fn start(kind: &ServerProgram<'_>, name: &str, dir: &Path) -> Result<ServerProcess, Failure> {
     match kind {
-        Kind::Edge(program) => edge(program, dir),
-        Kind::Own => {
+        ServerProgram::Edge(program) => edge(program, dir),
+        ServerProgram::Own => {
             let own = std::env::current_exe()?;
             let mut command = Command::new(own.with_file_name("mendcast-bench-peer"));
             command.arg(name).arg(dir);
-            Server::start(command)
+            ServerProcess::start(command)
         }
-        Kind::Peer(program) => {
+        ServerProgram::Peer(program) => {
             let mut command = Command::new(program);
             command.arg(name).arg(dir);
-            Server::start(command)
+            ServerProcess::start(command)
         }
     }
 }
 
 /// Starts the product on a free port. It answers from its cache of small files.
-fn edge(program: &Path, dir: &Path) -> Result<Server, Failure> {
+fn edge(program: &Path, dir: &Path) -> Result<ServerProcess, Failure> {
     let root = dir.join("www");
     std::fs::create_dir_all(&root)
         .and_then(|()| std::fs::write(root.join("chunk"), answer()))
@@ -169,7 +169,7 @@ fn edge(program: &Path, dir: &Path) -> Result<Server, Failure> {
         .spawn()
         .map_err(|e| format!("{}: {e}", program.display()))?;
     let stderr = child.stderr.take();
-    let mut server = Server { child, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
+    let mut server = ServerProcess { child, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
     let mut lines = stderr.map(BufReader::new);
     while let Some(log) = &mut lines {
         let mut line = String::new();
@@ -196,7 +196,12 @@ struct Cost {
 }
 
 /// Downloads `answers` megabytes and reads the CPU time of both processes.
-fn download(name: &str, server: &Server, dir: &Path, answers: usize) -> Result<Cost, Failure> {
+fn download(
+    name: &str,
+    server: &ServerProcess,
+    dir: &Path,
+    answers: usize,
+) -> Result<Cost, Failure> {
     let own = std::env::current_exe()?;
     let fetch = |answers: usize| {
         let output = Command::new(&own)
@@ -232,7 +237,7 @@ fn download(name: &str, server: &Server, dir: &Path, answers: usize) -> Result<C
 
 /// Measures `rounds` rounds of `megabytes` from each contestant.
 pub(crate) fn measure(
-    report: &mut Report,
+    report: &mut BenchReport,
     rounds: usize,
     megabytes: usize,
     mendcast: &Path,
@@ -244,14 +249,14 @@ pub(crate) fn measure(
         std::fs::write(dir.path().join(name), text)?;
     }
     let mut contestants = vec![
-        ("mendcast", Kind::Edge(mendcast), Samples::default()),
-        ("quinn", Kind::Own, Samples::default()),
-        ("floor", Kind::Own, Samples::default()),
+        ("mendcast", ServerProgram::Edge(mendcast), Samples::default()),
+        ("quinn", ServerProgram::Own, Samples::default()),
+        ("floor", ServerProgram::Own, Samples::default()),
     ];
     match peers.filter(|program| program.exists()) {
         Some(program) => {
             for name in ["quiche", "s2n-quic"] {
-                contestants.push((name, Kind::Peer(program), Samples::default()));
+                contestants.push((name, ServerProgram::Peer(program), Samples::default()));
             }
         }
         None => println!("skipped: quiche and s2n-quic (no program at --peers)"),
@@ -277,9 +282,9 @@ pub(crate) fn measure(
     let Some(((_, _, ours), others)) = contestants.split_first() else { return Ok(()) };
     for (name, _, samples) in others {
         let target = match *name {
-            "quinn" => Target::RatioAtLeast(1.5),
-            "floor" => Target::RatioAtLeast(1.0 / 1.6),
-            _ => Target::None,
+            "quinn" => PeerTarget::RatioAtLeast(1.5),
+            "floor" => PeerTarget::RatioAtLeast(1.0 / 1.6),
+            _ => PeerTarget::None,
         };
         let what = ("loopback_gbit_per_cpu_second", "Gbit per server CPU-second");
         report.add(what, ours, (name, samples), target);

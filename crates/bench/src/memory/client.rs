@@ -17,7 +17,7 @@ pub(super) const WINDOW: u32 = 1 << 20;
 pub(super) const TURN: Duration = Duration::from_millis(1);
 
 /// The viewer.
-pub(super) struct Client {
+pub(super) struct MemoryClient {
     pub address: SocketAddr,
     endpoint: quinn::Endpoint,
     handle: quinn::ConnectionHandle,
@@ -28,7 +28,7 @@ pub(super) struct Client {
     pub packets: u64,
 }
 
-impl Client {
+impl MemoryClient {
     pub(super) fn new(identity: &Identity, epoch: Instant, port: u16, window: u32) -> Self {
         Self::with(Self::config(identity, window), epoch, port)
     }

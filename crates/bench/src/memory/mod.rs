@@ -18,11 +18,11 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region};
 
 use crate::Failure;
 use crate::identity::Identity;
-use crate::report::{Report, Samples, Target};
-use client::{Client, TURN, WINDOW};
+use crate::report::{BenchReport, PeerTarget, Samples};
+use client::{MemoryClient, TURN, WINDOW};
 use ours::Ours;
 use quinn_proto::Quinn;
-use server::{Pool, Server};
+use server::{MemoryServer, Pool};
 
 pub(crate) use returning::measure as measure_returning;
 pub(crate) use server::Setup;
@@ -47,7 +47,7 @@ impl Contestant {
         }
     }
 
-    fn server(&self, identity: &Identity, epoch: Instant, answer: u64) -> Box<dyn Server> {
+    fn server(&self, identity: &Identity, epoch: Instant, answer: u64) -> Box<dyn MemoryServer> {
         match self {
             Self::Ours(setup) => Box::new(Ours::new(setup, identity, answer)),
             Self::QuinnProto => Box::new(Quinn::new(identity, epoch, answer)),
@@ -57,7 +57,7 @@ impl Contestant {
 
 /// Path from server to client.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Path {
+pub(crate) struct MemoryPath {
     /// A multiple of [`TURN`].
     pub delay: Duration,
     /// Loss rate, from 0 to below 1. The fate of the n-th datagram depends on n alone.
@@ -66,14 +66,14 @@ pub(crate) struct Path {
 
 /// Datagrams in flight.
 struct Pipe {
-    path: Path,
+    path: MemoryPath,
     random: ChaCha8Rng,
     /// Datagrams and their arrival times.
     flying: VecDeque<(Duration, Vec<u8>)>,
 }
 
 impl Pipe {
-    fn new(path: Path) -> Self {
+    fn new(path: MemoryPath) -> Self {
         Self { path, random: ChaCha8Rng::seed_from_u64(7), flying: VecDeque::new() }
     }
 
@@ -121,11 +121,11 @@ pub(crate) fn download(
     contestant: &Contestant,
     identity: &Identity,
     bytes: u64,
-    path: Path,
+    path: MemoryPath,
 ) -> Result<Download, Failure> {
     let epoch = Instant::now();
     let mut server = contestant.server(identity, epoch, bytes);
-    let mut client = Client::new(identity, epoch, 40_000, WINDOW);
+    let mut client = MemoryClient::new(identity, epoch, 40_000, WINDOW);
     client.wants = true;
     let mut pipe = Pipe::new(path);
     let (mut pool, mut out) = (Pool::filled(), Vec::new());
@@ -199,37 +199,38 @@ pub(crate) fn heap(contestant: &Contestant, count: u16) -> Result<Heap, Failure>
     // connection.
     let mut held = 0i64;
     let (mut pool, mut out) = (Pool::default(), Vec::new());
-    let mut clients: Vec<Client> = Vec::new();
+    let mut clients: Vec<MemoryClient> = Vec::new();
     let mut now = Duration::ZERO;
-    let mut turn = |clients: &mut Vec<Client>, server: &mut Box<dyn Server>, now: Duration| {
-        let mut to_server = Vec::new();
-        for client in clients.iter_mut() {
-            let from = client.address;
-            client.drive(epoch + now, |datagram| to_server.push((from, datagram)));
-        }
-        let region = Region::new(&INSTRUMENTED_SYSTEM);
-        for (from, datagram) in &mut to_server {
-            server.on_datagram(now, *from, datagram);
-        }
-        server.drive(now, &mut pool, &mut out);
-        let change = region.change();
-        let mut delta = change.bytes_allocated as i64 - change.bytes_deallocated as i64;
-        // Buffers of datagrams in flight are not the server's.
-        let buffers = out.iter().map(|batch| &batch.data).chain(&pool.0);
-        delta -= buffers.map(|buffer| buffer.capacity() as i64).sum::<i64>();
-        for batch in out.drain(..) {
-            let index = usize::from(batch.to.port() - 1);
-            if let Some(client) = clients.get_mut(index) {
-                for datagram in batch.data[..batch.len].chunks(batch.segment) {
-                    client.on_datagram(epoch + now, datagram);
+    let mut turn =
+        |clients: &mut Vec<MemoryClient>, server: &mut Box<dyn MemoryServer>, now: Duration| {
+            let mut to_server = Vec::new();
+            for client in clients.iter_mut() {
+                let from = client.address;
+                client.drive(epoch + now, |datagram| to_server.push((from, datagram)));
+            }
+            let region = Region::new(&INSTRUMENTED_SYSTEM);
+            for (from, datagram) in &mut to_server {
+                server.on_datagram(now, *from, datagram);
+            }
+            server.drive(now, &mut pool, &mut out);
+            let change = region.change();
+            let mut delta = change.bytes_allocated as i64 - change.bytes_deallocated as i64;
+            // Buffers of datagrams in flight are not the server's.
+            let buffers = out.iter().map(|batch| &batch.data).chain(&pool.0);
+            delta -= buffers.map(|buffer| buffer.capacity() as i64).sum::<i64>();
+            for batch in out.drain(..) {
+                let index = usize::from(batch.to.port() - 1);
+                if let Some(client) = clients.get_mut(index) {
+                    for datagram in batch.data[..batch.len].chunks(batch.segment) {
+                        client.on_datagram(epoch + now, datagram);
+                    }
                 }
             }
-        }
-        pool.0.clear();
-        delta
-    };
+            pool.0.clear();
+            delta
+        };
     for port in 1..=count {
-        clients.push(Client::new(&identity, epoch, port, (ANSWER / 10) as u32));
+        clients.push(MemoryClient::new(&identity, epoch, port, (ANSWER / 10) as u32));
         for _ in 0..4 {
             now += TURN;
             held += turn(&mut clients, &mut server, now);
@@ -260,7 +261,11 @@ pub(crate) fn heap(contestant: &Contestant, count: u16) -> Result<Heap, Failure>
 }
 
 /// Measures `rounds` downloads of `bytes` from each contestant, alternating.
-pub(crate) fn measure_cpu(report: &mut Report, rounds: usize, bytes: u64) -> Result<(), Failure> {
+pub(crate) fn measure_cpu(
+    report: &mut BenchReport,
+    rounds: usize,
+    bytes: u64,
+) -> Result<(), Failure> {
     let gbit = bytes as f64 * 8.0 / 1e9;
     let identity = Identity::new();
     let (mut ours, mut peer) = (Samples::default(), Samples::default());
@@ -268,7 +273,7 @@ pub(crate) fn measure_cpu(report: &mut Report, rounds: usize, bytes: u64) -> Res
         for (contestant, samples) in
             [(Contestant::ours(), &mut ours), (Contestant::QuinnProto, &mut peer)]
         {
-            let cost = download(&contestant, &identity, bytes, Path::default())?;
+            let cost = download(&contestant, &identity, bytes, MemoryPath::default())?;
             samples.push(cost.server.as_secs_f64() / gbit);
         }
     }
@@ -276,27 +281,27 @@ pub(crate) fn measure_cpu(report: &mut Report, rounds: usize, bytes: u64) -> Res
         ("server_cpu_per_gbit", "s/Gbit"),
         &ours,
         ("quinn-proto", &peer),
-        Target::RatioAtMost(0.5),
+        PeerTarget::RatioAtMost(0.5),
     );
     Ok(())
 }
 
 /// Measures the heap of `count` connections. Allocations are exact, so one round suffices.
-pub(crate) fn measure_heap(report: &mut Report, count: u16) -> Result<(), Failure> {
+pub(crate) fn measure_heap(report: &mut BenchReport, count: u16) -> Result<(), Failure> {
     let (ours, peer) = (heap(&Contestant::ours(), count)?, heap(&Contestant::QuinnProto, count)?);
     let one = Samples::of;
     report.add(
         ("idle_connection_heap", "B"),
         &one(ours.idle),
         ("quinn-proto", &one(peer.idle)),
-        Target::AtMost(12_288.0),
+        PeerTarget::AtMost(12_288.0),
     );
     // A copy of the payload would be a megabyte.
     report.add(
         ("shared_payload_heap", "B per viewer"),
         &one(ours.queued),
         ("quinn-proto", &one(peer.queued)),
-        Target::AtMost(65_536.0),
+        PeerTarget::AtMost(65_536.0),
     );
     Ok(())
 }

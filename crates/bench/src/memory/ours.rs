@@ -18,7 +18,7 @@ use startup::decision::{Inputs, Limits, Mode};
 use startup::{Carrier, Cookie};
 use units::{Ecn, Rate, StreamId, Timestamp};
 
-use super::server::{BATCH, Batch, HIGH_WATER, MTU, Pool, Server, Setup, chunk};
+use super::server::{BATCH, Batch, HIGH_WATER, MTU, MemoryServer, Pool, Setup, chunk};
 use crate::identity::Identity;
 
 /// Wall clock for returning clients: Unix seconds.
@@ -207,7 +207,7 @@ impl Ours {
     }
 }
 
-impl Server for Ours {
+impl MemoryServer for Ours {
     fn on_datagram(&mut self, now: Duration, from: SocketAddr, data: &mut [u8]) {
         let addresses = Addresses::of(from);
         let now = Timestamp::ZERO + now;

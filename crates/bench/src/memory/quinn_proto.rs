@@ -8,7 +8,7 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 use quinn_proto as quinn;
 
-use super::server::{Batch, MTU, Pool, Server, chunk};
+use super::server::{Batch, MTU, MemoryServer, Pool, chunk};
 use crate::identity::{Identity, server_tls};
 
 /// Datagrams per batch, the default of its own socket layer.
@@ -17,13 +17,13 @@ const SEGMENTS: usize = 10;
 pub(super) struct Quinn {
     epoch: Instant,
     endpoint: quinn::Endpoint,
-    connections: Vec<Connection>,
+    connections: Vec<ServerConnection>,
     answer: u64,
     chunk: Bytes,
     reply: Vec<u8>,
 }
 
-struct Connection {
+struct ServerConnection {
     handle: quinn::ConnectionHandle,
     inner: quinn::Connection,
     /// The stream in progress, and the bytes left to write.
@@ -52,7 +52,7 @@ impl Quinn {
     }
 }
 
-impl Server for Quinn {
+impl MemoryServer for Quinn {
     fn on_datagram(&mut self, now: Duration, from: SocketAddr, data: &mut [u8]) {
         let now = self.epoch + now;
         self.reply.clear();
@@ -63,7 +63,7 @@ impl Server for Quinn {
                 if let Ok((handle, inner)) =
                     self.endpoint.accept(incoming, now, &mut self.reply, None)
                 {
-                    self.connections.push(Connection { handle, inner, answer: None });
+                    self.connections.push(ServerConnection { handle, inner, answer: None });
                 }
             }
             Some(quinn::DatagramEvent::ConnectionEvent(handle, event)) => {
@@ -78,7 +78,7 @@ impl Server for Quinn {
 
     fn drive(&mut self, now: Duration, pool: &mut Pool, out: &mut Vec<Batch>) {
         let now = self.epoch + now;
-        for Connection { handle, inner, answer } in &mut self.connections {
+        for ServerConnection { handle, inner, answer } in &mut self.connections {
             if inner.poll_timeout().is_some_and(|at| at <= now) {
                 inner.handle_timeout(now);
             }

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use cpu_time::ThreadTime;
 
-use super::client::{Client, TURN, WINDOW};
+use super::client::{MemoryClient, TURN, WINDOW};
 use super::ours::{Ours, Returning};
-use super::server::{Pool, Server as _, Setup};
+use super::server::{MemoryServer as _, Pool, Setup};
 use crate::Failure;
 use crate::identity::Identity;
-use crate::report::{Report, Target};
+use crate::report::{BenchReport, PeerTarget};
 
 /// Connections per server. With more, handling finished connections would dominate the result.
 const VISITS: usize = 50;
@@ -23,11 +23,11 @@ fn visits(identity: &Identity, cookies: bool) -> Result<f64, Failure> {
     let epoch = Instant::now();
     let mut server = Ours::new(&Setup::default(), identity, 0);
     server.returning = Some(Returning { cookies, tokens: 0, accepted: 0 });
-    let config = Client::config(identity, WINDOW);
+    let config = MemoryClient::config(identity, WINDOW);
     let (mut pool, mut out) = (Pool::filled(), Vec::new());
     let (mut now, mut cost) = (Duration::ZERO, Duration::ZERO);
     for visit in 0..=VISITS {
-        let mut client = Client::with(config.clone(), epoch + now, 1_000 + visit as u16);
+        let mut client = MemoryClient::with(config.clone(), epoch + now, 1_000 + visit as u16);
         let mut to_server: Vec<Vec<u8>> = Vec::new();
         for _ in 0..TURNS {
             now += TURN;
@@ -59,7 +59,11 @@ fn visits(identity: &Identity, cookies: bool) -> Result<f64, Failure> {
 }
 
 /// Measures `rounds` rounds of about `times` visits each, with and without cookies alternating.
-pub(crate) fn measure(report: &mut Report, rounds: usize, times: usize) -> Result<(), Failure> {
+pub(crate) fn measure(
+    report: &mut BenchReport,
+    rounds: usize,
+    times: usize,
+) -> Result<(), Failure> {
     let identity = Identity::new();
     let mut pairs = Vec::new();
     for _ in 0..rounds {
@@ -70,7 +74,7 @@ pub(crate) fn measure(report: &mut Report, rounds: usize, times: usize) -> Resul
         }
         pairs.push((with, without));
     }
-    let target = Target::RatioAtMost(1.05);
+    let target = PeerTarget::RatioAtMost(1.05);
     report.add_pairs(("handshake_with_cookie", "us"), "without cookie", &pairs, target);
     Ok(())
 }

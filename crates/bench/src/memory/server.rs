@@ -46,7 +46,7 @@ impl Pool {
 }
 
 /// A server under test. It answers any request with `answer` bytes, made of one shared chunk.
-pub(super) trait Server {
+pub(super) trait MemoryServer {
     fn on_datagram(&mut self, now: Duration, from: SocketAddr, data: &mut [u8]);
     /// Runs timers and the application, and writes datagrams to `out`.
     fn drive(&mut self, now: Duration, pool: &mut Pool, out: &mut Vec<Batch>);

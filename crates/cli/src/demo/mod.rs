@@ -31,10 +31,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use units::Rate;
 
 use crate::error::Error;
-use crate::link::{Access, Relay};
+use crate::link::{ClientAccess, Relay};
 use crate::watch::{self, Trust};
-use outcome::{Difference, Outcome};
-use table::Table;
+use outcome::{DemoOutcome, Difference};
+use table::LiveTable;
 
 /// The stream's name.
 const STREAM: &str = "live/demo";
@@ -109,7 +109,7 @@ const PLAIN: &str = "arq";
 const DEFAULT: &str = "deadline";
 
 /// A viewer of one cohort behind its link.
-struct Viewer {
+struct CohortViewer {
     cohort: &'static str,
     id: ViewerId,
     pass: String,
@@ -118,7 +118,7 @@ struct Viewer {
     /// way.
     page: SocketAddr,
     /// Latest report of the viewer.
-    seen: Arc<Mutex<Option<watch::Report>>>,
+    seen: Arc<Mutex<Option<watch::WatchReport>>>,
 }
 
 impl Arguments {
@@ -146,9 +146,9 @@ impl Arguments {
             let network = network_of(&shared, cohort)?;
             let mut link = || {
                 let listen = ([127, 0, 0, 1], 0).into();
-                let access = Access { from: vec![network], ..Access::default() };
+                let access = ClientAccess { from: vec![network], ..ClientAccess::default() };
                 let relay = Relay::open(listen, server, &path, access, self.seed)?;
-                let link = Link::start(relay)?;
+                let link = DemoLink::start(relay)?;
                 let address = link.address;
                 links.push(link);
                 Ok::<_, Error>(address)
@@ -156,7 +156,7 @@ impl Arguments {
             let id = ViewerId::random();
             let pass = shared.state().passes.page(id, SystemTime::now());
             let (link, page) = (link()?, link()?);
-            viewers.push(Viewer { cohort, id, pass, link, page, seen: Arc::default() });
+            viewers.push(CohortViewer { cohort, id, pass, link, page, seen: Arc::default() });
         }
 
         let mut publishing = tokio::spawn(publisher::publish(rtmp, STREAM));
@@ -170,7 +170,7 @@ impl Arguments {
 
         let begun = Instant::now();
         let end = self.seconds.map(|seconds| begun + Duration::from_secs(seconds));
-        let mut table = Table::new();
+        let mut table = LiveTable::new();
         let mut ticks = interval(Duration::from_secs(1));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -214,8 +214,13 @@ impl Arguments {
         Ok(path)
     }
 
-    fn result(&self, seconds: f64, outcomes: &[Outcome], difference: Option<Difference>) -> Value {
-        let viewers: Vec<Value> = outcomes.iter().map(Outcome::json).collect();
+    fn result(
+        &self,
+        seconds: f64,
+        outcomes: &[DemoOutcome],
+        difference: Option<Difference>,
+    ) -> Value {
+        let viewers: Vec<Value> = outcomes.iter().map(DemoOutcome::json).collect();
         json!({
             "seconds": (seconds * 10.0).round() / 10.0,
             "link": self.link_json(),
@@ -241,7 +246,7 @@ impl Arguments {
         server: SocketAddr,
         rtmp: SocketAddr,
         admin: Option<SocketAddr>,
-        viewers: &[Viewer],
+        viewers: &[CohortViewer],
     ) {
         print_line!(
             "A publisher sends the built-in clip to rtmp://{rtmp}/{STREAM}; unmodified QUIC clients"
@@ -269,7 +274,7 @@ impl Arguments {
     }
 
     /// The page with a player for each viewer.
-    fn side_by_side(&self, admin: SocketAddr, viewers: &[Viewer]) -> String {
+    fn side_by_side(&self, admin: SocketAddr, viewers: &[CohortViewer]) -> String {
         let buffer = (self.player.buffer() + CHROMIUM_EXTRA_BUFFER).min(MAX_BUFFER).as_millis();
         let mut url =
             format!("http://{admin}/side-by-side.html?stream={STREAM}&buffer_ms={buffer}");
@@ -279,11 +284,11 @@ impl Arguments {
         url
     }
 
-    fn outcomes(&self, shared: &Shared, viewers: &[Viewer]) -> Vec<Outcome> {
+    fn outcomes(&self, shared: &Shared, viewers: &[CohortViewer]) -> Vec<DemoOutcome> {
         let sessions = shared.state().sessions.all();
-        let outcome = |viewer: &Viewer| {
+        let outcome = |viewer: &CohortViewer| {
             let mine = |s: &&Arc<edge::sessions::Session>| s.opening().viewer == viewer.id;
-            Outcome {
+            DemoOutcome {
                 cohort: viewer.cohort,
                 policy: self.player,
                 seen: viewer.seen.lock().unwrap_or_else(PoisonError::into_inner).clone(),
@@ -332,13 +337,13 @@ fn network_of(shared: &Shared, cohort: &str) -> Result<IpAddr, Error> {
 }
 
 /// A lossy link on a thread of its own, which ends when it is dropped.
-struct Link {
+struct DemoLink {
     address: SocketAddr,
     stop: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Link {
+impl DemoLink {
     fn start(mut relay: Relay) -> Result<Self, Error> {
         let address = relay.address()?;
         let (stop, stopped) = UnixStream::pair().map_err(Error::new)?;
@@ -353,7 +358,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for DemoLink {
     fn drop(&mut self) {
         // The other end becomes readable.
         drop(self.stop.take());
@@ -390,10 +395,10 @@ async fn wait_for_stream(
     Ok(())
 }
 
-impl Viewer {
+impl CohortViewer {
     /// Watches until the process ends, and reconnects when needed.
     fn start(&self, server: SocketAddr, player: Policy) -> Result<(), Error> {
-        let mut viewer = watch::Viewer::new(watch::Options {
+        let mut viewer = watch::WatchViewer::new(watch::WatchOptions {
             url: format!("https://{server}/{STREAM}.flv"),
             connect: Some(self.link),
             trust: Trust::Anyone,
@@ -405,7 +410,7 @@ impl Viewer {
         let (seen, cohort) = (self.seen.clone(), self.cohort);
         tokio::spawn(async move {
             loop {
-                let note = |report: &watch::Report| {
+                let note = |report: &watch::WatchReport| {
                     *seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(report.clone());
                 };
                 if let Err(why) = viewer.view(note).await {

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use crate::watch;
 
 /// How a viewer does, as it sees it and as the server sees it.
-pub(super) struct Outcome {
+pub(super) struct DemoOutcome {
     pub(super) cohort: &'static str,
     /// The player in the report.
     pub(super) policy: Policy,
-    pub(super) seen: Option<watch::Report>,
+    pub(super) seen: Option<watch::WatchReport>,
     pub(super) record: Option<Record>,
 }
 
@@ -26,7 +26,7 @@ fn millis(time: Duration) -> f64 {
     round(time.as_secs_f64() * 1e3)
 }
 
-impl Outcome {
+impl DemoOutcome {
     /// The report of the player.
     pub(super) fn player(&self) -> Option<&Report> {
         self.seen.as_ref()?.player(self.policy)
@@ -74,7 +74,7 @@ impl Difference {
     pub(super) fn between(
         plain: &str,
         default: &str,
-        all: &[Outcome],
+        all: &[DemoOutcome],
         seconds: f64,
     ) -> Option<Self> {
         let of = |cohort: &str| {
@@ -139,18 +139,20 @@ impl fmt::Display for Difference {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watch::Seen;
+    use crate::watch::PolicyPlayback;
     use units::Timestamp;
 
-    fn outcome(cohort: &'static str, freezes: u64, millis: u64) -> Outcome {
+    fn outcome(cohort: &'static str, freezes: u64, millis: u64) -> DemoOutcome {
         let policy = Policy::LOW_LATENCY;
         let mut seen = qoe::Player::new(policy, Timestamp::ZERO).report(Timestamp::ZERO);
         seen.start = Some(Duration::from_millis(300));
         seen.freezes[1].count = freezes;
         seen.freezes[1].total = Duration::from_millis(millis);
-        let seen =
-            watch::Report { players: vec![Seen { policy, seen }], ..watch::Report::default() };
-        Outcome { cohort, policy, seen: Some(seen), record: None }
+        let seen = watch::WatchReport {
+            players: vec![PolicyPlayback { policy, seen }],
+            ..watch::WatchReport::default()
+        };
+        DemoOutcome { cohort, policy, seen: Some(seen), record: None }
     }
 
     fn told(plain: u64, default: u64) -> (String, Value) {

@@ -4,7 +4,7 @@
 use std::io::{IsTerminal as _, stdout};
 use std::time::Duration;
 
-use super::outcome::Outcome;
+use super::outcome::DemoOutcome;
 
 /// Interval of lines where there is no terminal.
 const LINE_INTERVAL_S: u64 = 5;
@@ -26,14 +26,14 @@ const HEADINGS: [&str; 12] = [
     "recovery mean/p95/max",
 ];
 
-pub(super) struct Table {
+pub(super) struct LiveTable {
     is_terminal: bool,
     /// On a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
     is_styled: bool,
     drawn: usize,
 }
 
-impl Table {
+impl LiveTable {
     pub(super) fn new() -> Self {
         let is_terminal = stdout().is_terminal();
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -41,14 +41,14 @@ impl Table {
     }
 
     /// Shows how they do; without a terminal each few seconds only.
-    pub(super) fn show(&mut self, elapsed: Duration, outcomes: &[Outcome]) {
+    pub(super) fn show(&mut self, elapsed: Duration, outcomes: &[DemoOutcome]) {
         if self.is_terminal || elapsed.as_secs().is_multiple_of(LINE_INTERVAL_S) {
             self.end(elapsed, outcomes);
         }
     }
 
     /// Shows how they did.
-    pub(super) fn end(&mut self, elapsed: Duration, outcomes: &[Outcome]) {
+    pub(super) fn end(&mut self, elapsed: Duration, outcomes: &[DemoOutcome]) {
         let lines = lines(elapsed, outcomes, self.is_styled);
         // Cursor up, erase to the end of the screen (ECMA-48: CUU, ED).
         let above = match self.is_terminal && self.drawn > 0 {
@@ -60,7 +60,7 @@ impl Table {
     }
 }
 
-fn cells(outcome: &Outcome) -> [String; HEADINGS.len()] {
+fn cells(outcome: &DemoOutcome) -> [String; HEADINGS.len()] {
     let (player, record) = (outcome.player(), outcome.record.as_ref());
     let dash = || "–".to_owned();
     let ms = |value: Option<f64>| value.map_or_else(dash, |ms| format!("{ms:.0} ms"));
@@ -91,7 +91,7 @@ fn cells(outcome: &Outcome) -> [String; HEADINGS.len()] {
     ]
 }
 
-fn lines(elapsed: Duration, outcomes: &[Outcome], is_styled: bool) -> Vec<String> {
+fn lines(elapsed: Duration, outcomes: &[DemoOutcome], is_styled: bool) -> Vec<String> {
     let mut rows = vec![HEADINGS.map(str::to_owned)];
     rows.extend(outcomes.iter().map(cells));
     let width =
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn viewer_metrics_come_first_and_are_highlighted_on_a_terminal() {
         let outcome =
-            Outcome { cohort: "arq", policy: qoe::Policy::MOBILE, seen: None, record: None };
+            DemoOutcome { cohort: "arq", policy: qoe::Policy::MOBILE, seen: None, record: None };
         let plain = lines(Duration::from_secs(7), core::slice::from_ref(&outcome), false);
         assert_eq!(plain[0], "7 s");
         assert!(plain[1].starts_with("cohort  scheme  FREEZES  FROZEN  late frames"), "{plain:?}");

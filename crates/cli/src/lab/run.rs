@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ::lab::experiments::{self, Options};
+use ::lab::experiments::{self, RunOptions};
 use clap::Args;
 
 use super::execution::Execution;
@@ -59,7 +59,7 @@ impl Run {
             let deployed = self.config.as_deref();
             let deployed = deployed.map(|path| experiments::with_deployment(name, path));
             let deployed = deployed.transpose()?;
-            let options = Options {
+            let options = RunOptions {
                 spec: deployed.as_deref().or(spec.as_deref()),
                 set: &self.set,
                 runs: self.runs,

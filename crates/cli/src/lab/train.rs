@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ::lab::training::{self, Options};
+use ::lab::training::{self, TrainingOptions};
 use clap::Args;
 
 use crate::error::Error;
@@ -18,10 +18,10 @@ const OUTPUT: &str = "Output";
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct Train {
     /// Random seed.
-    #[arg(long, default_value_t = Options::default().seed, value_name = "N")]
+    #[arg(long, default_value_t = TrainingOptions::default().seed, value_name = "N")]
     seed: u64,
     /// γ: cost of a lost round, relative to the gain of an arrived one.
-    #[arg(long, default_value_t = Options::default().gamma, help_heading = REWARD)]
+    #[arg(long, default_value_t = TrainingOptions::default().gamma, help_heading = REWARD)]
     gamma: f64,
     /// Let the penalty grow with rounds and copies, as in ART's code.
     ///
@@ -34,7 +34,7 @@ pub(super) struct Train {
     /// Recorded downloads with random decisions.
     #[arg(
         long,
-        default_value_t = Options::default().record,
+        default_value_t = TrainingOptions::default().record,
         value_name = "N",
         help_heading = STEPS
     )]
@@ -42,7 +42,7 @@ pub(super) struct Train {
     /// Learning steps on the records.
     #[arg(
         long,
-        default_value_t = Options::default().steps,
+        default_value_t = TrainingOptions::default().steps,
         value_name = "N",
         help_heading = STEPS
     )]
@@ -50,7 +50,7 @@ pub(super) struct Train {
     /// Learning downloads with decisions of the network.
     #[arg(
         long,
-        default_value_t = Options::default().online,
+        default_value_t = TrainingOptions::default().online,
         value_name = "N",
         help_heading = STEPS
     )]
@@ -58,7 +58,7 @@ pub(super) struct Train {
     /// Downloads of the comparison with ART.
     #[arg(
         long,
-        default_value_t = Options::default().compare,
+        default_value_t = TrainingOptions::default().compare,
         value_name = "N",
         help_heading = STEPS
     )]
@@ -75,7 +75,8 @@ impl Train {
     pub(super) fn run(self) -> Result<(), Error> {
         let Self { weights, out, seed, gamma, product, copies, record, steps, online, compare } =
             self;
-        let options = Options { seed, gamma, product, copies, record, steps, online, compare };
+        let options =
+            TrainingOptions { seed, gamma, product, copies, record, steps, online, compare };
         Ok(training::run(&options, &weights, &out, &mut |text| print_line!("{text}"))?)
     }
 }

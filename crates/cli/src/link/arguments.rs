@@ -13,7 +13,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use units::{Rate, Timestamp};
 
-use super::{Access, Relay};
+use super::{ClientAccess, Relay};
 use crate::error::Error;
 
 const EXAMPLES: &str = "\
@@ -178,7 +178,7 @@ impl Arguments {
     ///
     /// # Errors
     /// One line: addresses that do not fit `--flap-every`.
-    fn access(&self, path: &PathConfig) -> Result<Access, Error> {
+    fn access(&self, path: &PathConfig) -> Result<ClientAccess, Error> {
         let most = if self.flap_every.is_some() { 2 } else { 1 };
         if self.from.len() > most {
             let given = self.from.len();
@@ -187,7 +187,7 @@ impl Arguments {
             )));
         }
         let rtt = path.down.delay_at(Timestamp::ZERO) + path.up.delay_at(Timestamp::ZERO);
-        Ok(Access {
+        Ok(ClientAccess {
             from: self.from.clone(),
             rebind_every: self.rebind_every,
             flap_every: self.flap_every,

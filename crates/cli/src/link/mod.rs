@@ -21,7 +21,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::time::TimeSpec;
-use socket::{MAX_PAYLOAD, Run, Socket};
+use socket::{DatagramRun, MAX_PAYLOAD, Socket};
 use units::{Ecn, Timestamp};
 
 use crate::error::Error;
@@ -42,7 +42,7 @@ const MAX_SLEEP: Duration = Duration::from_secs(60);
 /// The clients' access before the path: their addresses towards the server, and their
 /// acknowledgements.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Access {
+pub(crate) struct ClientAccess {
     /// Addresses of this machine towards the server, one for each exit; the system chooses if
     /// empty.
     pub from: Vec<IpAddr>,
@@ -54,7 +54,7 @@ pub(crate) struct Access {
     pub acks: Option<(RareAcks, Duration)>,
 }
 
-impl Access {
+impl ClientAccess {
     /// Exits of each client: sockets towards the server.
     fn exits(&self) -> usize {
         if self.flap_every.is_some() { EXITS } else { 1 }
@@ -70,7 +70,7 @@ impl Access {
 
 /// A datagram in transit, its client, and its exit towards the server.
 #[derive(Clone, Debug)]
-struct Datagram {
+struct QueuedDatagram {
     client: usize,
     exit: usize,
     data: Vec<u8>,
@@ -78,7 +78,7 @@ struct Datagram {
 
 /// A client, as the relay sees it.
 #[derive(Debug)]
-struct Client {
+struct LinkClient {
     address: SocketAddr,
     /// Towards the server, one for each exit; replaced by a rebinding.
     upstreams: Vec<Socket>,
@@ -93,10 +93,10 @@ pub(crate) struct Relay {
     /// Watches the clients' sockets; an event's data is the client and its exit.
     watched: Epoll,
     server: SocketAddr,
-    access: Access,
-    clients: Vec<Client>,
+    access: ClientAccess,
+    clients: Vec<LinkClient>,
     by_address: HashMap<SocketAddr, usize>,
-    path: Path<Datagram>,
+    path: Path<QueuedDatagram>,
     /// When the first datagram came.
     start: Option<Instant>,
     next_rebind: Timestamp,
@@ -113,7 +113,7 @@ impl Relay {
         listen: SocketAddr,
         server: SocketAddr,
         path: &PathConfig,
-        access: Access,
+        access: ClientAccess,
         seed: u64,
     ) -> Result<Self, Error> {
         let listener =
@@ -214,7 +214,7 @@ impl Relay {
         // Out of descriptors: this client is not served, the others are.
         let upstreams = self.upstreams(client).ok()?;
         let acks = self.access.acks.map(|(rule, rtt)| HeldAcks::new(rule, rtt));
-        self.clients.push(Client { address, upstreams, acks });
+        self.clients.push(LinkClient { address, upstreams, acks });
         self.by_address.insert(address, client);
         Some(client)
     }
@@ -222,7 +222,7 @@ impl Relay {
     /// Sends the acknowledgements that have been held back long enough.
     fn release_acks(&mut self, now: Timestamp) {
         let exit = self.access.exit(now);
-        for (client, Client { acks, .. }) in self.clients.iter_mut().enumerate() {
+        for (client, LinkClient { acks, .. }) in self.clients.iter_mut().enumerate() {
             if let Some(acks) = acks {
                 acks.release_due(now, &mut sender(&mut self.path, now, client, exit, self.server));
             }
@@ -310,7 +310,7 @@ impl Relay {
 
 /// Returns a function that sends datagrams of `client` over the path to the server.
 fn sender(
-    path: &mut Path<Datagram>,
+    path: &mut Path<QueuedDatagram>,
     now: Timestamp,
     client: usize,
     exit: usize,
@@ -326,22 +326,22 @@ fn packet(
     ecn: Ecn,
     data: &[u8],
     server: SocketAddr,
-) -> Packet<Datagram> {
+) -> Packet<QueuedDatagram> {
     let headers = if server.is_ipv6() { UDP_IPV6_HEADERS } else { UDP_IPV4_HEADERS };
     let size = data.len() as u32 + headers;
-    Packet { size, ecn, payload: Datagram { client, exit, data: data.to_vec() } }
+    Packet { size, ecn, payload: QueuedDatagram { client, exit, data: data.to_vec() } }
 }
 
 /// Gives `send` the delivered datagrams, in their order and in runs for one client and exit with
 /// one ECN field.
 fn runs(
-    all: impl Iterator<Item = Delivered<Datagram>>,
-    mut send: impl FnMut(usize, usize, &Run) -> io::Result<()>,
+    all: impl Iterator<Item = Delivered<QueuedDatagram>>,
+    mut send: impl FnMut(usize, usize, &DatagramRun) -> io::Result<()>,
 ) -> io::Result<()> {
-    let (mut of, mut run) = ((0, 0), Run::new(Ecn::NotEct));
-    for (ecn, Datagram { client, exit, data }) in all.map(unpack) {
+    let (mut of, mut run) = ((0, 0), DatagramRun::new(Ecn::NotEct));
+    for (ecn, QueuedDatagram { client, exit, data }) in all.map(unpack) {
         if (client, exit) != of || !run.takes(ecn, &data) {
-            let full = core::mem::replace(&mut run, Run::new(ecn));
+            let full = core::mem::replace(&mut run, DatagramRun::new(ecn));
             if !full.is_empty() {
                 send(of.0, of.1, &full)?;
             }
@@ -353,7 +353,7 @@ fn runs(
 }
 
 /// The ECN field and the datagram that have come out of the path.
-fn unpack(delivered: Delivered<Datagram>) -> (Ecn, Datagram) {
+fn unpack(delivered: Delivered<QueuedDatagram>) -> (Ecn, QueuedDatagram) {
     let mut datagram = delivered.packet.payload;
     if let Some(corruption) = delivered.corruption {
         corruption.apply(&mut datagram.data);

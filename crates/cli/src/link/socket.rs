@@ -33,14 +33,14 @@ pub(super) struct Socket {
 /// Datagrams received in one call: `segment` bytes each, the last perhaps shorter, with one ECN
 /// field (the kernel coalesces no others).
 #[derive(Debug)]
-pub(super) struct Received<'a> {
+pub(super) struct ReceivedBatch<'a> {
     pub from: SocketAddr,
     pub ecn: Ecn,
     bytes: &'a [u8],
     segment: usize,
 }
 
-impl<'a> Received<'a> {
+impl<'a> ReceivedBatch<'a> {
     /// The datagrams, in order of arrival. They may be empty.
     pub(super) fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> {
         let empty: Option<&[u8]> = self.bytes.is_empty().then_some(&[]);
@@ -77,7 +77,10 @@ impl Socket {
     ///
     /// # Errors
     /// The socket fails.
-    pub(super) fn receive<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Option<Received<'a>>> {
+    pub(super) fn receive<'a>(
+        &self,
+        buffer: &'a mut [u8],
+    ) -> io::Result<Option<ReceivedBatch<'a>>> {
         let mut control = nix::cmsg_space!(i32, u8, i32);
         let mut slices = [IoSliceMut::new(buffer)];
         let flags = MsgFlags::empty();
@@ -101,7 +104,7 @@ impl Socket {
             }
         }
         let from = message.address.as_ref().and_then(internet).ok_or(ErrorKind::InvalidData)?;
-        Ok(Some(Received { from, ecn, bytes: &buffer[..length], segment }))
+        Ok(Some(ReceivedBatch { from, ecn, bytes: &buffer[..length], segment }))
     }
 
     /// Sends the datagrams to `to`, or to the connected address. Datagrams that do not fit the
@@ -109,7 +112,7 @@ impl Socket {
     ///
     /// # Errors
     /// The socket fails.
-    pub(super) fn send(&self, to: Option<SocketAddr>, run: &Run) -> io::Result<()> {
+    pub(super) fn send(&self, to: Option<SocketAddr>, run: &DatagramRun) -> io::Result<()> {
         let slices: Vec<IoSlice<'_>> =
             run.datagrams.iter().map(|data| IoSlice::new(data)).collect();
         let segment = run.datagrams.first().map_or(0, Vec::len) as u16;
@@ -155,13 +158,13 @@ impl AsFd for Socket {
 /// Datagrams that one call may send: to one address, with one ECN field, and of one size but for
 /// the last, which may be shorter.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct DatagramRun {
     ecn: Ecn,
     datagrams: Vec<Vec<u8>>,
     bytes: usize,
 }
 
-impl Run {
+impl DatagramRun {
     /// An empty run of datagrams with this ECN field.
     pub(super) fn new(ecn: Ecn) -> Self {
         Self { ecn, datagrams: Vec::new(), bytes: 0 }

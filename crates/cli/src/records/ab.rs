@@ -78,7 +78,7 @@ pub(super) struct Ab {
 
 impl Ab {
     pub(super) fn run(self) -> Result<(), Error> {
-        let report = analysis::compare(&analysis::Options {
+        let report = analysis::compare(&analysis::CompareOptions {
             files: self.files,
             metrics: self.metrics,
             baseline: self.baseline,

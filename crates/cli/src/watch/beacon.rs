@@ -8,8 +8,8 @@ use qoe::Policy;
 use serde_json::json;
 
 use super::client::Http;
-use super::report::Report;
-use super::target::Target;
+use super::report::WatchReport;
+use super::target::WatchTarget;
 
 /// How often it reports.
 pub(super) const INTERVAL: Duration = Duration::from_secs(5);
@@ -28,7 +28,7 @@ pub(super) struct Sums {
 impl Sums {
     /// Adds one more view of the player with this policy.
     #[must_use]
-    pub(super) fn with(self, report: &Report, policy: Policy) -> Self {
+    pub(super) fn with(self, report: &WatchReport, policy: Policy) -> Self {
         let Some(seen) = report.player(policy) else { return self };
         let freezes = seen.noticed();
         Self {
@@ -53,7 +53,7 @@ impl Sums {
     }
 
     /// Posts them. Returns whether the server took them.
-    pub(super) async fn post(&self, http: &Http, target: &Target, pass: &str) -> bool {
+    pub(super) async fn post(&self, http: &Http, target: &WatchTarget, pass: &str) -> bool {
         let authority = target.uri.authority().map_or("", |authority| authority.as_str());
         let request = http::Request::post(format!("https://{authority}/beacon"))
             .header("content-type", "application/json");
@@ -66,7 +66,7 @@ impl Sums {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watch::report::Seen;
+    use crate::watch::report::PolicyPlayback;
     use qoe::player::Freezes;
 
     #[test]
@@ -79,8 +79,8 @@ mod tests {
         seen.played = ms(9_000);
         seen.freezes[0] = Freezes { count: 3, total: ms(1_000) };
         seen.freezes[1] = Freezes { count: 1, total: ms(900) };
-        let players = vec![Seen { policy, seen }];
-        let report = Report { players, ..Report::default() };
+        let players = vec![PolicyPlayback { policy, seen }];
+        let report = WatchReport { players, ..WatchReport::default() };
         let sums = Sums::default().with(&report, policy).with(&report, policy);
         assert_eq!(
             sums.json("me", "live/a"),

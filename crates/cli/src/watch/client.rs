@@ -25,14 +25,14 @@ pub(super) type Stream = h3::client::RequestStream<h3_quinn::BidiStream<Bytes>, 
 
 /// What connections have in common: trust, sessions to resume, address tokens.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct WatchClient {
     config: quinn::ClientConfig,
     checked: Checked,
 }
 
 /// How far an attempt to connect is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Stage {
+pub(super) enum ConnectStage {
     /// The first request was handed to the transport.
     Requested,
     /// The handshake is complete.
@@ -44,7 +44,7 @@ pub(super) enum Stage {
     },
 }
 
-impl Client {
+impl WatchClient {
     /// # Errors
     /// One line: there is nobody to trust.
     pub(super) fn new(trust: &Trust) -> Result<Self, Error> {
@@ -68,7 +68,7 @@ impl Client {
         host: &str,
         addresses: &[SocketAddr],
         first: &http::Uri,
-        reached: &(dyn Fn(Stage) + Sync),
+        reached: &(dyn Fn(ConnectStage) + Sync),
     ) -> Result<(Http, Stream), Error> {
         let mut error = Error::new("no address");
         for &address in addresses {
@@ -100,7 +100,7 @@ impl Client {
         address: SocketAddr,
         first: &http::Uri,
         early: bool,
-        reached: &(dyn Fn(Stage) + Sync),
+        reached: &(dyn Fn(ConnectStage) + Sync),
     ) -> Result<Option<(Http, Stream)>, Error> {
         let local = match address {
             SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
@@ -116,7 +116,7 @@ impl Client {
             Err(connecting) => (connecting.await.map_err(|e| explained(&e))?, None),
         };
         let connected = |early_data| {
-            reached(Stage::Connected { resumed: !self.checked.take(), early_data });
+            reached(ConnectStage::Connected { resumed: !self.checked.take(), early_data });
         };
         if accepted.is_none() {
             connected(false);
@@ -128,7 +128,7 @@ impl Client {
             Http::new(endpoint, connection.clone()).await.map_err(|e| broken(&connection, e))?;
         let request = http::Request::get(first.clone());
         let stream = http.send(request, None).await.map_err(|e| broken(&connection, e))?;
-        reached(Stage::Requested);
+        reached(ConnectStage::Requested);
         if let Some(accepted) = accepted {
             if !accepted.await {
                 let reason = connection.close_reason();

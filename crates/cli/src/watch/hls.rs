@@ -7,7 +7,7 @@ use media::hls::pull::{Action, Choice, OriginRequest, Pull, Url};
 
 use super::client::{Http, Stream, next_data};
 use super::meter::{Meter, lock};
-use super::target::Target;
+use super::target::WatchTarget;
 use crate::error::Error;
 
 /// Pulls until the stream ends. `first` is the response to the playlist's first request.
@@ -16,7 +16,7 @@ use crate::error::Error;
 /// One line: the connection is lost, or the response is not HLS.
 pub(super) async fn follow(
     http: &Http,
-    target: &Target,
+    target: &WatchTarget,
     first: Stream,
     meter: &Mutex<Meter>,
 ) -> Result<(), Error> {
@@ -55,11 +55,11 @@ pub(super) async fn follow(
 /// The outer error is of the connection or the URL, the inner one of the response.
 async fn fetch(
     http: &Http,
-    target: &Target,
+    target: &WatchTarget,
     request: &OriginRequest,
     meter: &Mutex<Meter>,
 ) -> Result<Result<Bytes, Error>, Error> {
-    let resource = Target::parse(request.url.as_str())?;
+    let resource = WatchTarget::parse(request.url.as_str())?;
     if (&resource.host, resource.port) != (&target.host, target.port) {
         return Err(Error::new(format_args!("{}: on another server", request.url)));
     }

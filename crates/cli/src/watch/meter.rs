@@ -7,8 +7,8 @@ use media::{Kind, Role, Tag, flv};
 use qoe::{FrameKind, Player, Policy};
 use units::Timestamp;
 
-use super::client::Stage;
-use super::report::{End, Report, Seen};
+use super::client::ConnectStage;
+use super::report::{PolicyPlayback, ViewEnd, WatchReport};
 use super::target::Form;
 
 /// Largest accepted FLV tag: the format's limit.
@@ -18,7 +18,7 @@ const MAX_TAG: usize = flv::MAX_PAYLOAD;
 #[derive(Debug)]
 pub(super) struct Meter {
     start: Instant,
-    report: Report,
+    report: WatchReport,
     /// When the last byte of a body came.
     last: Duration,
     reader: flv::Reader,
@@ -36,7 +36,7 @@ impl Meter {
         let player = |policy| (policy, Player::new(policy, Timestamp::ZERO));
         Self {
             start: Instant::now(),
-            report: Report { url: url.to_owned(), ..Report::default() },
+            report: WatchReport { url: url.to_owned(), ..WatchReport::default() },
             last: Duration::ZERO,
             reader: flv::Reader::new(MAX_TAG),
             has_video: false,
@@ -49,11 +49,11 @@ impl Meter {
         Timestamp::ZERO + self.start.elapsed()
     }
 
-    pub(super) fn reached(&mut self, stage: Stage) {
+    pub(super) fn reached(&mut self, stage: ConnectStage) {
         let now = self.start.elapsed();
         match stage {
-            Stage::Requested => self.report.requested = now,
-            Stage::Connected { resumed, early_data } => {
+            ConnectStage::Requested => self.report.requested = now,
+            ConnectStage::Connected { resumed, early_data } => {
                 self.report.connected = now;
                 self.report.resumed = resumed;
                 self.report.early_data = early_data;
@@ -120,8 +120,8 @@ impl Meter {
     }
 
     /// Ends the view. Players still play their buffer after the stream's end.
-    pub(super) fn end(&mut self, end: End) {
-        if end == End::Complete {
+    pub(super) fn end(&mut self, end: ViewEnd) {
+        if end == ViewEnd::Complete {
             let now = self.now();
             for (_, player) in &mut self.players {
                 player.on_end(now);
@@ -132,20 +132,20 @@ impl Meter {
     }
 
     /// Measurements of the view until now, or until its end.
-    pub(super) fn report(&mut self, form: Form, transport: quinn::ConnectionStats) -> Report {
+    pub(super) fn report(&mut self, form: Form, transport: quinn::ConnectionStats) -> WatchReport {
         let now = self.now();
         if self.report.end.is_none() {
             self.report.duration = self.start.elapsed();
         }
         let until = match self.report.end {
-            Some(End::Complete) => Timestamp::MAX,
+            Some(ViewEnd::Complete) => Timestamp::MAX,
             Some(_) => Timestamp::ZERO + self.report.duration,
             None => now,
         };
         let mut report = self.report.clone();
         report.transport = transport;
         if form != Form::Bytes {
-            let seen = |(policy, player): &mut (Policy, Player)| Seen {
+            let seen = |(policy, player): &mut (Policy, Player)| PolicyPlayback {
                 policy: *policy,
                 seen: player.report(until),
             };
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(policies(Policy::MOBILE).len(), 3);
     }
 
-    fn seen(meter: &mut Meter) -> Report {
+    fn seen(meter: &mut Meter) -> WatchReport {
         meter.report(Form::Flv, quinn::ConnectionStats::default())
     }
 
@@ -212,12 +212,12 @@ mod tests {
         let frames = (1..=100).map(|k| tag(Kind::Video, k * 40, &[0x27, 1, 0, 0, 0]));
         meter.segment(&[key].into_iter().chain(frames).collect::<Vec<_>>());
         let mut cut = Meter { players: meter.players.clone(), ..fresh() };
-        meter.end(End::Complete);
+        meter.end(ViewEnd::Complete);
         let report = seen(&mut meter);
         // The low-latency player plays 3.2 s of the 4 s at 120 %.
         let played = report.players.iter().map(|player| player.seen.played.as_millis());
         assert!(played.eq([3_466, 4_000, 4_000]), "{report}");
-        cut.end(End::Time);
+        cut.end(ViewEnd::Time);
         assert!(seen(&mut cut).players.iter().all(|player| player.seen.played.as_millis() < 500));
     }
 

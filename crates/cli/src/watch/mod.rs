@@ -21,11 +21,11 @@ use qoe::Policy;
 
 use crate::error::Error;
 
-pub(crate) use report::Report;
 #[cfg(test)]
-pub(crate) use report::Seen;
+pub(crate) use report::PolicyPlayback;
+pub(crate) use report::WatchReport;
 pub(crate) use trust::Trust;
-pub(crate) use view::{Options, Viewer};
+pub(crate) use view::{WatchOptions, WatchViewer};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -88,7 +88,7 @@ impl Arguments {
             (false, Some(path)) => Trust::File(path),
             (false, None) => Trust::System,
         };
-        let mut viewer = Viewer::new(Options {
+        let mut viewer = WatchViewer::new(WatchOptions {
             url: self.url.clone(),
             connect: self.connect,
             trust,
@@ -105,7 +105,7 @@ impl Arguments {
         let mut failure = None;
         for _ in 0..self.repeat.map_or(1, NonZeroU32::get) {
             let line = ProgressBar::new_spinner().with_style(style());
-            let shown = |report: &Report| line.set_message(report.progress(self.player));
+            let shown = |report: &WatchReport| line.set_message(report.progress(self.player));
             let result = runtime.block_on(viewer.view(shown));
             line.finish_and_clear();
             let report = match result {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// How a view ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum End {
+pub(crate) enum ViewEnd {
     /// The stream ended.
     Complete,
     /// The viewer had enough.
@@ -20,7 +20,7 @@ pub(crate) enum End {
 
 /// Playback of one player.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct PolicyPlayback {
     /// Which one.
     pub policy: Policy,
     /// Its times count from the start of connecting.
@@ -30,7 +30,7 @@ pub(crate) struct Seen {
 /// The result of a view, also of one that is still running. Times count from just before the
 /// client's first packet.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Report {
+pub(crate) struct WatchReport {
     /// URL of the stream.
     pub url: String,
     /// Of the first response, if it came.
@@ -59,11 +59,11 @@ pub(crate) struct Report {
     pub beacons: u64,
     /// Players, if it is media: [`Policy::PRESETS`] in their order, and the view's own if it is
     /// none of them.
-    pub players: Vec<Seen>,
+    pub players: Vec<PolicyPlayback>,
     /// What quinn counts. Packets are this end's own, except those received.
     pub transport: quinn::ConnectionStats,
     /// End of the view; `None` while it runs.
-    pub end: Option<End>,
+    pub end: Option<ViewEnd>,
 }
 
 fn millis(duration: Duration) -> f64 {
@@ -74,7 +74,7 @@ fn seconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e3).round() / 1e3
 }
 
-impl Report {
+impl WatchReport {
     /// Why the view failed, in one line, if it did.
     pub(crate) fn failure(&self) -> Option<String> {
         let url = &self.url;
@@ -84,9 +84,11 @@ impl Report {
             return Some(format!("{url}: HTTP status {status}"));
         }
         match &self.end {
-            Some(End::Broken(why)) => Some(format!("{url}: {why}")),
-            Some(End::Time) if self.status.is_none() => Some(format!("{url}: no response in time")),
-            Some(End::Complete) if frameless => {
+            Some(ViewEnd::Broken(why)) => Some(format!("{url}: {why}")),
+            Some(ViewEnd::Time) if self.status.is_none() => {
+                Some(format!("{url}: no response in time"))
+            }
+            Some(ViewEnd::Complete) if frameless => {
                 Some(format!("{url}: the stream ended before its first frame"))
             }
             _ => None,
@@ -120,7 +122,7 @@ impl Report {
             "longest_gap_ms": millis(self.longest_gap),
             "bytes": self.bytes,
             "mbps": (self.mbps() * 1e3).round() / 1e3,
-            "complete": self.end == Some(End::Complete),
+            "complete": self.end == Some(ViewEnd::Complete),
             "error": self.failure(),
             "tags": self.tags,
             "key_frames": self.key_frames,
@@ -136,7 +138,7 @@ impl Report {
         })
     }
 
-    fn player_json(&self, player: &Seen) -> Value {
+    fn player_json(&self, player: &PolicyPlayback) -> Value {
         let seen = &player.seen;
         let counts = FREEZE_THRESHOLDS.iter().zip(seen.freezes);
         let from_ms: serde_json::Map<String, Value> = counts
@@ -198,7 +200,7 @@ impl fmt::Display for Freezing<'_> {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for WatchReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.status {
             Some(status) => write!(f, "HTTP/3 status {}, ", status.as_u16())?,
@@ -221,7 +223,7 @@ impl fmt::Display for Report {
             self.duration.as_secs_f64(),
             self.mbps(),
             millis(self.longest_gap),
-            if self.end == Some(End::Complete) { "" } else { ", not to the end" }
+            if self.end == Some(ViewEnd::Complete) { "" } else { ", not to the end" }
         )?;
         if self.players.is_empty() {
             return Ok(());
@@ -230,7 +232,7 @@ impl fmt::Display for Report {
         write!(f, "\n{} tags, {} key frames, ", self.tags, self.key_frames)?;
         write!(f, "round trip {} ms, ", millis(path.rtt))?;
         write!(f, "{} of {} packets of ours lost", path.lost_packets, path.sent_packets)?;
-        for Seen { policy, seen } in &self.players {
+        for PolicyPlayback { policy, seen } in &self.players {
             write!(f, "\n{policy:12} ")?;
             match seen.first_frame {
                 Some(at) => write!(f, "first frame {} ms, ", millis(at))?,
@@ -252,17 +254,17 @@ mod tests {
 
     #[test]
     fn the_rate_counts_from_the_first_byte() {
-        let report = Report {
+        let report = WatchReport {
             first_byte: Some(Duration::from_secs(1)),
             duration: Duration::from_secs(3),
             bytes: 500_000,
-            end: Some(End::Complete),
-            ..Report::default()
+            end: Some(ViewEnd::Complete),
+            ..WatchReport::default()
         };
         assert_eq!(report.json()["mbps"], 2.0);
         assert_eq!(report.json()["first_byte_ms"], 1_000.0);
         assert!(!report.to_string().contains("not to the end"));
-        let silent = Report { first_byte: None, end: Some(End::Time), ..report };
+        let silent = WatchReport { first_byte: None, end: Some(ViewEnd::Time), ..report };
         assert!(silent.json()["first_byte_ms"].is_null());
         assert!(silent.to_string().ends_with("not to the end"));
     }
@@ -270,21 +272,22 @@ mod tests {
     #[test]
     fn a_view_fails_without_success_or_frames() {
         let url = "u".to_owned();
-        let mut report = Report { url, end: Some(End::Complete), ..Report::default() };
+        let mut report =
+            WatchReport { url, end: Some(ViewEnd::Complete), ..WatchReport::default() };
         assert_eq!(report.failure(), None);
         report.status = Some(http::StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(report.failure().as_deref(), Some("u: HTTP status 503 Service Unavailable"));
         report.status = None;
-        report.end = Some(End::Time);
+        report.end = Some(ViewEnd::Time);
         assert_eq!(report.failure().as_deref(), Some("u: no response in time"));
         report.status = Some(http::StatusCode::OK);
         assert_eq!(report.failure(), None);
-        report.end = Some(End::Complete);
+        report.end = Some(ViewEnd::Complete);
         let policy = Policy::MOBILE;
         let seen = qoe::Player::new(policy, units::Timestamp::ZERO).report(units::Timestamp::ZERO);
-        report.players.push(Seen { policy, seen });
+        report.players.push(PolicyPlayback { policy, seen });
         assert_eq!(report.failure().as_deref(), Some("u: the stream ended before its first frame"));
-        report.end = Some(End::Broken("cut off".into()));
+        report.end = Some(ViewEnd::Broken("cut off".into()));
         assert_eq!(report.failure().as_deref(), Some("u: cut off"));
     }
 }

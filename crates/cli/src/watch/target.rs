@@ -17,7 +17,7 @@ pub(super) enum Form {
 
 /// Where a URL leads.
 #[derive(Clone, Debug)]
-pub(super) struct Target {
+pub(super) struct WatchTarget {
     pub uri: http::Uri,
     /// Without the brackets of an IPv6 address.
     pub host: String,
@@ -25,7 +25,7 @@ pub(super) struct Target {
     pub form: Form,
 }
 
-impl Target {
+impl WatchTarget {
     /// # Errors
     /// One line: it is no URL of HTTPS.
     pub(super) fn parse(text: &str) -> Result<Self, Error> {
@@ -86,12 +86,12 @@ mod tests {
 
     #[test]
     fn urls_are_parsed_into_targets() {
-        let target = Target::parse("https://[::1]:4433/live/a.flv?x=1").expect("a URL");
+        let target = WatchTarget::parse("https://[::1]:4433/live/a.flv?x=1").expect("a URL");
         assert_eq!((target.host.as_str(), target.port), ("::1", 4_433));
         assert_eq!(target.uri.path_and_query().map(|p| p.as_str()), Some("/live/a.flv?x=1"));
-        assert_eq!(Target::parse("https://a.example/").expect("a URL").port, 443);
+        assert_eq!(WatchTarget::parse("https://a.example/").expect("a URL").port, 443);
         for bad in ["http://a/", "a.example", "https://", ""] {
-            assert!(Target::parse(bad).is_err(), "{bad}");
+            assert!(WatchTarget::parse(bad).is_err(), "{bad}");
         }
     }
 
@@ -103,7 +103,7 @@ mod tests {
             ("https://a/.m3u8", Form::Hls, "", "viewer=me"),
             ("https://a/file", Form::Bytes, "file", "viewer=me"),
         ] {
-            let target = Target::parse(url).expect("a URL");
+            let target = WatchTarget::parse(url).expect("a URL");
             assert_eq!((target.form, target.stream()), (form, stream), "{url}");
             let uri = target.with_pass(Some("me")).expect("a URL");
             assert_eq!(uri.query(), Some(query), "{url}");

@@ -9,11 +9,11 @@ use qoe::Policy;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 use super::beacon::{self, Sums};
-use super::client::{Client, Http, Stream, next_data};
+use super::client::{Http, Stream, WatchClient, next_data};
 use super::hls;
 use super::meter::{Meter, lock};
-use super::report::{End, Report};
-use super::target::{Form, Target};
+use super::report::{ViewEnd, WatchReport};
+use super::target::{Form, WatchTarget};
 use super::trust::Trust;
 use crate::error::Error;
 
@@ -22,7 +22,7 @@ const PROGRESS: Duration = Duration::from_millis(200);
 
 /// What to watch, and how.
 #[derive(Clone, Debug)]
-pub(crate) struct Options {
+pub(crate) struct WatchOptions {
     /// `https://HOST[:PORT]/PATH`; `.flv` and `.m3u8` are played, others are only taken.
     pub url: String,
     /// Where packets go instead of the URL's host and port.
@@ -41,24 +41,24 @@ pub(crate) struct Options {
 
 /// A viewer with a browser's memory between views: TLS sessions, address tokens and its pass.
 #[derive(Debug)]
-pub(crate) struct Viewer {
-    options: Options,
-    target: Target,
-    client: Client,
+pub(crate) struct WatchViewer {
+    options: WatchOptions,
+    target: WatchTarget,
+    client: WatchClient,
     sums: Sums,
 }
 
 /// End of a view after its body failed.
-fn broken(error: Error) -> End {
-    End::Broken(error.to_string())
+fn broken(error: Error) -> ViewEnd {
+    ViewEnd::Broken(error.to_string())
 }
 
-impl Viewer {
+impl WatchViewer {
     /// # Errors
     /// One line: the URL or the certificates are of no use.
-    pub(crate) fn new(options: Options) -> Result<Self, Error> {
-        let target = Target::parse(&options.url)?;
-        let client = Client::new(&options.trust)?;
+    pub(crate) fn new(options: WatchOptions) -> Result<Self, Error> {
+        let target = WatchTarget::parse(&options.url)?;
+        let client = WatchClient::new(&options.trust)?;
         Ok(Self { options, target, client, sums: Sums::default() })
     }
 
@@ -67,11 +67,11 @@ impl Viewer {
     ///
     /// # Errors
     /// One line: the connection failed. Later failures are in the report, see
-    /// [`Report::failure`].
+    /// [`WatchReport::failure`].
     pub(crate) async fn view(
         &mut self,
-        mut on_progress: impl FnMut(&Report),
-    ) -> Result<Report, Error> {
+        mut on_progress: impl FnMut(&WatchReport),
+    ) -> Result<WatchReport, Error> {
         let Self { options, target, client, sums } = self;
         let uri = target.with_pass(options.pass.as_deref())?;
         let addresses = match options.connect {
@@ -111,8 +111,8 @@ impl Viewer {
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 tokio::select! {
-                    result = &mut body => break result.map_or_else(broken, |()| End::Complete),
-                    () = &mut deadline => break End::Time,
+                    result = &mut body => break result.map_or_else(broken, |()| ViewEnd::Complete),
+                    () = &mut deadline => break ViewEnd::Time,
                     () = &mut reports => {}
                     _ = ticks.tick() => on_progress(&snapshot()),
                 }
@@ -132,7 +132,7 @@ impl Viewer {
 /// Receives the response to the first request and all follow-up requests.
 async fn body(
     http: &Http,
-    target: &Target,
+    target: &WatchTarget,
     mut stream: Stream,
     meter: &Mutex<Meter>,
     pass: &Mutex<Option<String>>,
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn a_view_can_go_to_another_thread() {
         fn sent(_: impl Send) {}
-        let mut viewer = Viewer::new(Options {
+        let mut viewer = WatchViewer::new(WatchOptions {
             url: "https://mendcast.test/live/demo.flv".into(),
             connect: None,
             trust: Trust::Anyone,

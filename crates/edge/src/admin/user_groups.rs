@@ -2,6 +2,7 @@
 //! the table. The report is created elsewhere and passed through unchanged. An unreadable report is
 //! reported and does not affect viewers.
 
+use core::fmt;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -60,31 +61,52 @@ fn counts(named: impl IntoIterator<Item = (&'static str, u64)>) -> Value {
     json!(named.into_iter().collect::<BTreeMap<_, _>>())
 }
 
-/// Returns the report as written.
-///
-/// # Errors
-/// The reason, without the path, which viewers of the dashboard need not know.
-fn report(path: &Path) -> Result<Value, String> {
-    let described = |e: io::Error| match e.kind() {
-        io::ErrorKind::NotFound => {
-            "no report beside the table: deploy the one that `decide` writes with the table".into()
+/// Reason why there is no report. It lacks the path, which viewers of the dashboard need not know.
+#[derive(Debug)]
+enum ReportError {
+    Io(io::Error),
+    NotAFile,
+    TooLarge,
+    Json(serde_json::Error),
+    NotAnObject,
+}
+
+impl fmt::Display for ReportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(e) if e.kind() == io::ErrorKind::NotFound => f.write_str(
+                "no report beside the table: deploy the one that `decide` writes with the table",
+            ),
+            Self::Io(e) => e.fmt(f),
+            Self::NotAFile => f.write_str("not a regular file"),
+            Self::TooLarge => write!(f, "larger than {} MiB", MAX_REPORT >> 20),
+            Self::Json(e) => write!(f, "damaged: {e}"),
+            Self::NotAnObject => f.write_str("damaged: not a JSON object"),
         }
-        _ => e.to_string(),
-    };
+    }
+}
+
+impl From<io::Error> for ReportError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Returns the report as written.
+fn report(path: &Path) -> Result<Value, ReportError> {
     // Opening a pipe could block.
-    if !fs::metadata(path).map_err(described)?.is_file() {
-        return Err("not a regular file".into());
+    if !fs::metadata(path)?.is_file() {
+        return Err(ReportError::NotAFile);
     }
     let mut text = Vec::new();
-    let file = File::open(path).map_err(described)?;
-    file.take(MAX_REPORT + 1).read_to_end(&mut text).map_err(described)?;
+    File::open(path)?.take(MAX_REPORT + 1).read_to_end(&mut text)?;
     if text.len() as u64 > MAX_REPORT {
-        return Err(format!("larger than {} MiB", MAX_REPORT >> 20));
+        return Err(ReportError::TooLarge);
     }
     match serde_json::from_slice(&text) {
         Ok(report @ Value::Object(_)) => Ok(report),
-        Ok(_) => Err("damaged: not a JSON object".into()),
-        Err(e) => Err(format!("damaged: {e}")),
+        Ok(_) => Err(ReportError::NotAnObject),
+        Err(e) => Err(ReportError::Json(e)),
     }
 }
 
@@ -98,10 +120,12 @@ mod tests {
         let path = folder.path().join(REPORT);
         let fault = |text: &[u8]| {
             fs::write(&path, text).expect("written");
-            report(&path).expect_err("no report")
+            report(&path).expect_err("no report").to_string()
         };
-        assert!(report(&path).expect_err("missing").starts_with("no report"));
-        assert!(report(folder.path()).expect_err("a folder").contains("not a regular file"));
+        let missing = report(&path).expect_err("missing").to_string();
+        assert!(missing.starts_with("no report"), "{missing}");
+        let folder = report(folder.path()).expect_err("a folder");
+        assert!(matches!(folder, ReportError::NotAFile), "{folder}");
         for bad in ["", "{", "{\"end\":1}}", "\u{0}", "{\"end\":01}"] {
             let fault = fault(bad.as_bytes());
             assert!(fault.starts_with("damaged: ") && !fault.contains('\n'), "{fault}");

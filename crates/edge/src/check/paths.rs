@@ -1,11 +1,12 @@
 //! Checks of the paths that a server writes to, by the permissions of the current user. Nothing is
 //! created.
 
+use core::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use groups::{MAX_FILE, Table};
+use groups::{FileError, MAX_FILE, Table};
 use nix::unistd::{AccessFlags, Uid, access};
 
 use crate::config::Config;
@@ -19,6 +20,54 @@ const UNITS: [&str; 4] = [
     "/usr/local/lib/systemd/system/mendcast.service",
     "/usr/lib/systemd/system/mendcast.service",
 ];
+
+/// Reason why a path cannot be used.
+#[derive(Debug)]
+enum PathFault {
+    /// The path is something else. Contains what it is, and the expectation.
+    Kind(&'static str),
+    /// A directory cannot be used.
+    Directory(io::Error),
+    /// A file cannot be opened.
+    File(io::Error),
+    /// The path does not exist, and its parent does not allow to create it.
+    Create(Box<Self>),
+    /// A parent is not a directory.
+    NotADirectory(PathBuf),
+    /// A parent cannot be used.
+    Parent(PathBuf, io::Error),
+    /// The current user may not write.
+    Permission(PathBuf, io::Error),
+    /// The table of user groups cannot be read.
+    Unreadable(io::Error),
+    /// The table of user groups is invalid.
+    Table(FileError),
+}
+
+impl fmt::Display for PathFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kind(what) => f.write_str(what),
+            Self::Directory(why) => write!(f, "cannot be used: {why}"),
+            Self::File(why) => write!(f, "cannot be opened: {why}"),
+            Self::Create(why) => write!(f, "cannot be created: {why}"),
+            Self::NotADirectory(parent) => write!(f, "{} is not a directory", parent.display()),
+            Self::Parent(parent, why) => write!(f, "{}: {why}", parent.display()),
+            Self::Permission(path, why) => {
+                write!(f, "user {} cannot write to {}: {why}", Uid::effective(), path.display())
+            }
+            Self::Unreadable(why) => why.fmt(f),
+            Self::Table(why) => why.fmt(f),
+        }
+    }
+}
+
+impl PathFault {
+    /// Turns the fault of a parent into that of a path to be created.
+    fn create(parent: Self) -> Self {
+        Self::Create(Box::new(parent))
+    }
+}
 
 /// Finds paths that the server could not write to, and an invalid table of user groups.
 pub(super) fn check(config: &Config) -> Vec<Finding> {
@@ -61,10 +110,10 @@ pub(super) fn check(config: &Config) -> Vec<Finding> {
 }
 
 /// Whether files can be created in a directory, which may have to be created itself.
-fn directory(path: &Path) -> Result<(), String> {
+fn directory(path: &Path) -> Result<(), PathFault> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => writable(path),
-        Ok(_) => Err("not a directory; expected one, or an unused path".to_owned()),
+        Ok(_) => Err(PathFault::Kind("not a directory; expected one, or an unused path")),
         Err(e) if e.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => {
             // The nearest parent that exists decides.
             let parents = path.ancestors().skip(1);
@@ -72,24 +121,20 @@ fn directory(path: &Path) -> Result<(), String> {
                 parents.map(or_current).find(|parent| fs::symlink_metadata(parent).is_ok());
             let parent = parent.unwrap_or_else(|| PathBuf::from("."));
             match fs::metadata(&parent) {
-                Ok(found) if found.is_dir() => {}
-                _ => {
-                    let parent = parent.display();
-                    return Err(format!("cannot be created: {parent} is not a directory"));
-                }
+                Ok(found) if found.is_dir() => writable(&parent).map_err(PathFault::create),
+                _ => Err(PathFault::create(PathFault::NotADirectory(parent))),
             }
-            writable(&parent).map_err(|why| format!("cannot be created: {why}"))
         }
-        Err(e) => Err(format!("cannot be used: {e}")),
+        Err(e) => Err(PathFault::Directory(e)),
     }
 }
 
 /// Whether a file can be appended to, or created in an existing directory.
-fn file(path: &Path) -> Result<(), String> {
+fn file(path: &Path) -> Result<(), PathFault> {
     match fs::metadata(path) {
-        Ok(found) if found.is_dir() => Err("a directory; expected a file".to_owned()),
+        Ok(found) if found.is_dir() => Err(PathFault::Kind("a directory; expected a file")),
         // Opening a pipe would block until it has a reader.
-        Ok(_) if is_pipe(path) => Err("a pipe or socket; expected a file".to_owned()),
+        Ok(_) if is_pipe(path) => Err(PathFault::Kind("a pipe or socket; expected a file")),
         Ok(_) => may(path, AccessFlags::W_OK),
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             // Opening a dangling link creates its target.
@@ -98,15 +143,14 @@ fn file(path: &Path) -> Result<(), String> {
                 |target| or_current(path.parent().unwrap_or(Path::new(""))).join(target),
             );
             let parent = or_current(target.parent().unwrap_or(Path::new("")));
-            match fs::metadata(&parent) {
-                Ok(found) if found.is_dir() => {
-                    writable(&parent).map_err(|why| format!("cannot be created: {why}"))
-                }
-                Ok(_) => Err(format!("cannot be created: {} is not a directory", parent.display())),
-                Err(e) => Err(format!("cannot be created: {}: {e}", parent.display())),
-            }
+            let created = match fs::metadata(&parent) {
+                Ok(found) if found.is_dir() => writable(&parent),
+                Ok(_) => Err(PathFault::NotADirectory(parent)),
+                Err(e) => Err(PathFault::Parent(parent, e)),
+            };
+            created.map_err(PathFault::create)
         }
-        Err(e) => Err(format!("cannot be opened: {e}")),
+        Err(e) => Err(PathFault::File(e)),
     }
 }
 
@@ -122,24 +166,21 @@ fn or_current(path: &Path) -> PathBuf {
 }
 
 /// Whether files can be created in a directory.
-fn writable(path: &Path) -> Result<(), String> {
+fn writable(path: &Path) -> Result<(), PathFault> {
     may(path, AccessFlags::W_OK | AccessFlags::X_OK)
 }
 
-fn may(path: &Path, what: AccessFlags) -> Result<(), String> {
-    access(path, what).map_err(|why| {
-        let (user, why) = (Uid::effective(), io::Error::from(why));
-        format!("user {user} cannot write to {}: {why}", path.display())
-    })
+fn may(path: &Path, what: AccessFlags) -> Result<(), PathFault> {
+    access(path, what).map_err(|why| PathFault::Permission(path.to_owned(), why.into()))
 }
 
 /// Whether the table is valid. A missing one is not a fault: `mendcast autoplex decide` has not
 /// written it yet.
-fn table(path: &Path) -> Result<(), String> {
+fn table(path: &Path) -> Result<(), PathFault> {
     match small::read(path, MAX_FILE) {
-        Ok(content) => Table::decode(&content).map(drop).map_err(|e| e.to_string()),
+        Ok(content) => Table::decode(&content).map(drop).map_err(PathFault::Table),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(e) => Err(e.to_string()),
+        Err(e) => Err(PathFault::Unreadable(e)),
     }
 }
 
@@ -175,7 +216,7 @@ mod tests {
         ] {
             for (result, part) in [(directory(&at(name)), as_directory), (file(&at(name)), as_file)]
             {
-                let what = result.err().unwrap_or_default();
+                let what = result.err().map_or(String::new(), |what| what.to_string());
                 let is_right = if part.is_empty() { what.is_empty() } else { what.contains(part) };
                 assert!(is_right, "{name}: {what:?} has no {part:?}");
             }
@@ -193,7 +234,7 @@ mod tests {
             [directory(dir.path()), directory(&dir.path().join("x")), file(&dir.path().join("x"))]
         {
             match result {
-                Err(what) => assert!(what.contains("cannot write to"), "{what}"),
+                Err(what) => assert!(what.to_string().contains("cannot write to"), "{what}"),
                 Ok(()) => assert!(Uid::effective().is_root(), "not root"),
             }
         }

@@ -3,6 +3,7 @@
 mod input;
 pub(crate) mod pull;
 
+use core::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -20,6 +21,26 @@ pub use input::PublisherInput;
 
 /// Message to a publisher after the operator ended its stream.
 pub const ENDED: &str = "the operator ended this stream";
+
+/// Reason why a publisher is rejected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rejection {
+    /// The stream has a publisher, or there is no room for another stream.
+    Refused(Refusal),
+    /// The operator has ended the stream.
+    Ended,
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(refusal) => refusal.fmt(f),
+            Self::Ended => f.write_str(ENDED),
+        }
+    }
+}
+
+impl core::error::Error for Rejection {}
 
 /// Checks whether `remote` may publish `name` with this key. Returns the key if a rule requires
 /// one.
@@ -65,7 +86,7 @@ pub fn publish(
     name: &str,
     key: Option<&str>,
     grant: Grant,
-) -> Result<Publication, String> {
+) -> Result<Publication, Rejection> {
     let may_replace = |active: &&ActivePublisher| match config.live.take_over {
         TakeOver::Refuse => false,
         TakeOver::SameKey => grant == Grant::Hook || active.has_key(key),
@@ -79,7 +100,7 @@ pub fn publish(
         other => other,
     };
     let publication = live.publishers.publish_as(name, key, publish);
-    let publication = publication.map_err(|refusal| refusal.to_string())?;
+    let publication = publication.map_err(Rejection::Refused)?;
     // Wall-clock timestamps: a later stream of this name, even after a restart, never reuses the
     // numbers and names of HLS segments, which derive from them.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -88,7 +109,7 @@ pub fn publish(
     if bans.refuse_stream(name) {
         live.publishers.end(name);
         live.streams.end(publication.publisher.stream());
-        return Err(ENDED.into());
+        return Err(Rejection::Ended);
     }
     Ok(publication)
 }

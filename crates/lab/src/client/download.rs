@@ -4,7 +4,7 @@ use bytes::Bytes;
 use units::Timestamp;
 
 use crate::ends::pattern;
-use crate::live::{Arrival, Live, Reception};
+use crate::live::{FrameArrival, Live, Reception};
 
 /// Expected content.
 enum Expected {
@@ -73,7 +73,7 @@ impl Download {
     }
 
     /// Received frames of a live stream.
-    pub(crate) fn arrivals(&self) -> &[Arrival] {
+    pub(crate) fn arrivals(&self) -> &[FrameArrival] {
         match &self.expected {
             Expected::Pattern(_) => &[],
             Expected::Live(reception) => &reception.arrivals,

@@ -27,7 +27,7 @@ pub(super) fn get(authority: &str, path: &str) -> Vec<u8> {
 
 /// Incremental parser of a response.
 #[derive(Default)]
-pub(crate) struct Answer {
+pub(crate) struct ResponseReader {
     /// Incomplete type and length of the current frame.
     frame_header: Vec<u8>,
     kind: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Answer {
     head: Vec<u8>,
 }
 
-impl Answer {
+impl ResponseReader {
     /// Parses bytes of the stream and passes content to `on_content`. Returns false if the status
     /// is not 200 or content precedes the head.
     pub(crate) fn take(&mut self, mut data: &[u8], mut on_content: impl FnMut(&[u8])) -> bool {
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn the_content_comes_out_however_it_is_cut() {
         for size in 1..20 {
-            let (mut reader, mut content) = (Answer::default(), Vec::new());
+            let (mut reader, mut content) = (ResponseReader::default(), Vec::new());
             for part in answer(25).chunks(size) {
                 assert!(reader.take(part, |bytes| content.extend_from_slice(bytes)));
             }
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn another_status_and_content_without_a_head_are_seen() {
-        assert!(!Answer::default().take(&answer(27), |_| ()));
-        assert!(!Answer::default().take(&answer(25)[10..], |_| ()));
+        assert!(!ResponseReader::default().take(&answer(27), |_| ()));
+        assert!(!ResponseReader::default().take(&answer(25)[10..], |_| ()));
     }
 }

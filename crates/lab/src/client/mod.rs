@@ -10,25 +10,26 @@ mod proto;
 mod quinn;
 mod viewer;
 
-pub(crate) use http3::Answer;
+pub(crate) use http3::ResponseReader;
 pub use kind::ClientKind;
-pub(crate) use viewer::{Request, Viewer};
+pub(crate) use viewer::{ClientRequest, VirtualClient};
 
 use crate::ends::Cipher;
+use crate::error::ValueError;
 
 /// Starts the client that `request` names.
 ///
 /// # Errors
 /// The client does not support the request.
-pub(crate) fn start(request: Request) -> Result<Box<dyn Viewer>, String> {
+pub(crate) fn start(request: ClientRequest) -> Result<Box<dyn VirtualClient>, ValueError> {
     match (request.kind, request.cipher) {
-        (ClientKind::Noq, _) if request.times != 1 => {
-            Err("several requests on one connection only work with the client `quinn`".to_owned())
-        }
-        (ClientKind::Quinn, _) => Ok(Box::new(quinn::Client::new(request))),
-        (ClientKind::Noq, Cipher::Real) => Ok(Box::new(noq::Client::new(request))),
+        (ClientKind::Noq, _) if request.times != 1 => Err(ValueError::Conflict(
+            "several requests on one connection only work with the client `quinn`",
+        )),
+        (ClientKind::Quinn, _) => Ok(Box::new(quinn::ProtoClient::new(request))),
+        (ClientKind::Noq, Cipher::Real) => Ok(Box::new(noq::ProtoClient::new(request))),
         (ClientKind::Noq, Cipher::Null) => {
-            Err("the null cipher only works with the client `quinn`".to_owned())
+            Err(ValueError::Conflict("the null cipher only works with the client `quinn`"))
         }
     }
 }

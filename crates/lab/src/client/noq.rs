@@ -11,18 +11,18 @@ use noq_proto as noq;
 use units::{Ecn, Timestamp};
 
 use super::download::Download;
-use super::viewer::{Request, Viewer, tls_config};
+use super::viewer::{ClientRequest, VirtualClient, tls_config};
 use crate::ends::IDLE_TIMEOUT;
 use crate::identity::SERVER_NAME;
 
 super::proto::viewer!(noq);
 
-fn crypto(request: &Request) -> Arc<dyn noq::crypto::ClientConfig> {
+fn crypto(request: &ClientRequest) -> Arc<dyn noq::crypto::ClientConfig> {
     let tls = noq::crypto::rustls::QuicClientConfig::try_from(tls_config(request));
     Arc::new(tls.expect("the provider has an initial cipher suite"))
 }
 
-fn new_endpoint(config: noq::EndpointConfig, _: &Request) -> noq::Endpoint {
+fn new_endpoint(config: noq::EndpointConfig, _: &ClientRequest) -> noq::Endpoint {
     noq::Endpoint::new(Arc::new(config), None, true)
 }
 

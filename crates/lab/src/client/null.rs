@@ -24,11 +24,11 @@ impl quinn::crypto::ClientConfig for ClientConfig {
         params: &TransportParameters,
     ) -> Result<Box<dyn quinn::crypto::Session>, ConnectError> {
         let real = self.0.clone().start_session(version, server_name, params)?;
-        Ok(Box::new(Session { real, keys_handed_out: 0, generation: 0 }))
+        Ok(Box::new(NullSession { real, keys_handed_out: 0, generation: 0 }))
     }
 }
 
-struct Session {
+struct NullSession {
     real: Box<dyn quinn::crypto::Session>,
     /// Handshake keys are handed out first, 1-RTT keys second.
     keys_handed_out: u8,
@@ -36,7 +36,7 @@ struct Session {
     generation: u8,
 }
 
-impl quinn::crypto::Session for Session {
+impl quinn::crypto::Session for NullSession {
     fn initial_keys(&self, dst_cid: &ConnectionId, side: Side) -> Keys {
         self.real.initial_keys(dst_cid, side)
     }

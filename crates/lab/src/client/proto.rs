@@ -4,19 +4,19 @@
 /// call: `crypto`, `new_endpoint`, `receive` and `transmit`.
 macro_rules! viewer {
     ($proto:ident) => {
-        pub(super) struct Client {
+        pub(super) struct ProtoClient {
             epoch: Instant,
             endpoint: $proto::Endpoint,
             handle: $proto::ConnectionHandle,
             connection: $proto::Connection,
-            request: Request,
+            request: ClientRequest,
             stream: Option<$proto::StreamId>,
             download: Download,
             buffer: Vec<u8>,
         }
 
-        impl Client {
-            pub(super) fn new(request: Request) -> Self {
+        impl ProtoClient {
+            pub(super) fn new(request: ClientRequest) -> Self {
                 let mut transport = $proto::TransportConfig::default();
                 let window =
                     $proto::VarInt::from_u64(request.window).unwrap_or($proto::VarInt::MAX);
@@ -100,7 +100,7 @@ macro_rules! viewer {
             }
         }
 
-        impl Viewer for Client {
+        impl VirtualClient for ProtoClient {
             fn download(&self) -> &Download {
                 &self.download
             }

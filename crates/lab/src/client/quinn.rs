@@ -10,13 +10,13 @@ use units::{Ecn, Timestamp};
 
 use super::download::Download;
 use super::null;
-use super::viewer::{Request, Viewer, tls_config};
+use super::viewer::{ClientRequest, VirtualClient, tls_config};
 use crate::ends::{Cipher, IDLE_TIMEOUT};
 use crate::identity::SERVER_NAME;
 
 super::proto::viewer!(quinn);
 
-fn crypto(request: &Request) -> Arc<dyn quinn::crypto::ClientConfig> {
+fn crypto(request: &ClientRequest) -> Arc<dyn quinn::crypto::ClientConfig> {
     let tls = quinn::crypto::rustls::QuicClientConfig::try_from(tls_config(request))
         .expect("the provider has an initial cipher suite");
     match request.cipher {
@@ -25,7 +25,7 @@ fn crypto(request: &Request) -> Arc<dyn quinn::crypto::ClientConfig> {
     }
 }
 
-fn new_endpoint(config: quinn::EndpointConfig, request: &Request) -> quinn::Endpoint {
+fn new_endpoint(config: quinn::EndpointConfig, request: &ClientRequest) -> quinn::Endpoint {
     quinn::Endpoint::new(Arc::new(config), None, true, Some(request.rng_seed()))
 }
 

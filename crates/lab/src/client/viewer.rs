@@ -17,7 +17,7 @@ use crate::traffic::Traffic;
 
 /// Request of a client.
 #[derive(Clone, Debug)]
-pub(crate) struct Request {
+pub(crate) struct ClientRequest {
     pub kind: ClientKind,
     pub cipher: Cipher,
     pub server: SocketAddr,
@@ -33,7 +33,7 @@ pub(crate) struct Request {
     pub keep_alive: Option<Duration>,
 }
 
-impl Request {
+impl ClientRequest {
     /// Seed of the random generator in the client's library.
     pub(super) fn rng_seed(&self) -> [u8; 32] {
         let mut seed = [0x5a; 32];
@@ -63,7 +63,7 @@ impl Request {
 }
 
 /// A client in virtual time.
-pub(crate) trait Viewer {
+pub(crate) trait VirtualClient {
     fn download(&self) -> &Download;
     fn deadline(&mut self) -> Option<Timestamp>;
     fn on_timeout(&mut self, now: Timestamp);
@@ -73,7 +73,7 @@ pub(crate) trait Viewer {
 }
 
 /// TLS configuration that trusts the testbed's certificate and uses its wall clock.
-pub(super) fn tls_config(request: &Request) -> rustls::ClientConfig {
+pub(super) fn tls_config(request: &ClientRequest) -> rustls::ClientConfig {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(certificate().0).expect("a certificate is a root");
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

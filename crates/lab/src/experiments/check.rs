@@ -6,6 +6,7 @@ use config::{File, Sections};
 use super::engine::between;
 use super::metrics::{How, Term};
 use super::spec::{AxisRange, Bound, Comparison, Point, Spec, Sweep, entries, plain, quantity};
+use crate::error::{Context as _, Error, NameError, SpecificationError, Subject};
 use crate::setup::Setup;
 
 impl Spec {
@@ -14,7 +15,7 @@ impl Spec {
     ///
     /// # Errors
     /// The key is unknown or the value invalid.
-    pub(crate) fn set(&mut self, keys: &[(String, String)]) -> Result<(), String> {
+    pub(crate) fn set(&mut self, keys: &[(String, String)]) -> Result<(), Error> {
         let all = self.base.names();
         for (key, text) in keys {
             let key = self.base.full_name(key, &all)?;
@@ -23,19 +24,19 @@ impl Spec {
         self.check()
     }
 
-    pub(super) fn check_keys(&self, file: &File<'_>) -> Result<(), String> {
+    pub(super) fn check_keys(&self, file: &File<'_>) -> Result<(), Error> {
         let mut setup = Setup::default();
         let tables = self.schemes.iter().map(|scheme| &scheme.set);
         for table in tables.chain(self.sweeps.iter().map(|sweep| &sweep.set)) {
             for (key, span, value) in entries(table) {
-                setup.set(&key, value).map_err(|e| file.error(span, &e).to_string())?;
+                setup.set(&key, value).map_err(|e| file.error(span, &e.to_string()))?;
             }
         }
         for sweep in &self.sweeps {
             for axis in &sweep.axes {
                 for value in &axis.values {
                     let set = setup.set(axis.key.get_ref(), value);
-                    set.map_err(|e| file.error(axis.key.span(), &e).to_string())?;
+                    set.map_err(|e| file.error(axis.key.span(), &e.to_string()))?;
                 }
             }
         }
@@ -61,32 +62,36 @@ impl Spec {
         all
     }
 
-    /// Checks that the schemes a term refers to exist.
-    fn check_term(&self, term: &Term) -> Result<(), String> {
-        let is_known = |name: &String| self.schemes.iter().any(|scheme| scheme.label == *name);
-        match &term.other {
-            Some(name) if !is_known(name) => {
-                Err(format!("{}: no scheme has the label `{name}`", self.name))
-            }
-            None if term.how == How::Closed && self.clairvoyant.is_none() => Err(format!(
-                "{}: `{}` needs a `clairvoyant` scheme, or `@LABEL`",
-                self.name, term.text
-            )),
-            _ => Ok(()),
+    fn check_label(&self, label: &str) -> Result<(), NameError> {
+        match self.schemes.iter().any(|scheme| scheme.label == label) {
+            true => Ok(()),
+            false => Err(NameError::Label(label.to_owned())),
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), String> {
-        let at = |what: String| format!("{}: {what}", self.name);
-        let label = |name: &str| {
-            if self.schemes.iter().any(|scheme| scheme.label == name) {
-                Ok(())
-            } else {
-                Err(at(format!("no scheme has the label `{name}`")))
+    /// Checks that the schemes a term refers to exist.
+    fn check_term(&self, term: &Term) -> Result<(), Error> {
+        match &term.other {
+            Some(label) => Ok(self.check_label(label)?),
+            None if term.how == How::Closed && self.clairvoyant.is_none() => {
+                Err(SpecificationError::NoClairvoyant(term.text.clone()).into())
             }
-        };
+            None => Ok(()),
+        }
+    }
+
+    /// Checks labels, titles and keys, and all runs.
+    ///
+    /// # Errors
+    /// One line that begins with the name of the experiment.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.check_parts().of(|| Subject::Part(self.name.clone()))
+    }
+
+    fn check_parts(&self) -> Result<(), Error> {
+        let label = |label: &str| self.check_label(label);
         if let Some(scheme) = self.schemes.iter().find(|s| s.label.contains([',', '"', '\n'])) {
-            return Err(at(format!("no commas, quotes and new lines in `{}`", scheme.label)));
+            return Err(SpecificationError::Label(scheme.label.clone()).into());
         }
         label(&self.baseline)?;
         self.clairvoyant.as_deref().map_or(Ok(()), label)?;
@@ -98,7 +103,7 @@ impl Spec {
             if let Some(title) = &place.sweep
                 && !self.sweeps.iter().any(|sweep| sweep.title == *title)
             {
-                return Err(at(format!("no sweep has the title `{title}`")));
+                return Err(NameError::Sweep(title.clone()).into());
             }
         }
         self.metrics.iter().try_for_each(|term| self.check_term(term))?;
@@ -112,7 +117,7 @@ impl Spec {
             {
                 match bound {
                     Bound::Key { key, .. } if self.base.number_of(key).is_none() => {
-                        return Err(at(format!("no number `{key}` to compare with")));
+                        return Err(SpecificationError::NoNumber(key.clone()).into());
                     }
                     Bound::Metric { of: Some(name), .. } => label(name)?,
                     _ => {}
@@ -123,19 +128,15 @@ impl Spec {
     }
 
     /// Checks a sweep and all of its runs.
-    fn check_sweep(&self, sweep: &Sweep) -> Result<(), String> {
-        let at = |what: String| format!("{}: {what}", self.name);
+    fn check_sweep(&self, sweep: &Sweep) -> Result<(), Error> {
         if (sweep.draws > 0) == sweep.ranges.is_empty() {
-            return Err(at(format!("sweep `{}`: draws need ranges", sweep.title)));
+            return Err(SpecificationError::NoRanges(sweep.title.clone()).into());
         }
-        let is_unknown = |name: &&String| !self.schemes.iter().any(|scheme| scheme.label == **name);
-        if let Some(name) = sweep.schemes.iter().find(is_unknown) {
-            return Err(at(format!("no scheme has the label `{name}`")));
-        }
+        sweep.schemes.iter().try_for_each(|label| self.check_label(label))?;
         // Points are one field of results.csv.
         let values = sweep.axes.iter().flat_map(|axis| &axis.values).map(plain);
         if let Some(value) = values.into_iter().find(|v| v.contains([',', ';', '"', '\n'])) {
-            return Err(at(format!("no commas, semicolons and quotes in the value `{value}`")));
+            return Err(SpecificationError::Value(value).into());
         }
         for range in &sweep.ranges {
             let is_rising = match (quantity(&range.low), quantity(&range.high)) {
@@ -143,8 +144,8 @@ impl Spec {
                 _ => false,
             };
             if !is_rising {
-                let key = range.key.get_ref();
-                return Err(at(format!("`{key}`: low must be below high, in the same unit")));
+                let key = range.key.get_ref().clone();
+                return Err(SpecificationError::FallingRange(key).into());
             }
         }
         let ends = |share: f64| {
@@ -154,8 +155,8 @@ impl Spec {
         for scheme in self.schemes_of(sweep) {
             for point in sweep.points() {
                 for drawn in [ends(0.0), ends(1.0)] {
-                    let setup = self.setup(sweep, &point, &drawn, scheme).map_err(at)?;
-                    setup.scenario(1).map_err(|e| at(format!("{}: {e}", scheme.label)))?;
+                    let setup = self.setup(sweep, &point, &drawn, scheme)?;
+                    setup.scenario(1).of(|| Subject::Part(scheme.label.clone()))?;
                 }
             }
         }

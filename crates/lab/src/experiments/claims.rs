@@ -6,13 +6,13 @@ use qoe::stats::Estimate;
 
 use super::metrics::Term;
 use super::output::note;
-use super::rows::{Group, Row, describe, groups, other, values};
-use super::spec::{Bound, Claim, Comparison, Place, Spec, number};
+use super::rows::{RunGroup, RunRow, describe, groups, other, values};
+use super::spec::{Bound, Claim, Comparison, Selection, Spec, number};
 use crate::setup::Setup;
 
 /// The verdict on a claim.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Verdict {
+pub(crate) struct ClaimVerdict {
     pub text: String,
     /// Points at which the claim holds, and points it applies to.
     pub good: usize,
@@ -26,7 +26,7 @@ pub(crate) struct Verdict {
     pub why: Option<String>,
 }
 
-impl Verdict {
+impl ClaimVerdict {
     /// A claim that applies to no point fails.
     pub(crate) fn holds(&self) -> bool {
         self.good == self.all && self.all > 0
@@ -48,7 +48,7 @@ impl Verdict {
 }
 
 /// Prints the verdicts on standard error. Returns whether all claims hold.
-pub(crate) fn announce(verdicts: &[Verdict]) -> bool {
+pub(crate) fn announce(verdicts: &[ClaimVerdict]) -> bool {
     for verdict in verdicts {
         let detail = match &*verdict.detail {
             "" => String::new(),
@@ -56,7 +56,7 @@ pub(crate) fn announce(verdicts: &[Verdict]) -> bool {
         };
         note(format_args!("{}  {} ({}{detail})", verdict.word(), verdict.text, verdict.count()));
     }
-    verdicts.iter().all(Verdict::holds)
+    verdicts.iter().all(ClaimVerdict::holds)
 }
 
 /// Verdict on one point.
@@ -99,12 +99,12 @@ pub(crate) fn short(value: f64) -> String {
 }
 
 /// Returns all verdicts in claim order. The first states that every run succeeded.
-pub(crate) fn verdicts(spec: &Spec, rows: &[Row]) -> Vec<Verdict> {
-    let failed: Vec<&Row> = rows.iter().filter(|row| !row.error.is_empty()).collect();
+pub(crate) fn verdicts(spec: &Spec, rows: &[RunRow]) -> Vec<ClaimVerdict> {
+    let failed: Vec<&RunRow> = rows.iter().filter(|row| !row.error.is_empty()).collect();
     let detail = failed.first().map_or(String::new(), |row| {
         format!("{} at {} with seed {}: {}", row.scheme, describe(&row.point), row.seed, row.error)
     });
-    let complete = Verdict {
+    let complete = ClaimVerdict {
         text: "Every run delivers the right bytes.".to_owned(),
         good: rows.len() - failed.len(),
         all: rows.len(),
@@ -119,31 +119,31 @@ pub(crate) fn verdicts(spec: &Spec, rows: &[Row]) -> Vec<Verdict> {
 
 struct Judge<'a> {
     spec: &'a Spec,
-    groups: &'a [Group<'a>],
+    groups: &'a [RunGroup<'a>],
 }
 
 impl Judge<'_> {
-    fn covered<'b>(&'b self, place: &'b Place) -> impl Iterator<Item = &'b Group<'b>> {
+    fn covered<'b>(&'b self, place: &'b Selection) -> impl Iterator<Item = &'b RunGroup<'b>> {
         self.groups.iter().filter(|group| {
             self.spec.is_shown(group.scheme)
                 && place.covers(&self.spec.sweeps[group.sweep], group.scheme, group.point)
         })
     }
 
-    fn setup(&self, group: &Group<'_>) -> Option<Setup> {
+    fn setup(&self, group: &RunGroup<'_>) -> Option<Setup> {
         group.rows.values().next()?.setup(self.spec).ok()
     }
 
-    fn values(&self, group: &Group<'_>, term: &Term) -> BTreeMap<u64, f64> {
+    fn values(&self, group: &RunGroup<'_>, term: &Term) -> BTreeMap<u64, f64> {
         values(self.spec, self.groups, group, term)
     }
 
-    fn mean(&self, group: &Group<'_>, term: &Term) -> Option<f64> {
+    fn mean(&self, group: &RunGroup<'_>, term: &Term) -> Option<f64> {
         Some(Estimate::of(self.values(group, term).into_values())?.mean)
     }
 
     /// Returns the bound for each run of a group.
-    fn bounds(&self, group: &Group<'_>, bound: &Bound) -> BTreeMap<u64, f64> {
+    fn bounds(&self, group: &RunGroup<'_>, bound: &Bound) -> BTreeMap<u64, f64> {
         let all = |value: f64| group.rows.keys().map(|&seed| (seed, value)).collect();
         match bound {
             Bound::Number(value) => all(*value),
@@ -163,7 +163,7 @@ impl Judge<'_> {
         }
     }
 
-    fn is_given(&self, claim: &Claim, group: &Group<'_>) -> bool {
+    fn is_given(&self, claim: &Claim, group: &RunGroup<'_>) -> bool {
         let Some(given) = &claim.given else { return true };
         let Some(mean) = self.mean(group, &given.metric) else { return false };
         let bound = |bound: &Bound| {
@@ -173,13 +173,13 @@ impl Judge<'_> {
             && given.at_least.as_ref().is_none_or(|least| mean >= bound(least))
     }
 
-    fn verdict(&self, claim: &Claim) -> Verdict {
+    fn verdict(&self, claim: &Claim) -> ClaimVerdict {
         let mut judged = Vec::new();
         match &claim.is {
             Comparison::Crosses { scheme } => {
                 for (name, ends) in self.lines(claim) {
                     let (Some(first), Some(last)) = (ends.first(), ends.last()) else { continue };
-                    let difference = |group: &Group<'_>| {
+                    let difference = |group: &RunGroup<'_>| {
                         let rival = other(self.groups, group, scheme)?;
                         self.difference(&claim.metric, group, rival)
                     };
@@ -227,12 +227,12 @@ impl Judge<'_> {
         let is_close = |point: &&PointVerdict| point.half.is_some_and(|half| point.by.abs() < half);
         let close = judged.iter().filter(is_close).count();
         let (text, why) = (claim.text.clone(), claim.why.clone());
-        Verdict { text, good, all: judged.len(), close, detail, why }
+        ClaimVerdict { text, good, all: judged.len(), close, detail, why }
     }
 
     /// Returns the points along the first axis, grouped by their other coordinates.
-    fn lines<'b>(&'b self, claim: &'b Claim) -> BTreeMap<String, Vec<&'b Group<'b>>> {
-        let mut lines: BTreeMap<String, Vec<&Group<'_>>> = BTreeMap::new();
+    fn lines<'b>(&'b self, claim: &'b Claim) -> BTreeMap<String, Vec<&'b RunGroup<'b>>> {
+        let mut lines: BTreeMap<String, Vec<&RunGroup<'_>>> = BTreeMap::new();
         for group in self.covered(&claim.on) {
             let sweep = &self.spec.sweeps[group.sweep];
             let Some(x) = sweep.x().map(|axis| axis.key.get_ref()) else { continue };
@@ -242,7 +242,7 @@ impl Judge<'_> {
         }
         for line in lines.values_mut() {
             line.sort_by(|a, b| {
-                let x = |group: &Group<'_>| {
+                let x = |group: &RunGroup<'_>| {
                     let sweep = &self.spec.sweeps[group.sweep];
                     let key = sweep.x().map(|axis| axis.key.get_ref().clone());
                     let value = group.point.iter().find(|(name, _)| Some(name) == key.as_ref());
@@ -255,12 +255,17 @@ impl Judge<'_> {
     }
 
     /// Returns the paired difference of a metric between two groups.
-    fn difference(&self, metric: &Term, group: &Group<'_>, rival: &Group<'_>) -> Option<Estimate> {
+    fn difference(
+        &self,
+        metric: &Term,
+        group: &RunGroup<'_>,
+        rival: &RunGroup<'_>,
+    ) -> Option<Estimate> {
         differences(&self.values(group, metric), &self.values(rival, metric))
     }
 
     /// Judges a claim at one point.
-    fn judge(&self, claim: &Claim, group: &Group<'_>) -> Option<PointVerdict> {
+    fn judge(&self, claim: &Claim, group: &RunGroup<'_>) -> Option<PointVerdict> {
         let own = self.values(group, &claim.metric);
         let estimate = Estimate::of(own.values().copied())?;
         let (sign, bounds) = match &claim.is {

@@ -10,6 +10,7 @@ use toml::{Table, Value};
 use super::figures::built_in;
 use super::metrics::Term;
 use super::spec::{Spec, entries};
+use crate::error::{Error, NameError};
 use crate::setup::{SIMULATED, Setup};
 
 /// Experiment that simulates a deployment by default.
@@ -27,16 +28,14 @@ const DEPLOYMENT: &str = "deployment";
 ///
 /// # Errors
 /// One line: the experiment is unknown, or the file cannot be read or is invalid.
-pub fn with_deployment(name: &str, path: &Path) -> Result<String, String> {
-    let config = Config::load(path).map_err(|e| e.to_string())?;
-    let text = built_in(name)
-        .ok_or_else(|| format!("no experiment `{name}`; `mendcast lab list` shows them"))?;
-    with_config(text, &config)
+pub fn with_deployment(name: &str, path: &Path) -> Result<String, Error> {
+    let config = Config::load(path)?;
+    with_config(built_in(name)?, &config)
 }
 
-fn with_config(text: &str, config: &Config) -> Result<String, String> {
+fn with_config(text: &str, config: &Config) -> Result<String, Error> {
     let spec = Spec::parse(text)?;
-    let mut table: Table = text.parse().map_err(|e: toml::de::Error| e.to_string())?;
+    let mut table: Table = text.parse().map_err(|e| Error::Experiment(Box::new(e)))?;
     table.remove("claims");
     table.remove("paper");
     let kept: Vec<&String> =
@@ -55,9 +54,7 @@ fn with_config(text: &str, config: &Config) -> Result<String, String> {
         });
         for (label, arm) in arms(config) {
             if kept.iter().any(|kept| **kept == label) {
-                return Err(format!(
-                    "the experiment has a scheme with the cohort's name `{label}`"
-                ));
+                return Err(NameError::Cohort(label).into());
             }
             let mut scheme = Table::new();
             scheme.insert("label".to_owned(), Value::String(label));
@@ -83,7 +80,7 @@ fn arms(config: &Config) -> Vec<(String, Setup)> {
 }
 
 /// Returns the keys of a deployment that differ from the defaults or that the experiment sets.
-fn keys(spec: &Spec, arm: &Setup) -> Result<Table, String> {
+fn keys(spec: &Spec, arm: &Setup) -> Result<Table, Error> {
     let default = Setup::default();
     let swept = spec.sweeps.iter().flat_map(|sweep| {
         let axes = sweep.axes.iter().map(|axis| axis.key.get_ref().clone());
@@ -105,7 +102,7 @@ fn keys(spec: &Spec, arm: &Setup) -> Result<Table, String> {
         let is_set = swept.contains(&key) || text(&spec.base) != usual;
         let Some(value) = own.clone().filter(|_| is_set || own != usual) else { continue };
         let line = format!("value = {value}");
-        let mut read: Table = line.parse().map_err(|e: toml::de::Error| e.to_string())?;
+        let mut read: Table = line.parse().map_err(|e| Error::Experiment(Box::new(e)))?;
         let keys = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
         if let (Some(keys), Some(value)) = (keys.as_table_mut(), read.remove("value")) {
             keys.insert(name.to_owned(), value);
@@ -119,13 +116,12 @@ fn keys(spec: &Spec, arm: &Setup) -> Result<Table, String> {
 ///
 /// # Errors
 /// One line: the experiment or the scheme is unknown.
-pub fn deployment(name: &str, label: &str) -> Result<String, String> {
-    let text = built_in(name)
-        .ok_or_else(|| format!("no experiment `{name}`; `mendcast lab list` shows them"))?;
-    let spec = Spec::parse(text)?;
+pub fn deployment(name: &str, label: &str) -> Result<String, Error> {
+    let spec = Spec::parse(built_in(name)?)?;
     let scheme = spec.schemes.iter().find(|scheme| scheme.label == label).ok_or_else(|| {
-        let labels: Vec<&str> = spec.schemes.iter().map(|scheme| scheme.label.as_str()).collect();
-        format!("{name}: no scheme `{label}`; it has {}", labels.join(", "))
+        let known = spec.schemes.iter().map(|scheme| scheme.label.clone()).collect();
+        let (experiment, label) = (name.to_owned(), label.to_owned());
+        NameError::LabelOf { experiment, label, known }
     })?;
     let mut setup = spec.base.clone();
     for (key, _, value) in entries(&scheme.set) {
@@ -217,6 +213,7 @@ mod tests {
         }
         let text = deployment("live-default", "AutoRec when idle").expect("known");
         assert!(text.contains("# A server has no [lab] when_idle = true."), "{text}");
-        assert!(deployment("live-default", "x").unwrap_err().contains("it has ARQ, "));
+        let error = deployment("live-default", "x").unwrap_err().to_string();
+        assert!(error.contains("it has ARQ, "), "{error}");
     }
 }

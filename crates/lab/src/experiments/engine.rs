@@ -9,21 +9,22 @@ use recovery::Random;
 use toml::Value;
 use units::Timestamp;
 
-use super::metrics::{ALL, Logged, Measured, evaluate};
-use super::options::Options;
+use super::metrics::{ALL, Logged, Measurements, evaluate};
+use super::options::RunOptions;
 use super::output::note;
 use super::parallel::in_parallel;
-use super::rows::{Curve, Row};
-use super::spec::{AxisRange, Contestant, Point, Spec, Sweep, quantity};
+use super::rows::{RunRow, SenderCurve};
+use super::spec::{AxisRange, ComparedScheme, Point, Spec, Sweep, quantity};
+use crate::error::{Error, RunError};
 use crate::recovered::{Diary, FinishedUnit};
 use crate::setup::{Kind, Setup, mbps, round_trip};
-use crate::simulation::{Outcome, Sample, run as simulate};
+use crate::simulation::{RunOutcome, SenderSample, run as simulate};
 use crate::traffic::Traffic;
 
 /// The results of a specification.
 pub(crate) struct Results {
-    pub rows: Vec<Row>,
-    pub curves: Vec<Curve>,
+    pub rows: Vec<RunRow>,
+    pub curves: Vec<SenderCurve>,
     pub cpu: Duration,
 }
 
@@ -39,14 +40,14 @@ struct Job {
 }
 
 /// The result of a job.
-type Done = Result<(Measured, Vec<Sample>), String>;
+type Done = Result<(Measurements, Vec<SenderSample>), Error>;
 
 /// Runs the specification. `seconds` shortens every run, for tests.
 pub(crate) fn run(
     spec: &Spec,
-    options: &Options<'_>,
+    options: &RunOptions<'_>,
     seconds: Option<f64>,
-) -> Result<Results, String> {
+) -> Result<Results, Error> {
     let mut rows = Vec::new();
     let mut jobs: Vec<Job> = Vec::new();
     let mut known: BTreeMap<(String, u64), usize> = BTreeMap::new();
@@ -82,13 +83,13 @@ pub(crate) fn run(
     let cpu = done.iter().map(|(_, cpu)| *cpu).sum();
     for (job, (done, _)) in jobs.iter().zip(done) {
         for &place in &job.rows {
-            let row: &mut Row = &mut rows[place];
+            let row: &mut RunRow = &mut rows[place];
             match &done {
                 Ok((measured, samples)) => {
                     // Formulas use the keys of the row, not of the shared run.
                     row.values = evaluate(measured, &row.setup(spec)?);
                     if !samples.is_empty() {
-                        curves.push(Curve {
+                        curves.push(SenderCurve {
                             sweep: row.sweep,
                             scheme: row.scheme.clone(),
                             point: row.point.clone(),
@@ -96,15 +97,15 @@ pub(crate) fn run(
                         });
                     }
                 }
-                Err(error) => row.error.clone_from(error),
+                Err(error) => row.error = error.to_string(),
             }
         }
     }
     Ok(Results { rows, curves, cpu })
 }
 
-fn row(place: usize, scheme: &Contestant, point: &Point, drawn: &Point, seed: u64) -> Row {
-    Row {
+fn row(place: usize, scheme: &ComparedScheme, point: &Point, drawn: &Point, seed: u64) -> RunRow {
+    RunRow {
         sweep: place,
         scheme: scheme.label.clone(),
         point: point.clone(),
@@ -171,7 +172,7 @@ pub(super) fn between(range: &AxisRange, share: f64) -> Value {
 }
 
 fn work(job: &Job) -> Done {
-    let mut all = Measured::default();
+    let mut all = Measurements::default();
     let mut samples = Vec::new();
     let setup = &job.setup;
     let (warm_up, source) = (setup.lab.lab.warm_up, &setup.lab.source);
@@ -193,11 +194,10 @@ fn work(job: &Job) -> Done {
         scenario.sample_every = (job.curves && request == 0).then_some(SAMPLE_EVERY);
         let outcome = simulate(&scenario)?;
         if !outcome.intact {
-            return Err("wrong bytes arrived".to_owned());
+            return Err(RunError::WrongBytes.into());
         }
         if !outcome.completed {
-            let why = outcome.failed.unwrap_or_else(|| "not completed in time".to_owned());
-            return Err(why);
+            return Err(RunError::Incomplete(outcome.failed).into());
         }
         add(&mut all, &outcome, &scenario.traffic);
         if setup.lab.lab.twice {
@@ -245,7 +245,7 @@ fn rounds_max(asked: &[Timestamp], units: &[FinishedUnit]) -> Vec<f64> {
     all
 }
 
-fn add(all: &mut Measured, outcome: &Outcome, traffic: &Traffic) {
+fn add(all: &mut Measurements, outcome: &RunOutcome, traffic: &Traffic) {
     all.recovery.merge(&outcome.recovery);
     all.received.bytes += outcome.measured.bytes;
     all.received.time += outcome.measured.time;

@@ -13,11 +13,12 @@ use std::time::Instant;
 use super::claims::{announce, verdicts};
 use super::engine;
 use super::files::{self, Made};
-use super::options::Options;
+use super::options::RunOptions;
 use super::output::{note, write_file, write_page};
-use super::page::Report;
-use super::rows::{Row, describe};
+use super::page::ExperimentReport;
+use super::rows::{RunRow, describe};
 use super::spec::Spec;
+use crate::error::{Context as _, Error, FileError, NameError};
 
 macro_rules! built_in {
     ($($name:literal),* $(,)?) => {
@@ -83,22 +84,26 @@ pub(super) fn list() -> impl Iterator<Item = (&'static str, String)> {
 }
 
 /// Returns the text of a built-in specification.
-pub(super) fn built_in(name: &str) -> Option<&'static str> {
-    BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+///
+/// # Errors
+/// The name is unknown.
+pub(super) fn built_in(name: &str) -> Result<&'static str, NameError> {
+    let found = BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text);
+    found.ok_or_else(|| NameError::Experiment(name.to_owned()))
 }
 
 /// Runs a specification and writes its results to `out`. Returns whether its claims hold.
-pub(super) fn run(text: &str, options: &Options<'_>, out: &Path) -> Result<bool, String> {
+pub(super) fn run(text: &str, options: &RunOptions<'_>, out: &Path) -> Result<bool, Error> {
     run_for(text, options, out, None)
 }
 
 /// Like [`run`], with each run cut to `seconds`.
 fn run_for(
     text: &str,
-    options: &Options<'_>,
+    options: &RunOptions<'_>,
     out: &Path,
     seconds: Option<f64>,
-) -> Result<bool, String> {
+) -> Result<bool, Error> {
     let mut spec = Spec::parse(text)?;
     spec.set(options.set)?;
     spec.unused().iter().for_each(|line| eprintln!("warning: {line}"));
@@ -134,7 +139,7 @@ fn is_of(out: &Path) -> bool {
 }
 
 /// Rewrites plots, report and summary from stored results. Returns whether the claims hold.
-pub(super) fn report(out: &Path) -> Result<bool, String> {
+pub(super) fn report(out: &Path) -> Result<bool, Error> {
     with_report(out, |report, rows| {
         files::write_summary(out, report.spec, rows)?;
         let plots = report.plots();
@@ -180,9 +185,9 @@ const HEAD: &str = "\
 |---|---|---|---|---|---|\n";
 
 /// Renders the results in these folders.
-pub(super) fn markdown(folders: &[&Path]) -> Result<Results, String> {
+pub(super) fn markdown(folders: &[&Path]) -> Result<Results, Error> {
     if let Some(folder) = folders.iter().find(|folder| with_results(folder).is_empty()) {
-        return Err(format!("{}: no results of `mendcast lab run`", folder.display()));
+        return Err(FileError::NoResults).at(folder);
     }
     let (mut summary, mut contents, mut parts) = (String::new(), String::new(), String::new());
     let mut cpu_seconds = 0.0;
@@ -205,16 +210,21 @@ pub(super) fn markdown(folders: &[&Path]) -> Result<Results, String> {
 
 fn with_report<R>(
     out: &Path,
-    use_it: impl FnOnce(&Report<'_>, &[Row]) -> Result<R, String>,
-) -> Result<R, String> {
+    use_it: impl FnOnce(&ExperimentReport<'_>, &[RunRow]) -> Result<R, Error>,
+) -> Result<R, Error> {
     let (made, text) = files::read_made(out)?;
     let mut spec = Spec::parse(&text)?;
     spec.set(&made.set)?;
     let rows = files::read_rows(out, &spec)?;
     let curves = files::read_curves(out, &spec)?;
     let verdicts = verdicts(&spec, &rows);
-    let report =
-        Report { spec: &spec, made: &made, rows: &rows, curves: &curves, verdicts: &verdicts };
+    let report = ExperimentReport {
+        spec: &spec,
+        made: &made,
+        rows: &rows,
+        curves: &curves,
+        verdicts: &verdicts,
+    };
     use_it(&report, &rows)
 }
 

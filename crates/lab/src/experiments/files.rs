@@ -9,10 +9,11 @@ use toml::Value;
 use units::{Rate, Timestamp};
 
 use super::metrics::{ALL, Term};
-use super::output::{self, Statistics, Summary, write_file};
-use super::rows::{Curve, Row, describe, groups, values};
+use super::output::{self, RunStatistics, SummaryLine, write_file, write_json};
+use super::rows::{RunRow, SenderCurve, describe, groups, values};
 use super::spec::{Paper, Point, Spec};
-use crate::simulation::Sample;
+use crate::error::{Context as _, Error, FileError};
+use crate::simulation::SenderSample;
 
 /// Origin of the results.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -91,7 +92,7 @@ pub(crate) fn terms(spec: &Spec) -> Vec<Term> {
     all
 }
 
-pub(crate) fn write_summary(out: &Path, spec: &Spec, rows: &[Row]) -> Result<(), String> {
+pub(crate) fn write_summary(out: &Path, spec: &Spec, rows: &[RunRow]) -> Result<(), Error> {
     let mut all = Vec::new();
     let groups = groups(rows);
     let mut every = terms(spec);
@@ -104,12 +105,13 @@ pub(crate) fn write_summary(out: &Path, spec: &Spec, rows: &[Row]) -> Result<(),
         let setup = group.rows.values().next().and_then(|row| row.setup(spec).ok());
         let is_fixed = setup.is_some_and(|setup| setup.scheme_name() == "autorec-fixed");
         for term in &every {
-            let of = |term: &Term| Statistics::of(values(spec, &groups, group, term).into_values());
+            let of =
+                |term: &Term| RunStatistics::of(values(spec, &groups, group, term).into_values());
             let Some(statistics) = of(term) else { continue };
             let formula = term.expected().filter(|_| is_fixed);
             let formula = formula.map(Term::parse).transpose()?;
             let paper = stated(spec, group.sweep, group.scheme, group.point, term);
-            all.push(Summary {
+            all.push(SummaryLine {
                 experiment: &spec.name,
                 sweep: Some(&spec.sweeps[group.sweep].title),
                 scheme: group.scheme,
@@ -142,7 +144,7 @@ fn clean(text: &str) -> String {
     text.replace([',', '\n', '"'], " ")
 }
 
-pub(crate) fn write_rows(out: &Path, rows: &[Row]) -> Result<(), String> {
+pub(crate) fn write_rows(out: &Path, rows: &[RunRow]) -> Result<(), Error> {
     let mut text = head();
     text.push('\n');
     for row in rows {
@@ -159,23 +161,28 @@ pub(crate) fn write_rows(out: &Path, rows: &[Row]) -> Result<(), String> {
     write_file(&out.join("results.csv"), &text)
 }
 
-fn read(path: &Path) -> Result<String, String> {
-    std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
+fn read(path: &Path) -> Result<String, Error> {
+    std::fs::read_to_string(path).at(path)
 }
 
-pub(crate) fn read_rows(out: &Path, spec: &Spec) -> Result<Vec<Row>, String> {
+pub(crate) fn read_rows(out: &Path, spec: &Spec) -> Result<Vec<RunRow>, Error> {
     let path = out.join("results.csv");
     let text = read(&path)?;
     let mut lines = text.lines();
     if lines.next() != Some(head().as_str()) {
-        return Err(format!("{}: not the results of this version", path.display()));
+        return Err(FileError::Version).at(&path);
     }
-    let bad = |index: usize| format!("{}:{}: malformed", path.display(), index + 2);
-    let rows = lines.enumerate().map(|(i, line)| read_row(line, spec).ok_or_else(|| bad(i)));
+    let rows = (2..)
+        .zip(lines)
+        .map(|(number, line)| read_row(line, spec).ok_or_else(|| malformed(&path, number)));
     rows.collect()
 }
 
-fn read_row(line: &str, spec: &Spec) -> Option<Row> {
+fn malformed(path: &Path, line: usize) -> Error {
+    FileError::Malformed { path: path.to_owned(), line }.into()
+}
+
+fn read_row(line: &str, spec: &Spec) -> Option<RunRow> {
     let fields: Vec<&str> = line.split(',').collect();
     let [sweep, scheme, point, drawn, seed, values @ .., error] = &fields[..] else { return None };
     let sweep = sweep.parse().ok().filter(|place| *place < spec.sweeps.len())?;
@@ -185,7 +192,7 @@ fn read_row(line: &str, spec: &Spec) -> Option<Row> {
     };
     let values: Vec<Option<f64>> = values.iter().map(value).collect::<Option<_>>()?;
     (values.len() == ALL.len()).then_some(())?;
-    Some(Row {
+    Some(RunRow {
         sweep,
         scheme: (*scheme).to_owned(),
         point: read_point(point, spec, sweep)?,
@@ -213,7 +220,7 @@ fn read_drawn(text: &str) -> Option<Point> {
 
 const CURVES: &str = "sweep,scheme,point,t_s,window,in_flight,rate_mbps,received,queued";
 
-pub(crate) fn write_curves(out: &Path, curves: &[Curve]) -> Result<(), String> {
+pub(crate) fn write_curves(out: &Path, curves: &[SenderCurve]) -> Result<(), Error> {
     if curves.is_empty() {
         return Ok(());
     }
@@ -239,16 +246,15 @@ pub(crate) fn write_curves(out: &Path, curves: &[Curve]) -> Result<(), String> {
 }
 
 /// Reads the curves, if present.
-pub(crate) fn read_curves(out: &Path, spec: &Spec) -> Result<Vec<Curve>, String> {
+pub(crate) fn read_curves(out: &Path, spec: &Spec) -> Result<Vec<SenderCurve>, Error> {
     if !spec.curves {
         return Ok(Vec::new());
     }
     let path = out.join("curves.csv");
     let text = read(&path)?;
-    let mut curves: Vec<Curve> = Vec::new();
-    for (index, line) in text.lines().enumerate().skip(1) {
-        let sample = read_sample(line, spec)
-            .ok_or_else(|| format!("{}:{}: malformed", path.display(), index + 1))?;
+    let mut curves: Vec<SenderCurve> = Vec::new();
+    for (number, line) in (1..).zip(text.lines()).skip(1) {
+        let sample = read_sample(line, spec).ok_or_else(|| malformed(&path, number))?;
         let (sweep, scheme, point, sample) = sample;
         match curves.last_mut() {
             Some(curve)
@@ -256,19 +262,19 @@ pub(crate) fn read_curves(out: &Path, spec: &Spec) -> Result<Vec<Curve>, String>
             {
                 curve.samples.push(sample);
             }
-            _ => curves.push(Curve { sweep, scheme, point, samples: vec![sample] }),
+            _ => curves.push(SenderCurve { sweep, scheme, point, samples: vec![sample] }),
         }
     }
     Ok(curves)
 }
 
-fn read_sample(line: &str, spec: &Spec) -> Option<(usize, String, Point, Sample)> {
+fn read_sample(line: &str, spec: &Spec) -> Option<(usize, String, Point, SenderSample)> {
     let fields: Vec<&str> = line.split(',').collect();
     let [sweep, scheme, point, at, window, in_flight, rate, received, queued] = fields[..] else {
         return None;
     };
     let sweep = sweep.parse().ok().filter(|place| *place < spec.sweeps.len())?;
-    let sample = Sample {
+    let sample = SenderSample {
         at: Timestamp::from_nanos((at.parse::<f64>().ok()? * 1e9) as u64),
         window: window.parse().ok()?,
         in_flight: in_flight.parse().ok()?,
@@ -283,15 +289,14 @@ fn read_sample(line: &str, spec: &Spec) -> Option<(usize, String, Point, Sample)
 }
 
 /// Writes the origin of the results and the specification.
-pub(crate) fn write_made(out: &Path, made: &Made, text: &str) -> Result<(), String> {
-    let json = serde_json::to_string_pretty(made).map_err(|e| e.to_string())?;
-    write_file(&out.join("run.json"), &json)?;
+pub(crate) fn write_made(out: &Path, made: &Made, text: &str) -> Result<(), Error> {
+    write_json(&out.join("run.json"), made)?;
     write_file(&out.join("spec.toml"), text)
 }
 
 /// Reads the output of [`write_made`].
-pub(crate) fn read_made(out: &Path) -> Result<(Made, String), String> {
-    let made = serde_json::from_str(&read(&out.join("run.json"))?)
-        .map_err(|e| format!("{}: {e}", out.join("run.json").display()))?;
+pub(crate) fn read_made(out: &Path) -> Result<(Made, String), Error> {
+    let path = out.join("run.json");
+    let made = serde_json::from_str(&read(&path)?).at(&path)?;
     Ok((made, read(&out.join("spec.toml"))?))
 }

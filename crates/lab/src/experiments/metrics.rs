@@ -7,22 +7,23 @@ use qoe::player::FreezeRates;
 use recovery::autorec::formulas;
 
 use super::viewing::{Viewing, Watched};
+use crate::error::NameError;
 use crate::recovered::{FinishedUnit, Recovered};
 use crate::setup::Setup;
-use crate::simulation::Received;
+use crate::simulation::ReceivedBytes;
 
 /// Measurements of a run, over all its requests.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Measured {
+pub(crate) struct Measurements {
     pub recovery: Recovered,
     /// Data received by the client during the measurement.
-    pub received: Received,
+    pub received: ReceivedBytes,
     /// Completion times of requests, in milliseconds.
     pub completions: Vec<f64>,
     /// Packets towards the client.
     pub queue: QueueCounts,
     /// Data received by the rival's client.
-    pub rival: Option<Received>,
+    pub rival: Option<ReceivedBytes>,
     pub units: Vec<FinishedUnit>,
     /// Highest round of each request.
     pub rounds_max: Vec<f64>,
@@ -66,12 +67,12 @@ pub(crate) struct Decisions {
 }
 
 /// Name, unit, formula and evaluation of a metric.
-pub(crate) struct Metric {
+pub(crate) struct RunMetric {
     pub name: &'static str,
     pub unit: &'static str,
     /// Formula that predicts it for a fixed level.
     pub expected: Option<&'static str>,
-    value: fn(&Measured, &Setup) -> Option<f64>,
+    value: fn(&Measurements, &Setup) -> Option<f64>,
 }
 
 fn ratio(a: u64, b: u64) -> Option<f64> {
@@ -82,30 +83,30 @@ fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-fn loss_rate(m: &Measured) -> Option<f64> {
+fn loss_rate(m: &Measurements) -> Option<f64> {
     let totals = &m.recovery.totals;
     ratio(totals.lost, totals.acked + totals.lost)
 }
 
-fn t_unit(m: &Measured) -> Option<Duration> {
+fn t_unit(m: &Measurements) -> Option<Duration> {
     m.recovery.unit_times.mean()
 }
 
-fn per_second(m: &Measured, value: f64) -> Option<f64> {
+fn per_second(m: &Measurements, value: f64) -> Option<f64> {
     let seconds = m.recovery.time.as_secs_f64();
     (seconds > 0.0).then(|| value / seconds)
 }
 
-fn mbps(Received { bytes, time }: Received) -> Option<f64> {
+fn mbps(ReceivedBytes { bytes, time }: ReceivedBytes) -> Option<f64> {
     (!time.is_zero()).then(|| bytes as f64 * 8.0 / time.as_secs_f64() / 1e6)
 }
 
 /// F at this level.
-fn latency(m: &Measured, level: u32) -> Option<f64> {
+fn latency(m: &Measurements, level: u32) -> Option<f64> {
     Some(ms(formulas::recovery_latency(loss_rate(m)?, t_unit(m)?, level)))
 }
 
-fn waits(m: &Measured, q: f64) -> Option<f64> {
+fn waits(m: &Measurements, q: f64) -> Option<f64> {
     let sample = qoe::stats::Sample::new(m.units.iter().map(|unit| ms(unit.wait)))?;
     Some(sample.quantile(q))
 }
@@ -127,18 +128,18 @@ fn noticed(of: &Watched) -> Option<FreezeRates> {
 }
 
 /// Loss rate of packets in this class of distances from a lost packet.
-fn after_loss(m: &Measured, class: usize) -> Option<f64> {
+fn after_loss(m: &Measurements, class: usize) -> Option<f64> {
     ratio(m.recovery.correlation[class].lost, m.recovery.correlation[class].sent)
 }
 
-fn round_trip(m: &Measured) -> Option<Duration> {
+fn round_trip(m: &Measurements) -> Option<Duration> {
     mean(&m.round_trips).map(|ms| Duration::from_secs_f64(ms / 1e3))
 }
 
 macro_rules! metrics {
     ($($name:literal, $unit:literal, $expected:expr, $value:expr;)*) => {
         /// All metrics, in the column order of `results.csv`.
-        pub(crate) const ALL: &[Metric] = &[$(Metric {
+        pub(crate) const ALL: &[RunMetric] = &[$(RunMetric {
             name: $name,
             unit: $unit,
             expected: $expected,
@@ -341,7 +342,7 @@ metrics! {
     };
 }
 
-impl Metric {
+impl RunMetric {
     /// Returns the index of a metric in [`ALL`].
     pub(crate) fn index(name: &str) -> Option<usize> {
         ALL.iter().position(|metric| metric.name == name)
@@ -349,7 +350,7 @@ impl Metric {
 }
 
 /// Evaluates all metrics of a run, in the order of [`ALL`].
-pub(crate) fn evaluate(measured: &Measured, setup: &Setup) -> Vec<Option<f64>> {
+pub(crate) fn evaluate(measured: &Measurements, setup: &Setup) -> Vec<Option<f64>> {
     let values = ALL.iter().map(|metric| (metric.value)(measured, setup));
     values.map(|value| value.filter(|value| value.is_finite())).collect()
 }
@@ -388,7 +389,7 @@ pub(crate) enum How {
 impl Term {
     /// Parses `METRIC`, `saved:METRIC`, `cut:METRIC`, `gain:METRIC` or `closed:METRIC`; the last
     /// four also with `@LABEL`.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, NameError> {
         let plain = match text {
             "goodput_reduction" => "cut:goodput_mbps",
             text => text,
@@ -399,15 +400,16 @@ impl Term {
             Some(("cut", rest)) => (How::Cut, rest),
             Some(("gain", rest)) => (How::Gain, rest),
             Some(("closed", rest)) => (How::Closed, rest),
-            Some((how, _)) => {
-                return Err(format!("`{text}`: no `{how}:`, only saved:, cut:, gain: and closed:"));
+            Some((comparison, _)) => {
+                let (term, comparison) = (text.to_owned(), comparison.to_owned());
+                return Err(NameError::Comparison { term, comparison });
             }
         };
         let (name, other) = match rest.split_once('@') {
             Some((name, label)) => (name, Some(label.to_owned())),
             None => (rest, None),
         };
-        let metric = Metric::index(name).ok_or_else(|| format!("there is no metric `{name}`"))?;
+        let metric = RunMetric::index(name).ok_or_else(|| NameError::Metric(name.to_owned()))?;
         Ok(Self { text: text.to_owned(), how, metric, other })
     }
 
@@ -461,26 +463,26 @@ mod tests {
 
     #[test]
     fn the_round_trip_time_of_a_run_is_the_mean_over_its_intervals() {
-        let measured = Measured { round_trips: vec![60.0, 90.0], ..<_>::default() };
+        let measured = Measurements { round_trips: vec![60.0, 90.0], ..<_>::default() };
         let values = evaluate(&measured, &Setup::default());
-        assert_eq!(values[Metric::index("srtt_ms").expect("known")], Some(75.0));
+        assert_eq!(values[RunMetric::index("srtt_ms").expect("known")], Some(75.0));
     }
 
     #[test]
     fn names_are_unique() {
         for (place, metric) in ALL.iter().enumerate() {
-            assert_eq!(Metric::index(metric.name), Some(place));
+            assert_eq!(RunMetric::index(metric.name), Some(place));
         }
     }
 
     #[test]
     fn a_run_without_loss_has_no_latency_and_no_cost() {
-        let measured = Measured {
-            received: Received { bytes: 1_000, time: Duration::from_secs(1) },
+        let measured = Measurements {
+            received: ReceivedBytes { bytes: 1_000, time: Duration::from_secs(1) },
             ..<_>::default()
         };
         let values = evaluate(&measured, &Setup::default());
-        let of = |name| values[Metric::index(name).expect("known")];
+        let of = |name| values[RunMetric::index(name).expect("known")];
         assert_eq!(of("recovery_latency_ms"), None);
         assert_eq!(of("goodput_mbps"), Some(0.008));
         assert_eq!(of("rdr"), None);

@@ -19,9 +19,11 @@ mod viewing;
 
 use std::path::Path;
 
+use crate::error::{Context as _, Error, ValueError};
+
 pub use deploy::{DEFAULT as DEPLOYMENT_EXPERIMENT, deployment, with_deployment};
 pub use figures::Results;
-pub use options::Options;
+pub use options::RunOptions;
 
 /// Lists the names and titles of all experiments.
 pub fn list() -> Vec<(&'static str, String)> {
@@ -33,16 +35,16 @@ pub fn list() -> Vec<(&'static str, String)> {
 /// # Errors
 /// One line: the experiment is unknown, the given specification does not fit it, or `out` cannot be
 /// written.
-pub fn run(name: &str, options: &Options<'_>, out: &Path) -> Result<bool, String> {
+pub fn run(name: &str, options: &RunOptions<'_>, out: &Path) -> Result<bool, Error> {
     let text = match name {
         speed::NAME if options.set.is_empty() && options.spec.is_none() => None,
-        speed::NAME => return Err("`speed` has no keys and no specification".to_owned()),
-        _ => Some(
-            figures::built_in(name)
-                .ok_or_else(|| format!("no experiment `{name}`; `mendcast lab list` shows them"))?,
-        ),
+        speed::NAME => {
+            let conflict = ValueError::Conflict("`speed` has no keys and no specification");
+            return Err(conflict.into());
+        }
+        _ => Some(figures::built_in(name)?),
     };
-    std::fs::create_dir_all(out).map_err(|e| format!("{}: {e}", out.display()))?;
+    std::fs::create_dir_all(out).at(out)?;
     match text {
         Some(text) => figures::run(options.spec.unwrap_or(text), options, out),
         None => speed::run(options, out),
@@ -58,7 +60,7 @@ pub fn has_results(folder: &Path) -> bool {
 ///
 /// # Errors
 /// One line: the results cannot be read, or a report cannot be written.
-pub fn report(folders: &[&Path]) -> Result<Results, String> {
+pub fn report(folders: &[&Path]) -> Result<Results, Error> {
     for folder in folders.iter().flat_map(|folder| figures::with_results(folder)) {
         figures::report(&folder)?;
     }
@@ -71,7 +73,7 @@ mod tests {
 
     #[test]
     fn an_unknown_experiment_is_an_error() {
-        let options = Options { spec: None, set: &[], runs: Some(1), jobs: 1, seed: 1 };
+        let options = RunOptions { spec: None, set: &[], runs: Some(1), jobs: 1, seed: 1 };
         assert!(run("nothing", &options, Path::new(".")).is_err());
     }
 }

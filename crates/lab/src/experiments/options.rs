@@ -2,7 +2,7 @@
 
 /// Options of an experiment run.
 #[derive(Clone, Copy, Debug)]
-pub struct Options<'a> {
+pub struct RunOptions<'a> {
     /// Text of a specification that replaces the built-in one.
     pub spec: Option<&'a str>,
     /// Keys and values that override those of all runs.

@@ -9,9 +9,14 @@ use qoe::stats::{Estimate, Sample};
 use serde::Serialize;
 use toml::Value;
 
+use crate::error::{Context as _, Error};
+
+/// Name of the file of statistics.
+pub(crate) const SUMMARY: &str = "summary.json";
+
 /// A line of `summary.json`. Scripts rely on its names.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Summary<'a> {
+pub(crate) struct SummaryLine<'a> {
     pub experiment: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sweep: Option<&'a str>,
@@ -20,7 +25,7 @@ pub(crate) struct Summary<'a> {
     pub metric: &'a str,
     pub unit: &'a str,
     #[serde(flatten)]
-    pub statistics: Statistics,
+    pub statistics: RunStatistics,
     /// The paper's number, or both ends of its range.
     pub paper: Option<Vec<f64>>,
     pub expected: Option<f64>,
@@ -28,7 +33,7 @@ pub(crate) struct Summary<'a> {
 
 /// Statistics over the runs of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Statistics {
+pub(crate) struct RunStatistics {
     pub mean: f64,
     /// Median, as the nearest run's value.
     pub p50: f64,
@@ -39,7 +44,7 @@ pub(crate) struct Statistics {
     pub runs: usize,
 }
 
-impl Statistics {
+impl RunStatistics {
     /// Computes the statistics; `None` without values.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let sample = Sample::new(values)?;
@@ -61,17 +66,21 @@ pub(crate) fn note(line: impl Display) {
 }
 
 /// Writes `summary.json`.
-pub(crate) fn write_summary(out: &Path, lines: &[Summary<'_>]) -> Result<(), String> {
-    let text = serde_json::to_string_pretty(lines).map_err(|e| e.to_string())?;
-    write_file(&out.join("summary.json"), &text)
+pub(crate) fn write_summary(out: &Path, lines: &[SummaryLine<'_>]) -> Result<(), Error> {
+    write_json(&out.join(SUMMARY), lines)
 }
 
-pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+pub(crate) fn write_json<T: Serialize + ?Sized>(path: &Path, value: &T) -> Result<(), Error> {
+    let text = serde_json::to_string_pretty(value).at(path)?;
+    write_file(path, &text)
+}
+
+pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Error> {
+    std::fs::write(path, text).at(path)
 }
 
 /// Writes `report.html` with `body` as its content.
-pub(crate) fn write_page(out: &Path, title: &str, body: &str) -> Result<(), String> {
+pub(crate) fn write_page(out: &Path, title: &str, body: &str) -> Result<(), Error> {
     let html = format!(
         "<!doctype html>\n<meta charset=\"utf-8\">\n<title>{title}</title>\n<style>\
          body{{font:16px system-ui;max-width:60em;margin:2em auto;padding:0 1em}}\
@@ -89,11 +98,11 @@ mod tests {
 
     #[test]
     fn statistics_of_known_values() {
-        let all = Statistics::of([1.0, 2.0, 3.0, 4.0, 10.0]).expect("values");
+        let all = RunStatistics::of([1.0, 2.0, 3.0, 4.0, 10.0]).expect("values");
         assert_eq!((all.mean, all.p50, all.p95, all.runs), (4.0, 3.0, 10.0, 5));
         // Student's t of 2.776, times √(12.5 / 5).
         assert!((all.ci95.expect("several values") - 4.390).abs() < 0.001, "{all:?}");
-        assert_eq!(Statistics::of([7.0]).expect("a value").ci95, None);
-        assert_eq!(Statistics::of([]), None);
+        assert_eq!(RunStatistics::of([7.0]).expect("a value").ci95, None);
+        assert_eq!(RunStatistics::of([]), None);
     }
 }

@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 
 use qoe::stats::Estimate;
 
-use super::claims::{Verdict, short, with_ci};
+use super::claims::{ClaimVerdict, short, with_ci};
 use super::files::{Made, stated, terms};
-use super::metrics::{Metric, Term};
-use super::rows::{Curve, Group, Row, bundles, groups};
+use super::metrics::{RunMetric, Term};
+use super::rows::{RunGroup, RunRow, SenderCurve, bundles, groups};
 use super::spec::{Axis, Paper, Point, Spec, Sweep, entries, number, plain};
 use crate::setup::Setup;
-use crate::simulation::Sample;
+use crate::simulation::SenderSample;
 use analysis::{Chart, Series, Span, escaped};
 use toml::Value;
 
@@ -19,12 +19,12 @@ use toml::Value;
 const DELIVERY_SAMPLES: usize = 6;
 
 /// Data of a report.
-pub(crate) struct Report<'a> {
+pub(crate) struct ExperimentReport<'a> {
     pub spec: &'a Spec,
     pub made: &'a Made,
-    pub rows: &'a [Row],
-    pub curves: &'a [Curve],
-    pub verdicts: &'a [Verdict],
+    pub rows: &'a [RunRow],
+    pub curves: &'a [SenderCurve],
+    pub verdicts: &'a [ClaimVerdict],
 }
 
 /// A plot as an SVG element, and its file name.
@@ -41,7 +41,7 @@ fn of_paper(paper: Option<&Paper>) -> String {
 }
 
 /// Renders the verdicts under a heading.
-pub(crate) fn claims_table(verdicts: &[Verdict]) -> String {
+pub(crate) fn claims_table(verdicts: &[ClaimVerdict]) -> String {
     let mut body = "<h2>Claims</h2>\n<table>\n".to_owned();
     for verdict in verdicts {
         let word = verdict.word();
@@ -99,7 +99,7 @@ fn label(axis: &Axis) -> String {
     }
 }
 
-impl Report<'_> {
+impl ExperimentReport<'_> {
     /// Renders the plots of all sweeps.
     pub(crate) fn plots(&self) -> Vec<Plot> {
         let mut all = Vec::new();
@@ -124,7 +124,7 @@ impl Report<'_> {
         all
     }
 
-    fn series(&self, groups: &[Group<'_>], place: usize, term: &Term) -> Vec<Series> {
+    fn series(&self, groups: &[RunGroup<'_>], place: usize, term: &Term) -> Vec<Series> {
         let sweep = &self.spec.sweeps[place];
         let mut lines: BTreeMap<(usize, String), (Series, Series)> = BTreeMap::new();
         for group in bundles(self.spec, groups, place) {
@@ -162,7 +162,7 @@ impl Report<'_> {
     }
 
     fn curve_plots(&self) -> Vec<Plot> {
-        type Pick = fn(&[Sample]) -> Option<f64>;
+        type Pick = fn(&[SenderSample]) -> Option<f64>;
         let kinds: [(&str, &str, Pick); 4] = [
             ("window", "congestion window (kB)", |s| Some(s.last()?.window as f64 / 1e3)),
             ("rate", "pacing rate (Mbps)", |s| Some(s.last()?.pacing_rate?.as_mbps_f64())),
@@ -233,7 +233,8 @@ impl Report<'_> {
     /// (AutoRec, journal version, figure 6).
     fn off_mode(&self) -> Vec<String> {
         let [time, entries] = ["off_mode_ms_per_s", "off_mode_entries_per_s"];
-        let (Some(time), Some(entries)) = (Metric::index(time), Metric::index(entries)) else {
+        let (Some(time), Some(entries)) = (RunMetric::index(time), RunMetric::index(entries))
+        else {
             return Vec::new();
         };
         let told = |(place, sweep): (usize, &Sweep)| {
@@ -384,7 +385,7 @@ impl Report<'_> {
 }
 
 /// Rate of the bytes delivered between the first and the last of these samples.
-fn delivered_mbps(samples: &[Sample]) -> Option<f64> {
+fn delivered_mbps(samples: &[SenderSample]) -> Option<f64> {
     let (first, last) = (samples.first()?, samples.last()?);
     let seconds = last.at.since(first.at).as_secs_f64();
     (seconds > 0.0).then(|| (last.received - first.received) as f64 * 8.0 / seconds / 1e6)

@@ -32,7 +32,7 @@ pub(crate) fn in_order<T: Sync, R: Send>(
     work: impl Fn(&T) -> R + Sync,
     mut each: impl FnMut(&T, R),
 ) {
-    let mut progress = Progress::new(items.len());
+    let mut progress = ProgressLine::new(items.len());
     let next = AtomicUsize::new(0);
     let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
@@ -64,7 +64,7 @@ pub(crate) fn in_order<T: Sync, R: Send>(
 }
 
 /// Progress bar on a terminal, otherwise periodic lines.
-struct Progress {
+struct ProgressLine {
     bar: ProgressBar,
     is_drawn: bool,
     all: usize,
@@ -73,7 +73,7 @@ struct Progress {
     told: Instant,
 }
 
-impl Progress {
+impl ProgressLine {
     fn new(all: usize) -> Self {
         let style = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left")
             .unwrap_or_else(|_| ProgressStyle::default_bar());

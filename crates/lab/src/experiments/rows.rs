@@ -7,12 +7,13 @@ use toml::Value;
 
 use super::metrics::{How, Term};
 use super::spec::{Point, Spec, plain};
+use crate::error::{Error, NameError};
 use crate::setup::Setup;
-use crate::simulation::Sample;
+use crate::simulation::SenderSample;
 
 /// A run: one row of `results.csv`.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Row {
+pub(crate) struct RunRow {
     /// Index of the sweep in the specification.
     pub sweep: usize,
     pub scheme: String,
@@ -27,45 +28,45 @@ pub(crate) struct Row {
     pub error: String,
 }
 
-impl Row {
+impl RunRow {
     /// Returns the set-up of the run.
     ///
     /// # Errors
     /// The specification lacks the scheme, or its keys are invalid.
-    pub(crate) fn setup(&self, spec: &Spec) -> Result<Setup, String> {
+    pub(crate) fn setup(&self, spec: &Spec) -> Result<Setup, Error> {
         let scheme = spec.schemes.iter().find(|scheme| scheme.label == self.scheme);
-        let scheme = scheme.ok_or_else(|| format!("no scheme has the label `{}`", self.scheme))?;
+        let scheme = scheme.ok_or_else(|| NameError::Label(self.scheme.clone()))?;
         spec.setup(&spec.sweeps[self.sweep], &self.point, &self.drawn, scheme)
     }
 }
 
 /// State of a sender over time.
 #[derive(Clone, Debug)]
-pub(crate) struct Curve {
+pub(crate) struct SenderCurve {
     pub sweep: usize,
     pub scheme: String,
     pub point: Point,
-    pub samples: Vec<Sample>,
+    pub samples: Vec<SenderSample>,
 }
 
 /// Rows of one point and scheme, and the baseline's rows with the same seeds.
-pub(crate) struct Group<'a> {
+pub(crate) struct RunGroup<'a> {
     pub sweep: usize,
     pub point: &'a Point,
     pub scheme: &'a str,
     /// Rows without an error, by seed.
-    pub rows: BTreeMap<u64, &'a Row>,
+    pub rows: BTreeMap<u64, &'a RunRow>,
 }
 
 /// Returns all groups in row order.
-pub(crate) fn groups(rows: &[Row]) -> Vec<Group<'_>> {
-    let mut all: Vec<Group<'_>> = Vec::new();
+pub(crate) fn groups(rows: &[RunRow]) -> Vec<RunGroup<'_>> {
+    let mut all: Vec<RunGroup<'_>> = Vec::new();
     let mut places: BTreeMap<(usize, String, &str), usize> = BTreeMap::new();
     for row in rows {
         let key = (row.sweep, describe(&row.point), row.scheme.as_str());
         let place = *places.entry(key).or_insert_with(|| {
             let (point, scheme) = (&row.point, row.scheme.as_str());
-            all.push(Group { sweep: row.sweep, point, scheme, rows: BTreeMap::new() });
+            all.push(RunGroup { sweep: row.sweep, point, scheme, rows: BTreeMap::new() });
             all.len() - 1
         });
         if row.error.is_empty() {
@@ -80,13 +81,13 @@ pub(crate) struct Bundle<'a, 'b> {
     /// The point without merged axes.
     pub point: Point,
     pub scheme: &'a str,
-    groups: Vec<&'b Group<'a>>,
+    groups: Vec<&'b RunGroup<'a>>,
 }
 
 /// Returns the bundles of a sweep's visible schemes, in row order.
 pub(crate) fn bundles<'a, 'b>(
     spec: &Spec,
-    groups: &'b [Group<'a>],
+    groups: &'b [RunGroup<'a>],
     sweep: usize,
 ) -> Vec<Bundle<'a, 'b>> {
     let axes = &spec.sweeps[sweep].axes;
@@ -107,10 +108,10 @@ impl Bundle<'_, '_> {
     pub(crate) fn estimate(
         &self,
         spec: &Spec,
-        groups: &[Group<'_>],
+        groups: &[RunGroup<'_>],
         term: &Term,
     ) -> Option<Estimate> {
-        let of = |group: &&Group<'_>| values(spec, groups, group, term).into_values();
+        let of = |group: &&RunGroup<'_>| values(spec, groups, group, term).into_values();
         Estimate::of(self.groups.iter().flat_map(of))
     }
 }
@@ -123,10 +124,10 @@ pub(crate) fn describe(point: &[(String, Value)]) -> String {
 
 /// Finds the group of another scheme at the same point.
 pub(crate) fn other<'a, 'b>(
-    groups: &'b [Group<'a>],
-    group: &Group<'_>,
+    groups: &'b [RunGroup<'a>],
+    group: &RunGroup<'_>,
     scheme: &str,
-) -> Option<&'b Group<'a>> {
+) -> Option<&'b RunGroup<'a>> {
     groups.iter().find(|other| {
         other.sweep == group.sweep && other.scheme == scheme && *other.point == *group.point
     })
@@ -136,8 +137,8 @@ pub(crate) fn other<'a, 'b>(
 /// of the jackknife, which have the share's mean and interval.
 pub(crate) fn values(
     spec: &Spec,
-    groups: &[Group<'_>],
-    group: &Group<'_>,
+    groups: &[RunGroup<'_>],
+    group: &RunGroup<'_>,
     term: &Term,
 ) -> BTreeMap<u64, f64> {
     let of = |label: Option<&str>| {
@@ -147,7 +148,7 @@ pub(crate) fn values(
     if term.how == How::Closed {
         let baseline = of(Some(&spec.baseline));
         let clairvoyant = of(term.other.as_deref().or(spec.clairvoyant.as_deref()));
-        let distance = |(seed, row): (&u64, &&Row)| {
+        let distance = |(seed, row): (&u64, &&RunRow)| {
             let (own, from) = (row.values[term.metric]?, baseline(seed)?);
             let distance = Distance { closed: from - own, whole: from - clairvoyant(seed)? };
             Some((*seed, distance))
@@ -155,7 +156,7 @@ pub(crate) fn values(
         return closed(&group.rows.iter().filter_map(distance).collect());
     }
     let baseline = of(Some(term.other.as_deref().unwrap_or(&spec.baseline)));
-    let value = |(seed, row): (&u64, &&Row)| {
+    let value = |(seed, row): (&u64, &&RunRow)| {
         Some((*seed, term.value(row.values[term.metric], baseline(seed))?))
     };
     group.rows.iter().filter_map(value).collect()

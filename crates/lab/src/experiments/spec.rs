@@ -10,6 +10,7 @@ use toml::{Spanned, Value};
 use config::{File, Sections};
 
 use super::metrics::Term;
+use crate::error::Error;
 use crate::setup::Setup;
 
 /// Keys in a specification, by section.
@@ -42,7 +43,7 @@ pub(crate) struct Spec {
     #[serde(skip)]
     pub base: Setup,
     /// Schemes under comparison.
-    pub schemes: Vec<Contestant>,
+    pub schemes: Vec<ComparedScheme>,
     /// Grids of points.
     pub sweeps: Vec<Sweep>,
     /// Numbers of the paper.
@@ -62,7 +63,7 @@ pub(crate) struct Spec {
 /// A scheme with its parameters.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Contestant {
+pub(crate) struct ComparedScheme {
     pub label: String,
     #[serde(default)]
     pub set: Keys,
@@ -114,7 +115,7 @@ pub(crate) struct AxisRange {
 /// Selection of points and schemes. Absent fields match anything.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Place {
+pub(crate) struct Selection {
     /// Title of the sweep.
     #[serde(default)]
     pub sweep: Option<String>,
@@ -130,7 +131,7 @@ pub(crate) struct Place {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Paper {
     #[serde(default)]
-    pub on: Place,
+    pub on: Selection,
     #[serde(deserialize_with = "term")]
     pub metric: Term,
     /// One number, or both ends of a range.
@@ -164,7 +165,7 @@ pub(crate) struct Claim {
     /// The claim in one sentence.
     pub text: String,
     #[serde(default)]
-    pub on: Place,
+    pub on: Selection,
     #[serde(deserialize_with = "term")]
     pub metric: Term,
     pub is: Comparison,
@@ -326,19 +327,19 @@ impl Spec {
     ///
     /// # Errors
     /// The problem, with line and key.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let mut spec: Self = toml::from_str(text).map_err(|e| e.to_string())?;
+    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
+        let mut spec: Self = toml::from_str(text).map_err(|e| Error::Experiment(Box::new(e)))?;
         let last = spec.clairvoyant.clone();
         spec.schemes.sort_by_key(|scheme| Some(&scheme.label) == last.as_ref());
-        let file = File::parse(&spec.name, text).map_err(|e| e.to_string())?;
+        let file = File::parse(&spec.name, text)?;
         let names = spec.base.names();
         if let Some(name) = spec.others.keys().find(|name| !names.contains(&name.as_str())) {
             let sections: Vec<String> = names.iter().map(|name| format!("[{name}]")).collect();
             let what = format!("no `{name}` in experiments; sections: {}", sections.join(", "));
-            return Err(file.error(file.position(name, ""), &what).to_string());
+            return Err(file.error(file.position(name, ""), &what).into());
         }
         let is_other = |name: &str| !names.contains(&name);
-        file.read_into(&mut spec.base, is_other).map_err(|e| e.to_string())?;
+        file.read_into(&mut spec.base, is_other)?;
         spec.check_keys(&file)?;
         spec.check()?;
         Ok(spec)
@@ -353,7 +354,7 @@ impl Spec {
     pub(crate) fn schemes_of<'a>(
         &'a self,
         sweep: &'a Sweep,
-    ) -> impl Iterator<Item = &'a Contestant> {
+    ) -> impl Iterator<Item = &'a ComparedScheme> {
         self.schemes
             .iter()
             .filter(|scheme| sweep.schemes.is_empty() || sweep.schemes.contains(&scheme.label))
@@ -365,8 +366,8 @@ impl Spec {
         sweep: &Sweep,
         point: &[(String, Value)],
         drawn: &[(String, Value)],
-        scheme: &Contestant,
-    ) -> Result<Setup, String> {
+        scheme: &ComparedScheme,
+    ) -> Result<Setup, Error> {
         let mut setup = self.base.clone();
         for (key, _, value) in entries(&sweep.set) {
             setup.set(&key, value)?;
@@ -410,7 +411,7 @@ impl Axis {
     }
 }
 
-impl Place {
+impl Selection {
     /// Returns whether this selection matches a point.
     pub(crate) fn covers(&self, sweep: &Sweep, scheme: &str, point: &[(String, Value)]) -> bool {
         let fits = |key: &str, wanted: &Value| {

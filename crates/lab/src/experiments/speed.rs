@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::options::Options;
-use super::output::{Statistics, Summary, note, write_file, write_page, write_summary};
+use super::options::RunOptions;
+use super::output::{RunStatistics, SummaryLine, note, write_file, write_page, write_summary};
 use crate::ends::Cipher;
-use crate::speed::{Measured, measure};
+use crate::error::{Error, RunError};
+use crate::speed::{RunCost, measure};
 
 pub(super) const NAME: &str = "speed";
 pub(super) const TITLE: &str = "Simulated packets per second of CPU time";
@@ -19,21 +20,21 @@ const BYTES: u64 = 30_000_000;
 const ROUNDS: u64 = 5;
 
 /// A cipher and its claimed packets per second of CPU time.
-struct Contestant {
+struct CipherSpeed {
     name: &'static str,
     label: &'static str,
     cipher: Cipher,
     claim: f64,
 }
 
-const CONTESTANTS: [Contestant; 2] = [
-    Contestant { name: "real", label: "real cipher", cipher: Cipher::Real, claim: 0.6e6 },
-    Contestant { name: "null", label: "null cipher", cipher: Cipher::Null, claim: 1.0e6 },
+const CONTESTANTS: [CipherSpeed; 2] = [
+    CipherSpeed { name: "real", label: "real cipher", cipher: Cipher::Real, claim: 0.6e6 },
+    CipherSpeed { name: "null", label: "null cipher", cipher: Cipher::Null, claim: 1.0e6 },
 ];
 
-pub(super) fn run(options: &Options<'_>, out: &Path) -> Result<bool, String> {
+pub(super) fn run(options: &RunOptions<'_>, out: &Path) -> Result<bool, Error> {
     let rounds = options.runs.map_or(ROUNDS, |runs| runs.max(ROUNDS));
-    let mut results: [Vec<Measured>; CONTESTANTS.len()] = Default::default();
+    let mut results: [Vec<RunCost>; CONTESTANTS.len()] = Default::default();
     let mut csv = "cipher,round,packets,cpu_s,packets_per_cpu_s,client_share\n".to_owned();
     for round in 0..rounds {
         for (contestant, results) in CONTESTANTS.iter().zip(&mut results) {
@@ -56,12 +57,12 @@ pub(super) fn run(options: &Options<'_>, out: &Path) -> Result<bool, String> {
     let mut table = "<table><tr><th></th><th>cipher</th><th>median (M/s)</th><th>range</th>\
                      <th>claimed</th><th>client's share</th></tr>\n"
         .to_owned();
-    for (Contestant { name, label, claim, .. }, measured) in CONTESTANTS.iter().zip(&results) {
-        let of = |value: fn(&Measured) -> f64| {
-            Statistics::of(measured.iter().map(value)).ok_or("a run took no CPU time")
+    for (CipherSpeed { name, label, claim, .. }, measured) in CONTESTANTS.iter().zip(&results) {
+        let of = |value: fn(&RunCost) -> f64| {
+            RunStatistics::of(measured.iter().map(value)).ok_or(RunError::NoCpuTime)
         };
-        let (speed, share) = (of(Measured::packets_per_second)?, of(Measured::client_share)?.p50);
-        let speeds = || measured.iter().map(Measured::packets_per_second);
+        let (speed, share) = (of(RunCost::packets_per_second)?, of(RunCost::client_share)?.p50);
+        let speeds = || measured.iter().map(RunCost::packets_per_second);
         let range = [speeds().fold(f64::INFINITY, f64::min), speeds().fold(0.0, f64::max)];
         let [median, min, max, least] =
             [speed.p50, range[0], range[1], *claim].map(|packets| packets / 1e6);
@@ -77,7 +78,7 @@ pub(super) fn run(options: &Options<'_>, out: &Path) -> Result<bool, String> {
             "{word}  {label}: {median:.2} M packets per CPU-second (median of {rounds}; {min:.2} to \
              {max:.2}), claimed {least:.1} M; the client's code takes {percent:.0} %"
         ));
-        summary.push(Summary {
+        summary.push(SummaryLine {
             experiment: NAME,
             sweep: None,
             scheme: label,

@@ -168,7 +168,7 @@ impl Viewing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::live::{Arrival, Encoder, Skips};
+    use crate::live::{Encoder, FrameArrival, Skips};
 
     fn ten_frames() -> Live {
         let interval = Duration::from_millis(40);
@@ -182,7 +182,7 @@ mod tests {
         let arrival = |frame| {
             let delay = Duration::from_millis(if frame == 9 { 500 } else { 50 });
             let (is_key, media_ms) = (frame == 0, 40 * frame);
-            Arrival { frame, is_key, media_ms, delay, at: live.published(frame) + delay }
+            FrameArrival { frame, is_key, media_ms, delay, at: live.published(frame) + delay }
         };
         LiveOutcome {
             arrivals: came.map(arrival).collect(),

@@ -72,7 +72,7 @@ impl Default for Encoder {
 
 /// Role of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Track {
+pub(super) enum EncodedTrack {
     Key,
     /// A picture that others refer to.
     Needed,
@@ -83,8 +83,8 @@ pub(super) enum Track {
 
 /// A frame as the encoder publishes it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Frame {
-    pub track: Track,
+pub(super) struct EncodedFrame {
+    pub track: EncodedTrack,
     /// Publication (and decoding) time since the first frame.
     pub published: Duration,
     /// From capture to publication.
@@ -104,7 +104,7 @@ struct Picture {
 
 impl Encoder {
     /// Returns this many pictures, and the sound of their duration, in publication order.
-    pub(super) fn frames(&self, seed: u64, pictures: u32) -> Vec<Frame> {
+    pub(super) fn frames(&self, seed: u64, pictures: u32) -> Vec<EncodedFrame> {
         let mut sizes = Sizes::new(self, seed);
         let mut frames = Vec::with_capacity(pictures as usize);
         let longest = self.interval * self.reordering() * (self.b_frames + 1);
@@ -114,11 +114,11 @@ impl Encoder {
                 let later = (picture.shown + 1 - place) * self.reordering();
                 let composition = self.interval * later;
                 let track = match picture.is_b {
-                    _ if place == 0 => Track::Key,
-                    false => Track::Needed,
-                    true => Track::Disposable,
+                    _ if place == 0 => EncodedTrack::Key,
+                    false => EncodedTrack::Needed,
+                    true => EncodedTrack::Disposable,
                 };
-                frames.push(Frame {
+                frames.push(EncodedFrame {
                     track,
                     published: self.interval * (first + place),
                     encoding: longest - composition,
@@ -151,7 +151,7 @@ impl Encoder {
     }
 
     /// Returns the sound for this duration.
-    fn sound(&self, length: Duration) -> Vec<Frame> {
+    fn sound(&self, length: Duration) -> Vec<EncodedFrame> {
         let bits = u128::from(self.audio.as_bps());
         if bits == 0 {
             return Vec::new();
@@ -160,8 +160,8 @@ impl Encoder {
             |frame: u64| Duration::from_nanos(frame * SOUND_SAMPLES * 1_000_000_000 / SOUND_RATE);
         let bytes =
             |frames: u64| (bits * u128::from(frames * SOUND_SAMPLES) / 8) as u64 / SOUND_RATE;
-        let frame = |number: u64| Frame {
-            track: Track::Sound,
+        let frame = |number: u64| EncodedFrame {
+            track: EncodedTrack::Sound,
             published: at(number),
             encoding: Duration::ZERO,
             composition: Duration::ZERO,
@@ -234,9 +234,9 @@ mod tests {
         }
     }
 
-    fn pictures(encoder: &Encoder, seed: u64, count: u32) -> Vec<Frame> {
+    fn pictures(encoder: &Encoder, seed: u64, count: u32) -> Vec<EncodedFrame> {
         let frames = encoder.frames(seed, count).into_iter();
-        frames.filter(|frame| frame.track != Track::Sound).collect()
+        frames.filter(|frame| frame.track != EncodedTrack::Sound).collect()
     }
 
     #[test]
@@ -263,7 +263,8 @@ mod tests {
         for seed in 0..20 {
             let frames = encoder.frames(seed, 500);
             let sum = |sound: bool| {
-                let of = frames.iter().filter(|frame| (frame.track == Track::Sound) == sound);
+                let of =
+                    frames.iter().filter(|frame| (frame.track == EncodedTrack::Sound) == sound);
                 of.map(|frame| u64::from(frame.size)).sum::<u64>()
             };
             // 20 s at 1,372 and 128 kbps. The last sound frame extends beyond them.
@@ -302,7 +303,7 @@ mod tests {
     fn b_frames_follow_the_frame_they_refer_to() {
         let encoder = Encoder { b_frames: 2, group: 6, ..live() };
         let frames = pictures(&encoder, 1, 12);
-        let ms = |of: fn(&Frame) -> Duration| -> Vec<u128> {
+        let ms = |of: fn(&EncodedFrame) -> Duration| -> Vec<u128> {
             frames.iter().map(|frame| of(frame).as_millis()).collect()
         };
         // Captured as 0 3 1 2 5 4, and so on. Three intervals is the minimum capture lead.
@@ -324,7 +325,7 @@ mod tests {
         let cuts = Encoder { scene: Duration::from_secs(4), ..calm };
         let large = |encoder: &Encoder| {
             let frames = pictures(encoder, 3, 5_000);
-            let own = |group: &[Frame]| {
+            let own = |group: &[EncodedFrame]| {
                 let least = group.iter().map(|frame| frame.size).min().expect("frames");
                 group[1..].iter().filter(|frame| frame.size > 3 * least).count()
             };

@@ -3,26 +3,26 @@
 use media::{Tag, flv};
 use units::Timestamp;
 
-use super::view::{Arrival, Live};
-use crate::client::Answer;
+use super::view::{FrameArrival, Live};
+use crate::client::ResponseReader;
 
 /// Received part of a stream.
 pub(crate) struct Reception {
     live: Live,
-    answer: Answer,
+    answer: ResponseReader,
     reader: flv::Reader,
     /// Stream time of the viewer's time zero.
     base: u32,
     /// Lowest tag number that can arrive next.
     next: u32,
-    pub arrivals: Vec<Arrival>,
+    pub arrivals: Vec<FrameArrival>,
 }
 
 impl Reception {
     pub(crate) fn new(live: Live) -> Self {
         Self {
             live,
-            answer: Answer::default(),
+            answer: ResponseReader::default(),
             reader: flv::Reader::new(flv::MAX_PAYLOAD),
             base: 0,
             next: 0,
@@ -63,7 +63,7 @@ impl Reception {
         self.next = frame + 1;
         let delay = now.since(self.live.captured(frame));
         let is_key = source.is_key(frame);
-        self.arrivals.push(Arrival { frame, is_key, media_ms, delay, at: now });
+        self.arrivals.push(FrameArrival { frame, is_key, media_ms, delay, at: now });
         true
     }
 }

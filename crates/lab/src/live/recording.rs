@@ -1,9 +1,12 @@
 //! An FLV file as a live source: its tags unchanged, at their own times.
 
 use core::time::Duration;
+use std::path::Path;
 
 use media::gop_cache::VIDEO_GONE_MS;
 use media::{Kind, Role, Tag, Timeline, default_track, flv};
+
+use crate::error::{Context as _, Error, FileError};
 
 /// Duration of a single frame.
 const SINGLE_FRAME_MS: u64 = 40;
@@ -24,15 +27,15 @@ impl Recording {
     /// # Errors
     /// One line with the path: the file cannot be read, is not FLV, or has no frame. Also if 5 s of
     /// sound have no picture, because the relay would repeat one.
-    pub fn load(path: &str) -> Result<Self, String> {
-        let bytes = std::fs::read(path).map_err(|e| format!("{path}: {e}"))?;
-        Self::read(&bytes).map_err(|e| format!("{path}: {e}"))
+    pub fn load(path: &Path) -> Result<Self, Error> {
+        let bytes = std::fs::read(path).at(path)?;
+        Self::read(&bytes).at(path)
     }
 
     /// Parses the bytes of a file.
-    fn read(bytes: &[u8]) -> Result<Self, String> {
+    fn read(bytes: &[u8]) -> Result<Self, FileError> {
         let mut reader = flv::Reader::new(flv::MAX_PAYLOAD);
-        reader.read(bytes).map_err(|e| e.to_string())?;
+        reader.read(bytes).map_err(FileError::Flv)?;
         let all: Vec<Tag> =
             core::iter::from_fn(|| reader.next_tag()).filter_map(default_track).collect();
         let has_pictures = all.iter().any(|tag| tag.role() == Role::KeyFrame);
@@ -40,7 +43,7 @@ impl Recording {
             true => tag.role() == Role::KeyFrame,
             false => tag.role() == Role::AudioFrame,
         };
-        let first = all.iter().position(begins).ok_or("it has no frame to start with")?;
+        let first = all.iter().position(begins).ok_or(FileError::NoFrame)?;
         let mut timeline = Timeline::default();
         let mut tags = Vec::with_capacity(all.len());
         for (place, tag) in all.into_iter().enumerate() {
@@ -69,7 +72,7 @@ impl Recording {
     }
 
     /// Checks that no gap between pictures is long enough for the relay to repeat one.
-    fn check_pictures(&self) -> Result<(), String> {
+    fn check_pictures(&self) -> Result<(), FileError> {
         let pictures = times(&self.tags, Kind::Video);
         let (Some(first), false) = (pictures.first(), times(&self.tags, Kind::Audio).is_empty())
         else {
@@ -79,8 +82,8 @@ impl Recording {
         let next = pictures[1..].iter().chain([&again]);
         let gap = pictures.iter().zip(next).find(|(from, to)| *to - *from >= VIDEO_GONE_MS.into());
         gap.map_or(Ok(()), |(from, to)| {
-            let (from, to) = (*from as f64 / 1e3, *to as f64 / 1e3);
-            Err(format!("it has sound but no picture from {from} s to {to} s"))
+            let (from_s, to_s) = (*from as f64 / 1e3, *to as f64 / 1e3);
+            Err(FileError::NoPicture { from_s, to_s })
         })
     }
 }
@@ -102,7 +105,7 @@ fn lap_ms(times: &[u64]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::live::Source;
+    use crate::live::LiveSource;
 
     /// Builds a file with these tags.
     fn file(tags: &[Tag]) -> Vec<u8> {
@@ -142,7 +145,7 @@ mod tests {
         ];
         let recording = Recording::read(&file(&tags)).expect("a recording");
         assert_eq!(recording.lap, Duration::from_millis(120));
-        let source = Source::recorded(&recording, Duration::from_millis(300));
+        let source = LiveSource::recorded(&recording, Duration::from_millis(300));
         let all = 0..source.len();
         let frames: Vec<(u32, u128, u128)> = all
             .filter(|&number| source.is_frame(number))
@@ -169,15 +172,14 @@ mod tests {
 
     #[test]
     fn an_invalid_recording_is_rejected_with_path_and_reason() {
-        let refused = |bytes: &[u8]| Recording::read(bytes).expect_err("refused");
+        let refused = |bytes: &[u8]| Recording::read(bytes).expect_err("refused").to_string();
         assert!(refused(b"RIFF, a file").contains("signature"));
         assert!(refused(b"FLV").contains("no frame"));
         assert!(refused(&file(&[header()])).contains("no frame"));
         let dark = [picture(0, true, 0), sound(0), sound(5_000), picture(6_000, false, 0)];
         assert!(refused(&file(&dark)).contains("no picture from 0 s to 6 s"));
-        assert!(
-            Recording::load("/nowhere/at/all").expect_err("refused").contains("/nowhere/at/all")
-        );
+        let missing = Recording::load(Path::new("/nowhere/at/all")).expect_err("refused");
+        assert!(missing.to_string().starts_with("/nowhere/at/all: "), "{missing}");
         // The last tag of a truncated file is dropped.
         let whole = file(&[header(), picture(0, true, 0), picture(40, false, 0)]);
         let cut = Recording::read(&whole[..whole.len() - 3]).expect("a recording");
@@ -187,7 +189,7 @@ mod tests {
     #[test]
     fn a_recording_of_sound_alone_has_frames_to_begin_with() {
         let recording = Recording::read(&file(&[sound(0), sound(20), sound(40)])).expect("one");
-        let source = Source::recorded(&recording, Duration::from_millis(100));
+        let source = LiveSource::recorded(&recording, Duration::from_millis(100));
         assert!((0..source.len()).all(|number| source.is_frame(number) && source.is_key(number)));
         assert_eq!(source.len(), 5);
     }

@@ -5,7 +5,7 @@ use core::time::Duration;
 use qoe::{FrameKind, Player, Policy};
 use units::Timestamp;
 
-use super::view::Arrival;
+use super::view::FrameArrival;
 
 /// Report interval of the page.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
@@ -26,7 +26,7 @@ impl Reporter {
 
     /// Returns the buffered media at `at` if a report is due. The player has all `arrivals` until
     /// then.
-    pub(crate) fn report(&mut self, at: Timestamp, arrivals: &[Arrival]) -> Option<Duration> {
+    pub(crate) fn report(&mut self, at: Timestamp, arrivals: &[FrameArrival]) -> Option<Duration> {
         if at < self.due {
             return None;
         }

@@ -8,13 +8,13 @@ use core::time::Duration;
 
 use media::{Kind, Role, Tag};
 
-use super::encoder::{Encoder, Frame, Track};
+use super::encoder::{EncodedFrame, EncodedTrack, Encoder};
 use super::recording::Recording;
 
 /// Tags of a live stream, numbered from 0.
 #[derive(Clone, Debug)]
-pub struct Source {
-    entries: Vec<Entry>,
+pub struct LiveSource {
+    entries: Vec<TimedTag>,
     /// Headers before the first tag.
     opening: Vec<Tag>,
     /// One lap of a recording.
@@ -25,44 +25,44 @@ pub struct Source {
 
 /// A tag without its bytes. Times count from the start of the stream.
 #[derive(Clone, Debug)]
-struct Entry {
+struct TimedTag {
     published: Duration,
     captured: Duration,
     /// Decoding time of the tag.
     time_ms: u32,
     kind: Kind,
     role: Role,
-    content: Content,
+    content: TagContent,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Content {
+enum TagContent {
     /// A payload of this many bytes.
     Made { size: u32, composition_ms: u32, is_needed: bool },
     /// The payload of the recording's tag with this index.
     Recorded(u32),
 }
 
-impl Source {
+impl LiveSource {
     /// Creates a stream of this many pictures of an encoder, with sound. Sizes follow from `seed`.
     pub fn encoded(encoder: &Encoder, seed: u64, pictures: u32) -> Self {
-        let entry = |frame: Frame| Entry {
+        let entry = |frame: EncodedFrame| TimedTag {
             published: frame.published,
             captured: frame.published.saturating_sub(frame.encoding),
             time_ms: frame.published.as_millis() as u32,
             kind: match frame.track {
-                Track::Sound => Kind::Audio,
+                EncodedTrack::Sound => Kind::Audio,
                 _ => Kind::Video,
             },
             role: match frame.track {
-                Track::Key => Role::KeyFrame,
-                Track::Needed | Track::Disposable => Role::InterFrame,
-                Track::Sound => Role::AudioFrame,
+                EncodedTrack::Key => Role::KeyFrame,
+                EncodedTrack::Needed | EncodedTrack::Disposable => Role::InterFrame,
+                EncodedTrack::Sound => Role::AudioFrame,
             },
-            content: Content::Made {
+            content: TagContent::Made {
                 size: frame.size,
                 composition_ms: frame.composition.as_millis() as u32,
-                is_needed: frame.track != Track::Disposable,
+                is_needed: frame.track != EncodedTrack::Disposable,
             },
         };
         let header = |kind, payload: &[u8]| Tag::new(kind, 0, payload).expect("a few bytes");
@@ -107,13 +107,13 @@ impl Source {
                     Kind::Video => Duration::from_millis((longest - delay(tag)).into()),
                     _ => Duration::ZERO,
                 };
-                entries.push(Entry {
+                entries.push(TimedTag {
                     published,
                     captured: published.saturating_sub(encoding),
                     time_ms: time.as_millis() as u32,
                     kind: tag.kind(),
                     role: tag.role(),
-                    content: Content::Recorded(place),
+                    content: TagContent::Recorded(place),
                 });
             }
         }
@@ -169,12 +169,14 @@ impl Source {
 
     /// Builds the tag at the stream's time.
     pub(crate) fn tag(&self, number: u32) -> Tag {
-        let Entry { time_ms, kind, role, content, .. } = self.entries[number as usize];
+        let TimedTag { time_ms, kind, role, content, .. } = self.entries[number as usize];
         let (size, composition_ms, is_needed) = match content {
-            Content::Recorded(place) => {
+            TagContent::Recorded(place) => {
                 return self.recorded[place as usize].clone().with_timestamp(time_ms);
             }
-            Content::Made { size, composition_ms, is_needed } => (size, composition_ms, is_needed),
+            TagContent::Made { size, composition_ms, is_needed } => {
+                (size, composition_ms, is_needed)
+            }
         };
         let [_, c1, c2, c3] = composition_ms.to_be_bytes();
         let [l0, l1, l2, l3] = size.saturating_sub(9).to_be_bytes();
@@ -211,9 +213,9 @@ impl Source {
             return false;
         }
         match entry.content {
-            Content::Made { size, .. } if tag.payload().len() != size as usize => false,
-            Content::Made { .. } => self.tag(number).payload() == tag.payload(),
-            Content::Recorded(place) => self.recorded[place as usize].payload() == tag.payload(),
+            TagContent::Made { size, .. } if tag.payload().len() != size as usize => false,
+            TagContent::Made { .. } => self.tag(number).payload() == tag.payload(),
+            TagContent::Recorded(place) => self.recorded[place as usize].payload() == tag.payload(),
         }
     }
 

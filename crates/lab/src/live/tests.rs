@@ -1,6 +1,7 @@
 //! Live views over good, lossy, slow and interrupted paths.
 
 use core::time::Duration;
+use std::path::Path;
 
 use links::{LinkConfig, PathConfig, Queue};
 use media::{Kind, Tag, flv};
@@ -136,7 +137,7 @@ fn the_same_seed_gives_the_same_view() {
     let lossy = scenario(Rate::from_mbps(3), "3%");
     let (one, two) = (run(&lossy).expect("it runs"), run(&lossy).expect("it runs"));
     assert_eq!(one.event_log, two.event_log);
-    let arrivals = |outcome: &crate::Outcome| outcome.live.clone().expect("live").arrivals;
+    let arrivals = |outcome: &crate::RunOutcome| outcome.live.clone().expect("live").arrivals;
     assert_eq!(arrivals(&one), arrivals(&two));
 }
 
@@ -163,7 +164,7 @@ fn a_live_encoders_tags_all_come_as_they_were_published() {
     let frames: Vec<u32> = outcome.arrivals.iter().map(|arrival| arrival.frame).collect();
     assert_eq!(frames, (first..live.source.len()).collect::<Vec<_>>());
     let measured =
-        |arrival: &&Arrival| live.is_measured(arrival.frame, Timestamp::from_millis(2_000));
+        |arrival: &&FrameArrival| live.is_measured(arrival.frame, Timestamp::from_millis(2_000));
     let delays: Vec<u128> =
         outcome.arrivals.iter().filter(measured).map(|a| a.delay.as_millis()).collect();
     // Pictures from 2 s on, without sound.
@@ -178,7 +179,7 @@ fn a_live_encoders_tags_all_come_as_they_were_published() {
 fn b_frames_add_delay_and_sound_does_not() {
     let delays = |encoder: &Encoder| {
         let (live, outcome) = good_view(encoder);
-        let measured = |a: &&Arrival| live.is_measured(a.frame, Timestamp::from_millis(2_000));
+        let measured = |a: &&FrameArrival| live.is_measured(a.frame, Timestamp::from_millis(2_000));
         let sum: Duration = outcome.arrivals.iter().filter(measured).map(|a| a.delay).sum();
         sum.as_millis() / 200
     };
@@ -208,9 +209,9 @@ fn a_recording_is_seen_lap_after_lap() {
     }
     let path = std::env::temp_dir().join(format!("mendcast-live-{}.flv", std::process::id()));
     std::fs::write(&path, bytes).expect("written");
-    let recording = Recording::load(&path.to_string_lossy());
+    let recording = Recording::load(&path);
     std::fs::remove_file(&path).expect("removed");
-    let source = Source::recorded(&recording.expect("a recording"), Duration::from_secs(10));
+    let source = LiveSource::recorded(&recording.expect("a recording"), Duration::from_secs(10));
     let settings = relay::Settings::default();
     let (begin, start) = (Duration::from_millis(1_700), Start::LatestGop);
     let live = Live { source: source.into(), begin, settings, start };
@@ -231,10 +232,10 @@ fn a_recording_is_seen_lap_after_lap() {
 
 #[test]
 fn the_recording_of_the_demo_is_seen_to_its_end_and_from_its_beginning_again() {
-    let recording = Recording::load(concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/demo.flv"));
-    let recording = recording.expect("a recording");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/demo.flv");
+    let recording = Recording::load(Path::new(path)).expect("a recording");
     let length = recording.lap * 2 + Duration::from_secs(1);
-    let source = Source::recorded(&recording, length);
+    let source = LiveSource::recorded(&recording, length);
     let settings = relay::Settings::default();
     let (begin, start) = (Duration::ZERO, Start::LatestGop);
     let live = Live { source: source.into(), begin, settings, start };

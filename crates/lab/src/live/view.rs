@@ -7,13 +7,13 @@ use relay::{Settings, Start};
 use units::Timestamp;
 
 use super::encoder::Encoder;
-use super::source::Source;
+use super::source::LiveSource;
 
 /// A stream and the viewer's position in it.
 #[derive(Clone, Debug)]
 pub struct Live {
     /// The stream.
-    pub source: Arc<Source>,
+    pub source: Arc<LiveSource>,
     /// Stream time of the viewer's first packet. Earlier tags are already published.
     pub begin: Duration,
     /// Relay settings.
@@ -27,7 +27,7 @@ impl Live {
     /// the viewer's first packet, and the stream ends `pictures` later.
     pub fn encoded(encoder: &Encoder, seed: u64, before: u32, pictures: u32) -> Self {
         Self {
-            source: Arc::new(Source::encoded(encoder, seed, before + pictures)),
+            source: Arc::new(LiveSource::encoded(encoder, seed, before + pictures)),
             begin: encoder.interval * before,
             settings: Settings::default(),
             start: Start::LatestGop,
@@ -60,8 +60,8 @@ impl Live {
 
 /// A tag that reached the viewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrival {
-    /// Number in the [`Source`].
+pub struct FrameArrival {
+    /// Number in the [`LiveSource`].
     pub frame: u32,
     /// Whether a player can start with it.
     pub is_key: bool,
@@ -89,7 +89,7 @@ pub struct Skips {
 #[derive(Clone, Debug, Default)]
 pub struct LiveOutcome {
     /// Tags that arrived, in order.
-    pub arrivals: Vec<Arrival>,
+    pub arrivals: Vec<FrameArrival>,
     /// Bytes of media written to the server's transport.
     pub bytes: u64,
     /// Bytes of the stream up to the end of the first frame, once written.

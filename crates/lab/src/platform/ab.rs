@@ -9,16 +9,18 @@ use std::sync::Arc;
 use records::{Record, RecordWriter, Retention, Unit};
 
 use super::arm::{Arm, BASELINE, COHORTS, COMPARED};
-use super::compare::Trial;
-use super::history::History;
+use super::compare::SessionTrial;
+use super::distribution::not_allowed;
+use super::history::RecordHistory;
 use super::plots;
 use super::population::Population;
 use super::report::{self, PICTURES};
 use super::run::run;
 use super::session::Session;
 use super::specification::{FLEET, Specification};
-use super::summary::{ArmSet, Read, Setting, Summary, summarise};
-use crate::experiments::output::write_file;
+use super::summary::{ArmSet, PopulationSummary, Read, Setting, summarise};
+use crate::error::{Context as _, Error, FileError, ValueError};
+use crate::experiments::output::{SUMMARY, write_file, write_json};
 use crate::experiments::parallel::in_order;
 
 /// Maximum number of sessions. A result (one session under one scheme) takes half a kilobyte, so a
@@ -49,24 +51,26 @@ pub struct AbOptions<'a> {
 }
 
 impl AbOptions<'_> {
-    fn arms(&self) -> Result<Vec<Arm>, String> {
+    fn arms(&self) -> Result<Vec<Arm>, Error> {
         let named = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
         match (self.cohorts, self.schemes) {
             ([], []) if self.paired => Arm::all(&named(COMPARED), Arm::parse),
             ([], []) => Arm::all(&COHORTS.map(str::to_owned), Arm::parse_cohort),
             ([], schemes) => Arm::all(schemes, Arm::parse),
             (cohorts, []) => Arm::all(cohorts, Arm::parse_cohort),
-            _ => Err("write `--schemes` or `--cohort`, not both".to_owned()),
+            _ => Err(ValueError::Conflict("write `--schemes` or `--cohort`, not both").into()),
         }
     }
 
-    fn population(&self) -> Result<Population, String> {
+    fn population(&self) -> Result<Population, Error> {
         Ok(match self.population {
             None => Population::new(Specification::parse(FLEET)?, None),
             Some(path) if path.extension().is_some_and(|extension| extension == "toml") => {
                 Population::new(Specification::read(path)?, None)
             }
-            Some(path) => Population::new(Specification::parse(FLEET)?, Some(History::read(path)?)),
+            Some(path) => {
+                Population::new(Specification::parse(FLEET)?, Some(RecordHistory::read(path)?))
+            }
         })
     }
 
@@ -125,13 +129,15 @@ fn baseline(arms: &[Arm]) -> usize {
 ///
 /// # Errors
 /// One line: an option is invalid, results cannot be written, or sessions failed to run.
-pub fn ab(options: &AbOptions<'_>) -> Result<(), String> {
+pub fn ab(options: &AbOptions<'_>) -> Result<(), Error> {
     if !(1..=MAX_SESSIONS).contains(&options.sessions) {
-        return Err(format!("`--sessions` is {}; it may be 1 to {MAX_SESSIONS}", options.sessions));
+        let allowed = format!("1 to {MAX_SESSIONS}");
+        return Err(not_allowed("--sessions", &options.sessions, &allowed));
     }
     let total = u64::from(options.sessions) * u64::from(options.seeds);
     if !(1..=u64::from(MAX_SESSIONS)).contains(&total) {
-        return Err(format!("`--seeds` makes {total} sessions; there may be 1 to {MAX_SESSIONS}"));
+        let allowed = format!("1 to {MAX_SESSIONS} sessions in all");
+        return Err(not_allowed("--seeds", &options.seeds, &allowed));
     }
     let (arms, population) = (options.arms()?, options.population()?);
     for arm in &arms {
@@ -145,12 +151,9 @@ pub fn ab(options: &AbOptions<'_>) -> Result<(), String> {
     }
     let folder = options.out.join("records");
     if std::fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some()) {
-        return Err(format!(
-            "{} already holds records; choose an empty directory",
-            folder.display()
-        ));
+        return Err(FileError::HoldsRecords(folder).into());
     }
-    std::fs::create_dir_all(options.out).map_err(|e| format!("{}: {e}", options.out.display()))?;
+    std::fs::create_dir_all(options.out).at(options.out)?;
     let sessions = options.sessions(&population);
     let work: Vec<(usize, usize)> = sessions
         .iter()
@@ -168,7 +171,7 @@ pub fn ab(options: &AbOptions<'_>) -> Result<(), String> {
             Ok((row, record)) => {
                 writers.write(arm, record);
                 let viewer = sessions[place].viewer.number;
-                trials.push(Trial { session: place as u32, viewer, arm, row });
+                trials.push(SessionTrial { session: place as u32, viewer, arm, row });
             }
             Err(fault) => {
                 faults.push(fault);
@@ -180,7 +183,7 @@ pub fn ab(options: &AbOptions<'_>) -> Result<(), String> {
     // Compare only sessions that ran under all of their schemes.
     trials.retain(|trial| !faulty.contains(&trial.session));
     if trials.is_empty() {
-        return Err(format!("no session could be run: {}", faults.join("; ")));
+        return Err(Error::NoSession(faults));
     }
     let setting = Setting {
         command: options.command(),
@@ -190,20 +193,17 @@ pub fn ab(options: &AbOptions<'_>) -> Result<(), String> {
         paired: options.paired,
         arms: arms.iter().map(arm_set).collect(),
         baseline: baseline(&arms),
-        faults: faults.clone(),
+        faults: faults.iter().map(Error::to_string).collect(),
     };
     write(&summarise(setting, &sessions, &trials), options.out)?;
-    match faults.len() {
-        0 => Ok(()),
-        n => Err(format!("{n} runs failed in the testbed: {}", faults[0])),
-    }
+    Error::of_runs("runs failed in the testbed", faults)
 }
 
 /// Record writers: one per scheme if sessions are paired, otherwise one.
 struct Writers(Vec<(PathBuf, Arc<RecordWriter>)>);
 
 impl Writers {
-    fn start(folder: &Path, arms: &[Arm], paired: bool) -> Result<Self, String> {
+    fn start(folder: &Path, arms: &[Arm], paired: bool) -> Result<Self, Error> {
         let folders = match paired {
             true => arms.iter().map(|arm| folder.join(arm.folder())).collect(),
             false => vec![folder.to_owned()],
@@ -212,7 +212,7 @@ impl Writers {
             // Records never expire: rotation starts new files and deletes none.
             let year = Duration::from_secs(365 * 86_400);
             let writer = RecordWriter::start(&folder, year, Retention::default());
-            Ok::<_, String>((folder, writer.map_err(|e| e.to_string())?))
+            Ok::<_, Error>((folder, writer?))
         };
         folders.into_iter().map(start).collect::<Result<_, _>>().map(Self)
     }
@@ -226,19 +226,18 @@ impl Writers {
         }
     }
 
-    fn close(self) -> Result<(), String> {
+    fn close(self) -> Result<(), Error> {
         for (folder, writer) in self.0 {
             writer.close();
             if writer.dropped() > 0 {
-                let (folder, dropped) = (folder.display(), writer.dropped());
-                return Err(format!("{folder}: {dropped} records were not written"));
+                return Err(FileError::Dropped(writer.dropped())).at(&folder);
             }
         }
         Ok(())
     }
 }
 
-fn read_of(history: &History) -> Read {
+fn read_of(history: &RecordHistory) -> Read {
     Read {
         records: history.records,
         used: history.used() as u64,
@@ -260,11 +259,10 @@ fn arm_set(arm: &Arm) -> ArmSet {
     }
 }
 
-fn write(summary: &Summary, out: &Path) -> Result<(), String> {
-    let json = serde_json::to_string_pretty(summary).map_err(|e| e.to_string())?;
-    write_file(&out.join("summary.json"), &json)?;
+fn write(summary: &PopulationSummary, out: &Path) -> Result<(), Error> {
+    write_json(&out.join(SUMMARY), summary)?;
     let pictures = out.join(PICTURES);
-    std::fs::create_dir_all(&pictures).map_err(|e| format!("{}: {e}", pictures.display()))?;
+    std::fs::create_dir_all(&pictures).at(&pictures)?;
     for (name, svg) in plots::draw(summary) {
         write_file(&pictures.join(name), &svg)?;
     }
@@ -278,11 +276,10 @@ fn write(summary: &Summary, out: &Path) -> Result<(), String> {
 ///
 /// # Errors
 /// One line: there are no results, or files cannot be written.
-pub fn rewrite(dir: &Path) -> Result<(), String> {
-    let path = dir.join("summary.json");
-    let named = |e: String| format!("{}: {e}", path.display());
-    let text = std::fs::read_to_string(&path).map_err(|e| named(e.to_string()))?;
-    let summary: Summary = serde_json::from_str(&text).map_err(|e| named(e.to_string()))?;
+pub fn rewrite(dir: &Path) -> Result<(), Error> {
+    let path = dir.join(SUMMARY);
+    let text = std::fs::read_to_string(&path).at(&path)?;
+    let summary: PopulationSummary = serde_json::from_str(&text).at(&path)?;
     write(&summary, dir)
 }
 

@@ -3,6 +3,7 @@
 
 use recovery::catalog::Choice;
 
+use crate::error::{Context as _, Error, NameError, Subject, ValueError};
 use crate::setup::{SIMULATED, Setup};
 
 /// A scheme with its parameters.
@@ -55,31 +56,31 @@ const MAX_ARMS: usize = 16;
 impl Arm {
     /// Parses `SCHEME`, `SCHEME+KEY=VALUE+…`, or a preset name. Keys are those of the
     /// configuration; the section may be left out if no other one has the key.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(super) fn parse(text: &str) -> Result<Self, Error> {
         let text = text.trim();
-        let at = |e: String| format!("scheme `{text}`: {e}");
+        let named = || Subject::Scheme(text.to_owned());
         let preset = PRESETS.iter().find(|(name, _)| *name == text).map(|(_, spec)| *spec);
         let mut parts = preset.unwrap_or(text).split('+');
         let mut setup = Setup::default();
         let scheme = parts.next().unwrap_or_default();
-        scheme.parse::<Choice>().map_err(|e| {
-            let names: Vec<&str> = PRESETS.iter().map(|(name, _)| *name).collect();
-            format!("{e}; presets: {}", names.join(", "))
+        scheme.parse::<Choice>().map_err(|unknown| {
+            let presets = PRESETS.iter().map(|(name, _)| *name).collect();
+            NameError::Scheme { unknown, presets }
         })?;
         let mut keys = vec![(SCHEME.to_owned(), scheme.to_owned())];
         let sections: Vec<&str> = SIMULATED.into_iter().chain([LAB]).collect();
         for part in parts {
-            let (key, value) =
-                part.split_once('=').ok_or_else(|| at(format!("write {scheme}+KEY=VALUE")))?;
+            let form = || ValueError::SchemeForm(scheme.to_owned());
+            let (key, value) = part.split_once('=').ok_or_else(form).of(named)?;
             let full = match key {
                 "reports" | REPORTS => REPORTS.to_owned(),
-                key => setup.full_name(key, &sections).map_err(at)?,
+                key => setup.full_name(key, &sections).of(named)?,
             };
             let section = full.split('.').next().unwrap_or_default();
             if !sections.contains(&section) && full != REPORTS {
-                return Err(at(format!("`{full}` is the session's, not the scheme's")));
+                return Err(ValueError::SessionKey(full)).of(named);
             }
-            setup.set_text(&full, value).map_err(at)?;
+            setup.set_text(&full, value).of(named)?;
             keys.push((full, value.to_owned()));
         }
         Ok(Self { name: text.to_owned(), weight: 1, keys })
@@ -89,9 +90,9 @@ impl Arm {
     ///
     /// # Errors
     /// One line that names the arm and the key.
-    pub(super) fn apply(&self, setup: &mut Setup) -> Result<(), String> {
+    pub(super) fn apply(&self, setup: &mut Setup) -> Result<(), Error> {
         let mut set = self.keys.iter().map(|(key, value)| setup.set_text(key, value));
-        set.try_for_each(|set| set.map_err(|e| format!("scheme `{}`: {e}", self.name)))
+        set.try_for_each(|set| set.of(|| Subject::Scheme(self.name.clone())))
     }
 
     /// Returns keys that have no effect, because the scheme does not use them.
@@ -111,15 +112,14 @@ impl Arm {
     }
 
     /// Parses `NAME=SCHEME:WEIGHT`.
-    pub(super) fn parse_cohort(text: &str) -> Result<Self, String> {
-        let bad =
-            || format!("cohort `{text}`: write NAME=SCHEME:WEIGHT, with a weight of 1 to 1000000");
+    pub(super) fn parse_cohort(text: &str) -> Result<Self, Error> {
+        let bad = || ValueError::CohortForm(text.to_owned());
         let (name, rest) = text.split_once('=').ok_or_else(bad)?;
         let (scheme, weight) = rest.rsplit_once(':').ok_or_else(bad)?;
         let weight = weight.parse().ok().filter(|n| (1..=1_000_000).contains(n)).ok_or_else(bad)?;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if name.is_empty() || !name.chars().all(is_plain) {
-            return Err(bad());
+            return Err(bad().into());
         }
         Ok(Self { name: name.to_owned(), weight, ..Self::parse(scheme)? })
     }
@@ -130,19 +130,19 @@ impl Arm {
     /// One line that names the invalid arm.
     pub(super) fn all(
         texts: &[String],
-        read: impl Fn(&str) -> Result<Self, String>,
-    ) -> Result<Vec<Self>, String> {
+        read: impl Fn(&str) -> Result<Self, Error>,
+    ) -> Result<Vec<Self>, Error> {
         let mut arms: Vec<Self> = Vec::new();
         for text in texts {
             let arm = read(text)?;
             if arms.iter().any(|known| known.name == arm.name) {
-                return Err(format!("`{}` is named twice", arm.name));
+                return Err(NameError::Repeated(arm.name).into());
             }
             arms.push(arm);
         }
         match arms.len() {
             1..=MAX_ARMS => Ok(arms),
-            n => Err(format!("{n} schemes; there may be 1 to {MAX_ARMS}")),
+            count => Err(ValueError::SchemeCount { count, max: MAX_ARMS }.into()),
         }
     }
 
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn unknown_schemes_and_keys_of_the_session_are_rejected() {
-        let refused = |text: &str| Arm::parse(text).expect_err(text);
+        let refused = |text: &str| Arm::parse(text).expect_err(text).to_string();
         assert!(refused("fec+copies=1").starts_with("unknown scheme `fec`; known schemes: arq, "));
         assert!(refused("fec").contains("presets: autorec-fleet, "));
         assert!(refused("arq+path.rate=100mbps").contains("`path.rate` is the session's"));
@@ -210,7 +210,8 @@ mod tests {
             assert!(Arm::parse_cohort(text).is_err(), "{text}");
         }
         let twice = ["arq".to_owned(), "arq".to_owned()];
-        assert!(Arm::all(&twice, Arm::parse).expect_err("twice").contains("named twice"));
+        let error = Arm::all(&twice, Arm::parse).expect_err("twice").to_string();
+        assert!(error.contains("named twice"), "{error}");
         assert!(Arm::all(&[], Arm::parse).is_err());
     }
 }

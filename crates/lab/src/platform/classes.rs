@@ -37,7 +37,7 @@ pub(super) const DIMENSIONS: [Dimension; 8] = [
         key: "kind",
         title: "Kind of loss",
         of: |session| {
-            use super::session::Loss::{Calls, Gilbert, Independent, Outages, Slots};
+            use super::session::LossKind::{Calls, Gilbert, Independent, Outages, Slots};
             let class = match session.kind {
                 _ if session.loss == 0.0 => 0,
                 Calls | Slots => 1,

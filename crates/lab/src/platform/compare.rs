@@ -8,8 +8,8 @@
 use recovery::Random;
 use serde::{Deserialize, Serialize};
 
-use super::metrics::{Estimate, FROZEN, LATE_400, LATE_FOR_PLAYER, METRICS};
-use super::run::{End, Row};
+use super::metrics::{FROZEN, LATE_400, LATE_FOR_PLAYER, METRICS, MetricEstimate};
+use super::run::{SessionEnd, SessionRow};
 
 /// Number of metrics of a scheme.
 const M: usize = METRICS.len();
@@ -18,14 +18,14 @@ pub(super) const RESAMPLES: usize = 1_000;
 
 /// A session under a scheme.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Trial {
+pub(super) struct SessionTrial {
     /// Index of the session.
     pub session: u32,
     /// Its viewer.
     pub viewer: u32,
     /// Index of the scheme.
     pub arm: usize,
-    pub row: Row,
+    pub row: SessionRow,
 }
 
 /// Results of a scheme over a group of sessions, in the order of [`METRICS`].
@@ -37,9 +37,9 @@ pub(super) struct ArmResults {
     pub failed: u64,
     /// Sessions that never showed a picture.
     pub without_picture: u64,
-    pub means: Vec<Option<Estimate>>,
+    pub means: Vec<Option<MetricEstimate>>,
     /// Differences from the baseline.
-    pub differences: Vec<Option<Estimate>>,
+    pub differences: Vec<Option<MetricEstimate>>,
     /// Share of the gap between baseline and clairvoyant sender that the scheme closes.
     pub closed: Vec<Option<f64>>,
 }
@@ -51,17 +51,17 @@ fn mean((part, whole): (f64, f64)) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
 }
 
-fn interval(value: f64, mut draws: Vec<f64>) -> Estimate {
+fn interval(value: f64, mut draws: Vec<f64>) -> MetricEstimate {
     draws.sort_by(f64::total_cmp);
     let at = |p: f64| draws[((draws.len() - 1) as f64 * p).round() as usize];
     match draws.is_empty() {
-        true => Estimate { value, low: f64::MIN, high: f64::MAX },
-        false => Estimate { value, low: at(0.025), high: at(0.975) },
+        true => MetricEstimate { value, low: f64::MIN, high: f64::MAX },
+        false => MetricEstimate { value, low: at(0.025), high: at(0.975) },
     }
 }
 
 /// Returns the sums of each viewer.
-fn by_viewer(trials: &[&Trial], arms: usize) -> Vec<Sums> {
+fn by_viewer(trials: &[&SessionTrial], arms: usize) -> Vec<Sums> {
     let mut viewers: Vec<u32> = trials.iter().map(|trial| trial.viewer).collect();
     viewers.sort_unstable();
     viewers.dedup();
@@ -87,7 +87,7 @@ fn add(total: &mut Sums, one: &Sums) {
 /// Compares the schemes `names` over the trials with the scheme at index `baseline`. `clairvoyant`
 /// is the index of the clairvoyant sender, if present.
 pub(super) fn compare(
-    trials: &[&Trial],
+    trials: &[&SessionTrial],
     names: &[String],
     baseline: usize,
     clairvoyant: Option<usize>,
@@ -112,8 +112,8 @@ pub(super) fn compare(
             differences[cell].extend(value.zip(mean(drawn[of_base(cell)])).map(|(a, b)| a - b));
         }
     }
-    let mut means: Vec<Option<Estimate>> = Vec::new();
-    let mut apart: Vec<Option<Estimate>> = Vec::new();
+    let mut means: Vec<Option<MetricEstimate>> = Vec::new();
+    let mut apart: Vec<Option<MetricEstimate>> = Vec::new();
     for (cell, (draws, differences)) in draws.into_iter().zip(differences).enumerate() {
         means.push(values[cell].map(|value| interval(value, draws)));
         let difference = values[cell].zip(values[of_base(cell)]).map(|(a, b)| a - b);
@@ -126,13 +126,13 @@ pub(super) fn compare(
     };
     let of = |(arm, name): (usize, &String)| {
         let own = || trials.iter().filter(move |trial| trial.arm == arm);
-        let ended = |end: End| own().filter(|trial| trial.row.end == end).count() as u64;
+        let ended = |end: SessionEnd| own().filter(|trial| trial.row.end == end).count() as u64;
         let cells = arm * M..(arm + 1) * M;
         ArmResults {
             name: name.clone(),
             sessions: own().count() as u64,
-            left: ended(End::Left),
-            failed: ended(End::Failed),
+            left: ended(SessionEnd::Left),
+            failed: ended(SessionEnd::Failed),
             without_picture: own().filter(|t| t.row.watched.first_frame_ms.is_none()).count()
                 as u64,
             means: means[cells.clone()].to_vec(),
@@ -164,7 +164,7 @@ pub(super) const JUDGED: [(usize, f64); 3] =
 /// Computes dominance over sessions that ran under every scheme. `is_real` marks schemes that a
 /// product can use.
 pub(super) fn dominance(
-    trials: &[Trial],
+    trials: &[SessionTrial],
     names: &[String],
     is_real: &[bool],
     baseline: usize,
@@ -213,9 +213,9 @@ pub(super) mod tests {
 
     /// Returns a row of 1,000 frames, `late` of them later than 400 ms, and of 100 s with `freezes`
     /// freezes of 1 s.
-    pub(in crate::platform) fn row(late: u64, freezes: u64) -> Row {
-        Row {
-            end: End::Stayed,
+    pub(in crate::platform) fn row(late: u64, freezes: u64) -> SessionRow {
+        SessionRow {
+            end: SessionEnd::Stayed,
             watched: Watched {
                 frames: 1_000,
                 late: [late; 5],
@@ -246,14 +246,14 @@ pub(super) mod tests {
 
     /// Sessions with a large variance. `x` has 1 % fewer late frames than `arq`, the clairvoyant
     /// sender 2 %.
-    fn paired(sessions: u32) -> Vec<Trial> {
+    fn paired(sessions: u32) -> Vec<SessionTrial> {
         let mut random = Random::new(1);
         let mut trials = Vec::new();
         for session in 0..sessions {
             let base = 20 + u64::from(random.below(200));
             for (arm, late) in [base, base - 10, base - 20].into_iter().enumerate() {
                 let row = row(late, base / 100);
-                trials.push(Trial { session, viewer: session / 2, arm, row });
+                trials.push(SessionTrial { session, viewer: session / 2, arm, row });
             }
         }
         trials
@@ -285,7 +285,7 @@ pub(super) mod tests {
                 for session in 0..2 {
                     let arm = viewer as usize % 2;
                     let row = row(late + 30 * arm as u64, 0);
-                    trials.push(Trial { session: 2 * viewer + session, viewer, arm, row });
+                    trials.push(SessionTrial { session: 2 * viewer + session, viewer, arm, row });
                 }
             }
             let all = compare(&trials.iter().collect::<Vec<_>>(), &names()[..2], 0, None);
@@ -298,7 +298,7 @@ pub(super) mod tests {
     #[test]
     fn failed_sessions_stay_in_the_means_and_are_counted() {
         let mut trials = paired(10);
-        trials[1].row.end = End::Failed;
+        trials[1].row.end = SessionEnd::Failed;
         trials[1].row.watched.late = [1_000; 5];
         trials[1].row.watched.first_frame_ms = None;
         let all = compare(&trials.iter().collect::<Vec<_>>(), &names(), 0, Some(2));

@@ -13,13 +13,15 @@
 //! Lognormal and normal also take `low` and `high`, by default the limits of the key. Values
 //! outside are redrawn.
 
+use core::fmt::Display;
 use core::ops::RangeInclusive;
 
 use recovery::Random;
 use toml::Value;
 
 use super::draws::normal;
-use super::unit::Unit;
+use super::unit::NumberUnit;
+use crate::error::{Error, ValueError};
 
 /// Redraws before a value is clamped.
 const MAX_REDRAWS: u32 = 1_000;
@@ -43,21 +45,21 @@ pub(super) enum Distribution {
 }
 
 /// Names and numbers of a table, or of the text after a colon.
-struct Fields<'a> {
+struct DistributionFields<'a> {
     key: &'a str,
-    unit: Unit,
+    unit: NumberUnit,
     fields: Vec<(String, f64)>,
 }
 
-impl Fields<'_> {
+impl DistributionFields<'_> {
     /// Takes a field with a value from `low` to `high`.
-    fn take(&mut self, name: &str, low: f64, high: f64) -> Result<f64, String> {
+    fn take(&mut self, name: &str, low: f64, high: f64) -> Result<f64, Error> {
         let found = self.take_if(name, low, high)?;
         let range = range_text(&(low..=high), self.unit_of(name));
-        found.ok_or_else(|| format!("`{}` has no `{name}`; it may be {range}", self.key))
+        found.ok_or_else(|| self.bad_field(name, range))
     }
 
-    fn take_if(&mut self, name: &str, low: f64, high: f64) -> Result<Option<f64>, String> {
+    fn take_if(&mut self, name: &str, low: f64, high: f64) -> Result<Option<f64>, Error> {
         let Some(place) = self.fields.iter().position(|(known, _)| known == name) else {
             return Ok(None);
         };
@@ -66,15 +68,20 @@ impl Fields<'_> {
         within(&key, value, &(low..=high), self.unit_of(name)).map(Some)
     }
 
-    fn unit_of(&self, name: &str) -> Unit {
-        if name == SIGMA { Unit::One } else { self.unit }
+    fn unit_of(&self, name: &str) -> NumberUnit {
+        if name == SIGMA { NumberUnit::One } else { self.unit }
     }
 
-    fn finish(&self) -> Result<(), String> {
+    fn finish(&self) -> Result<(), Error> {
         match self.fields.first() {
-            Some((name, _)) => Err(format!("`{}` has no `{name}`; it may be {EXPECTED}", self.key)),
+            Some((name, _)) => Err(self.bad_field(name, EXPECTED.to_owned())),
             None => Ok(()),
         }
+    }
+
+    /// Returns the error of a missing or unknown field.
+    fn bad_field(&self, field: &str, allowed: String) -> Error {
+        ValueError::Field { key: self.key.to_owned(), field: field.to_owned(), allowed }.into()
     }
 }
 
@@ -86,29 +93,35 @@ pub(super) fn within(
     key: &str,
     value: f64,
     allowed: &RangeInclusive<f64>,
-    unit: Unit,
-) -> Result<f64, String> {
+    unit: NumberUnit,
+) -> Result<f64, Error> {
     match allowed.contains(&value) {
         true => Ok(value),
         false => {
-            let (suffix, range) = (unit.suffix(), range_text(allowed, unit));
-            Err(format!("`{key}` is {value}{suffix}; it may be {range}"))
+            let value = format_args!("{value}{}", unit.suffix());
+            Err(not_allowed(key, &value, &range_text(allowed, unit)))
         }
     }
 }
 
+/// Returns the error of a value that is not allowed.
+pub(super) fn not_allowed(key: &str, value: &dyn Display, allowed: &str) -> Error {
+    let (key, value, allowed) = (key.to_owned(), value.to_string(), allowed.to_owned());
+    ValueError::NotAllowed { key, value, allowed }.into()
+}
+
 /// Returns a range as text.
-pub(super) fn range_text(range: &RangeInclusive<f64>, unit: Unit) -> String {
+pub(super) fn range_text(range: &RangeInclusive<f64>, unit: NumberUnit) -> String {
     let suffix = unit.suffix();
     format!("{}{suffix} to {}{suffix}", range.start(), range.end())
 }
 
 /// Returns the value as a number in this unit.
-pub(super) fn number(value: &Value, unit: Unit) -> Option<f64> {
+pub(super) fn number(value: &Value, unit: NumberUnit) -> Option<f64> {
     match value {
-        Value::Integer(n) if unit == Unit::One => Some(*n as f64),
-        Value::Float(x) if unit == Unit::One => Some(*x),
-        Value::String(text) if unit != Unit::One => unit.parse(text),
+        Value::Integer(n) if unit == NumberUnit::One => Some(*n as f64),
+        Value::Float(x) if unit == NumberUnit::One => Some(*x),
+        Value::String(text) if unit != NumberUnit::One => unit.parse(text),
         _ => None,
     }
 }
@@ -122,11 +135,12 @@ impl Distribution {
         key: &str,
         value: &Value,
         allowed: &RangeInclusive<f64>,
-        unit: Unit,
-    ) -> Result<Self, String> {
+        unit: NumberUnit,
+    ) -> Result<Self, Error> {
         let bad = || {
-            let with = if unit == Unit::One { "" } else { ", each value with its unit, as in 1" };
-            format!("`{key}` is {value}; it may be {EXPECTED}{with}{}", unit.suffix())
+            let with =
+                if unit == NumberUnit::One { "" } else { ", each value with its unit, as in 1" };
+            not_allowed(key, value, &format!("{EXPECTED}{with}{}", unit.suffix()))
         };
         if let Some(constant) = number(value, unit) {
             return within(key, constant, allowed, unit).map(Self::Constant);
@@ -140,7 +154,7 @@ impl Distribution {
             return Self::choice(key, &fields, allowed, unit).ok_or_else(bad)?;
         }
         let (low, high) = (*allowed.start(), *allowed.end());
-        let mut fields = Fields { key, unit, fields };
+        let mut fields = DistributionFields { key, unit, fields };
         let read = match kind.as_str() {
             "constant" => Self::Constant(fields.take("value", low, high)?),
             "uniform" => {
@@ -171,14 +185,14 @@ impl Distribution {
         key: &str,
         fields: &[(String, f64)],
         allowed: &RangeInclusive<f64>,
-        unit: Unit,
-    ) -> Option<Result<Self, String>> {
+        unit: NumberUnit,
+    ) -> Option<Result<Self, Error>> {
         let mut all = Vec::new();
         for (value, weight) in fields {
             let value = unit.parse(value)?;
             let checked = within(key, value, allowed, unit).and_then(|value| {
                 let key = format!("{key}: weight of {value}");
-                Ok((value, within(&key, *weight, &(0.0..=1e9), Unit::One)?))
+                Ok((value, within(&key, *weight, &(0.0..=1e9), NumberUnit::One)?))
             });
             match checked {
                 Ok(one) => all.push(one),
@@ -229,7 +243,7 @@ pub(super) fn pick(random: &mut Random, weights: impl Iterator<Item = f64> + Clo
     last
 }
 
-fn of_text(text: &str, unit: Unit) -> Option<(String, Vec<(String, f64)>)> {
+fn of_text(text: &str, unit: NumberUnit) -> Option<(String, Vec<(String, f64)>)> {
     let text = text.trim();
     let Some((kind, rest)) = text.split_once(':') else {
         let value = unit.parse(text)?;
@@ -238,17 +252,17 @@ fn of_text(text: &str, unit: Unit) -> Option<(String, Vec<(String, f64)>)> {
     let field = |item: &str| {
         let (name, value) = item.split_once('=')?;
         let is_plain = kind.trim() == "choice" || name.trim() == SIGMA;
-        let unit = if is_plain { Unit::One } else { unit };
+        let unit = if is_plain { NumberUnit::One } else { unit };
         Some((name.trim().to_owned(), unit.parse(value)?))
     };
     Some((kind.trim().to_owned(), rest.split(',').map(field).collect::<Option<_>>()?))
 }
 
-fn of_table(table: &toml::Table, unit: Unit) -> Option<(String, Vec<(String, f64)>)> {
+fn of_table(table: &toml::Table, unit: NumberUnit) -> Option<(String, Vec<(String, f64)>)> {
     let kind = table.get("kind")?.as_str()?.to_owned();
     if kind != "choice" {
         let rest = table.iter().filter(|(name, _)| *name != "kind");
-        let unit = |name: &str| if name == SIGMA { Unit::One } else { unit };
+        let unit = |name: &str| if name == SIGMA { NumberUnit::One } else { unit };
         let fields = rest.map(|(name, value)| Some((name.clone(), number(value, unit(name))?)));
         return Some((kind, fields.collect::<Option<_>>()?));
     }
@@ -257,7 +271,7 @@ fn of_table(table: &toml::Table, unit: Unit) -> Option<(String, Vec<(String, f64
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let weight = |weight: &Value| number(weight, Unit::One);
+    let weight = |weight: &Value| number(weight, NumberUnit::One);
     let weights: Vec<f64> = weights.iter().map(weight).collect::<Option<_>>()?;
     let pairs = values.iter().map(text).zip(weights.iter().copied()).collect();
     (values.len() == weights.len() && table.len() == 3).then_some((kind, pairs))
@@ -268,9 +282,9 @@ mod tests {
     use super::*;
     use crate::platform::draws::Draws;
 
-    fn read(text: &str, low: f64, high: f64) -> Result<Distribution, String> {
+    fn read(text: &str, low: f64, high: f64) -> Result<Distribution, Error> {
         let table: toml::Table = text.parse().expect("TOML");
-        Distribution::read("key", &table["key"], &(low..=high), Unit::One)
+        Distribution::read("key", &table["key"], &(low..=high), NumberUnit::One)
     }
 
     /// Mean and standard deviation of 100,000 draws.
@@ -335,7 +349,7 @@ mod tests {
             ("key = 'soon'", "lognormal:median=50"),
             ("key = true", "lognormal:median=50"),
         ] {
-            let line = read(text, 0.0, 10.0).expect_err(text);
+            let line = read(text, 0.0, 10.0).expect_err(text).to_string();
             assert!(line.contains(part) && line.contains("`key"), "{text}: {line}");
         }
     }

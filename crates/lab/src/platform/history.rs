@@ -7,7 +7,8 @@ use std::path::Path;
 use records::{Column, Location, Row};
 use recovery::Random;
 
-use super::session::Loss;
+use super::session::LossKind;
+use crate::error::{Context as _, Error, FileError};
 
 /// Minimum number of usable records.
 const MIN_RECORDS: usize = 50;
@@ -42,14 +43,14 @@ pub(super) struct Past {
     pub rtt_ms: f64,
     pub loss: f64,
     /// Loss correlation, if the record has enough packets.
-    pub kind: Option<Loss>,
+    pub kind: Option<LossKind>,
     pub bitrate_mbps: f64,
     pub duration_s: f64,
 }
 
 /// Usable records, and counts of the others.
 #[derive(Clone, Debug, Default)]
-pub(super) struct History {
+pub(super) struct RecordHistory {
     pub title: String,
     all: Vec<Past>,
     /// Records read.
@@ -81,40 +82,31 @@ fn value(record: &Row, column: Column, low: f64, high: f64) -> Result<f64, Unusa
     }
 }
 
-impl History {
+impl RecordHistory {
     /// Reads the records in a directory or file.
     ///
     /// # Errors
     /// One line: the path does not exist, or has too few usable records.
-    pub(super) fn read(path: &Path) -> Result<Self, String> {
+    pub(super) fn read(path: &Path) -> Result<Self, Error> {
         let mut history =
             Self { title: format!("The records in {}", path.display()), ..Self::default() };
         let input = records::read(&[path.to_owned()], &COLUMNS, |place, record| {
             history.take(place, record);
             Ok(())
         });
-        let input = input.map_err(|e| e.to_string())?;
+        let input = input?;
         history.broken = input.broken_lines + input.unreadable_files;
         if history.all.len() < MIN_RECORDS {
-            let mut line = format!(
-                "{}: {} of {} records can be used; a population needs at least {MIN_RECORDS}",
-                path.display(),
-                history.all.len(),
-                history.records
-            );
-            for (count, what) in [
-                (history.incomplete, "lack round-trip time, loss rate, goodput or duration"),
-                (history.impossible, "have impossible values"),
-                (history.broken, "lines or files are broken"),
-            ] {
-                if count > 0 {
-                    line += &format!("; {count} {what}");
-                }
-            }
-            if let Some(named) = history.named.first() {
-                line += &format!(" ({named})");
-            }
-            return Err(line);
+            let few = FileError::FewRecords {
+                used: history.all.len(),
+                min: MIN_RECORDS,
+                records: history.records,
+                incomplete: history.incomplete,
+                impossible: history.impossible,
+                broken: history.broken,
+                example: history.named.into_iter().next(),
+            };
+            return Err(few).at(path);
         }
         Ok(history)
     }
@@ -179,19 +171,19 @@ impl History {
 
 /// Returns the Gilbert chain where a packet about 12 ms after a lost one is lost with
 /// probability `after`. A correlation of at most a tenth counts as independent loss.
-fn kind_of(loss: f64, after: f64) -> Option<Loss> {
+fn kind_of(loss: f64, after: f64) -> Option<LossKind> {
     if loss == 0.0 {
         return None;
     }
     if after < loss * 1.1 {
-        return Some(Loss::Independent);
+        return Some(LossKind::Independent);
     }
     // Half of the packets in a bad state are lost, as in calls, or more if the measurement needs
     // it.
     let share = (after * 1.2).clamp(0.5, 1.0);
     // The bad state persists for that time with probability exp(−12 ÷ length).
     let remains = (after / share).clamp(0.02, 0.98);
-    Some(Loss::Gilbert { bad_ms: (-AFTER_MS / remains.ln()).max(5.0), share })
+    Some(LossKind::Gilbert { bad_ms: (-AFTER_MS / remains.ln()).max(5.0), share })
 }
 
 #[cfg(test)]
@@ -217,7 +209,7 @@ mod tests {
         let cut = whole.len() * 3 / 4 - 10;
         let rows = whole[..cut].matches('\n').count();
         let folder = written(&whole[..cut]);
-        let history = History::read(folder.path()).expect("enough");
+        let history = RecordHistory::read(folder.path()).expect("enough");
         assert_eq!((history.used(), history.broken, history.records), (rows, 1, rows as u64));
         let past = history.pick(&mut Draws::new(1).of("record", 0));
         assert_eq!((past.loss, past.bitrate_mbps, past.duration_s), (0.03, 1.5, 30.0));
@@ -231,7 +223,7 @@ mod tests {
         text += &row(82, "\"loss_rate\":0.1,\"goodput_mbps\":\"much\",\"duration_s\":30");
         text += &row(83, "\"loss_rate\":null,\"goodput_mbps\":1.5,\"duration_s\":30");
         let folder = written(&text);
-        let history = History::read(folder.path()).expect("enough");
+        let history = RecordHistory::read(folder.path()).expect("enough");
         assert_eq!((history.used(), history.impossible, history.incomplete), (80, 3, 1));
         let first = "sessions-1.jsonl:81: `loss_rate` is 1.7; it may be 0 to 1";
         assert!(history.named[0].ends_with(first), "{:?}", history.named);
@@ -243,17 +235,17 @@ mod tests {
     fn too_few_records_are_an_error_that_says_how_many_are_needed() {
         let text: String = (0..30).map(|n| row(n, GOOD)).collect();
         let folder = written(&(text + &row(30, "\"loss_rate\":2")));
-        let line = History::read(folder.path()).expect_err("too few");
+        let line = RecordHistory::read(folder.path()).expect_err("too few").to_string();
         assert!(line.contains("30 of 31 records") && line.contains("at least 50"), "{line}");
         assert!(line.contains(":31: `loss_rate` is 2"), "{line}");
-        assert!(History::read(Path::new("/nowhere")).is_err());
+        assert!(RecordHistory::read(Path::new("/nowhere")).is_err());
     }
 
     #[test]
     fn measured_correlation_becomes_bad_states() {
-        assert_eq!(kind_of(0.05, 0.05), Some(Loss::Independent));
+        assert_eq!(kind_of(0.05, 0.05), Some(LossKind::Independent));
         assert_eq!(kind_of(0.0, 0.0), None);
-        let Some(Loss::Gilbert { bad_ms, share }) = kind_of(0.05, 0.43) else {
+        let Some(LossKind::Gilbert { bad_ms, share }) = kind_of(0.05, 0.43) else {
             panic!("bad times")
         };
         assert!((share * (-AFTER_MS / bad_ms).exp() - 0.43).abs() < 0.01, "{bad_ms} {share}");

@@ -4,9 +4,10 @@
 use recovery::Random;
 
 use super::distribution::Distribution;
-use super::section::Section;
+use super::section::KeyReader;
 use super::session::{ACCESS, Acks, Bunches, EcnFault, Links, Policer};
-use super::unit::Unit;
+use super::unit::NumberUnit;
+use crate::error::Error;
 
 /// Maximum round-trip-time steps of a session.
 const MAX_STEPS: usize = 1_000;
@@ -65,16 +66,16 @@ struct Policing {
     burst_kb: Distribution,
 }
 
-fn share(section: &mut Section) -> Result<f64, String> {
-    section.number("share", Unit::One, 0.0..=1.0)
+fn share(section: &mut KeyReader) -> Result<f64, Error> {
+    section.number("share", NumberUnit::One, 0.0..=1.0)
 }
 
 impl Bunching {
-    fn read(mut section: Section) -> Result<Self, String> {
+    fn read(mut section: KeyReader) -> Result<Self, Error> {
         let bunching = Self {
             share: share(&mut section)?,
-            every_ms: section.distribution("every", Unit::Milliseconds, 1.0..=5_000.0)?,
-            awake_ms: section.distribution("awake", Unit::Milliseconds, 0.0..=5_000.0)?,
+            every_ms: section.distribution("every", NumberUnit::Milliseconds, 1.0..=5_000.0)?,
+            awake_ms: section.distribution("awake", NumberUnit::Milliseconds, 0.0..=5_000.0)?,
         };
         section.finish()?;
         Ok(bunching)
@@ -89,11 +90,11 @@ impl Bunching {
 }
 
 impl Stepping {
-    fn read(mut section: Section) -> Result<Self, String> {
+    fn read(mut section: KeyReader) -> Result<Self, Error> {
         let stepping = Self {
             share: share(&mut section)?,
-            per_hour: section.distribution("per_hour", Unit::One, 0.1..=3_600.0)?,
-            factor: section.distribution("factor", Unit::One, 0.01..=100.0)?,
+            per_hour: section.distribution("per_hour", NumberUnit::One, 0.1..=3_600.0)?,
+            factor: section.distribution("factor", NumberUnit::One, 0.01..=100.0)?,
         };
         section.finish()?;
         Ok(stepping)
@@ -120,11 +121,11 @@ impl Stepping {
 }
 
 impl Policing {
-    fn read(mut section: Section) -> Result<Self, String> {
+    fn read(mut section: KeyReader) -> Result<Self, Error> {
         let policing = Self {
             share: share(&mut section)?,
-            times: section.distribution("times", Unit::One, 0.1..=100.0)?,
-            burst_kb: section.distribution("burst", Unit::Kilobytes, 1.5..=100_000.0)?,
+            times: section.distribution("times", NumberUnit::One, 0.1..=100.0)?,
+            burst_kb: section.distribution("burst", NumberUnit::Kilobytes, 1.5..=100_000.0)?,
         };
         section.finish()?;
         Ok(policing)
@@ -139,14 +140,14 @@ impl Policing {
 }
 
 impl AccessLinks {
-    fn read(mut section: Section) -> Result<Self, String> {
+    fn read(mut section: KeyReader) -> Result<Self, Error> {
         let mut ecn = section.section("ecn")?;
         let links = Self {
             bunches: Bunching::read(section.section("bunches")?)?,
             bunches_up: Bunching::read(section.section("bunches_up")?)?,
             steps: Stepping::read(section.section("rtt_steps")?)?,
-            bleach: ecn.number("bleach", Unit::One, 0.0..=1.0)?,
-            drop: ecn.number("drop", Unit::One, 0.0..=1.0)?,
+            bleach: ecn.number("bleach", NumberUnit::One, 0.0..=1.0)?,
+            drop: ecn.number("drop", NumberUnit::One, 0.0..=1.0)?,
             policer: Policing::read(section.section("policer")?)?,
         };
         for section in [ecn, section] {
@@ -167,13 +168,13 @@ impl AccessLinks {
 }
 
 impl LinkShares {
-    pub(super) fn read(mut section: Section) -> Result<Self, String> {
+    pub(super) fn read(mut section: KeyReader) -> Result<Self, Error> {
         let mut acks = section.section("acks")?;
         let shares = Self {
-            browsers: acks.number("browsers", Unit::One, 0.0..=1.0)?,
-            rare: acks.number("rare", Unit::One, 0.0..=1.0)?,
-            each: acks.distribution("each", Unit::One, 2.0..=1_000.0)?,
-            within_ms: acks.distribution("within", Unit::Milliseconds, 1.0..=5_000.0)?,
+            browsers: acks.number("browsers", NumberUnit::One, 0.0..=1.0)?,
+            rare: acks.number("rare", NumberUnit::One, 0.0..=1.0)?,
+            each: acks.distribution("each", NumberUnit::One, 2.0..=1_000.0)?,
+            within_ms: acks.distribution("within", NumberUnit::Milliseconds, 1.0..=5_000.0)?,
             accesses: ACCESS
                 .iter()
                 .map(|name| AccessLinks::read(section.section(name)?))

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::run::{End, Row};
+use super::run::{SessionEnd, SessionRow};
 
 /// Metric of a group of sessions: sum of numerators over sum of denominators.
-pub(super) struct Metric {
+pub(super) struct PlaybackMetric {
     pub key: &'static str,
     /// Column heading.
     pub title: &'static str,
@@ -13,15 +13,15 @@ pub(super) struct Metric {
     /// Decimals, and display factor.
     pub digits: usize,
     /// Numerator and denominator of a session; `None` if it does not contribute.
-    pub of: fn(&Row) -> Option<(f64, f64)>,
+    pub of: fn(&SessionRow) -> Option<(f64, f64)>,
 }
 
-fn late(row: &Row, bound: usize) -> Option<(f64, f64)> {
+fn late(row: &SessionRow, bound: usize) -> Option<(f64, f64)> {
     let watched = &row.watched;
     (watched.frames > 0).then_some((100.0 * watched.late[bound] as f64, watched.frames as f64))
 }
 
-fn per_100s(row: &Row, amount: f64) -> Option<(f64, f64)> {
+fn per_100s(row: &SessionRow, amount: f64) -> Option<(f64, f64)> {
     let seconds = row.watched.seconds();
     (seconds > 0.0).then_some((100.0 * amount, seconds))
 }
@@ -41,22 +41,22 @@ pub(super) const RECOVERY: usize = 9;
 pub(super) const DETERIORATION: usize = 10;
 
 /// All metrics in table order.
-pub(super) const METRICS: [Metric; 13] = [
-    Metric {
+pub(super) const METRICS: [PlaybackMetric; 13] = [
+    PlaybackMetric {
         key: "late_200ms",
         title: "> 200 ms, %",
         meaning: "frames that arrive more than 200 ms after capture, or never",
         digits: 2,
         of: |row| late(row, 1),
     },
-    Metric {
+    PlaybackMetric {
         key: "late_400ms",
         title: "> 400 ms, %",
         meaning: "the same for 400 ms",
         digits: 2,
         of: |row| late(row, 2),
     },
-    Metric {
+    PlaybackMetric {
         key: "late_for_player",
         title: "> buffer, %",
         meaning: "frames delayed, relative to the fastest one, by more than the player's buffer, \
@@ -68,28 +68,28 @@ pub(super) const METRICS: [Metric; 13] = [
             (watched.frames > 0).then_some((late, watched.frames as f64))
         },
     },
-    Metric {
+    PlaybackMetric {
         key: "freezes_per_100s",
         title: "freezes / 100 s",
         meaning: "freezes per 100 s of viewing",
         digits: 3,
         of: |row| per_100s(row, row.watched.freezes as f64),
     },
-    Metric {
+    PlaybackMetric {
         key: "frozen_s_per_100s",
         title: "frozen s / 100 s",
         meaning: "seconds frozen per 100 s of viewing",
         digits: 3,
         of: |row| per_100s(row, row.watched.frozen_s),
     },
-    Metric {
+    PlaybackMetric {
         key: "first_frame_ms",
         title: "first frame, ms",
         meaning: "from the request to the first picture, mean over sessions with a picture",
         digits: 0,
         of: |row| Some((row.watched.first_frame_ms?, 1.0)),
     },
-    Metric {
+    PlaybackMetric {
         key: "delay_p95_ms",
         title: "delay p95, ms",
         meaning: "95th percentile of a session's frame delays, mean over sessions; a frame that \
@@ -97,14 +97,14 @@ pub(super) const METRICS: [Metric; 13] = [
         digits: 0,
         of: |row| (row.watched.frames > 0).then_some((row.watched.delay_ms[1], 1.0)),
     },
-    Metric {
+    PlaybackMetric {
         key: "delay_p99_ms",
         title: "delay p99, ms",
         meaning: "the same for the 99th percentile",
         digits: 0,
         of: |row| (row.watched.frames > 0).then_some((row.watched.delay_ms[2], 1.0)),
     },
-    Metric {
+    PlaybackMetric {
         key: "cost_percent",
         title: "cost, %",
         meaning: "bytes of replicas per byte of first transmissions",
@@ -114,14 +114,14 @@ pub(super) const METRICS: [Metric; 13] = [
             (first > 0.0).then_some((100.0 * row.replica_bytes as f64, first))
         },
     },
-    Metric {
+    PlaybackMetric {
         key: "recovery_ms",
         title: "recovery, ms",
         meaning: "mean recovery latency of data with a lost first retransmission, over sessions with such data",
         digits: 0,
         of: |row| Some((row.recovery_ms?.0, 1.0)),
     },
-    Metric {
+    PlaybackMetric {
         key: "deterioration_percent",
         title: "deterioration, %",
         meaning: "lost data that needed a second round, mean over sessions with losses",
@@ -131,31 +131,31 @@ pub(super) const METRICS: [Metric; 13] = [
             (finished > 0.0).then_some((100.0 * row.finished_late as f64 / finished, 1.0))
         },
     },
-    Metric {
+    PlaybackMetric {
         key: "left_percent",
         title: "left, %",
         meaning: "sessions that the viewer left because of freezes or a long wait",
         digits: 2,
-        of: |row| percent(row.end == End::Left),
+        of: |row| percent(row.end == SessionEnd::Left),
     },
-    Metric {
+    PlaybackMetric {
         key: "failed_percent",
         title: "failed, %",
         meaning: "sessions in which the client gave up or missed part of the stream",
         digits: 2,
-        of: |row| percent(row.end == End::Failed),
+        of: |row| percent(row.end == SessionEnd::Failed),
     },
 ];
 
 /// A number with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Estimate {
+pub(super) struct MetricEstimate {
     pub value: f64,
     pub low: f64,
     pub high: f64,
 }
 
-impl Estimate {
+impl MetricEstimate {
     /// Returns whether the interval excludes 0.
     pub(super) fn is_sure(&self) -> bool {
         self.low > 0.0 || self.high < 0.0

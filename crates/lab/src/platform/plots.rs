@@ -1,11 +1,11 @@
 //! Plots of a virtual A/B test.
 
 use super::metrics::{COST, FREEZES, FROZEN, LATE_400};
-use super::summary::Summary;
+use super::summary::PopulationSummary;
 use analysis::{Chart, Series, Span};
 
 /// Series of a metric along the classes of a dimension, with intervals.
-fn along(summary: &Summary, dimension: &str, metric: usize) -> Vec<Series> {
+fn along(summary: &PopulationSummary, dimension: &str, metric: usize) -> Vec<Series> {
     let mut all = Vec::new();
     for (place, name) in summary.arms.iter().map(|arm| &arm.name).enumerate() {
         let mut line = Series::line(name.clone());
@@ -23,7 +23,7 @@ fn along(summary: &Summary, dimension: &str, metric: usize) -> Vec<Series> {
 }
 
 /// Time frozen against the cost of copies.
-fn price(summary: &Summary) -> Vec<Series> {
+fn price(summary: &PopulationSummary) -> Vec<Series> {
     let arms = summary.overall.iter().filter_map(|arm| {
         let mut mark = Series::line(arm.name.clone());
         mark.points.push((arm.means[COST]?.value, arm.means[FROZEN]?.value));
@@ -32,8 +32,8 @@ fn price(summary: &Summary) -> Vec<Series> {
     arms.collect()
 }
 
-fn frozen(summary: &Summary) -> Vec<Series> {
-    let of = |curve: &super::summary::Curve| Series {
+fn frozen(summary: &PopulationSummary) -> Vec<Series> {
+    let of = |curve: &super::summary::FreezeCurve| Series {
         points: curve.points.clone(),
         dots: false,
         ..Series::line(curve.name.clone())
@@ -45,7 +45,7 @@ fn frozen(summary: &Summary) -> Vec<Series> {
 ///
 /// # Errors
 /// One line: a plot cannot be drawn.
-pub(super) fn draw(summary: &Summary) -> Vec<(&'static str, String)> {
+pub(super) fn draw(summary: &PopulationSummary) -> Vec<(&'static str, String)> {
     let chart = |title: &str, x: &str, y: &str| Chart {
         title: title.to_owned(),
         x: x.to_owned(),

@@ -8,9 +8,9 @@ use recovery::Random;
 
 use super::distribution::pick;
 use super::draws::Draws;
-use super::history::{History, Past};
-use super::session::{Encoder, Links, Loss, Session, Viewer};
-use super::specification::{Levels, Specification, Streams};
+use super::history::{Past, RecordHistory};
+use super::session::{DrawnViewer, Encoder, Links, LossKind, Session};
+use super::specification::{Levels, RandomStreams, Specification};
 
 /// Day of the sessions: 1 January 2026, 0:00 UTC, in milliseconds since 1970.
 const DAY: i64 = 1_767_225_600_000;
@@ -21,7 +21,7 @@ const HOUR_MS: f64 = 3_600_000.0;
 pub(super) struct Population {
     specification: Specification,
     /// Past sessions, if the population comes from records.
-    history: Option<History>,
+    history: Option<RecordHistory>,
 }
 
 /// Random streams of one session.
@@ -43,7 +43,7 @@ impl Of {
     }
 
     fn levels(self, name: &str, levels: &Levels) -> f64 {
-        levels.draw(Streams {
+        levels.draw(RandomStreams {
             group: self.draws.of(&format!("group {name}"), self.group.into()),
             pair: self.viewer(name),
             session: self.session(name),
@@ -52,7 +52,7 @@ impl Of {
 }
 
 impl Population {
-    pub(super) fn new(specification: Specification, history: Option<History>) -> Self {
+    pub(super) fn new(specification: Specification, history: Option<RecordHistory>) -> Self {
         Self { specification, history }
     }
 
@@ -64,7 +64,7 @@ impl Population {
     }
 
     /// Returns the recorded sessions, if the population comes from records.
-    pub(super) fn history(&self) -> Option<&History> {
+    pub(super) fn history(&self) -> Option<&RecordHistory> {
         self.history.as_ref()
     }
 
@@ -121,7 +121,7 @@ impl Population {
         let drawn = own.bitrate_mbps.draw(&mut of.viewer("bitrate"));
         let mut session = Session {
             number: of.session,
-            viewer: Viewer {
+            viewer: DrawnViewer {
                 number: of.viewer,
                 group: of.group,
                 unit: of.draws.number("unit", of.viewer.into()),
@@ -163,17 +163,17 @@ impl Population {
         session
     }
 
-    fn loss(&self, of: Of, weights: &[f64]) -> Loss {
+    fn loss(&self, of: Of, weights: &[f64]) -> LossKind {
         let own = &self.specification;
         match pick(&mut of.viewer("kind of loss"), weights.iter().copied()) {
-            0 => Loss::Calls,
-            1 => Loss::Slots,
-            2 => Loss::Independent,
-            3 => Loss::Gilbert {
+            0 => LossKind::Calls,
+            1 => LossKind::Slots,
+            2 => LossKind::Independent,
+            3 => LossKind::Gilbert {
                 bad_ms: own.gilbert_bad_ms.draw(&mut of.viewer("bad times")),
                 share: own.gilbert_share.draw(&mut of.viewer("bad share")),
             },
-            _ => Loss::Outages { length_ms: own.outage_ms.draw(&mut of.viewer("outages")) },
+            _ => LossKind::Outages { length_ms: own.outage_ms.draw(&mut of.viewer("outages")) },
         }
     }
 

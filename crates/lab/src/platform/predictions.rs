@@ -4,9 +4,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::arm::{FLEET_AUTOREC, FLEET_MM24};
-use super::compare::{ArmResults, Trial};
+use super::compare::{ArmResults, SessionTrial};
 use super::metrics::{COST, DETERIORATION, FREEZES, FROZEN, RECOVERY};
-use super::run::Row;
+use super::run::SessionRow;
 use super::session::Session;
 
 /// A number of a paper, and ours.
@@ -25,8 +25,8 @@ pub(super) struct Prediction {
 
 /// Mean of `of` over these rows.
 fn mean<'a>(
-    rows: impl Iterator<Item = &'a Row>,
-    of: impl Fn(&Row) -> Option<f64>,
+    rows: impl Iterator<Item = &'a SessionRow>,
+    of: impl Fn(&SessionRow) -> Option<f64>,
 ) -> (Option<f64>, u64) {
     let (mut sum, mut count) = (0.0, 0u64);
     for value in rows.filter_map(of) {
@@ -35,11 +35,11 @@ fn mean<'a>(
     ((count > 0).then(|| sum / count as f64), count)
 }
 
-struct Table {
+struct PredictionTable {
     all: Vec<Prediction>,
 }
 
-impl Table {
+impl PredictionTable {
     fn add(&mut self, what: &str, stated: &str, unit: &str, paper: f64, ours: (Option<f64>, u64)) {
         self.all.push(Prediction {
             what: what.to_owned(),
@@ -54,7 +54,7 @@ impl Table {
 
 /// Calibrated numbers, as measured under the baseline.
 pub(super) fn calibrated(
-    trials: &[Trial],
+    trials: &[SessionTrial],
     sessions: &[Session],
     baseline: usize,
 ) -> Vec<Prediction> {
@@ -63,7 +63,7 @@ pub(super) fn calibrated(
         let count = sessions.len() as u64;
         (Some(sessions.iter().map(of).sum::<f64>() / count.max(1) as f64), count)
     };
-    let mut table = Table { all: Vec::new() };
+    let mut table = PredictionTable { all: Vec::new() };
     let srtt = mean(rows(), |row| Some(row.srtt_ms).filter(|srtt| *srtt > 0.0));
     table.add("smoothed round-trip time, mean", "journal VIII-A", "ms", 95.5, srtt);
     let loss = mean(rows(), |row| row.loss_rate.map(|rate| rate * 100.0));
@@ -79,25 +79,25 @@ pub(super) fn calibrated(
 }
 
 /// Table I of the journal version: recovery latency by loss rate and by smoothed round-trip time.
-const TABLE_I: [(&str, Class, f64, f64); 8] = [
-    ("loss 0 to 3 %", Class::Loss(0.0, 0.03), 26.8, 51.8),
-    ("loss 3 to 10 %", Class::Loss(0.03, 0.1), 94.5, 204.9),
-    ("loss 10 to 30 %", Class::Loss(0.1, 0.3), 186.4, 451.3),
-    ("loss 30 to 50 %", Class::Loss(0.3, 0.5), 530.2, 1_288.4),
-    ("SRTT 0 to 50 ms", Class::Srtt(0.0, 50.0), 68.2, 149.2),
-    ("SRTT 50 to 200 ms", Class::Srtt(50.0, 200.0), 170.2, 391.3),
-    ("SRTT 200 to 500 ms", Class::Srtt(200.0, 500.0), 273.6, 698.8),
-    ("SRTT 500 to 2000 ms", Class::Srtt(500.0, 2_000.0), 418.0, 960.9),
+const TABLE_I: [(&str, PathClass, f64, f64); 8] = [
+    ("loss 0 to 3 %", PathClass::Loss(0.0, 0.03), 26.8, 51.8),
+    ("loss 3 to 10 %", PathClass::Loss(0.03, 0.1), 94.5, 204.9),
+    ("loss 10 to 30 %", PathClass::Loss(0.1, 0.3), 186.4, 451.3),
+    ("loss 30 to 50 %", PathClass::Loss(0.3, 0.5), 530.2, 1_288.4),
+    ("SRTT 0 to 50 ms", PathClass::Srtt(0.0, 50.0), 68.2, 149.2),
+    ("SRTT 50 to 200 ms", PathClass::Srtt(50.0, 200.0), 170.2, 391.3),
+    ("SRTT 200 to 500 ms", PathClass::Srtt(200.0, 500.0), 273.6, 698.8),
+    ("SRTT 500 to 2000 ms", PathClass::Srtt(500.0, 2_000.0), 418.0, 960.9),
 ];
 
 #[derive(Clone, Copy)]
-enum Class {
+enum PathClass {
     Loss(f64, f64),
     Srtt(f64, f64),
 }
 
-impl Class {
-    fn has(self, row: &Row) -> bool {
+impl PathClass {
+    fn has(self, row: &SessionRow) -> bool {
         match self {
             Self::Loss(low, high) => row.loss_rate.is_some_and(|loss| (low..high).contains(&loss)),
             Self::Srtt(low, high) => (low..high).contains(&row.srtt_ms),
@@ -107,13 +107,13 @@ impl Class {
 
 /// Predicted numbers. `overall` are the schemes over all sessions.
 pub(super) fn predictions(
-    trials: &[Trial],
+    trials: &[SessionTrial],
     overall: &[ArmResults],
     baseline: usize,
 ) -> Vec<Prediction> {
     let rows = trials.iter().filter(|trial| trial.arm == baseline).map(|trial| &trial.row);
-    let rows: Vec<&Row> = rows.collect();
-    let mut table = Table { all: Vec::new() };
+    let rows: Vec<&SessionRow> = rows.collect();
+    let mut table = PredictionTable { all: Vec::new() };
     recovery(&mut table, &rows, &overall[baseline]);
     stream(&mut table, &rows, &overall[baseline]);
     for (arm, name, gains) in [
@@ -146,12 +146,12 @@ fn gain(arm: &ArmResults, base: &ArmResults, metric: usize) -> Option<f64> {
 /// Mean and maximum recovery latency of a session with lost data, counting 0 if all of it arrived
 /// in the first round. Only this reading explains the 26.8 ms of table I, less than any round-trip
 /// time, and its 123.2 ms against the 231.2 ms of figure 21.
-fn with_zeros(row: &Row) -> Option<(f64, f64)> {
+fn with_zeros(row: &SessionRow) -> Option<(f64, f64)> {
     (row.finished > 0).then(|| row.recovery_ms.unwrap_or((0.0, 0.0)))
 }
 
 /// Loss recovery of plain retransmission.
-fn recovery(table: &mut Table, rows: &[&Row], base: &ArmResults) {
+fn recovery(table: &mut PredictionTable, rows: &[&SessionRow], base: &ArmResults) {
     let rows = || rows.iter().copied();
     let lossy = rows().filter(|row| row.finished > 0).count() as u64;
     let each = (value(base, DETERIORATION), lossy);
@@ -184,7 +184,7 @@ fn recovery(table: &mut Table, rows: &[&Row], base: &ArmResults) {
 }
 
 /// Stream quality under plain retransmission.
-fn stream(table: &mut Table, rows: &[&Row], base: &ArmResults) {
+fn stream(table: &mut PredictionTable, rows: &[&SessionRow], base: &ArmResults) {
     let (rows, count) = (|| rows.iter().copied(), rows.len() as u64);
     let stated = "journal III-B, figure 6";
     let off = mean(rows(), |row| Some(row.off_mode_ms_per_s));
@@ -233,7 +233,7 @@ mod tests {
         let mut trials = Vec::new();
         for session in 0..20 {
             for (arm, freezes) in [4, 3].into_iter().enumerate() {
-                trials.push(Trial { session, viewer: session, arm, row: row(10, freezes) });
+                trials.push(SessionTrial { session, viewer: session, arm, row: row(10, freezes) });
             }
         }
         trials[0].row.rounds_max = 1;

@@ -2,9 +2,9 @@
 
 use super::classes::DIMENSIONS;
 use super::compare::{ArmResults, JUDGED};
-use super::metrics::{Estimate, FIRST_FRAME, FREEZES, FROZEN, LATE_400, METRICS};
+use super::metrics::{FIRST_FRAME, FREEZES, FROZEN, LATE_400, METRICS, MetricEstimate};
 use super::predictions::Prediction;
-use super::summary::{Part, SEED, Summary};
+use super::summary::{Part, PopulationSummary, SEED};
 
 /// Directory of the plots, beside the pages.
 pub(super) const PICTURES: &str = "pictures";
@@ -36,13 +36,13 @@ fn number(value: f64, digits: usize) -> String {
     text.replace('-', "−")
 }
 
-fn plain(estimate: Option<Estimate>, metric: usize) -> String {
+fn plain(estimate: Option<MetricEstimate>, metric: usize) -> String {
     estimate.map_or("–".to_owned(), |one| number(one.value, METRICS[metric].digits))
 }
 
-fn with_interval(estimate: Option<Estimate>, metric: usize) -> String {
+fn with_interval(estimate: Option<MetricEstimate>, metric: usize) -> String {
     let digits = METRICS[metric].digits;
-    let text = |one: Estimate| {
+    let text = |one: MetricEstimate| {
         let ends = [one.low, one.high].map(|end| number(end, digits));
         format!("{} ({} to {})", number(one.value, digits), ends[0], ends[1])
     };
@@ -67,7 +67,7 @@ fn share(value: Option<f64>) -> String {
     value.map_or("–".to_owned(), |value| format!("{} %", number(100.0 * value, 0)))
 }
 
-impl Summary {
+impl PopulationSummary {
     fn base<'a>(&self, arms: &'a [ArmResults]) -> Option<&'a ArmResults> {
         arms.iter().find(|arm| arm.name == self.baseline)
     }
@@ -77,7 +77,7 @@ impl Summary {
     }
 }
 
-fn introduction(summary: &Summary) -> String {
+fn introduction(summary: &PopulationSummary) -> String {
     let how = match summary.paired {
         true => "each under every scheme, with the same random path and stream",
         false => "each under the scheme of its viewer's cohort",
@@ -130,7 +130,7 @@ fn introduction(summary: &Summary) -> String {
 fn values(
     arms: &[ArmResults],
     metrics: &[usize],
-    cell: impl Fn(Option<Estimate>, usize) -> String,
+    cell: impl Fn(Option<MetricEstimate>, usize) -> String,
 ) -> String {
     let mut head = cells(["", "sessions"]);
     head.extend(metrics.iter().map(|metric| METRICS[*metric].title.to_owned()));
@@ -144,7 +144,7 @@ fn values(
 }
 
 /// Changes of each scheme against the baseline.
-fn changes(summary: &Summary, arms: &[ArmResults]) -> String {
+fn changes(summary: &PopulationSummary, arms: &[ArmResults]) -> String {
     const SHOWN: [usize; 4] = [LATE_400, FREEZES, FROZEN, FIRST_FRAME];
     let Some(base) = summary.base(arms) else { return String::new() };
     let mut head = vec![format!("against {}", summary.baseline)];
@@ -171,7 +171,7 @@ fn changes(summary: &Summary, arms: &[ArmResults]) -> String {
 }
 
 /// Two metrics under the baseline, and the other schemes' changes, by class.
-fn by_class(summary: &Summary, dimension: &str, metrics: [usize; 2]) -> String {
+fn by_class(summary: &PopulationSummary, dimension: &str, metrics: [usize; 2]) -> String {
     let parts: Vec<&Part> =
         summary.parts.iter().filter(|part| part.dimension == dimension).collect();
     let others = || summary.arms.iter().filter(|arm| arm.name != summary.baseline);
@@ -194,7 +194,7 @@ fn by_class(summary: &Summary, dimension: &str, metrics: [usize; 2]) -> String {
     format!("### {title}\n\n{}", table(&rows))
 }
 
-fn dominance(summary: &Summary) -> String {
+fn dominance(summary: &PopulationSummary) -> String {
     if summary.dominance.is_empty() {
         return String::new();
     }
@@ -244,7 +244,7 @@ fn beside(all: &[Prediction]) -> String {
     table(&rows)
 }
 
-fn predictions(summary: &Summary) -> String {
+fn predictions(summary: &PopulationSummary) -> String {
     format!(
         "## Comparison with the papers' fleets\n\nThe population is calibrated to the papers' \
          descriptions of their fleets:\n\n{}The following results are predictions: nothing was \
@@ -260,7 +260,7 @@ fn picture(name: &str, text: &str) -> String {
 }
 
 /// Renders the summary page, docs/reproduce/viewers.md.
-pub(super) fn page(summary: &Summary) -> String {
+pub(super) fn page(summary: &PopulationSummary) -> String {
     let mut text = String::from("# What viewers gain\n\n");
     text += "Written by `mendcast lab population`; do not edit. ";
     text += &introduction(summary);
@@ -291,7 +291,7 @@ pub(super) fn page(summary: &Summary) -> String {
 }
 
 /// Renders the report with every number.
-pub(super) fn whole(summary: &Summary) -> String {
+pub(super) fn whole(summary: &PopulationSummary) -> String {
     let mut text = String::from("# Virtual A/B test\n\n");
     text += &introduction(summary);
     text += &format!("{INTERVALS_LEGEND}\n\n");
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_change_says_whether_it_is_sure() {
-        let estimate = |value, low, high| Some(Estimate { value, low, high });
+        let estimate = |value, low, high| Some(MetricEstimate { value, low, high });
         let arm = |mean, difference| ArmResults {
             name: "x".to_owned(),
             sessions: 1,

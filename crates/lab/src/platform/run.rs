@@ -13,8 +13,9 @@ use super::arm::Arm;
 use super::scenario::{frames, published, scenario, until};
 use super::session::{ACCESS, Session};
 use super::watching::{Watched, counted_until, leaves, watch};
+use crate::error::{Context as _, Error, RunError, Subject};
 use crate::live::LiveOutcome;
-use crate::simulation::{Held, Outcome, Rival, Scenario, run as simulate};
+use crate::simulation::{Held, Rival, RunOutcome, Scenario, run as simulate};
 
 /// Largest share of the bottleneck rate that a stream takes, as in the built-in population.
 pub(super) const MAX_STREAM_SHARE: f64 = 0.9;
@@ -22,7 +23,7 @@ pub(super) const MAX_STREAM_SHARE: f64 = 0.9;
 /// End of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum End {
+pub(super) enum SessionEnd {
     /// The viewer stayed for the planned time.
     Stayed,
     /// The viewer left because of freezes or a long wait.
@@ -33,8 +34,8 @@ pub(super) enum End {
 
 /// Results of a session under a scheme, besides its record.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Row {
-    pub end: End,
+pub(super) struct SessionRow {
+    pub end: SessionEnd,
     pub watched: Watched,
     /// Bytes of replicas, and of first transmissions.
     pub replica_bytes: u64,
@@ -64,7 +65,7 @@ fn address(session: &Session) -> Ipv4Addr {
 ///
 /// # Errors
 /// One line: a value is invalid, wrong bytes arrived, or the testbed failed.
-pub(super) fn run(session: &Session, arm: &Arm) -> Result<(Row, Record), String> {
+pub(super) fn run(session: &Session, arm: &Arm) -> Result<(SessionRow, Record), Error> {
     run_held(session, arm, None)
 }
 
@@ -73,29 +74,29 @@ pub(super) fn run_held(
     session: &Session,
     arm: &Arm,
     capping: Option<Held>,
-) -> Result<(Row, Record), String> {
-    let named = |e: String| format!("session {} under {}: {e}", session.number, arm.name);
-    let scenario = scenario(session, arm).map_err(named)?;
+) -> Result<(SessionRow, Record), Error> {
+    let named = || Subject::Session { number: session.number, scheme: Some(arm.name.clone()) };
+    let scenario = scenario(session, arm).of(named)?;
     let scenario = Scenario { capping, ..scenario };
     let policy = Policy::PRESETS[session.player].1;
     let stay = Duration::from_secs_f64(session.stay_s);
     let patience = Duration::from_secs_f64(session.patience_s);
-    let mut outcome = simulate(&scenario).map_err(named)?;
+    let mut outcome = simulate(&scenario).of(named)?;
     let left = leaves(policy, &frames(&scenario, &outcome), stay, patience);
     let has_failed = !outcome.completed;
     if let Some(left) = left {
         // The server's counters end with the session.
-        outcome = simulate(&until(&scenario, left)).map_err(named)?;
+        outcome = simulate(&until(&scenario, left)).of(named)?;
     }
     if !outcome.intact {
-        return Err(named("wrong bytes arrived".to_owned()));
+        return Err(RunError::WrongBytes).of(named);
     }
     let (end, time) = match left {
-        Some(left) => (End::Left, left),
-        None if has_failed => (End::Failed, stay),
-        None => (End::Stayed, stay),
+        Some(left) => (SessionEnd::Left, left),
+        None if has_failed => (SessionEnd::Failed, stay),
+        None => (SessionEnd::Stayed, stay),
     };
-    let is_early = end == End::Left;
+    let is_early = end == SessionEnd::Left;
     let counted = published(&scenario, counted_until(time, is_early));
     let watched = watch(policy, &frames(&scenario, &outcome), counted, time, is_early);
     Ok((row(end, watched, &outcome), record(session, arm, (time, watched), &outcome)))
@@ -108,11 +109,10 @@ pub(super) fn run_together(
     sessions: [&Session; 2],
     arm: &Arm,
     [first_held, second_held]: [Option<Held>; 2],
-) -> Result<[Record; 2], String> {
+) -> Result<[Record; 2], Error> {
     let [first, second] = sessions;
-    let named = |e: String| {
-        format!("sessions {} and {} under {}: {e}", first.number, second.number, arm.name)
-    };
+    let numbers = [first.number, second.number];
+    let named = || Subject::Sessions { numbers, scheme: arm.name.clone() };
     let needed = (first.bitrate_mbps + second.bitrate_mbps) / MAX_STREAM_SHARE;
     let first = Session { rate_mbps: first.rate_mbps.max(needed), ..first.clone() };
     let second = Session {
@@ -126,7 +126,7 @@ pub(super) fn run_together(
         seed: second.seed,
         ..first.clone()
     };
-    let of_second = scenario(&second, arm).map_err(named)?;
+    let of_second = scenario(&second, arm).of(named)?;
     let rival = Rival {
         congestion: of_second.congestion.clone(),
         scheme: of_second.scheme.clone(),
@@ -135,11 +135,10 @@ pub(super) fn run_together(
         traffic: of_second.traffic.clone(),
         begins: Duration::ZERO,
     };
-    let of_first = scenario(&first, arm).map_err(named)?;
+    let of_first = scenario(&first, arm).of(named)?;
     let of_first = Scenario { capping: first_held, rival: Some(rival), ..of_first };
-    let mut outcome = simulate(&of_first).map_err(named)?;
-    let rivals =
-        outcome.rival.take().ok_or_else(|| named("the second session did not run".to_owned()))?;
+    let mut outcome = simulate(&of_first).of(named)?;
+    let rivals = outcome.rival.take().ok_or(RunError::NoRival).of(named)?;
     let stay = Duration::from_secs_f64(first.stay_s);
     let records = [(&first, &of_first, &outcome), (&second, &of_second, &*rivals)].map(
         |(session, scenario, outcome)| {
@@ -150,7 +149,7 @@ pub(super) fn run_together(
         },
     );
     if !(outcome.intact && rivals.intact) {
-        return Err(named("wrong bytes arrived".to_owned()));
+        return Err(RunError::WrongBytes).of(named);
     }
     Ok(records)
 }
@@ -163,12 +162,12 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-fn row(end: End, watched: Watched, outcome: &Outcome) -> Row {
+fn row(end: SessionEnd, watched: Watched, outcome: &RunOutcome) -> SessionRow {
     let recovered = &outcome.recovery;
     let totals = &recovered.totals;
     let per_second = |amount: f64| amount / recovered.time.as_secs_f64().max(1e-3);
     let (mean, max) = (recovered.latencies.mean(), recovered.latencies.max());
-    Row {
+    SessionRow {
         end,
         watched,
         replica_bytes: totals.replica_bytes,
@@ -189,7 +188,7 @@ fn record(
     session: &Session,
     arm: &Arm,
     (time, watched): (Duration, Watched),
-    outcome: &Outcome,
+    outcome: &RunOutcome,
 ) -> Record {
     let nothing = LiveOutcome::default();
     let served = outcome.live.as_ref().unwrap_or(&nothing);
@@ -245,7 +244,7 @@ fn record(
 mod tests {
     use super::*;
     use crate::platform::population::Population;
-    use crate::platform::session::Loss;
+    use crate::platform::session::LossKind;
     use crate::platform::specification::{FLEET, Specification};
     use records::Column;
 
@@ -268,7 +267,7 @@ mod tests {
         let population = Population::new(Specification::parse(FLEET).expect("valid"), None);
         let first = population.sessions(4, 1).remove(0);
         let (rate_mbps, bitrate_mbps, patience_s) = (8.0, 1.0, 60.0);
-        let lossy = Session { loss: 0.1, kind: Loss::Independent, stay_s: 30.0, ..first };
+        let lossy = Session { loss: 0.1, kind: LossKind::Independent, stay_s: 30.0, ..first };
         Session { rtt_ms: 40.0, buffer_ms: 200.0, rate_mbps, bitrate_mbps, patience_s, ..lossy }
     }
 

@@ -8,10 +8,11 @@ use startup::decision::Mode;
 use units::{Rate, Timestamp};
 
 use super::arm::Arm;
-use super::session::{Acks, Bunches, EcnFault, Loss, Session};
+use super::session::{Acks, Bunches, EcnFault, LossKind, Session};
+use crate::error::{Context as _, Error, Subject, ValueError};
 use crate::live::Live;
-use crate::setup::{Kind, Maybe, Player, Setup, Text, mbps, round_trip};
-use crate::simulation::{Outcome, Scenario};
+use crate::setup::{Kind, Maybe, PlayerModel, Setup, Text, mbps, round_trip};
+use crate::simulation::{RunOutcome, Scenario};
 use crate::traffic::Traffic;
 
 /// Range of the loss rates of the chain fitted to calls, in per cent.
@@ -19,13 +20,13 @@ const MIN_CALLS_PERCENT: f64 = 1.0;
 const MAX_CALLS_PERCENT: f64 = 19.999;
 /// Loss chain below that range: 30 % of the packets 20 ms after a lost one are lost, as in calls at
 /// 1 %.
-const RARE_LOSS: Loss = Loss::Gilbert { bad_ms: 39.0, share: 0.5 };
+const RARE_LOSS: LossKind = LossKind::Gilbert { bad_ms: 39.0, share: 0.5 };
 /// Time step of Gilbert chains.
 const SLOT_MS: f64 = 5.0;
 
 /// A frame received by the viewer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Frame {
+pub(super) struct ViewedFrame {
     /// When it was complete and in order.
     pub at: Timestamp,
     /// When it was published, or the viewer's arrival if later.
@@ -42,14 +43,14 @@ fn loss_model(session: &Session) -> Option<String> {
         return None;
     }
     Some(match &session.kind {
-        Loss::Calls | Loss::Slots if percent < MIN_CALLS_PERCENT => {
+        LossKind::Calls | LossKind::Slots if percent < MIN_CALLS_PERCENT => {
             gilbert(session.loss, &RARE_LOSS)
         }
-        Loss::Calls => format!("calls:rate={}%", percent.min(MAX_CALLS_PERCENT)),
-        Loss::Slots => format!("calls:rate={}%,reading=slots", percent.min(MAX_CALLS_PERCENT)),
-        Loss::Independent => format!("{percent}%"),
-        chain @ Loss::Gilbert { .. } => gilbert(session.loss, chain),
-        Loss::Outages { length_ms } => {
+        LossKind::Calls => format!("calls:rate={}%", percent.min(MAX_CALLS_PERCENT)),
+        LossKind::Slots => format!("calls:rate={}%,reading=slots", percent.min(MAX_CALLS_PERCENT)),
+        LossKind::Independent => format!("{percent}%"),
+        chain @ LossKind::Gilbert { .. } => gilbert(session.loss, chain),
+        LossKind::Outages { length_ms } => {
             format!("outages:rate={percent}%,length={}us", (length_ms * 1e3).round())
         }
     })
@@ -57,8 +58,8 @@ fn loss_model(session: &Session) -> Option<String> {
 
 /// Gilbert chain with this mean length of bad states and the share lost in them, raised if the loss
 /// rate needs it.
-fn gilbert(loss: f64, chain: &Loss) -> String {
-    let Loss::Gilbert { bad_ms, share } = chain else { return format!("{}%", loss * 100.0) };
+fn gilbert(loss: f64, chain: &LossKind) -> String {
+    let LossKind::Gilbert { bad_ms, share } = chain else { return format!("{}%", loss * 100.0) };
     let share = share.max(loss * 1.25).min(1.0);
     let leaves = (SLOT_MS / bad_ms).min(1.0);
     let part = loss / share;
@@ -78,12 +79,13 @@ fn bunches(bunches: Option<&Bunches>) -> String {
 }
 
 /// Parses a value of the testbed; absent if empty.
-fn parsed<T: Text>(key: &str, text: &str) -> Result<Maybe<T>, String> {
-    Maybe::parse(text).ok_or_else(|| format!("{key} `{text}`: expected {}", T::expected()))
+fn parsed<T: Text>(key: &'static str, text: &str) -> Result<Maybe<T>, ValueError> {
+    let invalid = || ValueError::Drawn { key, value: text.to_owned(), expected: T::expected() };
+    Maybe::parse(text).ok_or_else(invalid)
 }
 
 /// Sets the session's link models.
-fn set_links(setup: &mut Setup, session: &Session) -> Result<(), String> {
+fn set_links(setup: &mut Setup, session: &Session) -> Result<(), ValueError> {
     let links = &session.links;
     let step = |(at_s, factor): &(f64, f64)| {
         format!("{}:{}", micros(at_s * 1e3), micros(session.rtt_ms * factor))
@@ -114,7 +116,7 @@ fn set_links(setup: &mut Setup, session: &Session) -> Result<(), String> {
 
 /// Returns the set-up of the run: a server's defaults where neither the session nor the arm has a
 /// value.
-fn setup(session: &Session, arm: &Arm) -> Result<Setup, String> {
+fn setup(session: &Session, arm: &Arm) -> Result<Setup, Error> {
     let mut setup = Setup::default();
     // Viewers are new to the server, and their first connections start as the papers' do.
     setup.server.startup.mode = Mode::Iw10;
@@ -144,7 +146,7 @@ fn setup(session: &Session, arm: &Arm) -> Result<Setup, String> {
         Rate::from_kbps(encoder.audio_kbps.min(session.bitrate_mbps * 300.0).round() as u64);
     source.cached = Duration::from_secs_f64(session.joined_s);
     source.duration = Duration::from_secs_f64(session.stay_s);
-    setup.lab.player.model = Player(qoe::Policy::PRESETS[session.player].1);
+    setup.lab.player.model = PlayerModel(qoe::Policy::PRESETS[session.player].1);
     set_links(&mut setup, session)?;
     arm.apply(&mut setup)?;
     Ok(setup)
@@ -154,10 +156,10 @@ fn setup(session: &Session, arm: &Arm) -> Result<Setup, String> {
 ///
 /// # Errors
 /// One line that names the key with the invalid value.
-pub(super) fn scenario(session: &Session, arm: &Arm) -> Result<Scenario, String> {
+pub(super) fn scenario(session: &Session, arm: &Arm) -> Result<Scenario, Error> {
     let setup = setup(session, arm)?;
     let scenario = setup.scenario(session.seed);
-    let scenario = scenario.map_err(|e| format!("scheme `{}`: {e}", arm.name))?;
+    let scenario = scenario.of(|| Subject::Scheme(arm.name.clone()))?;
     // The return path has no variation.
     let up = LinkConfig { jitter: None, ..scenario.path.up.clone() };
     let path = PathConfig { up, ..scenario.path.clone() };
@@ -186,16 +188,17 @@ pub(super) fn published(scenario: &Scenario, until: Duration) -> u64 {
 
 /// Returns the received frames in order, and whether the delay of each counts. Frames cached before
 /// the viewer's arrival do not count.
-pub(super) fn frames(scenario: &Scenario, outcome: &Outcome) -> Vec<(Frame, bool)> {
+pub(super) fn frames(scenario: &Scenario, outcome: &RunOutcome) -> Vec<(ViewedFrame, bool)> {
     let (Some(live), Some(seen)) = (live(scenario), &outcome.live) else { return Vec::new() };
-    let frame = |arrival: &crate::live::Arrival| Frame {
+    let frame = |arrival: &crate::live::FrameArrival| ViewedFrame {
         at: arrival.at,
         due: live.published(arrival.frame),
         media_ms: arrival.media_ms,
         is_key: arrival.is_key,
         delay: arrival.delay,
     };
-    let counts = |arrival: &crate::live::Arrival| live.is_measured(arrival.frame, Timestamp::ZERO);
+    let counts =
+        |arrival: &crate::live::FrameArrival| live.is_measured(arrival.frame, Timestamp::ZERO);
     seen.arrivals.iter().map(|arrival| (frame(arrival), counts(arrival))).collect()
 }
 
@@ -282,12 +285,12 @@ mod tests {
     fn a_path_loses_what_its_session_says() {
         let base = sessions(1).remove(0);
         for (loss, kind) in [
-            (0.004, Loss::Calls),
-            (0.05, Loss::Slots),
-            (0.03, Loss::Independent),
-            (0.04, Loss::Gilbert { bad_ms: 53.0, share: 0.3 }),
-            (0.3, Loss::Gilbert { bad_ms: 53.0, share: 0.2 }),
-            (0.02, Loss::Outages { length_ms: 200.0 }),
+            (0.004, LossKind::Calls),
+            (0.05, LossKind::Slots),
+            (0.03, LossKind::Independent),
+            (0.04, LossKind::Gilbert { bad_ms: 53.0, share: 0.3 }),
+            (0.3, LossKind::Gilbert { bad_ms: 53.0, share: 0.2 }),
+            (0.02, LossKind::Outages { length_ms: 200.0 }),
         ] {
             // Slow enough for packets to cover many slots of the model.
             let session = Session { loss, kind, ..base.clone() };

@@ -5,17 +5,18 @@ use core::ops::RangeInclusive;
 
 use toml::{Table, Value};
 
-use super::distribution::{Distribution, number, range_text, within};
-use super::unit::Unit;
+use super::distribution::{Distribution, not_allowed, number, range_text, within};
+use super::unit::NumberUnit;
+use crate::error::{Error, NameError, ValueError};
 
 /// A table with keys to be consumed one by one.
-pub(super) struct Section {
+pub(super) struct KeyReader {
     /// Prefix of its keys; empty for the whole file.
     name: String,
     table: Table,
 }
 
-impl Section {
+impl KeyReader {
     pub(super) fn new(name: &str, table: Table) -> Self {
         Self { name: name.to_owned(), table }
     }
@@ -27,27 +28,28 @@ impl Section {
         }
     }
 
-    fn take(&mut self, key: &str) -> Result<Value, String> {
-        self.table.remove(key).ok_or_else(|| format!("`{}` is missing", self.key(key)))
+    fn take(&mut self, key: &str) -> Result<Value, Error> {
+        let value = self.table.remove(key);
+        value.ok_or_else(|| ValueError::Missing(self.key(key)).into())
     }
 
     /// Takes a nested table.
-    pub(super) fn section(&mut self, key: &str) -> Result<Self, String> {
+    pub(super) fn section(&mut self, key: &str) -> Result<Self, Error> {
         match self.take(key)? {
             Value::Table(table) => Ok(Self { name: self.key(key), table }),
-            other => Err(format!("`{}` is {other}; it may be a table", self.key(key))),
+            other => Err(not_allowed(&self.key(key), &other, "a table")),
         }
     }
 
     /// Takes a nested table, if present.
-    pub(super) fn section_if(&mut self, key: &str) -> Result<Option<Self>, String> {
+    pub(super) fn section_if(&mut self, key: &str) -> Result<Option<Self>, Error> {
         self.table.contains_key(key).then(|| self.section(key)).transpose()
     }
 
-    pub(super) fn text(&mut self, key: &str) -> Result<String, String> {
+    pub(super) fn text(&mut self, key: &str) -> Result<String, Error> {
         match self.take(key)? {
             Value::String(text) => Ok(text),
-            other => Err(format!("`{}` is {other}; it may be text", self.key(key))),
+            other => Err(not_allowed(&self.key(key), &other, "text")),
         }
     }
 
@@ -55,13 +57,13 @@ impl Section {
     pub(super) fn number(
         &mut self,
         key: &str,
-        unit: Unit,
+        unit: NumberUnit,
         allowed: RangeInclusive<f64>,
-    ) -> Result<f64, String> {
+    ) -> Result<f64, Error> {
         let (name, value) = (self.key(key), self.take(key)?);
         let value = number(&value, unit).ok_or_else(|| {
             let range = range_text(&allowed, unit);
-            format!("`{name}` is {value}; it may be a number from {range}")
+            not_allowed(&name, &value, &format!("a number from {range}"))
         })?;
         within(&name, value, &allowed, unit)
     }
@@ -70,48 +72,51 @@ impl Section {
     pub(super) fn distribution(
         &mut self,
         key: &str,
-        unit: Unit,
+        unit: NumberUnit,
         allowed: RangeInclusive<f64>,
-    ) -> Result<Distribution, String> {
+    ) -> Result<Distribution, Error> {
         let value = self.take(key)?;
         Distribution::read(&self.key(key), &value, &allowed, unit)
     }
 
     /// Takes a list of 24 numbers, one per hour of the day, not all of them 0.
-    pub(super) fn hours(&mut self, key: &str) -> Result<[f64; 24], String> {
+    pub(super) fn hours(&mut self, key: &str) -> Result<[f64; 24], Error> {
         let (name, value) = (self.key(key), self.take(key)?);
-        let list: Option<Vec<f64>> =
-            value.as_array().and_then(|list| list.iter().map(|n| number(n, Unit::One)).collect());
+        let list: Option<Vec<f64>> = value
+            .as_array()
+            .and_then(|list| list.iter().map(|n| number(n, NumberUnit::One)).collect());
         let hours: [f64; 24] = list
             .and_then(|list| list.try_into().ok())
-            .ok_or_else(|| format!("`{name}` is {value}; it may be a list of 24 numbers"))?;
+            .ok_or_else(|| not_allowed(&name, &value, "a list of 24 numbers"))?;
         for (hour, value) in hours.iter().enumerate() {
-            within(&format!("{name}[{hour}]"), *value, &(0.0..=1_000.0), Unit::One)?;
+            within(&format!("{name}[{hour}]"), *value, &(0.0..=1_000.0), NumberUnit::One)?;
         }
         match hours.iter().sum::<f64>() > 0.0 {
             true => Ok(hours),
-            false => Err(format!("`{name}` is 0 all day; at least one hour may not be")),
+            false => Err(ValueError::NoHour(name).into()),
         }
     }
 
     /// Takes a table of weights, in the order of `names`. Absent names have weight 0.
-    pub(super) fn weights(&mut self, key: &str, names: &[&str]) -> Result<Vec<f64>, String> {
+    pub(super) fn weights(&mut self, key: &str, names: &[&str]) -> Result<Vec<f64>, Error> {
         let mut section = self.section(key)?;
         let mut weights = Vec::new();
         for name in names {
             weights.push(match section.table.contains_key(*name) {
-                true => section.number(name, Unit::One, 0.0..=1e9)?,
+                true => section.number(name, NumberUnit::One, 0.0..=1e9)?,
                 false => 0.0,
             });
         }
         let name = section.name.clone();
         if let Some(unknown) = section.table.keys().next() {
-            return Err(format!("`{name}` has no `{unknown}`; it may be {}", names.join(", ")));
+            let (key, field, allowed) = (name, unknown.clone(), names.join(", "));
+            return Err(ValueError::Field { key, field, allowed }.into());
         }
         match weights.iter().sum::<f64>() > 0.0 {
             true => Ok(weights),
             false => {
-                Err(format!("`{name}` has no weight above 0; it may have {}", names.join(", ")))
+                let names = names.iter().map(|name| (*name).to_owned()).collect();
+                Err(ValueError::NoWeight { key: name, names }.into())
             }
         }
     }
@@ -120,9 +125,9 @@ impl Section {
     ///
     /// # Errors
     /// An unknown key is left.
-    pub(super) fn finish(self) -> Result<(), String> {
+    pub(super) fn finish(self) -> Result<(), Error> {
         match self.table.keys().next() {
-            Some(key) => Err(format!("unknown key `{}`", self.key(key))),
+            Some(key) => Err(NameError::PopulationKey(self.key(key)).into()),
             None => Ok(()),
         }
     }

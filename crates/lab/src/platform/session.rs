@@ -5,7 +5,7 @@ pub(super) const ACCESS: [&str; 3] = ["wifi", "cellular", "cable"];
 
 /// Loss model.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Loss {
+pub(super) enum LossKind {
     /// The fit to calls, each packet with its own fate.
     Calls,
     /// The fit to calls, all packets within 20 ms with one fate.
@@ -18,7 +18,7 @@ pub(super) enum Loss {
     Outages { length_ms: f64 },
 }
 
-/// Names of loss models, in the order of [`Loss`].
+/// Names of loss models, in the order of [`LossKind`].
 pub(super) const LOSSES: [&str; 5] = ["calls", "slots", "independent", "gilbert", "outages"];
 
 /// Link-layer wake-ups that packets wait for.
@@ -77,7 +77,7 @@ pub(super) struct Links {
 
 /// A viewer: the origin-destination pair of the papers.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Viewer {
+pub(super) struct DrawnViewer {
     /// Index in the population.
     pub number: u32,
     /// Its user group.
@@ -86,7 +86,7 @@ pub(super) struct Viewer {
     pub unit: u64,
 }
 
-impl Viewer {
+impl DrawnViewer {
     /// Name of the user group: three networks of a country, each in the same seven states.
     pub(super) fn group_name(&self) -> String {
         let group = self.group;
@@ -114,7 +114,7 @@ pub(super) struct Encoder {
 pub(super) struct Session {
     /// Index in the population.
     pub number: u32,
-    pub viewer: Viewer,
+    pub viewer: DrawnViewer,
     /// Number of earlier sessions of this viewer.
     pub visit: u32,
     /// Start, in milliseconds since 1970.
@@ -131,7 +131,7 @@ pub(super) struct Session {
     pub jitter_ms: f64,
     /// Loss rate; 0 for none.
     pub loss: f64,
-    pub kind: Loss,
+    pub kind: LossKind,
     pub links: Links,
     /// Rate of the stream.
     pub bitrate_mbps: f64,

@@ -6,12 +6,13 @@ use std::path::Path;
 use recovery::Random;
 use toml::Table;
 
-use super::distribution::{Distribution, pick};
+use super::distribution::{Distribution, not_allowed, pick};
 use super::draws::normal;
 use super::links::LinkShares;
-use super::section::Section;
+use super::section::KeyReader;
 use super::session::{ACCESS, LOSSES};
-use super::unit::Unit;
+use super::unit::NumberUnit;
+use crate::error::{Context as _, Error};
 
 /// The papers' fleet, with assumptions for the unstated numbers.
 pub(super) const FLEET: &str = include_str!("../../../../experiments/populations/fleet.toml");
@@ -21,7 +22,7 @@ pub(super) const WIRA: &str = include_str!("../../../../experiments/populations/
 /// User groups by size: the share of the group of rank k is proportional to (k + shift)^−exponent
 /// (Zipf-Mandelbrot).
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Groups {
+pub(super) struct GroupShares {
     /// Cumulative shares.
     sums: Vec<f64>,
 }
@@ -41,7 +42,7 @@ pub(super) struct Levels {
 
 /// A kind of access.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Access {
+pub(super) struct AccessKind {
     /// Factor to the bottleneck's rate.
     pub rate: f64,
     /// Factor to the round-trip time.
@@ -55,7 +56,7 @@ pub(super) struct Access {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Specification {
     pub title: String,
-    pub groups: Groups,
+    pub groups: GroupShares,
     /// Sessions per viewer.
     pub visits: Distribution,
     /// Time from the start of a session to the start of the next one.
@@ -75,7 +76,7 @@ pub(super) struct Specification {
     pub outage_ms: Distribution,
     /// Weights of the kinds of access.
     pub access: Vec<f64>,
-    pub accesses: Vec<Access>,
+    pub accesses: Vec<AccessKind>,
     /// Further link properties; `None` without the section.
     pub links: Option<LinkShares>,
     pub bitrate_mbps: Distribution,
@@ -94,11 +95,11 @@ pub(super) struct Specification {
     pub patience_s: Distribution,
 }
 
-impl Groups {
-    fn read(mut section: Section) -> Result<Self, String> {
-        let count = section.number("count", Unit::One, 1.0..=1e6)?;
-        let exponent = section.number("exponent", Unit::One, 0.0..=5.0)?;
-        let shift = section.number("shift", Unit::One, 0.0..=1e6)?;
+impl GroupShares {
+    fn read(mut section: KeyReader) -> Result<Self, Error> {
+        let count = section.number("count", NumberUnit::One, 1.0..=1e6)?;
+        let exponent = section.number("exponent", NumberUnit::One, 0.0..=5.0)?;
+        let shift = section.number("shift", NumberUnit::One, 0.0..=1e6)?;
         section.finish()?;
         let mut sum = 0.0;
         let mut next = |place: u32| {
@@ -123,19 +124,19 @@ impl Groups {
 }
 
 /// Random streams of a quantity: of its user group, its viewer and its session.
-pub(super) struct Streams {
+pub(super) struct RandomStreams {
     pub group: Random,
     pub pair: Random,
     pub session: Random,
 }
 
 impl Levels {
-    fn read(mut section: Section, unit: Unit, low: f64, high: f64) -> Result<Self, String> {
+    fn read(mut section: KeyReader, unit: NumberUnit, low: f64, high: f64) -> Result<Self, Error> {
         let levels = Self {
             median: section.number("median", unit, low..=high)?,
-            group: section.number("group", Unit::One, 0.0..=3.0)?,
-            pair: section.distribution("pair", Unit::One, 0.0..=3.0)?,
-            session: section.distribution("session", Unit::One, 0.0..=3.0)?,
+            group: section.number("group", NumberUnit::One, 0.0..=3.0)?,
+            pair: section.distribution("pair", NumberUnit::One, 0.0..=3.0)?,
+            session: section.distribution("session", NumberUnit::One, 0.0..=3.0)?,
             low: section.number("low", unit, low..=high)?,
             high: section.number("high", unit, low..=high)?,
         };
@@ -144,7 +145,7 @@ impl Levels {
     }
 
     /// Draws the quantity for a session, before factors.
-    pub(super) fn draw(&self, mut streams: Streams) -> f64 {
+    pub(super) fn draw(&self, mut streams: RandomStreams) -> f64 {
         let group = self.group * normal(&mut streams.group);
         let pair = self.pair.draw(&mut streams.group) * normal(&mut streams.pair);
         let session = self.session.draw(&mut streams.pair) * normal(&mut streams.session);
@@ -157,12 +158,12 @@ impl Levels {
     }
 }
 
-impl Access {
-    fn read(mut section: Section) -> Result<Self, String> {
+impl AccessKind {
+    fn read(mut section: KeyReader) -> Result<Self, Error> {
         let access = Self {
-            rate: section.number("rate", Unit::One, 0.01..=100.0)?,
-            rtt: section.number("rtt", Unit::One, 0.01..=100.0)?,
-            jitter_ms: section.distribution("jitter", Unit::Milliseconds, 0.0..=1_000.0)?,
+            rate: section.number("rate", NumberUnit::One, 0.01..=100.0)?,
+            rtt: section.number("rtt", NumberUnit::One, 0.01..=100.0)?,
+            jitter_ms: section.distribution("jitter", NumberUnit::Milliseconds, 0.0..=1_000.0)?,
             losses: section.weights("loss", &LOSSES)?,
         };
         section.finish()?;
@@ -175,10 +176,9 @@ impl Specification {
     ///
     /// # Errors
     /// One line: the file cannot be read, or a key is invalid.
-    pub(super) fn read(path: &Path) -> Result<Self, String> {
-        let named = |e: String| format!("{}: {e}", path.display());
-        let text = std::fs::read_to_string(path).map_err(|e| named(e.to_string()))?;
-        Self::parse(&text).map_err(named)
+    pub(super) fn read(path: &Path) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path).at(path)?;
+        Self::parse(&text).at(path)
     }
 
     /// Parses a specification. With `like = "fleet"` it states only differences from the built-in
@@ -186,53 +186,57 @@ impl Specification {
     ///
     /// # Errors
     /// One line that names the key and the allowed values.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(super) fn parse(text: &str) -> Result<Self, Error> {
         let mut table = table(text)?;
         if let Some(like) = table.remove("like") {
             if like.as_str() != Some("fleet") {
-                return Err(format!("`like` is {like}; it may be \"fleet\""));
+                return Err(not_allowed("like", &like, "\"fleet\""));
             }
             table = overlaid(self::table(FLEET)?, table);
         }
-        let mut all = Section::new("", table);
+        let mut all = KeyReader::new("", table);
         let mut viewers = all.section("viewers")?;
         let mut path = all.section("path")?;
         let mut source = all.section("source")?;
         let players: Vec<&str> = qoe::Policy::PRESETS.iter().map(|(name, _)| *name).collect();
         let specification = Self {
             title: all.text("title")?,
-            groups: Groups::read(all.section("groups")?)?,
-            visits: viewers.distribution("visits", Unit::One, 1.0..=10_000.0)?,
-            age_minutes: viewers.distribution("age", Unit::Minutes, 0.0..=1e6)?,
+            groups: GroupShares::read(all.section("groups")?)?,
+            visits: viewers.distribution("visits", NumberUnit::One, 1.0..=10_000.0)?,
+            age_minutes: viewers.distribution("age", NumberUnit::Minutes, 0.0..=1e6)?,
             hours: viewers.hours("hours")?,
-            stay_s: viewers.distribution("stay", Unit::Seconds, 1.0..=86_400.0)?,
-            patience_s: viewers.distribution("patience", Unit::Seconds, 0.1..=86_400.0)?,
+            stay_s: viewers.distribution("stay", NumberUnit::Seconds, 1.0..=86_400.0)?,
+            patience_s: viewers.distribution("patience", NumberUnit::Seconds, 0.1..=86_400.0)?,
             players: viewers.weights("player", &players)?,
             access: viewers.weights("access", &ACCESS)?,
             hours_loss: path.hours("loss_by_hour")?,
-            rtt_ms: Levels::read(path.section("rtt")?, Unit::Milliseconds, 0.1, 5_000.0)?,
-            rate_mbps: Levels::read(path.section("rate")?, Unit::Mbps, 0.05, 10_000.0)?,
-            loss: Levels::read(path.section("loss")?, Unit::One, 0.0, 0.9)?,
-            lossless: path.number("lossless", Unit::One, 0.0..=1.0)?,
-            buffer_ms: path.distribution("buffer", Unit::Milliseconds, 1.0..=10_000.0)?,
-            gilbert_bad_ms: path.distribution("gilbert_bad", Unit::Milliseconds, 1.0..=60_000.0)?,
-            gilbert_share: path.distribution("gilbert_share", Unit::One, 0.01..=1.0)?,
-            outage_ms: path.distribution("outage", Unit::Milliseconds, 2.0..=60_000.0)?,
+            rtt_ms: Levels::read(path.section("rtt")?, NumberUnit::Milliseconds, 0.1, 5_000.0)?,
+            rate_mbps: Levels::read(path.section("rate")?, NumberUnit::Mbps, 0.05, 10_000.0)?,
+            loss: Levels::read(path.section("loss")?, NumberUnit::One, 0.0, 0.9)?,
+            lossless: path.number("lossless", NumberUnit::One, 0.0..=1.0)?,
+            buffer_ms: path.distribution("buffer", NumberUnit::Milliseconds, 1.0..=10_000.0)?,
+            gilbert_bad_ms: path.distribution(
+                "gilbert_bad",
+                NumberUnit::Milliseconds,
+                1.0..=60_000.0,
+            )?,
+            gilbert_share: path.distribution("gilbert_share", NumberUnit::One, 0.01..=1.0)?,
+            outage_ms: path.distribution("outage", NumberUnit::Milliseconds, 2.0..=60_000.0)?,
             accesses: ACCESS
                 .iter()
-                .map(|name| Access::read(path.section(name)?))
+                .map(|name| AccessKind::read(path.section(name)?))
                 .collect::<Result<_, _>>()?,
             links: all.section_if("links")?.map(LinkShares::read).transpose()?,
-            bitrate_mbps: source.distribution("rate", Unit::Mbps, 0.02..=1_000.0)?,
-            fits: source.number("fits", Unit::One, 0.01..=10.0)?,
-            fps: source.distribution("fps", Unit::One, 1.0..=240.0)?,
-            group_s: source.distribution("group", Unit::Seconds, 0.1..=60.0)?,
-            key_ratio: source.distribution("key_ratio", Unit::One, 0.1..=100.0)?,
-            size_variation: source.distribution("size_variation", Unit::One, 0.0..=2.0)?,
-            size_correlation: source.number("size_correlation", Unit::One, 0.0..=0.999)?,
-            b_frames: source.distribution("b_frames", Unit::One, 0.0..=16.0)?,
-            audio_kbps: source.distribution("audio", Unit::Kbps, 0.0..=1_000.0)?,
-            joined_s: source.distribution("cached", Unit::Seconds, 0.0..=60.0)?,
+            bitrate_mbps: source.distribution("rate", NumberUnit::Mbps, 0.02..=1_000.0)?,
+            fits: source.number("fits", NumberUnit::One, 0.01..=10.0)?,
+            fps: source.distribution("fps", NumberUnit::One, 1.0..=240.0)?,
+            group_s: source.distribution("group", NumberUnit::Seconds, 0.1..=60.0)?,
+            key_ratio: source.distribution("key_ratio", NumberUnit::One, 0.1..=100.0)?,
+            size_variation: source.distribution("size_variation", NumberUnit::One, 0.0..=2.0)?,
+            size_correlation: source.number("size_correlation", NumberUnit::One, 0.0..=0.999)?,
+            b_frames: source.distribution("b_frames", NumberUnit::One, 0.0..=16.0)?,
+            audio_kbps: source.distribution("audio", NumberUnit::Kbps, 0.0..=1_000.0)?,
+            joined_s: source.distribution("cached", NumberUnit::Seconds, 0.0..=60.0)?,
         };
         for section in [viewers, path, source, all] {
             section.finish()?;
@@ -261,8 +265,8 @@ impl Specification {
     }
 }
 
-fn table(text: &str) -> Result<Table, String> {
-    text.parse().map_err(|e: toml::de::Error| e.to_string().trim_end().replace('\n', " "))
+fn table(text: &str) -> Result<Table, Error> {
+    text.parse().map_err(|e| Error::Population(Box::new(e)))
 }
 
 /// Overrides `below` with the keys of `above`, section by section.
@@ -313,7 +317,7 @@ mod tests {
             ("like = 'flet'", "`like` is \"flet\"; it may be \"fleet\""),
             ("like = 'fleet'\n[path]\nrtts = 3", "unknown key `path.rtts`"),
         ] {
-            let line = Specification::parse(text).expect_err(text);
+            let line = Specification::parse(text).expect_err(text).to_string();
             assert!(line.contains(part), "{text}: {line}");
         }
     }
@@ -342,7 +346,7 @@ mod tests {
         ] {
             assert!(FLEET.contains(from), "{from}");
             let text = FLEET.replacen(from, to, 1);
-            let line = Specification::parse(&text).expect_err(to);
+            let line = Specification::parse(&text).expect_err(to).to_string();
             assert!(line.contains(part) && !line.contains('\n'), "{to}: {line}");
         }
     }

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::classes::DIMENSIONS;
-use super::compare::{ArmResults, Dominance, Trial, compare, dominance};
+use super::compare::{ArmResults, Dominance, SessionTrial, compare, dominance};
 use super::metrics::{FROZEN, METRICS};
 use super::predictions::{Prediction, calibrated, predictions};
 use super::session::Session;
@@ -46,14 +46,14 @@ pub(super) struct Read {
 
 /// Shares of sessions with at least this many seconds frozen per 100 s.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Curve {
+pub(super) struct FreezeCurve {
     pub name: String,
     pub points: Vec<(f64, f64)>,
 }
 
 /// The whole summary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Summary {
+pub(super) struct PopulationSummary {
     pub command: String,
     pub population: String,
     pub read: Option<Read>,
@@ -76,7 +76,7 @@ pub(super) struct Summary {
     pub dominance: Vec<Dominance>,
     pub calibrated: Vec<Prediction>,
     pub predictions: Vec<Prediction>,
-    pub frozen: Vec<Curve>,
+    pub frozen: Vec<FreezeCurve>,
 }
 
 /// Conditions of the test.
@@ -99,7 +99,7 @@ pub(super) const SEED: &str = "seed";
 const FROZEN_AT: [f64; 14] =
     [0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
 
-fn curve(trials: &[Trial], arm: usize, name: &str) -> Curve {
+fn curve(trials: &[SessionTrial], arm: usize, name: &str) -> FreezeCurve {
     let values: Vec<f64> = trials
         .iter()
         .filter(|trial| trial.arm == arm)
@@ -110,15 +110,15 @@ fn curve(trials: &[Trial], arm: usize, name: &str) -> Curve {
         let count = values.iter().filter(|value| **value >= least).count();
         100.0 * count as f64 / values.len().max(1) as f64
     };
-    Curve { name: name.to_owned(), points: FROZEN_AT.map(|at| (at, share(at))).to_vec() }
+    FreezeCurve { name: name.to_owned(), points: FROZEN_AT.map(|at| (at, share(at))).to_vec() }
 }
 
 /// Results of each seed, if there are several.
 fn by_seed(
     seeds: &[u64],
     sessions: usize,
-    trials: &[Trial],
-    of: &impl Fn(&[&Trial]) -> Vec<ArmResults>,
+    trials: &[SessionTrial],
+    of: &impl Fn(&[&SessionTrial]) -> Vec<ArmResults>,
 ) -> Vec<Part> {
     if seeds.len() < 2 {
         return Vec::new();
@@ -126,7 +126,7 @@ fn by_seed(
     let each = sessions / seeds.len();
     let part = |(place, seed): (usize, &u64)| {
         let range = place * each..(place + 1) * each;
-        let is_in = |trial: &&Trial| range.contains(&(trial.session as usize));
+        let is_in = |trial: &&SessionTrial| range.contains(&(trial.session as usize));
         Part {
             dimension: SEED.to_owned(),
             title: "Random seed".to_owned(),
@@ -140,18 +140,23 @@ fn by_seed(
 }
 
 /// Summarises the trials of these sessions; `trials` refer to sessions by index.
-pub(super) fn summarise(setting: Setting, sessions: &[Session], trials: &[Trial]) -> Summary {
+pub(super) fn summarise(
+    setting: Setting,
+    sessions: &[Session],
+    trials: &[SessionTrial],
+) -> PopulationSummary {
     let Setting { command, population, read, seeds, paired, arms, baseline, faults } = setting;
     let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
     let clairvoyant = arms.iter().position(|arm| arm.is_oracle).filter(|_| paired);
-    let of = |trials: &[&Trial]| compare(trials, &names, baseline, clairvoyant);
+    let of = |trials: &[&SessionTrial]| compare(trials, &names, baseline, clairvoyant);
     let overall = of(&trials.iter().collect::<Vec<_>>());
     let mut parts = by_seed(&seeds, sessions.len(), trials, &of);
     for dimension in &DIMENSIONS {
         for (class, x, places) in dimension.divide(sessions) {
             let mut is_in = vec![false; sessions.len()];
             places.iter().for_each(|place| is_in[*place] = true);
-            let own: Vec<&Trial> = trials.iter().filter(|t| is_in[t.session as usize]).collect();
+            let own: Vec<&SessionTrial> =
+                trials.iter().filter(|t| is_in[t.session as usize]).collect();
             parts.push(Part {
                 dimension: dimension.key.to_owned(),
                 title: dimension.title.to_owned(),
@@ -166,7 +171,7 @@ pub(super) fn summarise(setting: Setting, sessions: &[Session], trials: &[Trial]
     let mut viewers: Vec<u32> = sessions.iter().map(|session| session.viewer.number).collect();
     viewers.sort_unstable();
     viewers.dedup();
-    Summary {
+    PopulationSummary {
         command,
         population,
         read,

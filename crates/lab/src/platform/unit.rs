@@ -7,7 +7,7 @@ use units::Rate;
 
 /// Unit in which the platform calculates with a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Unit {
+pub(super) enum NumberUnit {
     /// A plain number.
     One,
     /// Milliseconds.
@@ -24,7 +24,7 @@ pub(super) enum Unit {
     Kilobytes,
 }
 
-impl Unit {
+impl NumberUnit {
     /// Parses a number with a unit of the configuration, such as `60ms`, and converts it.
     pub(super) fn parse(self, text: &str) -> Option<f64> {
         let value = DeValue::String(text.trim().into());
@@ -61,17 +61,17 @@ mod tests {
     #[test]
     fn numbers_are_read_in_any_unit_of_their_kind() {
         for (unit, text, expected) in [
-            (Unit::One, "0.35", Some(0.35)),
-            (Unit::One, "1s", None),
-            (Unit::Milliseconds, "102.4ms", Some(102.4)),
-            (Unit::Milliseconds, "2s", Some(2_000.0)),
-            (Unit::Milliseconds, "2", None),
-            (Unit::Seconds, "1m", Some(60.0)),
-            (Unit::Minutes, "1h", Some(60.0)),
-            (Unit::Mbps, "350kbps", Some(0.35)),
-            (Unit::Kbps, "64kbps", Some(64.0)),
-            (Unit::Kilobytes, "64kB", Some(64.0)),
-            (Unit::Kilobytes, "64ms", None),
+            (NumberUnit::One, "0.35", Some(0.35)),
+            (NumberUnit::One, "1s", None),
+            (NumberUnit::Milliseconds, "102.4ms", Some(102.4)),
+            (NumberUnit::Milliseconds, "2s", Some(2_000.0)),
+            (NumberUnit::Milliseconds, "2", None),
+            (NumberUnit::Seconds, "1m", Some(60.0)),
+            (NumberUnit::Minutes, "1h", Some(60.0)),
+            (NumberUnit::Mbps, "350kbps", Some(0.35)),
+            (NumberUnit::Kbps, "64kbps", Some(64.0)),
+            (NumberUnit::Kilobytes, "64kB", Some(64.0)),
+            (NumberUnit::Kilobytes, "64ms", None),
         ] {
             assert_eq!(unit.parse(text), expected, "{unit:?} {text}");
         }

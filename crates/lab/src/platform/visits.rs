@@ -15,13 +15,15 @@ use std::path::Path;
 
 use startup::decision::Mode;
 
+use super::distribution::not_allowed;
 use super::population::Population;
 use super::specification::{Specification, WIRA};
+use crate::error::{Context as _, Error};
 use crate::experiments::output::write_file;
 use crate::experiments::parallel::in_order;
 use draw::World;
 use figures::Figures;
-use run::{Seen, Usual, run};
+use run::{FirstFrameResult, Usual, run};
 
 /// Options of a comparison of startup modes.
 #[derive(Clone, Copy, Debug)]
@@ -42,9 +44,9 @@ pub struct VisitOptions<'a> {
 ///
 /// # Errors
 /// One line: an option is invalid, results cannot be written, or visits failed to run.
-pub fn visits(options: &VisitOptions<'_>) -> Result<(), String> {
+pub fn visits(options: &VisitOptions<'_>) -> Result<(), Error> {
     if !(1..=1_000_000).contains(&options.visits) {
-        return Err(format!("`--visits` is {}; it may be 1 to 1000000", options.visits));
+        return Err(not_allowed("--visits", &options.visits, "1 to 1000000"));
     }
     let specification = match options.population {
         Some(path) => Specification::read(path)?,
@@ -59,7 +61,7 @@ pub fn visits(options: &VisitOptions<'_>) -> Result<(), String> {
         .flat_map(|world| Mode::ALL.map(|mode| (mode, world)))
         .flat_map(|(mode, world)| (0..visits.len()).map(move |visit| (visit, mode, world)))
         .collect();
-    let mut all: Vec<Vec<Seen>> = Vec::new();
+    let mut all: Vec<Vec<FirstFrameResult>> = Vec::new();
     let mut faults = Vec::new();
     in_order(
         &work,
@@ -76,9 +78,7 @@ pub fn visits(options: &VisitOptions<'_>) -> Result<(), String> {
             }
         },
     );
-    if let Some(first) = faults.first() {
-        return Err(format!("{} visits could not be run: {first}", faults.len()));
-    }
+    Error::of_runs("visits could not be run", faults)?;
     let fell = all.split_off(Mode::ALL.len());
     let figures = Figures::of(&visits, &all, &fell);
     let mut command =
@@ -86,7 +86,7 @@ pub fn visits(options: &VisitOptions<'_>) -> Result<(), String> {
     if let Some(path) = options.population {
         command += &format!(" --population {}", path.display());
     }
-    std::fs::create_dir_all(options.out).map_err(|e| format!("{}: {e}", options.out.display()))?;
+    std::fs::create_dir_all(options.out).at(options.out)?;
     write_file(&options.out.join(page::PLOT), &page::plot(&figures))?;
     write_file(&options.out.join(page::PAGE), &page::page(&figures, &usual, &command))
 }

@@ -7,7 +7,7 @@ use qoe::{FrameKind, Player, Policy, player::Report};
 use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
-use super::scenario::Frame;
+use super::scenario::ViewedFrame;
 
 /// Bounds of frame delays, in milliseconds.
 pub(super) const BOUNDS: [u64; 5] = [100, 200, 400, 600, 1_000];
@@ -45,7 +45,7 @@ impl Watched {
 }
 
 /// Plays the received `frames` until `end`.
-fn play(policy: Policy, frames: &[(Frame, bool)], end: Timestamp) -> (Report, Player) {
+fn play(policy: Policy, frames: &[(ViewedFrame, bool)], end: Timestamp) -> (Report, Player) {
     let mut player = Player::new(policy, Timestamp::ZERO);
     for (frame, _) in frames.iter().take_while(|(frame, _)| frame.at <= end) {
         let kind = if frame.is_key { FrameKind::Key } else { FrameKind::Dependent };
@@ -57,7 +57,7 @@ fn play(policy: Policy, frames: &[(Frame, bool)], end: Timestamp) -> (Report, Pl
 /// Returns when a viewer who plans to stay until `stay` loses patience, if ever.
 pub(super) fn leaves(
     policy: Policy,
-    frames: &[(Frame, bool)],
+    frames: &[(ViewedFrame, bool)],
     stay: Duration,
     patience: Duration,
 ) -> Option<Duration> {
@@ -80,7 +80,7 @@ pub(super) fn leaves(
 /// Returns the playback of a viewer that leaves at `end`; `published` frames count.
 pub(super) fn watch(
     policy: Policy,
-    frames: &[(Frame, bool)],
+    frames: &[(ViewedFrame, bool)],
     published: u64,
     end: Duration,
     is_early: bool,
@@ -125,14 +125,14 @@ mod tests {
     const INTERVAL: u64 = 40;
 
     /// Frames 40 ms apart for 20 s, each with a delay of 50 ms unless `delay` gives another.
-    fn frames(delay: impl Fn(u64) -> Option<u64>) -> Vec<(Frame, bool)> {
+    fn frames(delay: impl Fn(u64) -> Option<u64>) -> Vec<(ViewedFrame, bool)> {
         let mut latest = Timestamp::ZERO;
         let mut all = Vec::new();
         for n in 0..500 {
             let Some(delay) = delay(n) else { continue };
             let due = Timestamp::from_millis(n * INTERVAL);
             latest = latest.max(due + Duration::from_millis(delay));
-            let frame = Frame {
+            let frame = ViewedFrame {
                 at: latest,
                 due,
                 media_ms: (n * INTERVAL) as u32,

@@ -7,6 +7,7 @@ use toml::Value;
 use units::Rate;
 
 use super::keys::Laboratory;
+use crate::error::{Error, NameError, ValueError};
 
 /// Sections of a server's configuration that the testbed simulates.
 pub(crate) const SIMULATED: [&str; 4] = ["recovery", "quic", "startup", "live"];
@@ -73,7 +74,7 @@ impl Setup {
     ///
     /// # Errors
     /// One line: no or several sections have the key.
-    pub(crate) fn full_name(&self, key: &str, among: &[&str]) -> Result<String, String> {
+    pub(crate) fn full_name(&self, key: &str, among: &[&str]) -> Result<String, NameError> {
         let is_it = |section: &str, name: &str| match key.split_once('.') {
             Some(parts) => parts == (section, name),
             None => name == key && among.contains(&section),
@@ -86,23 +87,21 @@ impl Setup {
         match &found[..] {
             [one] => Ok(one.clone()),
             [] => Err(self.unknown(key, among)),
-            several => Err(format!("`{key}` may be {}", several.join(" or "))),
+            _ => Err(NameError::AmbiguousKey { key: key.to_owned(), names: found }),
         }
     }
 
-    fn unknown(&self, key: &str, among: &[&str]) -> String {
+    fn unknown(&self, key: &str, among: &[&str]) -> NameError {
         let all: Vec<String> = self
             .keys()
             .filter(|(section, _)| among.contains(section))
             .flat_map(|(section, (name, _))| [format!("{section}.{name}"), name.to_owned()])
             .collect();
         let all: Vec<&str> = all.iter().map(String::as_str).collect();
-        match config::nearest(key, &all) {
-            Some(near) => format!("no key `{key}`; did you mean `{near}`?"),
-            None => {
-                let sections: Vec<String> = among.iter().map(|name| format!("[{name}]")).collect();
-                format!("no key `{key}` in {}", sections.join(", "))
-            }
+        NameError::Key {
+            key: key.to_owned(),
+            similar: config::nearest(key, &all).map(str::to_owned),
+            sections: among.iter().map(|name| (*name).to_owned()).collect(),
         }
     }
 
@@ -110,31 +109,30 @@ impl Setup {
     ///
     /// # Errors
     /// One line: the key is unknown or the value invalid.
-    pub(crate) fn set(&mut self, key: &str, value: &Value) -> Result<(), String> {
-        let text = value.to_string();
-        let value = DeValue::parse(&text).map_err(|e| format!("`{key}`: {}", e.message()))?;
-        self.assign(key, &text, value.get_ref())
+    pub(crate) fn set(&mut self, key: &str, value: &Value) -> Result<(), Error> {
+        self.set_text(key, &value.to_string())
     }
 
     /// Sets `section.key` to a value in TOML, or to plain text.
     ///
     /// # Errors
     /// One line: the key is unknown or the value invalid.
-    pub(crate) fn set_text(&mut self, key: &str, text: &str) -> Result<(), String> {
+    pub(crate) fn set_text(&mut self, key: &str, text: &str) -> Result<(), Error> {
         match DeValue::parse(text) {
             Ok(value) => self.assign(key, text, value.get_ref()),
             Err(_) => self.assign(key, text, &DeValue::String(text.into())),
         }
     }
 
-    fn assign(&mut self, key: &str, text: &str, value: &DeValue<'_>) -> Result<(), String> {
+    fn assign(&mut self, key: &str, text: &str, value: &DeValue<'_>) -> Result<(), Error> {
         let (section, name) = parts(key);
         let names = self.names();
         match self.section(section) {
-            Some(known) => known
-                .set(name, value)
-                .map_err(|problem| format!("`{key}`: {}", problem.told(name, Some(text)))),
-            None => Err(self.unknown(key, &names)),
+            Some(known) => known.set(name, value).map_err(|problem| {
+                let (key, value) = (key.to_owned(), text.to_owned());
+                ValueError::Key { key, value, problem }.into()
+            }),
+            None => Err(self.unknown(key, &names).into()),
         }
     }
 
@@ -211,11 +209,13 @@ mod tests {
         let setup = Setup::default();
         let all = setup.names();
         let full = |key: &str| setup.full_name(key, &all);
-        assert_eq!(full("price").as_deref(), Ok("recovery.price"));
-        assert_eq!(full("path.rate").as_deref(), Ok("path.rate"));
-        assert_eq!(full("rate").unwrap_err(), "`rate` may be path.rate or source.rate");
-        assert_eq!(full("pryce").unwrap_err(), "no key `pryce`; did you mean `price`?");
-        assert!(setup.full_name("rtt", &["recovery"]).unwrap_err().contains("in [recovery]"));
+        let refused = |key: &str| full(key).expect_err(key).to_string();
+        assert_eq!(full("price").expect("known"), "recovery.price");
+        assert_eq!(full("path.rate").expect("known"), "path.rate");
+        assert_eq!(refused("rate"), "`rate` may be path.rate or source.rate");
+        assert_eq!(refused("pryce"), "no key `pryce`; did you mean `price`?");
+        let error = setup.full_name("rtt", &["recovery"]).expect_err("unknown").to_string();
+        assert_eq!(error, "no key `rtt` in [recovery]");
     }
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
             ("path.loss_up", "x:1%", "calls:rate=5%"),
             ("paht.loss", "1%", "did you mean `path.loss`"),
         ] {
-            let line = setup.set_text(key, text).expect_err(key);
+            let line = setup.set_text(key, text).expect_err(key).to_string();
             assert!(line.contains(part), "{line}");
         }
         assert_eq!(setup, Setup::default());

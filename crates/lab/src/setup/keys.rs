@@ -12,7 +12,7 @@ use recovery::catalog::Choice;
 use startup::decision::Mode;
 use units::Rate;
 
-use super::maybe::{Maybe, Player};
+use super::maybe::{Maybe, PlayerModel};
 use super::words::{Correlation, DetectionRules, Kind, PenaltyForm, Place, Readings, Spreads};
 use crate::client::ClientKind;
 use crate::ends::Cipher;
@@ -100,7 +100,7 @@ config::sections! {
     [player] Viewer {
         /// Model of the player: a `qoe` preset ("low-latency", "mobile", "cautious"), or one with
         /// a target buffer, "buffer:300ms" (100 ms to 10 s).
-        model: Player = Player::default();
+        model: PlayerModel = PlayerModel::default();
         /// Whether the player reports its buffer level to the server every 5 s.
         reports: bool = false;
         /// The client's library.

@@ -99,21 +99,21 @@ impl<T: Text> Value for Maybe<T> {
 
 /// A player model.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Player(pub Policy);
+pub struct PlayerModel(pub Policy);
 
-impl Default for Player {
+impl Default for PlayerModel {
     fn default() -> Self {
         Self(Policy::LOW_LATENCY)
     }
 }
 
-impl PartialOrd for Player {
+impl PartialOrd for PlayerModel {
     fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
         self.0.buffer().partial_cmp(&other.0.buffer())
     }
 }
 
-impl Value for Player {
+impl Value for PlayerModel {
     fn expected() -> String {
         let presets: Vec<String> =
             Policy::PRESETS.iter().map(|(name, _)| format!("\"{name}\"")).collect();

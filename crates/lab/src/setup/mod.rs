@@ -9,7 +9,7 @@ mod schemes;
 mod words;
 
 pub(crate) use access::{SIMULATED, Setup, mbps, round_trip};
-pub(crate) use maybe::{Maybe, Player, Text};
+pub(crate) use maybe::{Maybe, PlayerModel, Text};
 pub(crate) use scenario::UNLIMITED;
 pub(crate) use schemes::Learnt;
 pub(crate) use words::{DetectionRules, Kind, Readings};

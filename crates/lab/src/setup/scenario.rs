@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use congestion::Algorithm;
-use links::{LinkConfig, LossPlace, PathConfig, Queue, Trace};
+use links::{LinkConfig, Loss, LossPlace, PathConfig, Queue, Trace, Window};
 use qoe::Policy;
 use quic::TransportConfig;
 use quic::detection::Detection;
@@ -18,8 +18,9 @@ use super::words::{DetectionRules, Kind, Place};
 use super::{Learnt, Setup};
 use crate::client::ClientKind;
 use crate::ends::Cipher;
+use crate::error::{Context as _, Error, ValueError};
 use crate::identity::UNIX_ORIGIN;
-use crate::live::{Encoder, Live, Recording, Source as Stream};
+use crate::live::{Encoder, Live, LiveSource, Recording};
 use crate::simulation::{Rival, Scenario};
 use crate::start_options::StartOptions;
 use crate::traffic::Traffic;
@@ -37,27 +38,24 @@ fn period(period: Duration) -> Option<Duration> {
     (!period.is_zero()).then_some(period)
 }
 
-fn load(key: &str, path: Option<&PathBuf>) -> Result<Option<Trace>, String> {
-    let load = |path: &PathBuf| {
-        let name = path.display().to_string();
-        Trace::load(&name).map_err(|e| format!("`{key}`: {name}: {e}"))
-    };
+fn load(key: &str, path: Option<&PathBuf>) -> Result<Option<Trace>, Error> {
+    let load = |path: &PathBuf| Trace::load(&path.display().to_string()).at(path).key(key);
     path.map(load).transpose()
 }
 
 impl Setup {
-    fn path(&self) -> Result<PathConfig, String> {
+    fn path(&self) -> Result<PathConfig, Error> {
         let path = &self.lab.path;
         let loss = match (&*path.loss_model, path.loss) {
             (_, 0.0) => None,
             ("independent", share) => Some(share.to_string()),
             (model, share) => Some(model.replace("{}", &share.to_string())),
         };
-        let loss = loss.map(|text| text.parse().map_err(|e| format!("`path.loss_model`: {e}")));
+        let loss = loss.map(|text| text.parse::<Loss>().key("path.loss_model"));
         let trace = load("path.trace", path.trace.as_ref())?;
         let trace_up = load("path.trace_up", path.trace_up.as_ref())?;
         let blackhole = path.blackhole.split(';').filter(|window| !window.trim().is_empty());
-        let blackhole: Result<Vec<_>, _> = blackhole.map(str::parse).collect();
+        let blackhole: Result<Vec<Window>, _> = blackhole.map(str::parse).collect();
         let both = LinkConfig {
             queue: self.queue(),
             delay: Some(path.rtt / 2),
@@ -66,7 +64,7 @@ impl Setup {
             duplicate: path.duplicate.get().unwrap_or_default(),
             corrupt: path.corrupt.get().unwrap_or_default(),
             mtu: (path.mtu > 0).then_some(path.mtu),
-            blackhole: blackhole.map_err(|e| format!("`path.blackhole`: {e}"))?,
+            blackhole: blackhole.key("path.blackhole")?,
             ..LinkConfig::default()
         };
         let symmetric = || Some(path.rate).filter(|_| path.symmetric && trace_up.is_none());
@@ -130,7 +128,7 @@ impl Setup {
         window.min(self.lab.player.client.largest_window())
     }
 
-    fn traffic(&self, seed: u64) -> Result<Traffic, String> {
+    fn traffic(&self, seed: u64) -> Result<Traffic, Error> {
         let source = &self.lab.source;
         Ok(match source.kind {
             Kind::Frames => {
@@ -146,15 +144,14 @@ impl Setup {
     }
 
     /// The stream of a live source, from a file or an encoder.
-    fn live(&self, seed: u64) -> Result<Live, String> {
+    fn live(&self, seed: u64) -> Result<Live, Error> {
         let source = &self.lab.source;
         let settings = delivery::relay_settings(&self.server.live);
         let start = delivery::start_policy(&self.server.live);
         if let Some(flv) = &source.flv {
-            let recording = Recording::load(&flv.display().to_string())
-                .map_err(|e| format!("`source.flv`: {e}"))?;
+            let recording = Recording::load(flv).key("source.flv")?;
             let length = source.cached + source.duration;
-            let stream = Arc::new(Stream::recorded(&recording, length));
+            let stream = Arc::new(LiveSource::recorded(&recording, length));
             return Ok(Live { source: stream, begin: source.cached, settings, start });
         }
         let before = self.pictures(source.cached);
@@ -167,11 +164,11 @@ impl Setup {
         (time.as_secs_f64() * self.lab.source.fps).round() as u32
     }
 
-    fn encoder(&self) -> Result<Encoder, String> {
+    fn encoder(&self) -> Result<Encoder, ValueError> {
         let source = &self.lab.source;
         if source.audio >= source.rate {
             let (audio, rate) = (source.audio, source.rate);
-            return Err(format!("`source.audio` is {audio}; it is part of `source.rate`, {rate}"));
+            return Err(ValueError::Audio { audio, rate });
         }
         Ok(Encoder {
             rate: source.rate,
@@ -214,7 +211,7 @@ impl Setup {
 
     /// The rival sender on the bottleneck, if any. Controller and traffic default to the first
     /// sender's.
-    fn rival(&self, traffic: &Traffic) -> Result<Option<Rival>, String> {
+    fn rival(&self, traffic: &Traffic) -> Result<Option<Rival>, Error> {
         let rival = &self.lab.rival;
         let Some(scheme) = rival.scheme.get() else { return Ok(None) };
         let congestion: Algorithm = rival.congestion.get().unwrap_or(self.server.quic.congestion);
@@ -257,7 +254,7 @@ impl Setup {
     }
 
     /// Checks keys that exclude or need each other.
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), ValueError> {
         let (knobs, source, player) = (&self.lab.lab, &self.lab.source, &self.lab.player);
         let needs_real = knobs.cipher == Cipher::Null;
         for (is_wrong, what) in [
@@ -277,7 +274,7 @@ impl Setup {
             ),
         ] {
             if is_wrong {
-                return Err(what.to_owned());
+                return Err(ValueError::Conflict(what));
             }
         }
         Ok(())
@@ -287,7 +284,7 @@ impl Setup {
     ///
     /// # Errors
     /// One line that names the key with the invalid value.
-    pub(crate) fn scenario(&self, seed: u64) -> Result<Scenario, String> {
+    pub(crate) fn scenario(&self, seed: u64) -> Result<Scenario, Error> {
         self.scenario_after(seed, &Learnt::default())
     }
 
@@ -295,7 +292,7 @@ impl Setup {
     ///
     /// # Errors
     /// As [`Setup::scenario`].
-    pub(crate) fn scenario_after(&self, seed: u64, learnt: &Learnt) -> Result<Scenario, String> {
+    pub(crate) fn scenario_after(&self, seed: u64, learnt: &Learnt) -> Result<Scenario, Error> {
         self.check()?;
         let Self { server, lab } = self;
         let traffic = self.traffic(seed)?;
@@ -341,7 +338,7 @@ impl Setup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use links::{Loss, RareAcks};
+    use links::RareAcks;
     use units::Rate;
 
     /// Default set-up with these keys.
@@ -354,7 +351,7 @@ mod tests {
     }
 
     fn refused(keys: &[(&str, &str)]) -> String {
-        with(keys).scenario(1).err().expect("refused")
+        with(keys).scenario(1).err().expect("refused").to_string()
     }
 
     #[test]

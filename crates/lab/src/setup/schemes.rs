@@ -1,6 +1,5 @@
 //! Recovery schemes of a run, with their parameters.
 
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use recovery::art::dqn::Network;
@@ -13,6 +12,7 @@ use recovery::fixed::Reading;
 
 use super::Setup;
 use super::words::{Correlation, PenaltyForm, Readings, Spreads};
+use crate::error::{Context as _, Error};
 use crate::simulation::SchemeMaker;
 
 /// The project's trained network, made by `mendcast lab train`.
@@ -37,23 +37,22 @@ impl Learnt {
 
 impl Setup {
     /// The network of `[recovery] dqn`, or the project's.
-    fn network(&self) -> Result<Network, String> {
-        let path = self.server.recovery.dqn.as_deref();
-        let bad = |why: String| {
-            format!("`recovery.dqn`: {}: {why}", path.unwrap_or(Path::new("")).display())
-        };
-        let bytes = match path {
-            None => WEIGHTS.to_vec(),
-            Some(path) => std::fs::read(path).map_err(|e| bad(e.to_string()))?,
-        };
-        Network::from_bytes(&bytes).map_err(|e| bad(e.to_string()))
+    fn network(&self) -> Result<Network, Error> {
+        const KEY: &str = "recovery.dqn";
+        match &self.server.recovery.dqn {
+            None => Network::from_bytes(WEIGHTS).key(KEY),
+            Some(path) => {
+                let bytes = std::fs::read(path).at(path).key(KEY)?;
+                Network::from_bytes(&bytes).at(path).key(KEY)
+            }
+        }
     }
 
     /// Initial knowledge of schemes at the start of a run.
     ///
     /// # Errors
     /// One line that names the key with the invalid value.
-    pub(crate) fn learnt(&self, seed: u64) -> Result<Learnt, String> {
+    pub(crate) fn learnt(&self, seed: u64) -> Result<Learnt, Error> {
         let mut learnt = Learnt::default();
         if self.server.recovery.scheme.entry.name == "art-dqn" && self.lab.lab.warm_up > 0 {
             let penalty = self.penalty(art::GAMMA);
@@ -89,7 +88,7 @@ impl Setup {
         }
     }
 
-    fn parameters(&self, choice: Choice, learnt: &Learnt) -> Result<Parameters, String> {
+    fn parameters(&self, choice: Choice, learnt: &Learnt) -> Result<Parameters, Error> {
         let knobs = &self.lab.lab;
         let parameters = self.server.recovery.parameters();
         Ok(Parameters {
@@ -131,10 +130,9 @@ impl Setup {
     }
 
     /// Builds a scheme with these parameters and this knowledge.
-    pub(super) fn maker(&self, scheme: Choice, learnt: &Learnt) -> Result<SchemeMaker, String> {
+    pub(super) fn maker(&self, scheme: Choice, learnt: &Learnt) -> Result<SchemeMaker, Error> {
         let choice = self.choice(scheme);
-        let spec =
-            SchemeSpec::new(choice, self.parameters(choice, learnt)?).map_err(|e| e.to_string())?;
+        let spec = SchemeSpec::new(choice, self.parameters(choice, learnt)?)?;
         let (learner, spread) = (learnt.learner.clone(), self.spread());
         Ok(Arc::new(move |seed| {
             let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -7,14 +7,15 @@ use std::time::Instant;
 use links::HeldAcks;
 use units::Timestamp;
 
-use super::outcome::{Outcome, Received};
+use super::outcome::{ReceivedBytes, RunOutcome};
 use super::scenario::Scenario;
 use super::wire::Wire;
-use crate::client::{self, Request, Viewer};
+use crate::client::{self, ClientRequest, VirtualClient};
+use crate::error::ValueError;
 use crate::event_log::EventLog;
 use crate::live::{LiveOutcome, Reporter};
 use crate::recovered::Recovered;
-use crate::server::Server;
+use crate::server::LabServer;
 use crate::traffic::Traffic;
 
 const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 443);
@@ -49,8 +50,8 @@ struct Mark {
 }
 
 pub(super) struct Flow {
-    pub server: Server,
-    pub client: Box<dyn Viewer>,
+    pub server: LabServer,
+    pub client: Box<dyn VirtualClient>,
     scenario: Scenario,
     /// The client's addresses. The second one is for [`Scenario::flap_every`].
     addresses: [SocketAddrV4; 2],
@@ -83,9 +84,9 @@ impl Flow {
         scenario: Scenario,
         addresses: [Ipv4Addr; 2],
         log: &EventLog,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, ValueError> {
         let begins = Timestamp::ZERO + scenario.begins;
-        let client = client::start(Request {
+        let client = client::start(ClientRequest {
             kind: scenario.client,
             cipher: scenario.cipher,
             server: SocketAddr::V4(SERVER),
@@ -98,7 +99,7 @@ impl Flow {
             keep_alive: scenario.rebind_every.map(|every| every.min(Duration::from_secs(2)) / 2),
         })?;
         Ok(Self {
-            server: Server::new(&scenario, log),
+            server: LabServer::new(&scenario, log),
             acks: scenario.acks.map(|rule| HeldAcks::new(rule, scenario.round_trip())),
             reporter: scenario.reports.map(|policy| Reporter::new(policy, begins)),
             client,
@@ -241,7 +242,7 @@ impl Flow {
         wire: &Wire,
         log: &EventLog,
         client_time: Duration,
-    ) -> Outcome {
+    ) -> RunOutcome {
         let (recovered, smoothed_rtt) = (self.server.recovered(now), self.server.smoothed_rtt());
         let mark = self.mark.take().unwrap_or_default();
         let (download, path) = (self.client.download(), &wire.path);
@@ -249,7 +250,7 @@ impl Flow {
             arrivals: download.arrivals().to_vec(),
             ..source.served.clone()
         });
-        Outcome {
+        RunOutcome {
             completed: self.is_complete(),
             intact: download.intact,
             failed: download.failed.clone(),
@@ -257,7 +258,7 @@ impl Flow {
             received: download.received,
             asked: self.server.asked.clone(),
             answered: download.completed.clone(),
-            measured: Received {
+            measured: ReceivedBytes {
                 bytes: download.received - mark.received,
                 time: now.since(mark.at),
             },

@@ -9,9 +9,10 @@ mod world;
 
 pub(crate) use oracle::Foresight;
 pub use oracle::Oracle;
-pub use outcome::{Outcome, Received, Sample};
+pub use outcome::{ReceivedBytes, RunOutcome, SenderSample};
 pub use scenario::{Held, Rival, Scenario, SchemeMaker};
 
+use crate::error::Error;
 use world::World;
 
 /// Runs a scenario.
@@ -24,16 +25,16 @@ use world::World;
 ///     ..Scenario::default()
 /// })?;
 /// assert!(outcome.completed && outcome.intact);
-/// # Ok::<(), String>(())
+/// # Ok::<(), mendcast_lab::Error>(())
 /// ```
 ///
 /// # Errors
 /// The client cannot do what is asked, the clock stands still (a loop in one of the ends), or the
 /// links' books do not balance.
-pub fn run(scenario: &Scenario) -> Result<Outcome, String> {
+pub fn run(scenario: &Scenario) -> Result<RunOutcome, Error> {
     let mut world = World::new(scenario)?;
     while world.step()? {}
-    world.finish()
+    Ok(world.finish()?)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::recovered::Recovered;
 
 /// State of the first sender, for plots over time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sample {
+pub struct SenderSample {
     /// Time of the sample.
     pub at: Timestamp,
     /// Congestion window in bytes.
@@ -31,7 +31,7 @@ pub struct Sample {
 
 /// Stream bytes that a client received in a time span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Received {
+pub struct ReceivedBytes {
     /// Number of bytes.
     pub bytes: u64,
     /// Length of the span.
@@ -40,7 +40,7 @@ pub struct Received {
 
 /// Outcome of a run.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// Whether the whole answer arrived. For endless traffic, whether it ran until the limit.
     pub completed: bool,
     /// Whether every received byte was the requested one.
@@ -56,7 +56,7 @@ pub struct Outcome {
     /// Arrival of each complete answer at the client.
     pub answered: Vec<Timestamp>,
     /// Stream bytes received after [`Scenario::measure_from`](crate::Scenario::measure_from).
-    pub measured: Received,
+    pub measured: ReceivedBytes,
     /// Bytes delivered to clients on the wire, including headers.
     pub wire_bytes: u64,
     /// Packets offered to both links.
@@ -85,7 +85,7 @@ pub struct Outcome {
     /// Live stream as received by the client.
     pub live: Option<LiveOutcome>,
     /// The second server and client. Packets and links are counted in the first outcome only.
-    pub rival: Option<Box<Outcome>>,
+    pub rival: Option<Box<RunOutcome>>,
     /// States of the first sender, with [`Scenario::sample_every`](crate::Scenario::sample_every).
-    pub samples: Vec<Sample>,
+    pub samples: Vec<SenderSample>,
 }

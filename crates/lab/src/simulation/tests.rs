@@ -110,7 +110,7 @@ fn a_path_without_loss_is_used_fully() {
         let outcome = run(&long).expect("it runs");
         assert!(outcome.completed && outcome.intact, "{outcome:?}");
         let share = outcome.received as f64 / outcome.wire_bytes as f64;
-        let Received { bytes, time } = outcome.measured;
+        let ReceivedBytes { bytes, time } = outcome.measured;
         let goodput = Rate::from_bytes_in(bytes, time).as_mbps_f64();
         assert!(goodput >= 0.97 * 12.0 * share, "{congestion}: {goodput} Mbps, {outcome:?}");
     }
@@ -129,7 +129,8 @@ fn measuring_counts_what_comes_after_its_beginning() {
     let rest = run(&lossy).expect("it runs");
     assert_eq!(rest.received, all.received, "measuring changes nothing");
     let near = |a: u64, b: u64| a.abs_diff(b) <= 2;
-    let of = |outcome: &Outcome, pick: fn(&recovery::Totals) -> u64| pick(&outcome.recovery.totals);
+    let of =
+        |outcome: &RunOutcome, pick: fn(&recovery::Totals) -> u64| pick(&outcome.recovery.totals);
     for pick in [
         (|totals| totals.first_transmissions) as fn(&recovery::Totals) -> u64,
         |totals| totals.lost,

@@ -10,16 +10,16 @@ use crate::server::Sent;
 
 /// A datagram, with the client's address as the NAT shows it to the server.
 #[derive(Clone)]
-pub(super) struct Datagram {
+pub(super) struct WireDatagram {
     pub client: SocketAddrV4,
     pub ecn: Ecn,
     pub data: BytesMut,
 }
 
 pub(super) struct Wire {
-    pub path: Path<Datagram>,
+    pub path: Path<WireDatagram>,
     /// Datagrams of clients waiting for [`Wire::flush`].
-    queued: Vec<Packet<Datagram>>,
+    queued: Vec<Packet<WireDatagram>>,
     /// Reusable buffers of datagrams delivered to the server. Clients keep theirs.
     spare: Vec<BytesMut>,
 }
@@ -56,15 +56,15 @@ impl Wire {
     }
 }
 
-fn packet(client: SocketAddrV4, ecn: Ecn, data: BytesMut) -> Packet<Datagram> {
+fn packet(client: SocketAddrV4, ecn: Ecn, data: BytesMut) -> Packet<WireDatagram> {
     let size = data.len() as u32 + UDP_IPV4_HEADERS;
-    Packet { size, ecn, payload: Datagram { client, ecn, data } }
+    Packet { size, ecn, payload: WireDatagram { client, ecn, data } }
 }
 
 /// Returns the next datagram that has left the link.
-pub(super) fn poll(link: &mut Link<Datagram>, now: Timestamp) -> Option<Datagram> {
+pub(super) fn poll(link: &mut Link<WireDatagram>, now: Timestamp) -> Option<WireDatagram> {
     let delivered = link.poll(now)?;
-    let mut datagram = Datagram { ecn: delivered.packet.ecn, ..delivered.packet.payload };
+    let mut datagram = WireDatagram { ecn: delivered.packet.ecn, ..delivered.packet.payload };
     if let Some(corruption) = delivered.corruption {
         corruption.apply(&mut datagram.data);
     }

@@ -8,9 +8,10 @@ use quic::Addresses;
 use units::{Ecn, Timestamp};
 
 use super::flow::{Flow, Stopwatch};
-use super::outcome::{Outcome, Sample};
+use super::outcome::{RunOutcome, SenderSample};
 use super::scenario::Scenario;
-use super::wire::{Datagram, Wire, poll};
+use super::wire::{Wire, WireDatagram, poll};
+use crate::error::{RunError, ValueError};
 use crate::event_log::EventLog;
 use crate::server::Sent;
 
@@ -26,7 +27,7 @@ const MAX_IDLE_STEPS: u32 = 200_000;
 struct Sampler {
     every: Duration,
     at: Timestamp,
-    samples: Vec<Sample>,
+    samples: Vec<SenderSample>,
 }
 
 pub(super) struct World<'a> {
@@ -48,7 +49,7 @@ impl<'a> World<'a> {
     ///
     /// # Errors
     /// The client does not support the request.
-    pub(super) fn new(scenario: &'a Scenario) -> Result<Self, String> {
+    pub(super) fn new(scenario: &'a Scenario) -> Result<Self, ValueError> {
         let log = EventLog::default();
         let mut flows = vec![Flow::new(scenario.clone(), CLIENTS[0], &log)?];
         if let Some(rival) = scenario.of_rival() {
@@ -75,7 +76,7 @@ impl<'a> World<'a> {
     ///
     /// # Errors
     /// The clock is stuck.
-    pub(super) fn step(&mut self) -> Result<bool, String> {
+    pub(super) fn step(&mut self) -> Result<bool, RunError> {
         for flow in &mut self.flows {
             flow.act(self.now, &mut self.wire, &mut self.stopwatch);
         }
@@ -108,7 +109,7 @@ impl<'a> World<'a> {
         sampler.at += sampler.every;
         let flow = &mut self.flows[0];
         if let Some(connection) = flow.server.connection() {
-            sampler.samples.push(Sample {
+            sampler.samples.push(SenderSample {
                 at: now,
                 window: connection.window(),
                 in_flight: connection.in_flight(),
@@ -129,17 +130,16 @@ impl<'a> World<'a> {
     }
 
     /// Advances the clock. It is an error if the ends keep triggering each other at the same time.
-    fn advance(&mut self, next: Timestamp) -> Result<(), String> {
+    fn advance(&mut self, next: Timestamp) -> Result<(), RunError> {
         self.idle_steps = if next > self.now { 0 } else { self.idle_steps + 1 };
         if self.idle_steps > MAX_IDLE_STEPS {
-            return Err(format!(
-                "the clock is stuck at {:?} (seed {}): links {:?}, server {:?}, client {:?}",
-                self.now,
-                self.scenario.seed,
-                self.wire.path.next_event(),
-                self.flows[0].server_at,
-                self.flows[0].client_at,
-            ));
+            return Err(RunError::Stuck {
+                at: self.now,
+                seed: self.scenario.seed,
+                links: self.wire.path.next_event(),
+                server: self.flows[0].server_at,
+                client: self.flows[0].client_at,
+            });
         }
         self.now = self.now.max(next);
         Ok(())
@@ -148,7 +148,7 @@ impl<'a> World<'a> {
     /// Delivers arrived datagrams to the server.
     fn deliver_up(&mut self) {
         let now = self.now;
-        while let Some(Datagram { client, ecn, mut data }) = poll(&mut self.wire.path.up, now) {
+        while let Some(WireDatagram { client, ecn, mut data }) = poll(&mut self.wire.path.up, now) {
             let ip = client.ip();
             if let Some(flow) = self.flows.iter_mut().find(|flow| flow.is_at(*ip)) {
                 let from = Addresses::of(SocketAddr::V4(client));
@@ -168,7 +168,7 @@ impl<'a> World<'a> {
     /// dropped.
     fn deliver_down(&mut self) {
         let now = self.now;
-        while let Some(Datagram { client, ecn, data }) = poll(&mut self.wire.path.down, now) {
+        while let Some(WireDatagram { client, ecn, data }) = poll(&mut self.wire.path.down, now) {
             if let Some(flow) = self.flows.iter_mut().find(|flow| flow.is_reached_at(client)) {
                 self.stopwatch.time(|| flow.client.on_datagram(now, ecn, data));
                 flow.is_client_due = true;
@@ -180,10 +180,10 @@ impl<'a> World<'a> {
     ///
     /// # Errors
     /// The links' packet counts do not balance.
-    pub(super) fn finish(mut self) -> Result<Outcome, String> {
+    pub(super) fn finish(mut self) -> Result<RunOutcome, RunError> {
         let path = &self.wire.path;
-        path.up.check_conservation().map_err(|e| e.to_string())?;
-        path.down.check_conservation().map_err(|e| e.to_string())?;
+        path.up.check_conservation().map_err(RunError::Imbalance)?;
+        path.down.check_conservation().map_err(RunError::Imbalance)?;
         if self.flows.iter().any(Flow::is_endless) {
             self.now = self.now.max(self.end());
         }
@@ -193,7 +193,7 @@ impl<'a> World<'a> {
         let first = outcomes.next().expect("there is a first flow");
         let rival = outcomes.next().map(Box::new);
         let samples = self.sampler.map_or_else(Vec::new, |sampler| sampler.samples);
-        Ok(Outcome { rival, samples, ..first })
+        Ok(RunOutcome { rival, samples, ..first })
     }
 }
 

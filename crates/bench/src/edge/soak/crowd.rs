@@ -103,7 +103,7 @@ fn view(thread: u32, manner: &Manner, ended: &watch::Receiver<bool>) -> Result<V
         let mut viewers = tokio::task::JoinSet::new();
         let slots = (thread..manner.viewers).step_by(THREADS as usize);
         for (slot, endpoint) in slots.zip(endpoints.iter().cycle()) {
-            let viewer = Viewer {
+            let viewer = CrowdViewer {
                 number: manner.first + slot,
                 comes: JOIN_INTERVAL * slot,
                 stay: manner.stay,
@@ -136,7 +136,7 @@ fn view(thread: u32, manner: &Manner, ended: &watch::Receiver<bool>) -> Result<V
 }
 
 /// A viewer that joins again as soon as it has left.
-struct Viewer {
+struct CrowdViewer {
     number: u32,
     /// Start of its first view, after the start of the phase.
     comes: Duration,
@@ -146,7 +146,7 @@ struct Viewer {
     ended: watch::Receiver<bool>,
 }
 
-impl Viewer {
+impl CrowdViewer {
     async fn come_and_go(mut self) -> Vec<View> {
         let mut rng = ChaCha8Rng::seed_from_u64(self.number.into());
         let mut views = Vec::new();

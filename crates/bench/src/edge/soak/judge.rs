@@ -15,7 +15,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;
 
 use super::neighbours::Count;
-use super::outcome::{Beside, Outcome, Verdict};
+use super::outcome::{Beside, RuleVerdict, SoakOutcome};
 use super::server::Look;
 use super::view::View;
 
@@ -49,9 +49,9 @@ const RUNAWAY_GROWTH: f64 = 64e6;
 /// connection notice when the server ends it, and the last ones never do.
 const MIN_REACHED: f64 = 0.25;
 
-impl Outcome {
+impl SoakOutcome {
     /// Applies all rules.
-    pub(super) fn verdicts(&self) -> Vec<Verdict> {
+    pub(super) fn verdicts(&self) -> Vec<RuleVerdict> {
         let mut verdicts = vec![self.nobody_fails()];
         if let Some(Beside { views, neighbours, newcomers }) = &self.beside {
             let (alone, beside) = (&self.alone.0.counted, &views.counted);
@@ -67,10 +67,10 @@ impl Outcome {
         verdicts
     }
 
-    fn nobody_fails(&self) -> Verdict {
+    fn nobody_fails(&self) -> RuleVerdict {
         let views = &self.alone.0;
         let failed = views.counted.iter().filter(|view| view.failure.is_some()).count();
-        Verdict {
+        RuleVerdict {
             rule: "no view fails without neighbours",
             holds: failed == 0 && !views.counted.is_empty(),
             figures: format!("{} views, {failed} failed", views.counted.len()),
@@ -95,11 +95,11 @@ impl Outcome {
         )
     }
 
-    fn flat(&self) -> Verdict {
+    fn flat(&self) -> RuleVerdict {
         let (half, hours, allowed) = self.second_half();
         let growth = slope(half) * hours;
         let megabytes = half.iter().map(|look| look.resident as f64 * 1e-6);
-        Verdict {
+        RuleVerdict {
             rule: "memory is flat",
             holds: hours > 0.0 && growth <= allowed,
             figures: format!(
@@ -113,10 +113,10 @@ impl Outcome {
         }
     }
 
-    fn no_growth_at_the_end(&self) -> Verdict {
+    fn no_growth_at_the_end(&self) -> RuleVerdict {
         let (half, _, allowed) = self.second_half();
         let most = half.iter().map(|look| look.resident).max().unwrap_or(0);
-        Verdict {
+        RuleVerdict {
             rule: "memory does not grow when all viewers leave",
             holds: self.last.resident as f64 <= most as f64 + allowed,
             figures: format!(
@@ -127,7 +127,7 @@ impl Outcome {
         }
     }
 
-    fn nothing_left(&self) -> Verdict {
+    fn nothing_left(&self) -> RuleVerdict {
         let holds = self.last.is_empty() && self.alone.1.is_empty();
         let left = |look: &Look| {
             format!(
@@ -135,7 +135,7 @@ impl Outcome {
                 look.viewers, look.connections, look.places, look.streams
             )
         };
-        Verdict {
+        RuleVerdict {
             rule: "departed viewers leave nothing behind",
             holds,
             figures: format!(
@@ -147,10 +147,10 @@ impl Outcome {
 
     /// Counted in the absence of neighbours. Viewers that left before the first frame was complete
     /// may have received a part of it.
-    fn as_many_sessions_as_views(&self) -> Verdict {
+    fn as_many_sessions_as_views(&self) -> RuleVerdict {
         let (views, look) = &self.alone;
         let sessions = look.sessions as u64;
-        Verdict {
+        RuleVerdict {
             rule: "sessions are views",
             holds: (views.had_media..=views.came).contains(&sessions),
             figures: format!(
@@ -161,13 +161,13 @@ impl Outcome {
     }
 
     /// Short sessions of a network with many of them leave no record. Only neighbours have those.
-    fn a_record_each(&self) -> Verdict {
+    fn a_record_each(&self) -> RuleVerdict {
         let Look { sessions, without_media, fleeting, records_dropped, .. } = &self.last;
         let [sessions, without, fleeting, dropped] =
             [sessions, without_media, fleeting, records_dropped].map(|count| *count as u64);
         let viewers = self.alone.1.fleeting as u64;
         let rows = self.records.rows;
-        Verdict {
+        RuleVerdict {
             rule: "each session with media has a record",
             holds: sessions == rows + without + fleeting && dropped == 0 && viewers == 0,
             figures: format!(
@@ -184,9 +184,9 @@ pub(super) fn share(views: &[View]) -> f64 {
     delivered as f64 / views.iter().map(View::expected_bytes).sum::<f64>()
 }
 
-fn delivered(alone: &[View], beside: &[View]) -> Verdict {
+fn delivered(alone: &[View], beside: &[View]) -> RuleVerdict {
     let (without, with) = (share(alone), share(beside));
-    Verdict {
+    RuleVerdict {
         rule: "viewers keep their media rate",
         holds: with / without >= MIN_MEDIA_SHARE,
         figures: format!(
@@ -201,7 +201,7 @@ fn delivered(alone: &[View], beside: &[View]) -> Verdict {
 
 /// Compares freezes, and seconds frozen, per 100 s watched, each with the interval of its
 /// difference.
-fn freezes(alone: &[View], beside: &[View]) -> [Verdict; 2] {
+fn freezes(alone: &[View], beside: &[View]) -> [RuleVerdict; 2] {
     let count = |view: &View| view.seen.freezes[0].count as f64;
     let time = |view: &View| view.seen.freezes[0].total.as_secs_f64();
     [
@@ -217,7 +217,7 @@ fn no_more(
     alone: &[View],
     beside: &[View],
     what: impl Fn(&View) -> f64,
-) -> Verdict {
+) -> RuleVerdict {
     // The rate over all time watched, so views are weighted by length; the views of a viewer form a
     // cluster.
     let rates = |views: &[View]| {
@@ -233,9 +233,9 @@ fn no_more(
         Some((alone.mean(), beside.mean(), interval))
     });
     let Some((without, with, Interval { low, high })) = difference else {
-        return Verdict { rule, holds: false, figures: "too few views".to_owned() };
+        return RuleVerdict { rule, holds: false, figures: "too few views".to_owned() };
     };
-    Verdict {
+    RuleVerdict {
         rule,
         holds: low <= FREEZE_TOLERANCE,
         figures: format!(
@@ -245,10 +245,10 @@ fn no_more(
     }
 }
 
-fn no_more_fail(alone: &[View], beside: &[View]) -> Verdict {
+fn no_more_fail(alone: &[View], beside: &[View]) -> RuleVerdict {
     let failed = |views: &[View]| views.iter().filter(|view| view.failure.is_some()).count();
     let (without, with) = (failed(alone), failed(beside));
-    Verdict {
+    RuleVerdict {
         rule: "no more views fail",
         holds: with == 0 && !beside.is_empty(),
         figures: format!("{with} of {}, {without} of {} without", beside.len(), alone.len()),
@@ -256,9 +256,9 @@ fn no_more_fail(alone: &[View], beside: &[View]) -> Verdict {
 }
 
 /// A view without a picture after ten seconds has failed.
-fn starts(alone: &[View], beside: &[View]) -> Verdict {
+fn starts(alone: &[View], beside: &[View]) -> RuleVerdict {
     let [without, with] = [alone, beside].map(|views| first_frames(views, [0.95])[0]);
-    Verdict {
+    RuleVerdict {
         rule: "first frames come no later",
         holds: !with.is_zero() && with <= without.mul_f64(START_FACTOR) + START_SLACK,
         figures: format!(
@@ -272,11 +272,11 @@ fn starts(alone: &[View], beside: &[View]) -> Verdict {
 }
 
 /// Checks that a neighbour reached the server, and that no forbidden attempt succeeded.
-fn reached(count: &Count) -> Verdict {
+fn reached(count: &Count) -> RuleVerdict {
     let Count { name, due, attempted, reached, breaches, ends } = count;
     let arrived = *reached as f64 >= MIN_REACHED * *attempted as f64;
     let ends: Vec<String> = ends.iter().map(|(how, count)| format!("{how} {count}")).collect();
-    Verdict {
+    RuleVerdict {
         rule: name,
         holds: count.is_enough() && arrived && *breaches == 0,
         figures: format!(

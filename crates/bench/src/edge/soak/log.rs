@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Counters of the log, shared by clones. One clone is the log's writer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LogMeter {
-    counters: Arc<Counters>,
+    counters: Arc<LogCounters>,
     /// Last byte written.
     last: u8,
 }
 
 #[derive(Debug, Default)]
-struct Counters {
+struct LogCounters {
     bytes: AtomicU64,
     lines: AtomicU64,
     controls: AtomicU64,
@@ -33,7 +33,7 @@ pub(super) struct LogSize {
 impl LogMeter {
     /// Returns the current size.
     pub(super) fn size(&self) -> LogSize {
-        let Counters { bytes, lines, controls } = &*self.counters;
+        let LogCounters { bytes, lines, controls } = &*self.counters;
         let [bytes, lines, controls] =
             [bytes, lines, controls].map(|counter| counter.load(Ordering::Relaxed));
         LogSize { bytes, lines, controls }

@@ -36,7 +36,7 @@ use hook::HookServer;
 
 use log::LogMeter;
 use neighbours::{Neighbours, Target};
-use outcome::{Beside, Outcome, Verdict};
+use outcome::{Beside, RuleVerdict, SoakOutcome};
 use records::Records;
 use server::{Look, Observed, Servants};
 
@@ -88,7 +88,7 @@ struct Time {
 }
 
 /// Everything that runs for the whole soak.
-struct Stage {
+struct SoakStage {
     observed: Observed,
     link: servers::Process,
     manner: Manner,
@@ -109,7 +109,7 @@ impl Soak {
         let publisher = Publisher::start(server.ingest.clone())?;
         std::thread::sleep(super::LEAD);
         let Ingest::Rtmp(rtmp) = server.ingest else { return Err("no RTMP".into()) };
-        let mut stage = Stage {
+        let mut stage = SoakStage {
             observed: Observed { admin, pid: server.process.0.id(), start: Instant::now() },
             link,
             manner: Manner {
@@ -146,11 +146,11 @@ impl Soak {
         super::wake::end(server.process)?;
         let records = Records::read(&dir.path().join("records"))?;
         let log = log.size();
-        tell(&Outcome { alone: (views, empty), beside, looks, last, records, log }.verdicts())
+        tell(&SoakOutcome { alone: (views, empty), beside, looks, last, records, log }.verdicts())
     }
 }
 
-impl Stage {
+impl SoakStage {
     /// Runs viewers for `length`. Returns their views and the samples of the server.
     fn phase(&self, name: &str, length: Duration) -> Result<(Views, Vec<Look>), Failure> {
         println!("{name}, {:.1} min", length.as_secs_f64() / 60.0);
@@ -229,8 +229,8 @@ fn tell_views(views: &Views) {
 ///
 /// # Errors
 /// A rule is broken.
-fn tell(verdicts: &[Verdict]) -> Result<(), Failure> {
-    for Verdict { rule, holds, figures } in verdicts {
+fn tell(verdicts: &[RuleVerdict]) -> Result<(), Failure> {
+    for RuleVerdict { rule, holds, figures } in verdicts {
         println!("{}  {rule}: {figures}", if *holds { "PASS" } else { "FAIL" });
     }
     match verdicts.iter().filter(|verdict| !verdict.holds).count() {

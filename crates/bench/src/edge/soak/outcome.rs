@@ -7,7 +7,7 @@ use super::records::Records;
 use super::server::Look;
 
 /// Results of a soak.
-pub(super) struct Outcome {
+pub(super) struct SoakOutcome {
     /// Views without neighbours, and a sample after the last viewer had left.
     pub alone: (Views, Look),
     /// Results with neighbours; `None` if disabled.
@@ -32,7 +32,7 @@ pub(super) struct Beside {
 
 /// A rule, whether it holds, and its figures.
 #[derive(Debug)]
-pub(super) struct Verdict {
+pub(super) struct RuleVerdict {
     pub rule: &'static str,
     pub holds: bool,
     pub figures: String,

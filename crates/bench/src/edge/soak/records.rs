@@ -27,7 +27,7 @@ pub(super) struct Records {
 }
 
 #[derive(Deserialize)]
-struct Row {
+struct SessionRow {
     duration_s: f64,
     player_played_s: Option<f64>,
     player_freezes: Option<f64>,
@@ -59,7 +59,7 @@ impl Records {
     }
 
     fn add(&mut self, line: &str) -> Result<(), Failure> {
-        let row: Row = serde_json::from_str(line).map_err(|e| format!("{e}: {line}"))?;
+        let row: SessionRow = serde_json::from_str(line).map_err(|e| format!("{e}: {line}"))?;
         self.rows += 1;
         let Some(played) = row.player_played_s else { return Ok(()) };
         let (freezes, frozen) =

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::super::publisher::KEY;
-use super::super::servers::{self, Process, Server};
+use super::super::servers::{self, Process, RunningServer};
 use super::hook::SLOW_NAMES;
 use super::log::LogMeter;
 use crate::Failure;
@@ -95,7 +95,7 @@ pub(super) fn start(
     &Servants { upstream, hook }: &Servants,
     settings: &str,
     log: LogMeter,
-) -> Result<(Server, SocketAddr), Failure> {
+) -> Result<(RunningServer, SocketAddr), Failure> {
     let pull = |names: &str| {
         let upstream = format!("[\"http://{upstream}/{{name}}.flv\"]");
         format!("[[pull]]\nstream = \"{names}*\"\nupstream = {upstream}\n")

@@ -121,7 +121,7 @@ impl View {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::media::{Source, clock};
+    use super::super::super::media::{TagSource, clock};
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
@@ -135,10 +135,10 @@ mod tests {
     ) -> View {
         // Tags carry the time of their creation, which is later than this.
         let start = clock();
-        let (mut meter, mut source) = (Meter::new(start), Source::new());
+        let (mut meter, mut source) = (Meter::new(start), TagSource::new());
         let header = media::flv::file_header(true, true);
         meter.read(start, &header).expect("FLV");
-        for header in Source::headers() {
+        for header in TagSource::headers() {
             meter.read(start, header.bytes()).expect("FLV");
         }
         assert!(!meter.has_media(), "headers are no media");
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn media_published_before_the_view_do_not_count() {
-        let (tag, _) = Source::new().next();
+        let (tag, _) = TagSource::new().next();
         let mut meter = Meter::new(clock());
         let now = clock();
         meter.read(now, &media::flv::file_header(true, true)).expect("FLV");

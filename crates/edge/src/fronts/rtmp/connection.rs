@@ -381,7 +381,7 @@ impl RtmpConnection {
             let asker = play::asker(config, self.remote.ip());
             let asked = self.state.hooks.ask(&config.hooks, Hook::Publish, asker, what);
             let grant = asked.await.map_err(|why| why.to_string())?;
-            publish(live, bans, config, &name, key, grant)
+            publish(live, bans, config, &name, key, grant).map_err(|why| why.to_string())
         };
         match granted.await {
             Ok(held) => {

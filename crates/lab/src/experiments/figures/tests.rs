@@ -66,8 +66,8 @@ is = { at-most = { bound = 0.001 } }
 why = "They do."
 "#;
 
-fn options(runs: u64) -> Options<'static> {
-    Options { spec: None, set: &[], runs: Some(runs), jobs: 2, seed: 1 }
+fn options(runs: u64) -> RunOptions<'static> {
+    RunOptions { spec: None, set: &[], runs: Some(runs), jobs: 2, seed: 1 }
 }
 
 /// Temporary folder, removed on drop.
@@ -150,9 +150,8 @@ fn a_failed_run_is_reported_and_others_continue() {
 
 #[test]
 fn invalid_keys_and_values_are_rejected_by_name() {
-    let refused = |from: &str, to: &str| {
-        Spec::parse(&TINY.replace(from, to)).err().unwrap_or_else(|| panic!("{to} is taken"))
-    };
+    let refused =
+        |from: &str, to: &str| Spec::parse(&TINY.replace(from, to)).expect_err(to).to_string();
     assert!(
         refused("rate = \"12mbps\"", "raet = \"12mbps\"")
             .contains("tiny:14: [source] raet: unknown key, did you mean rate?")
@@ -171,8 +170,9 @@ fn invalid_keys_and_values_are_rejected_by_name() {
     assert!(line.contains("bbr,copa"), "{line}");
     let mut spec = Spec::parse(TINY).expect("it is one");
     let set = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-    assert!(spec.set(&[set("secs", "1")]).expect_err("refused").contains("`secs`"));
-    let line = spec.set(&[set("detection", "none")]).expect_err("refused");
+    let line = spec.set(&[set("secs", "1")]).expect_err("refused").to_string();
+    assert!(line.contains("`secs`"), "{line}");
+    let line = spec.set(&[set("detection", "none")]).expect_err("refused").to_string();
     assert!(line.contains("`lab.detection`"), "{line}");
     spec.set(&[set("detection", "rfc9002"), set("source.duration", "1.5s")]).expect("taken");
 }
@@ -207,7 +207,9 @@ fn tables_end_with_the_clairvoyant_sender_and_show_the_closed_share() {
     let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| level 3")).collect();
     assert_eq!(rows.len(), 3, "{table}");
     assert!(rows[2].contains("all-knowing"), "{table}");
-    let refused = |from: &str, to: &str| Spec::parse(&text.replace(from, to)).expect_err("refused");
+    let refused = |from: &str, to: &str| {
+        Spec::parse(&text.replace(from, to)).expect_err("refused").to_string()
+    };
     assert!(refused("clairvoyant = \"all-knowing\"", "").contains("`closed:rdr` needs"));
     assert!(
         refused("clairvoyant = \"all-knowing\"", "clairvoyant = \"nobody\"").contains("`nobody`")
@@ -232,7 +234,7 @@ fn merged_axes_are_one_line_and_a_run_made_twice_gives_the_same_event_log() {
     run(&text, &options(1), &folder.0).expect("it runs");
     let spec = Spec::parse(&text).expect("it is one");
     let rows = files::read_rows(&folder.0, &spec).expect("readable");
-    let of = |name| metrics::Metric::index(name).expect("known");
+    let of = |name| metrics::RunMetric::index(name).expect("known");
     assert_eq!(rows.len(), 8);
     assert!(rows.iter().all(|row| row.values[of("same_log")] == Some(1.0)));
     // Another client gives another event log, but the table merges the clients.
@@ -308,7 +310,8 @@ fn watched(rate: &str, player: &str) -> [f64; 3] {
     let spec = Spec::parse(&text).expect("it is one");
     let rows = engine::run(&spec, &options(1), None).expect("it runs").rows;
     assert!(rows.iter().all(|row| row.error.is_empty()), "{rows:?}");
-    let of = |name| rows[0].values[metrics::Metric::index(name).expect("known")].expect("a value");
+    let of =
+        |name| rows[0].values[metrics::RunMetric::index(name).expect("known")].expect("a value");
     ["freezes_per_100s", "freeze_ms_per_100s", "late_frames"].map(of)
 }
 
@@ -322,7 +325,7 @@ fn a_player_freezes_on_a_path_narrower_than_the_stream() {
     let [cautious, ..] = watched("1mbps", "cautious");
     assert!(cautious < freezes, "three seconds to resume: {cautious} {freezes}");
     let bad = TINY.replace("[lab]", "[player]\nmodel = \"vlc\"\n[lab]");
-    let line = Spec::parse(&bad).expect_err("refused");
+    let line = Spec::parse(&bad).expect_err("refused").to_string();
     assert!(line.contains("[player] model: expected \"low-latency\""), "{line}");
 }
 
@@ -340,7 +343,7 @@ fn knowledge_is_kept_between_downloads() {
             .replace("level\", values = [1, 3]", &format!("warm_up\", values = [0, {downloads}]"));
         Spec::parse(&format!("{}{set}", &TINY[..base])).expect("it is one")
     };
-    let place = metrics::Metric::index("redundancy_cost").expect("known");
+    let place = metrics::RunMetric::index("redundancy_cost").expect("known");
     let costs = |spec: &Spec| {
         let rows = engine::run(spec, &options(1), None).expect("it runs").rows;
         assert!(rows.iter().all(|row| row.error.is_empty()), "{rows:?}");
@@ -394,13 +397,13 @@ fn noise_cannot_make_a_claim_hold_without_ci() {
             .replace("at-most = { bound = 0.001 }", "near = { bound = 0.08, margin = 0.001 CI }");
         let spec = Spec::parse(&text.replace(" CI", ci)).expect("it is one");
         let all = metrics::ALL.len();
-        let place = metrics::Metric::index("redundancy_cost").expect("known");
+        let place = metrics::RunMetric::index("redundancy_cost").expect("known");
         let row = |seed: u64, cost: f64| {
             let mut values = vec![None; all];
             values[place] = Some(cost);
             let point = spec.sweeps[0].points().remove(0);
             let (scheme, drawn, error) = ("fixed".to_owned(), Vec::new(), String::new());
-            Row { sweep: 0, scheme, point, drawn, seed, values, error }
+            RunRow { sweep: 0, scheme, point, drawn, seed, values, error }
         };
         let rows = [row(1, 0.02), row(2, 0.2)];
         verdicts(&spec, &rows).last().expect("a verdict").holds()

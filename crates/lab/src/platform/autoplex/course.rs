@@ -8,8 +8,9 @@ use groups::select::group_id;
 use records::Record;
 
 use super::policy::{CapPolicy, Learner, Tuning};
-use super::row::Row;
+use super::row::GroupRow;
 use super::world::Day;
+use crate::error::{Context as _, Error};
 use crate::experiments::output::write_file;
 use crate::platform::arm::{self, BASELINE};
 use crate::platform::population::Population;
@@ -28,14 +29,14 @@ pub(super) enum Bottleneck {
 
 /// Conditions of a day.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Course {
+pub(super) struct PolicyRun {
     /// Name of the policy on the command line.
     pub name: String,
     pub policy: CapPolicy,
     pub bottleneck: Bottleneck,
 }
 
-impl Course {
+impl PolicyRun {
     /// Returns the rows of a day; partners are adjacent.
     ///
     /// # Errors
@@ -46,7 +47,7 @@ impl Course {
         seed: u32,
         sessions: u32,
         out: &Path,
-    ) -> Result<Vec<Row>, String> {
+    ) -> Result<Vec<GroupRow>, Error> {
         let path = self.file(out, seed, sessions, population);
         if let Some(rows) = read(&path) {
             return Ok(rows);
@@ -56,14 +57,14 @@ impl Course {
         Ok(rows)
     }
 
-    fn run(&self, day: &Day) -> Result<Vec<Row>, String> {
+    fn run(&self, day: &Day) -> Result<Vec<GroupRow>, Error> {
         let arq = arm::Arm::parse(BASELINE)?;
         let mut learner = Learner::new(self.policy, Tuning::default());
         let mut rows = Vec::with_capacity(day.sessions.len());
         for (period, places) in day.periods.iter().enumerate() {
             let mut keep = |learner: &mut Learner, session: &Session, arm: Arm, record: &Record| {
                 learner.learn(session, arm, record);
-                rows.push(Row::new(session, period as u32, arm, record));
+                rows.push(GroupRow::new(session, period as u32, arm, record));
             };
             let sessions = &day.sessions[places.clone()];
             match self.bottleneck {
@@ -114,19 +115,19 @@ fn partners(sessions: &[Session]) -> Vec<[&Session; 2]> {
 }
 
 /// Reads the rows of an earlier run; `None` if missing.
-fn read(path: &Path) -> Option<Vec<Row>> {
+fn read(path: &Path) -> Option<Vec<GroupRow>> {
     let text = fs::read_to_string(path).ok()?;
     let mut lines = text.lines();
-    if lines.next() != Some(Row::HEADER.join(",").as_str()) {
+    if lines.next() != Some(GroupRow::HEADER.join(",").as_str()) {
         return None;
     }
-    lines.map(Row::parse).collect()
+    lines.map(GroupRow::parse).collect()
 }
 
-fn write(path: &Path, rows: &[Row]) -> Result<(), String> {
+fn write(path: &Path, rows: &[GroupRow]) -> Result<(), Error> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let mut text = Row::HEADER.join(",");
+    fs::create_dir_all(folder).at(folder)?;
+    let mut text = GroupRow::HEADER.join(",");
     for row in rows {
         text.push('\n');
         text += &row.line();
@@ -159,8 +160,8 @@ mod tests {
         let groups = include_str!("../../../../../experiments/populations/groups.toml");
         let population = Population::new(Specification::parse(groups).expect("valid"), None);
         let day = Day::new(&population, 5, 400);
-        let total = |name: &str, held, of: fn(&Row) -> bool| {
-            let course = Course {
+        let total = |name: &str, held, of: fn(&GroupRow) -> bool| {
+            let course = PolicyRun {
                 name: name.to_owned(),
                 policy: CapPolicy::parse(name).expect("known"),
                 bottleneck: Bottleneck::Shared { held },
@@ -169,12 +170,12 @@ mod tests {
             let lost = rows.iter().filter(|row| of(row)).map(|row| row.retransmissions);
             (rows.len(), lost.sum::<i64>())
         };
-        let all = |_: &Row| true;
+        let all = |_: &GroupRow| true;
         let (free, one, both) =
             (total("bbr", 0, all), total("demand-1.5", 1, all), total("demand-1.5", 2, all));
         assert!(free.0 == both.0 && one.0 == both.0 && both.0 > 40, "{free:?} {one:?} {both:?}");
         assert!(free.1 > one.1 && one.1 > both.1, "{free:?} {one:?} {both:?}");
-        let held = |row: &Row| row.arm == Arm::Treated as usize;
+        let held = |row: &GroupRow| row.arm == Arm::Treated as usize;
         assert_eq!(total("demand-1.5", 1, held).0, one.0);
         assert!(total("demand-1.5", 1, held).1 < one.1);
     }

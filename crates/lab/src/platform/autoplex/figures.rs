@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use qoe::stats::{Estimate, Sample, holm};
 
 use super::policy::FREE;
-use super::row::Row;
+use super::row::GroupRow;
 use super::world::{PERIODS, STEP, step};
 
 /// Quantiles that the paper reports.
@@ -17,45 +17,49 @@ const MIN_GROUP_SESSIONS: usize = 50;
 const LEVEL: f64 = 0.05;
 
 /// A metric of the sessions of a day.
-pub(super) struct Metric {
+pub(super) struct GroupMetric {
     pub name: &'static str,
     pub unit: &'static str,
-    pub of: fn(&[Row]) -> Option<f64>,
+    pub of: fn(&[GroupRow]) -> Option<f64>,
 }
 
 fn mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     Some(Sample::new(values)?.mean())
 }
 
-fn share(rows: &[Row], is: impl Fn(&Row) -> bool) -> Option<f64> {
+fn share(rows: &[GroupRow], is: impl Fn(&GroupRow) -> bool) -> Option<f64> {
     mean(rows.iter().map(|row| if is(row) { 100.0 } else { 0.0 }))
 }
 
 /// Returns a sum per 100 s of playback.
-fn per_100_s(rows: &[Row], of: impl Fn(&Row) -> f64) -> Option<f64> {
+fn per_100_s(rows: &[GroupRow], of: impl Fn(&GroupRow) -> f64) -> Option<f64> {
     let played: f64 = rows.iter().map(|row| row.played_s + row.frozen_s).sum();
     (played > 0.0).then(|| rows.iter().map(of).sum::<f64>() * 100.0 / played)
 }
 
 /// Playback metrics of a policy.
-pub(super) const METRICS: [Metric; 8] = [
-    Metric {
+pub(super) const METRICS: [GroupMetric; 8] = [
+    GroupMetric {
         name: "freezes per 100 s",
         unit: "",
         of: |rows| per_100_s(rows, |row| row.freezes as f64),
     },
-    Metric { name: "frozen per 100 s", unit: " s", of: |rows| per_100_s(rows, |row| row.frozen_s) },
-    Metric {
+    GroupMetric {
+        name: "frozen per 100 s",
+        unit: " s",
+        of: |rows| per_100_s(rows, |row| row.frozen_s),
+    },
+    GroupMetric {
         name: "first frame, mean",
         unit: " ms",
         of: |rows| mean(rows.iter().map(|row| row.first_frame_ms).filter(|time| time.is_finite())),
     },
-    Metric {
+    GroupMetric {
         name: "sessions without a picture",
         unit: " %",
         of: |rows| share(rows, |row| !row.first_frame_ms.is_finite()),
     },
-    Metric {
+    GroupMetric {
         name: "frames later than 400 ms",
         unit: " %",
         of: |rows| {
@@ -64,7 +68,7 @@ pub(super) const METRICS: [Metric; 8] = [
             (frames > 0).then(|| late as f64 * 100.0 / frames as f64)
         },
     },
-    Metric {
+    GroupMetric {
         name: "bit rate missed by skips",
         unit: " %",
         of: |rows| {
@@ -73,12 +77,12 @@ pub(super) const METRICS: [Metric; 8] = [
             (whole > 0.0).then(|| skipped * 100.0 / whole)
         },
     },
-    Metric {
+    GroupMetric {
         name: "capped below the stream's rate",
         unit: " %",
-        of: |rows| share(rows, Row::is_starved),
+        of: |rows| share(rows, GroupRow::is_starved),
     },
-    Metric {
+    GroupMetric {
         name: "capped below the path's rate",
         unit: " %",
         of: |rows| share(rows, |row| row.cap_mbps < row.rate_mbps),
@@ -86,7 +90,7 @@ pub(super) const METRICS: [Metric; 8] = [
 ];
 
 /// A policy's value over the days, and its difference from uncapped sessions.
-pub(super) struct Line {
+pub(super) struct PolicyLine {
     pub value: Estimate,
     /// Absolute difference of the daily values.
     pub change: Option<Estimate>,
@@ -94,7 +98,7 @@ pub(super) struct Line {
     pub relative: Option<Estimate>,
 }
 
-impl Line {
+impl PolicyLine {
     fn new(own: &[f64], free: &[f64]) -> Option<Self> {
         let pairs = || own.iter().zip(free);
         Some(Self {
@@ -121,11 +125,11 @@ pub(super) struct ByGroup {
 pub(super) struct PolicyResults {
     pub name: String,
     /// Retransmission ratio in per cent: mean, then [`ORDERS`].
-    pub retransmission: Vec<Line>,
+    pub retransmission: Vec<PolicyLine>,
     /// Goodput ÷ round-trip time, in Mbps/s: mean, then [`ORDERS`].
-    pub goodput: Vec<Line>,
+    pub goodput: Vec<PolicyLine>,
     /// Values of [`METRICS`].
-    pub viewers: Vec<Option<Line>>,
+    pub viewers: Vec<Option<PolicyLine>>,
     pub groups: ByGroup,
     /// Retransmission ratios of all sessions, in per cent.
     pub ratios: Sample,
@@ -146,7 +150,7 @@ pub(super) struct Figures {
     pub policies: Vec<PolicyResults>,
 }
 
-type Days<'a> = &'a [Vec<Row>];
+type Days<'a> = &'a [Vec<GroupRow>];
 
 impl Figures {
     /// Computes the results; `None` without comparable sessions.
@@ -162,12 +166,13 @@ impl Figures {
 }
 
 fn of_policy(name: &str, days: Days<'_>, free: Days<'_>) -> Option<PolicyResults> {
-    let ratios = days.iter().flatten().filter_map(Row::retransmission).map(|ratio| ratio * 100.0);
+    let ratios =
+        days.iter().flatten().filter_map(GroupRow::retransmission).map(|ratio| ratio * 100.0);
     let viewers = METRICS.iter().map(|metric| {
         let values = |days: Days<'_>| -> Option<Vec<f64>> {
             days.iter().map(|rows| (metric.of)(rows)).collect()
         };
-        Line::new(&values(days)?, &values(free)?)
+        PolicyLine::new(&values(days)?, &values(free)?)
     });
     Some(PolicyResults {
         name: name.to_owned(),
@@ -188,15 +193,15 @@ fn of_policy(name: &str, days: Days<'_>, free: Days<'_>) -> Option<PolicyResults
 fn quantiles(
     days: Days<'_>,
     free: Days<'_>,
-    of: impl Fn(&Row) -> Option<f64>,
-) -> Option<Vec<Line>> {
+    of: impl Fn(&GroupRow) -> Option<f64>,
+) -> Option<Vec<PolicyLine>> {
     let samples = |days: Days<'_>| -> Option<Vec<Sample>> {
         days.iter().map(|rows| Sample::new(rows.iter().filter_map(&of))).collect()
     };
     let (own, free) = (samples(days)?, samples(free)?);
     let line = |of: &dyn Fn(&Sample) -> f64| {
         let values = |samples: &[Sample]| samples.iter().map(of).collect::<Vec<_>>();
-        Line::new(&values(&own), &values(&free))
+        PolicyLine::new(&values(&own), &values(&free))
     };
     let means = core::iter::once(line(&Sample::mean));
     means.chain(ORDERS.map(|order| line(&|sample| sample.quantile(order)))).collect()
@@ -205,7 +210,7 @@ fn quantiles(
 /// Pairs the sessions of two policies by day and group. Both list the same sessions in the same
 /// order.
 fn by_group(days: Days<'_>, free: Days<'_>) -> ByGroup {
-    let mut groups: BTreeMap<(usize, u32), Vec<(&Row, &Row)>> = BTreeMap::new();
+    let mut groups: BTreeMap<(usize, u32), Vec<(&GroupRow, &GroupRow)>> = BTreeMap::new();
     for (day, (own, free)) in days.iter().zip(free).enumerate() {
         for pair in own.iter().zip(free) {
             groups.entry((day, pair.0.group)).or_default().push(pair);
@@ -216,7 +221,7 @@ fn by_group(days: Days<'_>, free: Days<'_>) -> ByGroup {
     for ((_, group), pairs) in groups.iter().filter(|(_, pairs)| pairs.len() >= MIN_GROUP_SESSIONS)
     {
         all.groups += 1;
-        let change = |(own, free): &(&Row, &Row)| (own.freezes - free.freezes) as f64;
+        let change = |(own, free): &(&GroupRow, &GroupRow)| (own.freezes - free.freezes) as f64;
         if let Some(sample) = Sample::new(pairs.iter().map(change)) {
             let error = (sample.variance().unwrap_or(0.0) / pairs.len() as f64).sqrt();
             let p = if error > 0.0 { two_sided(sample.mean() / error) } else { 1.0 };
@@ -225,7 +230,7 @@ fn by_group(days: Days<'_>, free: Days<'_>) -> ByGroup {
         }
         // The four groups shown in the paper are among the largest; indices are by size.
         if *group < 4 {
-            let mean = |pick: fn(&(&Row, &Row)) -> f64| {
+            let mean = |pick: fn(&(&GroupRow, &GroupRow)) -> f64| {
                 pairs.iter().map(pick).filter(|ratio| ratio.is_finite()).sum::<f64>()
             };
             let own = mean(|(own, _)| own.retransmission().unwrap_or(0.0));
@@ -269,19 +274,19 @@ fn follows(days: Days<'_>) -> Vec<(f64, Vec<(f64, f64)>)> {
 
 fn starved(days: Days<'_>) -> Vec<(f64, f64)> {
     let of = |period: u32| {
-        let rows: Vec<Row> =
+        let rows: Vec<GroupRow> =
             days.iter().flatten().filter(|row| row.period == period).copied().collect();
-        Some((f64::from(period), share(&rows, Row::is_starved)?))
+        Some((f64::from(period), share(&rows, GroupRow::is_starved)?))
     };
     (0..PERIODS).filter_map(of).collect()
 }
 
 fn steps(days: Days<'_>, free: Days<'_>) -> Vec<(f64, Option<Estimate>, Option<Estimate>)> {
     let change = |kind: u32, is_after: bool| {
-        let of = |rows: &Vec<Row>| {
+        let of = |rows: &Vec<GroupRow>| {
             let rows =
                 rows.iter().filter(|row| row.group % 3 == kind && (row.period >= STEP) == is_after);
-            mean(rows.filter_map(Row::retransmission))
+            mean(rows.filter_map(GroupRow::retransmission))
         };
         Estimate::of(days.iter().zip(free).filter_map(|(own, free)| {
             let (own, free) = (of(own)?, of(free)?);

@@ -18,16 +18,19 @@ use std::path::{Path, PathBuf};
 
 use super::population::Population;
 use super::specification::Specification;
+use crate::error::{Error, RunError, ValueError};
 use crate::experiments::files::Made;
 use crate::experiments::output::write_file;
 use crate::experiments::parallel::in_order;
-use course::{Bottleneck, Course};
+use course::{Bottleneck, PolicyRun};
 use figures::Figures;
 use policy::{CapPolicy, FREE};
-use row::Row;
+use row::GroupRow;
 
 /// The built-in population.
 const GROUPS: &str = include_str!("../../../../../experiments/populations/groups.toml");
+/// Message for policies without [`FREE`].
+const NO_REFERENCE: &str = "`bbr` is the reference of the comparison: add it to the list";
 /// Policies compared by default.
 pub const WAYS: &str = "bbr,constant-8,paper-retransmission,paper-goodput,safe,oracle";
 
@@ -75,17 +78,18 @@ impl AutoPlexOptions<'_> {
 ///
 /// # Errors
 /// One line: an option is invalid, results cannot be written, or sessions failed to run.
-pub fn autoplex(options: &AutoPlexOptions<'_>) -> Result<PathBuf, String> {
+pub fn autoplex(options: &AutoPlexOptions<'_>) -> Result<PathBuf, Error> {
     let policies: Vec<CapPolicy> =
         options.ways.iter().map(|policy| CapPolicy::parse(policy)).collect::<Result<_, _>>()?;
     if !options.ways.iter().any(|policy| policy == FREE) {
-        return Err(format!("`{FREE}` is the reference of the comparison: add it to the list"));
+        return Err(ValueError::Conflict(NO_REFERENCE).into());
     }
-    if !(1..=1_000).contains(&options.seeds)
+    let (seeds, sessions) = (1..=1_000, 100..=1_000_000);
+    if !seeds.contains(&options.seeds)
         || options.seed > 1_000_000
-        || !(100..=1_000_000).contains(&options.sessions)
+        || !sessions.contains(&options.sessions)
     {
-        return Err("there may be 1 to 1000 seeds and 100 to 1000000 sessions".to_owned());
+        return Err(ValueError::Days { seeds, sessions }.into());
     }
     let specification = match options.population {
         Some(path) => Specification::read(path)?,
@@ -96,34 +100,31 @@ pub fn autoplex(options: &AutoPlexOptions<'_>) -> Result<PathBuf, String> {
     let seeds = options.seed..options.seed + options.seeds;
     let work: Vec<(u32, usize)> =
         seeds.flat_map(|seed| (0..courses.len()).map(move |place| (seed, place))).collect();
-    let mut all: Vec<Vec<Vec<Row>>> = vec![Vec::new(); courses.len()];
+    let mut all: Vec<Vec<Vec<GroupRow>>> = vec![Vec::new(); courses.len()];
     let mut faults = Vec::new();
     in_order(
         &work,
         options.jobs,
         |&(seed, place)| courses[place].day(&population, seed, options.sessions, options.out),
-        |&(_, place), rows: Result<Vec<Row>, String>| match rows {
+        |&(_, place), rows| match rows {
             Ok(rows) => all[place].push(rows),
             Err(fault) => faults.push(fault),
         },
     );
-    if let Some(first) = faults.first() {
-        return Err(format!("{} days could not be run: {first}", faults.len()));
-    }
-    let few = "too few sessions for figures";
+    Error::of_runs("days could not be run", faults)?;
     let write = |name: &str, text: &str| {
         let path = options.out.join(name);
         write_file(&path, text).map(|()| path)
     };
     if options.shared {
-        let days: Vec<(&Course, &[Vec<Row>])> =
+        let days: Vec<(&PolicyRun, &[Vec<GroupRow>])> =
             courses.iter().zip(&all).map(|(course, days)| (course, &days[..])).collect();
-        let page = shared::page(&days, &options.command()).ok_or(few)?;
+        let page = shared::page(&days, &options.command()).ok_or(RunError::FewSessions)?;
         return write(shared::PAGE, &signed(page));
     }
-    let days: Vec<(&str, &[Vec<Row>])> =
+    let days: Vec<(&str, &[Vec<GroupRow>])> =
         courses.iter().zip(&all).map(|(course, days)| (&*course.name, &days[..])).collect();
-    let figures = Figures::of(&days).ok_or(few)?;
+    let figures = Figures::of(&days).ok_or(RunError::FewSessions)?;
     for (name, svg) in page::plots(&figures) {
         write(name, &svg)?;
     }
@@ -138,7 +139,7 @@ fn signed(page: String) -> String {
 
 /// Expands policies to courses. On shared bottlenecks each policy runs with one of two sessions
 /// capped, and with both.
-fn courses(names: &[String], policies: &[CapPolicy], shared: bool) -> Vec<Course> {
+fn courses(names: &[String], policies: &[CapPolicy], shared: bool) -> Vec<PolicyRun> {
     let of = |(name, policy): (&String, &CapPolicy)| {
         let held: &[usize] = if *policy == CapPolicy::Free { &[0] } else { &[1, 2] };
         let bottlenecks: Vec<Bottleneck> = match shared {
@@ -146,7 +147,7 @@ fn courses(names: &[String], policies: &[CapPolicy], shared: bool) -> Vec<Course
             false => vec![Bottleneck::Own],
         };
         let (name, policy) = (name.clone(), *policy);
-        bottlenecks.into_iter().map(move |bottleneck| Course {
+        bottlenecks.into_iter().map(move |bottleneck| PolicyRun {
             name: name.clone(),
             policy,
             bottleneck,

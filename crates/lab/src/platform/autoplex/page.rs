@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use qoe::stats::Estimate;
 
-use super::figures::{Figures, Line, METRICS, ORDERS, PolicyResults};
+use super::figures::{Figures, METRICS, ORDERS, PolicyLine, PolicyResults};
 use super::policy::FREE;
 use super::world::{PERIODS, STEP};
 use analysis::{Chart, Series};
@@ -80,7 +80,12 @@ fn plus_minus(estimate: &Estimate, unit: &str) -> String {
     }
 }
 
-fn row(out: &mut String, policy: &PolicyResults, lines: &[Line], unit: &str) -> std::fmt::Result {
+fn row(
+    out: &mut String,
+    policy: &PolicyResults,
+    lines: &[PolicyLine],
+    unit: &str,
+) -> std::fmt::Result {
     write!(out, "| {} |", policy.name)?;
     lines.iter().try_for_each(|line| write!(out, " {:.2}{unit} |", line.value.mean))?;
     for line in lines {

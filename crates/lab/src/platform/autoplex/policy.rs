@@ -11,6 +11,7 @@ use records::Record;
 use units::Rate;
 
 use super::world::PERIOD_S;
+use crate::error::{Error, NameError};
 use crate::platform::session::Session;
 use crate::simulation::Held;
 
@@ -47,7 +48,7 @@ pub(super) enum CapPolicy {
 }
 
 impl CapPolicy {
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(super) fn parse(text: &str) -> Result<Self, Error> {
         let number = |kind: &str| text.strip_prefix(kind)?.parse::<f64>().ok();
         if let Some(share) = number("safe-").filter(|share| (0.05..=5.0).contains(share)) {
             return Ok(Self::Safe(share));
@@ -64,10 +65,7 @@ impl CapPolicy {
             (_, Some(mbps)) if (0.1..=1_000.0).contains(&mbps) => {
                 Ok(Self::Constant((mbps * 1e3) as u64))
             }
-            _ => Err(format!(
-                "`{text}` is not a policy; use bbr, constant-MBPS, demand-TIMES, \
-                 paper-retransmission, paper-goodput, safe, safe-SHARE and oracle"
-            )),
+            _ => Err(NameError::Policy(text.to_owned()).into()),
         }
     }
 

@@ -9,11 +9,11 @@ macro_rules! row {
     ($($(#[doc = $doc:literal])+ $name:ident: $type:ty,)+) => {
         /// Results of one session.
         #[derive(Clone, Copy, PartialEq, Debug, Default)]
-        pub(super) struct Row {
+        pub(super) struct GroupRow {
             $($(#[doc = $doc])+ pub $name: $type,)+
         }
 
-        impl Row {
+        impl GroupRow {
             /// Column names.
             pub(super) const HEADER: &[&str] = &[$(stringify!($name),)+];
 
@@ -71,7 +71,7 @@ row! {
     duration_s: f64,
 }
 
-impl Row {
+impl GroupRow {
     pub(super) fn new(session: &Session, period: u32, arm: Arm, record: &Record) -> Self {
         Self {
             session: session.number,

@@ -6,47 +6,47 @@ use std::fmt::Write as _;
 
 use qoe::stats::{Estimate, Sample};
 
-use super::course::{Bottleneck, Course};
-use super::row::Row;
+use super::course::{Bottleneck, PolicyRun};
+use super::row::GroupRow;
 
 pub(super) const PAGE: &str = "autoplex-shared.md";
 
-type Days<'a> = &'a [Vec<Row>];
+type Days<'a> = &'a [Vec<GroupRow>];
 
 /// A compared metric.
-struct Measure {
+struct SharedMetric {
     name: &'static str,
     /// Whether to show the change relative to uncapped BBR, in per cent.
     is_relative: bool,
-    of: fn(&[&Row]) -> Option<f64>,
+    of: fn(&[&GroupRow]) -> Option<f64>,
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     Some(Sample::new(values)?.mean())
 }
 
-fn per_100_s(rows: &[&Row], of: fn(&Row) -> f64) -> Option<f64> {
+fn per_100_s(rows: &[&GroupRow], of: fn(&GroupRow) -> f64) -> Option<f64> {
     let played: f64 = rows.iter().map(|row| row.played_s + row.frozen_s).sum();
     (played > 0.0).then(|| rows.iter().map(|row| of(row)).sum::<f64>() * 100.0 / played)
 }
 
-const MEASURES: [Measure; 5] = [
-    Measure {
+const MEASURES: [SharedMetric; 5] = [
+    SharedMetric {
         name: "retransmission ratio",
         is_relative: true,
         of: |rows| mean(rows.iter().filter_map(|row| Some(row.retransmission()? * 100.0))),
     },
-    Measure {
+    SharedMetric {
         name: "freezes per 100 s",
         is_relative: false,
         of: |rows| per_100_s(rows, |row| row.freezes as f64),
     },
-    Measure {
+    SharedMetric {
         name: "frozen seconds per 100 s",
         is_relative: false,
         of: |rows| per_100_s(rows, |row| row.frozen_s),
     },
-    Measure {
+    SharedMetric {
         name: "frames later than 400 ms, %",
         is_relative: false,
         of: |rows| {
@@ -55,16 +55,16 @@ const MEASURES: [Measure; 5] = [
             (frames > 0).then(|| late as f64 * 100.0 / frames as f64)
         },
     },
-    Measure {
+    SharedMetric {
         name: "first frame, ms",
         is_relative: false,
         of: |rows| mean(rows.iter().map(|row| row.first_frame_ms).filter(|time| time.is_finite())),
     },
 ];
 
-impl Measure {
+impl SharedMetric {
     /// Change for the given members of each pair: absolute, or in per cent.
-    fn change(&self, own: &[Row], free: &[Row], places: &[usize]) -> Option<f64> {
+    fn change(&self, own: &[GroupRow], free: &[GroupRow], places: &[usize]) -> Option<f64> {
         let (own, free) = ((self.of)(&side(own, places))?, (self.of)(&side(free, places))?);
         match self.is_relative {
             true => (free > 0.0).then(|| (own / free - 1.0) * 100.0),
@@ -74,15 +74,15 @@ impl Measure {
 }
 
 /// Returns the given members of each pair. The first member is the capped one.
-fn side<'a>(day: &'a [Row], places: &[usize]) -> Vec<&'a Row> {
+fn side<'a>(day: &'a [GroupRow], places: &[usize]) -> Vec<&'a GroupRow> {
     let of = |place: &usize| day.iter().skip(*place).step_by(2);
     places.iter().flat_map(of).collect()
 }
 
 /// Renders the page; `None` without comparable sessions.
-pub(super) fn page(all: &[(&Course, Days<'_>)], command: &str) -> Option<String> {
+pub(super) fn page(all: &[(&PolicyRun, Days<'_>)], command: &str) -> Option<String> {
     let of = |name: &str, held: usize| {
-        let is_it = |course: &Course| {
+        let is_it = |course: &PolicyRun| {
             course.name == name && course.bottleneck == Bottleneck::Shared { held }
         };
         all.iter().find(|(course, _)| is_it(course)).map(|(_, days)| *days)

@@ -6,14 +6,14 @@ use startup::cookie::Verdict;
 use startup::decision::Mode;
 
 use super::draw::Visit;
-use super::run::{PICTURES, Seen};
+use super::run::{FirstFrameResult, PICTURES};
 
 /// The paper's baseline: the usual values for every viewer.
 pub(super) const BASELINE: Mode = Mode::Fixed;
 
 /// One startup mode over some visits.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub(super) struct ModeLine {
     pub mode: Mode,
     pub visits: usize,
     /// First-frame times, in milliseconds.
@@ -34,9 +34,9 @@ pub(super) struct Line {
 
 /// A class of visits.
 #[derive(Clone, Debug)]
-pub(super) struct Class {
+pub(super) struct VisitClass {
     pub name: &'static str,
-    pub lines: Vec<Line>,
+    pub lines: Vec<ModeLine>,
 }
 
 /// All figures.
@@ -45,37 +45,41 @@ pub(super) struct Figures {
     pub visits: usize,
     pub returns: usize,
     /// Figures 11, 14 and 15.
-    pub all: Vec<Line>,
+    pub all: Vec<ModeLine>,
     /// Figure 12, and first visits, which the paper does not show.
-    pub kinds: Vec<Class>,
+    pub kinds: Vec<VisitClass>,
     /// Figure 13.
-    pub sizes: Vec<Class>,
-    pub rtts: Vec<Class>,
-    pub rates: Vec<Class>,
+    pub sizes: Vec<VisitClass>,
+    pub rtts: Vec<VisitClass>,
+    pub rates: Vec<VisitClass>,
     /// Visits with a path rate reduced to a quarter since the cookie.
-    pub fell: Vec<Line>,
+    pub fell: Vec<ModeLine>,
 }
 
 impl Figures {
     /// Computes the figures from the observations of each visit, in visit order, by startup mode.
-    pub(super) fn of(visits: &[Visit], all: &[Vec<Seen>], fell: &[Vec<Seen>]) -> Self {
-        let class = |name, of: &dyn Fn(&Visit, &Seen) -> bool| Class {
+    pub(super) fn of(
+        visits: &[Visit],
+        all: &[Vec<FirstFrameResult>],
+        fell: &[Vec<FirstFrameResult>],
+    ) -> Self {
+        let class = |name, of: &dyn Fn(&Visit, &FirstFrameResult) -> bool| VisitClass {
             name,
             lines: lines(visits, all, of),
         };
         let kb = |low: f64, high: f64| {
-            move |_: &Visit, seen: &Seen| {
+            move |_: &Visit, seen: &FirstFrameResult| {
                 let size = seen.first_frame_bytes as f64 / 1e3;
                 size > low && size <= high
             }
         };
         let rtt = |low: f64, high: f64| {
-            move |visit: &Visit, _: &Seen| {
+            move |visit: &Visit, _: &FirstFrameResult| {
                 visit.session.rtt_ms > low && visit.session.rtt_ms <= high
             }
         };
         let rate = |low: f64, high: f64| {
-            move |_: &Visit, seen: &Seen| seen.rate_mbps > low && seen.rate_mbps <= high
+            move |_: &Visit, seen: &FirstFrameResult| seen.rate_mbps > low && seen.rate_mbps <= high
         };
         Self {
             visits: visits.len(),
@@ -110,7 +114,11 @@ impl Figures {
 
 /// Returns a line per startup mode over the selected visits. The selection uses the baseline's
 /// observation, so all modes have the same visits.
-fn lines(visits: &[Visit], all: &[Vec<Seen>], is_in: &dyn Fn(&Visit, &Seen) -> bool) -> Vec<Line> {
+fn lines(
+    visits: &[Visit],
+    all: &[Vec<FirstFrameResult>],
+    is_in: &dyn Fn(&Visit, &FirstFrameResult) -> bool,
+) -> Vec<ModeLine> {
     let baseline = Mode::ALL.iter().position(|mode| *mode == BASELINE).unwrap_or(0);
     let iw10 = Mode::ALL.iter().position(|mode| *mode == Mode::Iw10).unwrap_or(0);
     let (base, iw10) = (&all[baseline], &all[iw10]);
@@ -120,19 +128,26 @@ fn lines(visits: &[Visit], all: &[Vec<Seen>], is_in: &dyn Fn(&Visit, &Seen) -> b
     ways.filter_map(|(mode, seen)| line(mode, &places, seen, [base, iw10])).collect()
 }
 
-fn line(mode: Mode, places: &[usize], seen: &[Seen], [base, iw10]: [&[Seen]; 2]) -> Option<Line> {
-    let of = |value: &dyn Fn(&Seen) -> f64| Sample::new(places.iter().map(|&at| value(&seen[at])));
+fn line(
+    mode: Mode,
+    places: &[usize],
+    seen: &[FirstFrameResult],
+    [base, iw10]: [&[FirstFrameResult]; 2],
+) -> Option<ModeLine> {
+    let of = |value: &dyn Fn(&FirstFrameResult) -> f64| {
+        Sample::new(places.iter().map(|&at| value(&seen[at])))
+    };
     let times = of(&|seen| seen.pictures_ms[0])?;
     let whole = Sample::new(places.iter().map(|&at| base[at].pictures_ms[0]))?.mean();
     let apart = |at: &usize| (seen[*at].pictures_ms[0] - base[*at].pictures_ms[0]) / whole;
-    let part = |is: &dyn Fn(&Seen) -> bool| {
+    let part = |is: &dyn Fn(&FirstFrameResult) -> bool| {
         places.iter().filter(|&&at| is(&seen[at])).count() as f64 / places.len() as f64
     };
     let mut pictures_ms = [0.0; PICTURES];
     for (place, mean) in pictures_ms.iter_mut().enumerate() {
         *mean = of(&|seen| seen.pictures_ms[place])?.mean();
     }
-    Some(Line {
+    Some(ModeLine {
         mode,
         visits: places.len(),
         times,
@@ -147,6 +162,6 @@ fn line(mode: Mode, places: &[usize], seen: &[Seen], [base, iw10]: [&[Seen]; 2])
 }
 
 /// Returns the line of a mode, if it has visits.
-pub(super) fn find(lines: &[Line], mode: Mode) -> Option<&Line> {
+pub(super) fn find(lines: &[ModeLine], mode: Mode) -> Option<&ModeLine> {
     lines.iter().find(|line| line.mode == mode)
 }

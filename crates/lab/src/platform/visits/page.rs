@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use qoe::stats::Sample;
 use startup::decision::Mode;
 
-use super::figures::{BASELINE, Class, Figures, Line, find};
+use super::figures::{BASELINE, Figures, ModeLine, VisitClass, find};
 use super::run::Usual;
 use analysis::{Chart, Series};
 
@@ -37,7 +37,7 @@ fn percent(value: f64) -> String {
 }
 
 /// Change of a quantile from the baseline's.
-fn change_at(line: &Line, base: &Line, order: f64) -> String {
+fn change_at(line: &ModeLine, base: &ModeLine, order: f64) -> String {
     percent(line.times.quantile(order) / base.times.quantile(order) - 1.0)
 }
 
@@ -97,7 +97,7 @@ fn write_page(
 }
 
 /// Figure 11.
-fn overall(out: &mut String, lines: &[Line]) -> std::fmt::Result {
+fn overall(out: &mut String, lines: &[ModeLine]) -> std::fmt::Result {
     let Some(base) = find(lines, BASELINE) else { return Ok(()) };
     writeln!(out, "### First-frame time (Wira, figure 11)\n")?;
     writeln!(
@@ -142,7 +142,7 @@ fn overall(out: &mut String, lines: &[Line]) -> std::fmt::Result {
 }
 
 /// Figures 14 and 15.
-fn losses(out: &mut String, lines: &[Line]) -> std::fmt::Result {
+fn losses(out: &mut String, lines: &[ModeLine]) -> std::fmt::Result {
     let Some(base) = find(lines, BASELINE) else { return Ok(()) };
     writeln!(
         out,
@@ -159,7 +159,7 @@ fn losses(out: &mut String, lines: &[Line]) -> std::fmt::Result {
             false => beside(percent(ours / theirs.max(1e-9) - 1.0), stated),
         };
         let is_wira = line.mode == Mode::Wira;
-        let tail = |line: &Line| line.losses.quantile(0.9);
+        let tail = |line: &ModeLine| line.losses.quantile(0.9);
         let [one, two, three, four] = line.pictures_ms;
         let over = &line.losses_over_iw10;
         let over_iw10 = match (line.mode, over.half) {
@@ -184,7 +184,7 @@ fn losses(out: &mut String, lines: &[Line]) -> std::fmt::Result {
 }
 
 /// Changes of mean and p90 by class.
-fn by_class(out: &mut String, title: &str, classes: &[Class]) -> std::fmt::Result {
+fn by_class(out: &mut String, title: &str, classes: &[VisitClass]) -> std::fmt::Result {
     writeln!(out, "### {title}\n")?;
     let others: Vec<Mode> = Mode::ALL.into_iter().filter(|mode| *mode != BASELINE).collect();
     write!(out, "| visits | number | baseline |")?;
@@ -203,7 +203,7 @@ fn by_class(out: &mut String, title: &str, classes: &[Class]) -> std::fmt::Resul
 }
 
 /// Visits with wrong cookies.
-fn fell(out: &mut String, lines: &[Line]) -> std::fmt::Result {
+fn fell(out: &mut String, lines: &[ModeLine]) -> std::fmt::Result {
     let Some(base) = find(lines, Mode::Iw10) else { return Ok(()) };
     writeln!(out, "### Outdated cookies: the path's rate fell to a quarter\n")?;
     writeln!(
@@ -229,7 +229,7 @@ fn fell(out: &mut String, lines: &[Line]) -> std::fmt::Result {
 
 /// Cumulative share of visits with a complete first frame, over time.
 pub(super) fn plot(figures: &Figures) -> String {
-    let curve = |line: &Line| {
+    let curve = |line: &ModeLine| {
         let mut series = Series { dots: false, ..Series::line(line.mode.to_string()) };
         series.points = steps(&line.times);
         series

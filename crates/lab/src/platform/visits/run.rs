@@ -8,11 +8,12 @@ use startup::decision::{Limits, Mode};
 use startup::{Carrier, PathState, Prefix};
 
 use super::draw::{Visit, World};
+use crate::error::{Context as _, Error, RunError, Subject};
 use crate::identity::UNIX_ORIGIN;
 use crate::platform::arm::{Arm, BASELINE};
 use crate::platform::scenario::scenario;
 use crate::platform::session::Session;
-use crate::simulation::{Outcome, run as simulate};
+use crate::simulation::{RunOutcome, run as simulate};
 use crate::start_options::StartOptions;
 use crate::traffic::Traffic;
 
@@ -46,7 +47,7 @@ impl Usual {
 
 /// First-frame observations of a viewer.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Seen {
+pub(super) struct FirstFrameResult {
     /// Completion of each of the first pictures after the request, without the handshake.
     pub pictures_ms: [f64; PICTURES],
     /// Loss rate until the first frame was acknowledged, over packets with a known fate.
@@ -63,7 +64,12 @@ pub(super) struct Seen {
 ///
 /// # Errors
 /// One line: the testbed failed.
-pub(super) fn run(visit: &Visit, mode: Mode, world: World, usual: &Usual) -> Result<Seen, String> {
+pub(super) fn run(
+    visit: &Visit,
+    mode: Mode,
+    world: World,
+    usual: &Usual,
+) -> Result<FirstFrameResult, Error> {
     let limits = usual.limits();
     let past = match &visit.before {
         Some(before) if mode.needs_past() || mode == Mode::Rapid => {
@@ -87,7 +93,7 @@ fn past(
     mode: Mode,
     age_s: u64,
     limits: &Limits,
-) -> Result<Option<PathState>, String> {
+) -> Result<Option<PathState>, Error> {
     let start_options = StartOptions { mode, past: None, is_early: false, limits: *limits };
     let (outcome, _) = simulated(before, start_options)?;
     let client = Ipv4Addr::LOCALHOST.into();
@@ -103,19 +109,27 @@ fn past(
     Ok(cookie.and_then(accept))
 }
 
-fn simulated(session: &Session, start_options: StartOptions) -> Result<(Outcome, Traffic), String> {
-    let named = |e: String| format!("session {}: {e}", session.number);
+fn simulated(
+    session: &Session,
+    start_options: StartOptions,
+) -> Result<(RunOutcome, Traffic), Error> {
+    let named = || Subject::Session { number: session.number, scheme: None };
     let arm = Arm::parse(BASELINE)?;
-    let mut scenario = scenario(session, &arm).map_err(named)?;
+    let mut scenario = scenario(session, &arm).of(named)?;
     scenario.start_options = start_options;
-    let outcome = simulate(&scenario).map_err(named)?;
+    let outcome = simulate(&scenario).of(named)?;
     if !outcome.intact {
-        return Err(named("wrong bytes arrived".to_owned()));
+        return Err(RunError::WrongBytes).of(named);
     }
     Ok((outcome, scenario.traffic))
 }
 
-fn seen(session: &Session, outcome: &Outcome, traffic: &Traffic, has_past: bool) -> Seen {
+fn seen(
+    session: &Session,
+    outcome: &RunOutcome,
+    traffic: &Traffic,
+    has_past: bool,
+) -> FirstFrameResult {
     let mut pictures_ms = [NEVER_ARRIVED_MS; PICTURES];
     let (mut loss, mut first_frame_bytes) = (0.0, 0);
     if let (Traffic::Live(live), Some(seen)) = (traffic, &outcome.live) {
@@ -128,7 +142,7 @@ fn seen(session: &Session, outcome: &Outcome, traffic: &Traffic, has_past: bool)
         loss = lost as f64 / settled.max(1) as f64;
         first_frame_bytes = seen.first_frame_bytes.unwrap_or(0);
     }
-    Seen {
+    FirstFrameResult {
         pictures_ms,
         loss,
         first_frame_bytes,

@@ -6,7 +6,7 @@ use links::{LinkConfig, PathConfig, Queue};
 use units::Rate;
 
 use crate::client::ClientKind;
-use crate::simulation::{Outcome, Scenario, run};
+use crate::simulation::{RunOutcome, Scenario, run};
 use crate::traffic::Traffic;
 
 /// A download of this size at 12 Mbps and 60 ms.
@@ -21,7 +21,7 @@ fn scenario(bytes: u64) -> Scenario {
 }
 
 /// Runs a scenario that must complete.
-fn complete(scenario: &Scenario) -> Outcome {
+fn complete(scenario: &Scenario) -> RunOutcome {
     let outcome = run(scenario).expect("it runs");
     assert!(outcome.completed && outcome.intact, "{outcome:?}");
     outcome
@@ -46,7 +46,7 @@ fn a_client_that_acknowledges_each_32nd_packet_gets_its_download() {
     let rare = "each=32,within=250ms".parse().expect("a rule");
     let rare = Scenario { acks: Some(rare), ..usual.clone() };
     // The client's packets: acknowledgements and others.
-    let up = |outcome: Outcome| outcome.packets - outcome.down.sent.packets;
+    let up = |outcome: RunOutcome| outcome.packets - outcome.down.sent.packets;
     let (usual, rare) = (up(complete(&usual)), up(complete(&rare)));
     assert!(rare * 5 < usual, "{rare} against {usual}");
 }

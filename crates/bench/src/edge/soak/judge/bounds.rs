@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::edge::soak::neighbours::Count;
-use crate::edge::soak::outcome::{Outcome, Verdict};
+use crate::edge::soak::outcome::{RuleVerdict, SoakOutcome};
 use crate::edge::soak::server::Reported;
 
 /// Minimum share of newcomers admitted.
@@ -25,17 +25,17 @@ const LOG_RATE: f64 = 8_192.0;
 /// Additional log bytes: 50 lines of 1 KiB of each of ten kinds.
 const LOG_BURST: f64 = 512_000.0;
 
-impl Outcome {
+impl SoakOutcome {
     /// Applies the rules for phases with and without neighbours.
-    pub(super) fn bounds(&self) -> [Verdict; 7] {
+    pub(super) fn bounds(&self) -> [RuleVerdict; 7] {
         let [memory, open, left] = self.resources();
         let [short, harmless] = self.log();
         [self.health(), memory, open, left, short, harmless, self.reports()]
     }
 
-    fn health(&self) -> Verdict {
+    fn health(&self) -> RuleVerdict {
         let longest = self.looks.iter().map(|look| look.health).max().unwrap_or_default();
-        Verdict {
+        RuleVerdict {
             rule: "/healthz answers in time",
             holds: !self.looks.is_empty() && longest <= MAX_HEALTH_TIME,
             figures: format!(
@@ -47,13 +47,13 @@ impl Outcome {
         }
     }
 
-    fn resources(&self) -> [Verdict; 3] {
+    fn resources(&self) -> [RuleVerdict; 3] {
         let memory = self.looks.iter().map(|look| look.resident).max().unwrap_or_default();
         let open = self.looks.iter().map(|look| look.descriptors).max().unwrap_or_default();
         let (before, after) = (self.alone.1.descriptors, self.last.descriptors);
         let megabytes = |bytes: u64| bytes as f64 * 1e-6;
         [
-            Verdict {
+            RuleVerdict {
                 rule: "memory is bounded",
                 holds: memory <= MAX_RESIDENT,
                 figures: format!(
@@ -62,12 +62,12 @@ impl Outcome {
                     megabytes(MAX_RESIDENT)
                 ),
             },
-            Verdict {
+            RuleVerdict {
                 rule: "descriptors are bounded",
                 holds: open <= MAX_DESCRIPTORS,
                 figures: format!("{open} open; at most {MAX_DESCRIPTORS}"),
             },
-            Verdict {
+            RuleVerdict {
                 rule: "neighbours leave no descriptors behind",
                 holds: after <= before + KEPT_DESCRIPTORS,
                 figures: format!("{after} open, {before} before; at most {KEPT_DESCRIPTORS} more"),
@@ -75,12 +75,12 @@ impl Outcome {
         ]
     }
 
-    fn log(&self) -> [Verdict; 2] {
+    fn log(&self) -> [RuleVerdict; 2] {
         let log = &self.log;
         let seconds = self.last.at.as_secs_f64();
         let most = LOG_BURST + LOG_RATE * seconds;
         [
-            Verdict {
+            RuleVerdict {
                 rule: "the log stays short",
                 holds: log.bytes as f64 <= most,
                 figures: format!(
@@ -91,7 +91,7 @@ impl Outcome {
                     most * 1e-3
                 ),
             },
-            Verdict {
+            RuleVerdict {
                 rule: "the log has no control characters",
                 holds: log.controls == 0,
                 figures: format!("{} control characters", log.controls),
@@ -100,11 +100,11 @@ impl Outcome {
     }
 
     /// For each session, metrics and records count at most its duration.
-    fn reports(&self) -> Verdict {
+    fn reports(&self) -> RuleVerdict {
         let Reported { played_s, frozen_s, freezes } = self.last.reported;
         let records = &self.records;
         let is_possible = [played_s, frozen_s, freezes].iter().all(|sum| *sum >= 0.0);
-        Verdict {
+        RuleVerdict {
             rule: "reports fit in their sessions",
             holds: is_possible
                 && played_s + frozen_s <= records.room_s
@@ -124,10 +124,10 @@ impl Outcome {
 }
 
 /// Checks that newcomers arrived and that the server admitted them.
-pub(super) fn let_in(count: &Count) -> Verdict {
+pub(super) fn let_in(count: &Count) -> RuleVerdict {
     let Count { name, due, attempted, reached, ends, .. } = count;
     let ends: Vec<String> = ends.iter().map(|(how, count)| format!("{how} {count}")).collect();
-    Verdict {
+    RuleVerdict {
         rule: name,
         holds: count.is_enough() && *reached as f64 >= MIN_ADMITTED * *attempted as f64,
         figures: format!(

@@ -48,7 +48,7 @@ fn look(minute: u64, resident: u64) -> Look {
 }
 
 /// A soak that satisfies all rules.
-fn outcome() -> Outcome {
+fn outcome() -> SoakOutcome {
     let neighbour = Count {
         name: "a neighbour",
         due: 100.0,
@@ -66,7 +66,7 @@ fn outcome() -> Outcome {
         ends: vec![("let in".to_owned(), 49), ("status 503".to_owned(), 1)],
     };
     let reported = Reported { played_s: 70.0, frozen_s: 20.0, freezes: 400.0 };
-    Outcome {
+    SoakOutcome {
         alone: (views(), Look { sessions: 120.0, ..look(0, 30_000_000) }),
         beside: Some(Beside {
             views: views(),
@@ -86,7 +86,7 @@ fn outcome() -> Outcome {
     }
 }
 
-impl Outcome {
+impl SoakOutcome {
     fn beside_mut(&mut self) -> &mut Vec<View> {
         &mut self.beside.as_mut().expect("neighbours").views.counted
     }
@@ -97,7 +97,7 @@ impl Outcome {
 }
 
 /// Returns the rules broken by a change to a soak that satisfies all of them.
-fn broken(change: impl FnOnce(&mut Outcome)) -> Vec<&'static str> {
+fn broken(change: impl FnOnce(&mut SoakOutcome)) -> Vec<&'static str> {
     let mut outcome = outcome();
     change(&mut outcome);
     let verdicts = outcome.verdicts();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::tally::{Count, Tally};
+use super::tally::{Count, NeighbourTally};
 use crate::Failure;
 use crate::client;
 
@@ -49,7 +49,7 @@ pub(super) struct Neighbour {
 #[derive(Clone)]
 pub(super) struct Strike {
     pub target: Arc<Target>,
-    pub tally: Arc<Tally>,
+    pub tally: Arc<NeighbourTally>,
     /// TLS with ALPN `http/1.1`, `h2` and `h3`.
     pub tls: [Arc<rustls::ClientConfig>; 3],
     /// Source address.
@@ -87,7 +87,7 @@ pub(super) struct Crew {
     tls: [Arc<rustls::ClientConfig>; 3],
     /// Filter on the names.
     only: String,
-    all: Vec<(Neighbour, Arc<Tally>)>,
+    all: Vec<(Neighbour, Arc<NeighbourTally>)>,
 }
 
 impl Crew {
@@ -110,7 +110,7 @@ impl Crew {
         if !neighbour.name.contains(&self.only) {
             return;
         }
-        let tally = Arc::new(Tally::default());
+        let tally = Arc::new(NeighbourTally::default());
         self.all.push((neighbour, tally.clone()));
         let (target, tls) = (self.target.clone(), self.tls.clone());
         tokio::spawn(async move {
@@ -148,7 +148,7 @@ impl Crew {
 
     /// Returns the counters after `time`.
     pub(super) fn counts(&self, time: Duration) -> Vec<Count> {
-        let count = |(neighbour, tally): &(Neighbour, Arc<Tally>)| {
+        let count = |(neighbour, tally): &(Neighbour, Arc<NeighbourTally>)| {
             tally.count(neighbour.name, neighbour.per_second, time)
         };
         self.all.iter().map(count).collect()

@@ -12,7 +12,7 @@ use media::rtmp::{ClientEvent, Intent};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{sleep, timeout};
 
-use super::super::super::media::Source;
+use super::super::super::media::TagSource;
 use super::super::super::publisher::KEY;
 use super::super::server::OTHER_KEY;
 use super::clients::{Rtmp, until_ended};
@@ -88,10 +88,10 @@ pub(super) async fn let_in(strike: &Strike, kind: &str) -> Result<Option<Rtmp>, 
 async fn cut(strike: Strike) -> Result<(), Failure> {
     strike.tally.attempt(1);
     let Some(mut rtmp) = let_in(&strike, "cut").await? else { return Ok(()) };
-    for header in Source::headers() {
+    for header in TagSource::headers() {
         rtmp.client.send_tag(&header);
     }
-    rtmp.client.send_tag(&Source::new().next().0);
+    rtmp.client.send_tag(&TagSource::new().next().0);
     let mut bytes = Vec::new();
     while let Some(output) = rtmp.client.poll_output() {
         bytes.extend_from_slice(&output);

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use super::clients::Http;
 use super::crew::{Crew, Neighbour, Strike};
-use super::tally::Tally;
+use super::tally::NeighbourTally;
 use crate::Failure;
 use crate::identity::NAME;
 
@@ -56,7 +56,7 @@ pub(super) enum Takes {
 }
 
 /// Holds a connection until `ended` resolves to the server's way of ending it, or for [`STAYS`].
-async fn hold(tally: &Tally, ended: impl Future<Output = &'static str>) {
+async fn hold(tally: &NeighbourTally, ended: impl Future<Output = &'static str>) {
     tally.end(timeout(STAYS, ended).await.unwrap_or("left"), 1);
 }
 

@@ -11,10 +11,10 @@ const MIN_ATTEMPTS: u64 = 5;
 
 /// Counters of a running neighbour.
 #[derive(Debug, Default)]
-pub(super) struct Tally(Mutex<Counters>);
+pub(super) struct NeighbourTally(Mutex<NeighbourCounters>);
 
 #[derive(Debug, Default)]
-struct Counters {
+struct NeighbourCounters {
     attempted: u64,
     reached: u64,
     breaches: u64,
@@ -46,7 +46,7 @@ impl Count {
     }
 }
 
-impl Tally {
+impl NeighbourTally {
     /// Counts attempts at their start.
     pub(super) fn attempt(&self, attempts: u64) {
         self.lock().attempted += attempts;
@@ -76,7 +76,7 @@ impl Tally {
 
     /// Returns all counters, after `time` at `per_second`.
     pub(super) fn count(&self, name: &'static str, per_second: f64, time: Duration) -> Count {
-        let Counters { attempted, reached, breaches, ends } = &*self.lock();
+        let NeighbourCounters { attempted, reached, breaches, ends } = &*self.lock();
         Count {
             name,
             due: per_second * time.as_secs_f64(),
@@ -87,7 +87,7 @@ impl Tally {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Counters> {
+    fn lock(&self) -> MutexGuard<'_, NeighbourCounters> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn attempts_signs_and_ends_are_counted_apart() {
-        let tally = Tally::default();
+        let tally = NeighbourTally::default();
         tally.attempt(3);
         tally.answer("status 404");
         tally.breach("status 200");
