@@ -11,7 +11,7 @@ use crate::arq::Arq;
 use crate::deadline;
 use crate::level::fixed::{self, Reading};
 use crate::papers::art;
-use crate::papers::autorec::{self, FixedLife, Occasions, ReinjectionController, Tolerances};
+use crate::papers::autorec::{self, FixedLife};
 use crate::range::OutOfRange;
 use crate::schedule::Spread;
 use crate::scheme::Scheme;
@@ -20,138 +20,22 @@ use core::cmp::Ordering;
 use core::fmt;
 use core::str::FromStr;
 
+mod entry;
 #[cfg(feature = "testbed")]
-pub mod testbed;
+mod testbed;
 mod weights;
 
+pub use entry::{Entry, Parameters, Takes};
+#[cfg(feature = "testbed")]
+pub use testbed::parameters::TestbedParameters;
 pub use weights::{BadWeights, Weights};
 
-/// Parameters of all schemes; [`Entry::takes`] lists those that a scheme uses. Defaults are the
-/// papers' values.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Parameters {
-    /// Replicas per lost round. 0 to [`spare::MAX_COPIES`], default 1.
-    pub copies: u32,
-    /// Spacing of these replicas.
-    pub apart: Spread,
-    /// Options of "deadline".
-    pub deadline: deadline::Options,
-    /// α, β and γ of AutoRec.
-    pub tolerances: Tolerances,
-    /// Occasions on which AutoRec's replicas leave.
-    pub occasions: Occasions,
-    /// Level of "autorec-fixed", 0 to 10; R of "fixed", 1 to 10. Default 1.
-    pub level: u32,
-    /// L_queue of ART. Default 10.
-    pub queue: usize,
-    /// Spread of the replicas of ART and of fixed redundancy; `None` for the scheme's own.
-    pub spread: Option<Spread>,
-    /// α of the escape space of "art-paper". Default 1.
-    pub escape_alpha: f64,
-    /// Trained network of "art-dqn".
-    pub weights: Option<Weights>,
-    /// Parameters of the schemes of the feature `testbed`.
-    #[cfg(feature = "testbed")]
-    pub testbed: testbed::Parameters,
-    /// Whether replicas leave only when nothing else waits ([`Scheme::when_idle()`]), for any
-    /// scheme.
-    pub when_idle: bool,
-}
-
-impl Default for Parameters {
-    fn default() -> Self {
-        Self {
-            copies: 1,
-            apart: spare::DEFAULT_SPREAD,
-            deadline: deadline::Options::default(),
-            tolerances: Tolerances::default(),
-            occasions: Occasions::default(),
-            level: 1,
-            queue: 10,
-            spread: None,
-            escape_alpha: 1.0,
-            weights: None,
-            #[cfg(feature = "testbed")]
-            testbed: testbed::Parameters::default(),
-            when_idle: false,
-        }
-    }
-}
-
-impl Parameters {
-    fn spread_over(&self, scheme: Scheme, seed: u64) -> Scheme {
-        match self.spread {
-            Some(spread) => art::with_schedule(scheme, spread, seed),
-            None => scheme,
-        }
-    }
-
-    fn on_occasion(&self, scheme: Scheme) -> Scheme {
-        Scheme { scheduler: Box::new(ReinjectionController::new(self.occasions)), ..scheme }
-    }
-
-    fn art(&self, name: &'static str, options: art::Options, own: Spread, seed: u64) -> Scheme {
-        let options = art::Options { queue: self.queue, ..options };
-        art::with_options(name, options, self.spread.unwrap_or(own), seed)
-    }
-}
-
-/// A parameter or group of parameters in [`Parameters`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Takes {
-    /// [`Parameters::copies`].
-    Copies,
-    /// [`Parameters::apart`].
-    Apart,
-    /// [`Parameters::deadline`].
-    Deadline,
-    /// [`Parameters::tolerances`].
-    Tolerances,
-    /// [`Parameters::occasions`].
-    Occasions,
-    /// [`Parameters::level`].
-    Level,
-    /// Utility of AutoRec's version of MM'24.
-    Utility,
-    /// Meaning of R: selected by the suffix `-copies` of the name.
-    Reading,
-    /// [`Parameters::queue`].
-    Queue,
-    /// [`Parameters::spread`] and [`Parameters::escape_alpha`].
-    Spread,
-    /// Penalty and shared state of bandits.
-    Arms,
-    /// [`Parameters::weights`].
-    Weights,
-}
-
-/// An entry of the catalogue.
-#[derive(Debug)]
-pub struct Entry {
-    /// Name of the scheme; `-copies` is appended for [`Reading::Copies`].
-    pub name: &'static str,
-    copies_name: &'static str,
-    /// Parameters that the scheme uses.
-    pub takes: &'static [Takes],
-    build: Build,
-}
+use entry::{counting, plain};
 
 use Takes::{Apart, Copies, Level, Queue};
 
 const ART: &[Takes] = &[Takes::Reading, Queue, Takes::Spread];
 const FIXED: &[Takes] = &[Takes::Reading, Takes::Spread];
-
-type Build = fn(&Parameters, Reading, u64) -> Result<Scheme, OutOfRange>;
-
-/// Creates an entry for a scheme without an R.
-const fn plain(name: &'static str, takes: &'static [Takes], build: Build) -> Entry {
-    Entry { name, copies_name: name, takes, build }
-}
-
-/// Creates an entry for a scheme with an R that counts replicas, or under its second name copies.
-const fn counting(names: [&'static str; 2], takes: &'static [Takes], build: Build) -> Entry {
-    Entry { name: names[0], copies_name: names[1], takes, build }
-}
 
 /// Schemes of every build.
 const SERVER: &[Entry] = &[
@@ -301,6 +185,7 @@ impl SchemeSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::papers::autorec::Tolerances;
 
     #[test]
     fn every_scheme_is_built_under_its_name() {

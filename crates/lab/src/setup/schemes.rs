@@ -6,7 +6,7 @@ use recovery::art::dqn::Network;
 use recovery::art::dqn::train::{self, Learner, Phase};
 use recovery::art::{self, SharedArms, Spread};
 use recovery::autorec::{Occasions, Options as UtilityOptions};
-use recovery::catalog::{Choice, Parameters, SchemeSpec, Takes, testbed};
+use recovery::catalog::{Choice, Parameters, SchemeSpec, Takes, TestbedParameters};
 use recovery::deadline::{self, CorrelationSource};
 use recovery::fixed::Reading;
 
@@ -104,7 +104,7 @@ impl Setup {
             },
             occasions: Occasions { off_mode: knobs.off_mode, opportunistic: knobs.opportunistic },
             level: knobs.level,
-            testbed: testbed::Parameters {
+            testbed: TestbedParameters {
                 utility: UtilityOptions {
                     a: knobs.sigmoid,
                     theta: knobs.theta,

@@ -1,31 +1,12 @@
-//! Schemes of the testbed: bandits and the network of ART's appendix A, and AutoRec's first version.
-//! They are baselines of the papers' figures; no server needs them.
+//! Schemes of the testbed: bandits and the network of ART's appendix A, and AutoRec's first
+//! version. They are baselines of the papers' figures; no server needs them.
 
-use super::{Entry, Takes, counting, plain};
-use crate::papers::art::{self, ETA, Penalty, SharedArms};
-use crate::papers::autorec::{self, Options as UtilityOptions};
+pub(super) mod parameters;
+
+use super::entry::{Entry, Takes, counting, plain};
+use crate::papers::{art, autorec};
 use crate::range::OutOfRange;
-
-/// Parameters of these schemes. Defaults are the papers' values.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Parameters {
-    /// Utility of AutoRec's version of MM'24.
-    pub utility: UtilityOptions,
-    /// Penalty of a lost round for bandits.
-    pub penalty: Penalty,
-    /// State of bandits, shared by connections with the same arms.
-    pub arms: SharedArms,
-}
-
-impl Default for Parameters {
-    fn default() -> Self {
-        Self {
-            utility: UtilityOptions::default(),
-            penalty: Penalty::Quotient(ETA),
-            arms: SharedArms::default(),
-        }
-    }
-}
+use parameters::TestbedParameters;
 
 const BANDIT: &[Takes] = &[Takes::Reading, Takes::Spread, Takes::Arms];
 const DQN: &[Takes] = &[Takes::Reading, Takes::Spread, Takes::Weights];
@@ -36,11 +17,11 @@ pub(super) const SCHEMES: &[Entry] = &[
         Ok(p.on_occasion(autorec::scheme_mm24(p.testbed.utility.checked()?, seed)))
     }),
     counting(["art-egreedy", "art-egreedy-copies"], BANDIT, |p, r, seed| {
-        let Parameters { arms, penalty, .. } = &p.testbed;
+        let TestbedParameters { arms, penalty, .. } = &p.testbed;
         Ok(p.spread_over(art::egreedy(r, arms.clone(), *penalty, seed), seed))
     }),
     counting(["art-ucb", "art-ucb-copies"], BANDIT, |p, r, seed| {
-        let Parameters { arms, penalty, .. } = &p.testbed;
+        let TestbedParameters { arms, penalty, .. } = &p.testbed;
         Ok(p.spread_over(art::ucb(r, arms.clone(), *penalty, seed), seed))
     }),
     counting(["art-dqn", "art-dqn-copies"], DQN, |p, r, seed| {
@@ -52,21 +33,22 @@ pub(super) const SCHEMES: &[Entry] = &[
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Choice, Parameters as AllParameters, SchemeSpec, Weights};
+    use super::super::{Choice, Parameters, SchemeSpec, Weights};
     use super::*;
     use crate::level::fixed::Reading;
     use crate::papers::art::dqn::Network;
+    use crate::papers::autorec::Options as UtilityOptions;
 
     #[test]
     fn schemes_are_built_with_their_parameters_only() {
         let network = Network::untrained(&[8], 1).expect("small");
-        let good = AllParameters { weights: Some(Weights::from(network)), ..Default::default() };
+        let good = Parameters { weights: Some(Weights::from(network)), ..Default::default() };
         let utility = UtilityOptions { a: 0.0, ..UtilityOptions::default() };
-        let testbed = Parameters { utility, ..Parameters::default() };
+        let testbed = TestbedParameters { utility, ..TestbedParameters::default() };
         let cases = [
             ("", good.clone()),
-            ("autorec-mm24", AllParameters { testbed, ..good.clone() }),
-            ("art-dqn", AllParameters { weights: None, ..good }),
+            ("autorec-mm24", Parameters { testbed, ..good.clone() }),
+            ("art-dqn", Parameters { weights: None, ..good }),
         ];
         for (refusing, parameters) in cases {
             for entry in SCHEMES {
