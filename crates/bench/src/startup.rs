@@ -163,7 +163,7 @@ fn ts_body() -> Vec<u8> {
     let (video, frames, audio, sounds) = tracks();
     let program =
         ts::write::Program { video: Some((&video, &frames)), audio: Some((&audio, &sounds)) };
-    ts::Writer::default().write(program).to_vec()
+    ts::SegmentWriter::default().write(program).to_vec()
 }
 
 fn fmp4_body() -> Vec<u8> {

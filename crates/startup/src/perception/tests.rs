@@ -151,7 +151,7 @@ fn transport_stream() -> Vec<u8> {
     let (video, audio, sounds) = (video(), audio(), sounds());
     let program =
         ts::write::Program { video: Some((&video, &frames)), audio: Some((&audio, &sounds)) };
-    ts::Writer::default().write(program).to_vec()
+    ts::SegmentWriter::default().write(program).to_vec()
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn a_transport_stream_frame_ends_with_its_last_packet() {
 fn segments_without_video_only_count_as_bytes() {
     let (audio, sounds) = (audio(), sounds());
     let program = ts::write::Program { video: None, audio: Some((&audio, &sounds)) };
-    let quiet = ts::Writer::default().write(program).to_vec();
+    let quiet = ts::SegmentWriter::default().write(program).to_vec();
     let loud = transport_stream();
     let Progress::Known(alone) = whole(1, slice::from_ref(&loud)) else { panic!("not known") };
     let bytes = (PLAYLIST.len() + quiet.len()) as u64;
