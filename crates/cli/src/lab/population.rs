@@ -22,7 +22,7 @@ const COMPARISON: &str = "Comparison";
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct Population {
-    /// Sessions per seed, 1 to 1000000; with --paired, each runs under every scheme.
+    /// Sessions per seed; with --paired, each runs under every scheme.
     #[arg(long, default_value_t = 2_000, value_name = "N")]
     sessions: u32,
     /// Viewers: a specification (*.toml), or a directory of records.
