@@ -137,9 +137,9 @@ mod tests {
         assert_eq!(fault(&long), "larger than 4 MiB");
         let whole = [&long[3..], b"{}"].concat();
         fs::write(&path, whole).expect("written");
-        assert_eq!(report(&path).expect("an object"), json!({}));
+        assert_eq!(report(&path).expect("a report"), json!({}));
         let good = json!({ "end": 1_800_000_000, "shown": [{ "name": "</script>\u{2028}" }] });
         fs::write(&path, good.to_string()).expect("written");
-        assert_eq!(report(&path).expect("an object"), good);
+        assert_eq!(report(&path).expect("a report"), good);
     }
 }
