@@ -40,9 +40,9 @@ fn what_keeps_the_server_from_starting_is_one_line_and_exit_code_1() {
     std::fs::write(dir.path().join("text"), "hello").expect("written");
     let cases = [
         (
-            "\n[quic]\ncongestion = \"fast\"".to_owned(),
-            "mendcast: edge.toml:3: [quic] congestion: expected \"cubic\", \"cubic-live\", \"bbr\", \
-             \"bbr-draft\" or \"copa\", got \"fast\""
+            "\n[quic]\nretry = \"fast\"".to_owned(),
+            "mendcast: edge.toml:3: [quic] retry: expected \"never\", \"auto\" or \"always\", got \
+             \"fast\""
                 .to_owned(),
         ),
         (

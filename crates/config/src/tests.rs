@@ -40,10 +40,7 @@ fn every_key_is_documented_once_with_its_range() {
     let keys = text.lines().filter(|l| l.trim_start_matches("# ").contains(" = ")).count();
     assert_eq!(keys, text.matches("# Expected: ").count());
     assert!(
-        text.contains(
-            "# Expected: \"cubic\", \"cubic-live\", \"bbr\", \"bbr-draft\" or \"copa\".\n\
-             congestion = \"bbr\"\n"
-        ),
+        text.contains("# Expected: \"never\", \"auto\" or \"always\".\nretry = \"auto\"\n"),
         "{text}"
     );
     assert!(text.contains("# Expected: 1200 to 9000.\nmax_mtu = 1452\n"), "{text}");
@@ -114,9 +111,9 @@ fn lists_have_any_number_of_items() {
 fn errors_name_line_key_and_expectation() {
     let cases = [
         (
-            "# a comment\n[quic]\ncongestion = \"fast\"",
-            "edge.toml:3: [quic] congestion: expected \"cubic\", \"cubic-live\", \"bbr\", \
-             \"bbr-draft\" or \"copa\", got \"fast\"",
+            "# a comment\n[quic]\nretry = \"fast\"",
+            "edge.toml:3: [quic] retry: expected \"never\", \"auto\" or \"always\", got \
+             \"fast\"",
         ),
         (
             "[[publish]]\nstream = \"a\"\nkey = \"b\"\n[[publish]]\nstream = \"a\"",

@@ -221,7 +221,7 @@ schema! {
 
     /// Path and losses.
     path: Path {
-        /// `bbr`, `bbr-draft`, `cubic`, `cubic-live` or `copa`.
+        /// Name of `[quic] congestion`; over TCP, of the kernel's algorithm.
         congestion_controller: String, "", Text, Transport;
         /// Smallest round-trip time of the connection.
         rtt_min_ms: f64, "ms", Amount, Transport;

@@ -201,7 +201,7 @@ mod tests {
                 .parse::<Choice>()
                 .unwrap_err()
                 .to_string()
-                .contains("known schemes: arq, spare, deadline, autorec")
+                .contains(&format!("known schemes: {}", names().join(", ")))
         );
     }
 

@@ -13,8 +13,6 @@ mod secrets;
 
 use std::path::Path;
 
-use congestion::Algorithm;
-
 use crate::Error;
 use crate::clock::unix_now;
 use crate::config::Config;
@@ -65,13 +63,7 @@ pub(crate) fn credentials(plan: &Plan) -> Vec<Finding> {
 /// Warns of controllers that freeze live viewers on common links (`docs/develop/congestion.md`).
 fn congestion(config: &Config) -> Option<Finding> {
     let algorithm = config.quic.congestion;
-    let what = match algorithm {
-        Algorithm::Cubic => "viewers freeze under random loss; use cubic-live or bbr",
-        Algorithm::Copa => {
-            "viewers freeze on Wi-Fi and other links that deliver in bunches; use bbr"
-        }
-        Algorithm::CubicLive | Algorithm::Bbr | Algorithm::BbrDraft => return None,
-    };
+    let what = algorithm.warning()?;
     Some(Finding::warning("[quic] congestion", algorithm.name(), what))
 }
 
