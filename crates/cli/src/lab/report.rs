@@ -16,7 +16,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct Report {
-    /// Directories of `lab run` (or their parent), `lab population`, `lab visits` and `lab groups`.
+    /// Directories of `lab run` (or their parent) and `lab population`.
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
     /// Also write a page with every table of the experiments (Markdown).
@@ -24,7 +24,8 @@ pub(super) struct Report {
     page: Option<PathBuf>,
     /// Write papers.md, which holds the papers' numbers against ours, and papers/ (Markdown).
     ///
-    /// A number without results among DIR is `not measured`. No other report is written.
+    /// Also reads `lab visits` and `lab groups`. A number without results is `not measured`. No
+    /// other report is written.
     #[arg(long, value_name = "DIR", conflicts_with = "page")]
     papers: Option<PathBuf>,
 }
