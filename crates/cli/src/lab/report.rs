@@ -10,7 +10,8 @@ use crate::error::Error;
 const EXAMPLES: &str = "\
 Examples:
   mendcast lab report out --page target/results.md > docs/reproduce/results.md
-  mendcast lab report out/population";
+  mendcast lab report out/population
+  mendcast lab report out --papers docs/reproduce";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
@@ -21,10 +22,22 @@ pub(super) struct Report {
     /// Also write a page with every table of the experiments (Markdown).
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
+    /// Write papers.md, which holds the papers' numbers against ours, and papers/ (Markdown).
+    ///
+    /// Also reads `lab visits` and `lab groups`. A number without results is `not measured`. No
+    /// other report is written.
+    #[arg(long, value_name = "DIR", conflicts_with = "page")]
+    papers: Option<PathBuf>,
 }
 
 impl Report {
     pub(super) fn run(self) -> Result<(), Error> {
+        if let Some(out) = self.papers {
+            let dirs: Vec<&Path> = self.dirs.iter().map(PathBuf::as_path).collect();
+            experiments::papers(&out, &dirs)?;
+            log_line!("{}", out.join("papers.md").display());
+            return Ok(());
+        }
         let is_experiment = |dir: &&PathBuf| experiments::has_results(dir);
         let (runs, populations): (Vec<_>, Vec<_>) = self.dirs.iter().partition(is_experiment);
         for dir in populations {

@@ -17,6 +17,50 @@ pub enum SpecificationError {
     NoRanges(String),
     /// The low end of a range is not below its high end, or has another unit. Contains the key.
     FallingRange(String),
+    /// No result could falsify a claim.
+    Claim {
+        /// Sentence of the claim.
+        text: String,
+        /// Reason.
+        flaw: ClaimFlaw,
+    },
+    /// A figure of the papers has no or a wrong source, number or cause.
+    Figure {
+        /// Paper and figure.
+        figure: String,
+        /// Problem.
+        problem: String,
+    },
+}
+
+/// Reason why no result could falsify a claim.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ClaimFlaw {
+    /// A bound, margin or share is not finite.
+    NotFinite,
+    /// The bound allows every value that the metric can have.
+    CannotFail,
+    /// `near` with a share of 1 or more allows anything from nothing to double.
+    WholeShare,
+    /// The claim compares a metric with itself.
+    Itself,
+    /// No point, pair of schemes or line of points is under comparison.
+    NoPoint,
+    /// Another claim judges the same. Contains its sentence.
+    Repeats(String),
+}
+
+impl fmt::Display for ClaimFlaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFinite => f.write_str("its bound is not finite"),
+            Self::CannotFail => f.write_str("the metric cannot leave the bound"),
+            Self::WholeShare => f.write_str("`near` needs a share below 1"),
+            Self::Itself => f.write_str("it compares a metric with itself"),
+            Self::NoPoint => f.write_str("it applies to no point"),
+            Self::Repeats(other) => write!(f, "it judges the same as `{other}`"),
+        }
+    }
 }
 
 impl fmt::Display for SpecificationError {
@@ -34,6 +78,10 @@ impl fmt::Display for SpecificationError {
             Self::FallingRange(key) => {
                 write!(f, "`{key}`: low must be below high, in the same unit")
             }
+            Self::Claim { text, flaw } => {
+                write!(f, "no result could falsify the claim `{text}`: {flaw}")
+            }
+            Self::Figure { figure, problem } => write!(f, "{figure}: {problem}"),
         }
     }
 }

@@ -4,6 +4,7 @@
 use config::{File, Sections};
 
 use super::engine::between;
+use super::falsifiable;
 use super::metrics::{How, Term};
 use super::spec::{AxisRange, Bound, Comparison, Point, Spec, Sweep, entries, plain, quantity};
 use crate::error::{Context as _, Error, NameError, SpecificationError, Subject};
@@ -124,7 +125,8 @@ impl Spec {
                 }
             }
         }
-        self.sweeps.iter().try_for_each(|sweep| self.check_sweep(sweep))
+        self.sweeps.iter().try_for_each(|sweep| self.check_sweep(sweep))?;
+        Ok(falsifiable::check(self)?)
     }
 
     /// Checks a sweep and all of its runs.

@@ -47,8 +47,49 @@ impl ClaimVerdict {
     }
 }
 
-/// Prints the verdicts on standard error. Returns whether all claims hold.
-pub(crate) fn announce(verdicts: &[ClaimVerdict]) -> bool {
+/// Runs that failed. Every run must deliver the right bytes: an invariant, which is no claim.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Delivery {
+    pub failed: usize,
+    pub all: usize,
+    /// Place and reason of the first failure.
+    pub first: Option<String>,
+}
+
+impl Delivery {
+    pub(crate) fn of(rows: &[RunRow]) -> Self {
+        let mut failed = rows.iter().filter(|row| !row.error.is_empty());
+        let first = failed.next();
+        Self {
+            failed: usize::from(first.is_some()) + failed.count(),
+            all: rows.len(),
+            first: first.map(|RunRow { scheme, point, seed, error, .. }| {
+                format!("{scheme} at {} with seed {seed}: {error}", describe(point))
+            }),
+        }
+    }
+
+    /// Returns whether there are runs, and none failed.
+    pub(crate) fn holds(&self) -> bool {
+        self.failed == 0 && self.all > 0
+    }
+
+    pub(crate) fn text(&self) -> String {
+        match &self.first {
+            None if self.all > 0 => format!("All {} runs delivered the right bytes.", self.all),
+            None => "There are no runs.".to_owned(),
+            Some(first) => {
+                format!("{} of {} runs failed; the first: {first}.", self.failed, self.all)
+            }
+        }
+    }
+}
+
+/// Prints the verdicts on standard error. Returns whether every run succeeded and all claims hold.
+pub(crate) fn announce(delivery: &Delivery, verdicts: &[ClaimVerdict]) -> bool {
+    if !delivery.holds() {
+        note(format_args!("FAIL  {}", delivery.text()));
+    }
     for verdict in verdicts {
         let detail = match &*verdict.detail {
             "" => String::new(),
@@ -56,7 +97,7 @@ pub(crate) fn announce(verdicts: &[ClaimVerdict]) -> bool {
         };
         note(format_args!("{}  {} ({}{detail})", verdict.word(), verdict.text, verdict.count()));
     }
-    verdicts.iter().all(ClaimVerdict::holds)
+    delivery.holds() && verdicts.iter().all(ClaimVerdict::holds)
 }
 
 /// Verdict on one point.
@@ -98,23 +139,11 @@ pub(crate) fn short(value: f64) -> String {
     }
 }
 
-/// Returns all verdicts in claim order. The first states that every run succeeded.
+/// Returns all verdicts in claim order.
 pub(crate) fn verdicts(spec: &Spec, rows: &[RunRow]) -> Vec<ClaimVerdict> {
-    let failed: Vec<&RunRow> = rows.iter().filter(|row| !row.error.is_empty()).collect();
-    let detail = failed.first().map_or(String::new(), |row| {
-        format!("{} at {} with seed {}: {}", row.scheme, describe(&row.point), row.seed, row.error)
-    });
-    let complete = ClaimVerdict {
-        text: "Every run delivers the right bytes.".to_owned(),
-        good: rows.len() - failed.len(),
-        all: rows.len(),
-        close: 0,
-        detail,
-        why: None,
-    };
     let groups = groups(rows);
     let judge = Judge { spec, groups: &groups };
-    core::iter::once(complete).chain(spec.claims.iter().map(|claim| judge.verdict(claim))).collect()
+    spec.claims.iter().map(|claim| judge.verdict(claim)).collect()
 }
 
 struct Judge<'a> {

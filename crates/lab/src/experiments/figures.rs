@@ -10,13 +10,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::claims::{announce, verdicts};
+use super::claims::{ClaimVerdict, Delivery, announce, verdicts};
 use super::engine;
 use super::files::{self, Made};
 use super::options::RunOptions;
 use super::output::{note, write_file, write_page};
-use super::page::ExperimentReport;
-use super::rows::{RunRow, describe};
+use super::page::{self, ExperimentReport};
+use super::rows::{RunRow, SenderCurve, describe};
 use super::spec::Spec;
 use crate::error::{Context as _, Error, FileError, NameError};
 
@@ -140,15 +140,15 @@ fn is_of(out: &Path) -> bool {
 
 /// Rewrites plots, report and summary from stored results. Returns whether the claims hold.
 pub(super) fn report(out: &Path) -> Result<bool, Error> {
-    with_report(out, |report, rows| {
-        files::write_summary(out, report.spec, rows)?;
-        let plots = report.plots();
-        for plot in &plots {
-            write_file(&out.join(&plot.file), &plot.svg)?;
-        }
-        write_page(out, &report.spec.title, &report.html(&plots))?;
-        Ok(announce(report.verdicts))
-    })
+    let stored = StoredExperiment::read(out)?;
+    let report = stored.report();
+    files::write_summary(out, report.spec, report.rows)?;
+    let plots = report.plots();
+    for plot in &plots {
+        write_file(&out.join(&plot.file), &plot.svg)?;
+    }
+    write_page(out, &report.spec.title, &report.html(&plots))?;
+    Ok(announce(report.delivery, report.verdicts))
 }
 
 /// Returns the folder itself if it has results of this engine, else its subfolders that do, in
@@ -175,14 +175,14 @@ const TITLE: &str = "# Results\n\n\
 Made by `mendcast lab report` from the directories of `mendcast lab run`; do not edit. Runs are \
 paired by seed, and claims are judged by means over the runs. The claims are in the \
 specifications; `mendcast lab report --page FILE` writes all of them with their tables.";
-/// Explanation of the tables.
-const LEGEND: &str = "Each number is a mean over runs with half its 95 % confidence interval; the \
-paper's value follows after a slash. The fate of the n-th packet offered to a link depends on the \
-seed alone. With losses in time slots, the state of a slot follows the clock. Neither depends on \
-the scheme. Differences are computed run by run. Intervals that cross a bound are reported.";
+/// Explanation of the runs.
+const LEGEND: &str = "The fate of the n-th packet offered to a link depends on the seed alone. \
+With losses in time slots, the state of a slot follows the clock. Neither depends on the scheme. \
+Differences are computed run by run. Intervals that cross a bound are reported.";
 const HEAD: &str = "\
-| experiment | subject | claims that hold | runs per point | CPU-seconds | commit |\n\
-|---|---|---|---|---|---|\n";
+| experiment | subject | claims that hold | paper's numbers: within 10 % / 25 % / 2× / beyond / \
+opposite sign | runs per point | CPU-seconds | commit |\n\
+|---|---|---|---|---|---|---|\n";
 
 /// Renders the results in these folders.
 pub(super) fn markdown(folders: &[&Path]) -> Result<Results, Error> {
@@ -192,40 +192,52 @@ pub(super) fn markdown(folders: &[&Path]) -> Result<Results, Error> {
     let (mut summary, mut contents, mut parts) = (String::new(), String::new(), String::new());
     let mut cpu_seconds = 0.0;
     for folder in folders.iter().flat_map(|folder| with_results(folder)) {
-        with_report(&folder, |report, _| {
-            let name = &report.spec.name;
-            summary.push_str(&report.summary(&format!("../../experiments/{name}.toml")));
-            contents.push_str(&report.summary(&format!("#{name}")));
-            parts.push_str(&report.markdown());
-            cpu_seconds += report.made.cpu_seconds;
-            Ok(())
-        })?;
+        let stored = StoredExperiment::read(&folder)?;
+        let report = stored.report();
+        let name = &report.spec.name;
+        summary.push_str(&report.summary(&format!("../../experiments/{name}.toml")));
+        contents.push_str(&report.summary(&format!("#{name}")));
+        parts.push_str(&report.markdown());
+        cpu_seconds += report.made.cpu_seconds;
     }
     let hours = format!("All runs took {:.2} hours of CPU time.", cpu_seconds / 3_600.0);
     Ok(Results {
         summary: format!("{TITLE}\n\n{HEAD}{summary}\n{hours}\n"),
-        page: format!("{TITLE}\n\n{LEGEND}\n\n{HEAD}{contents}\n{hours}\n\n{parts}"),
+        page: format!(
+            "{TITLE}\n\n{} {} {LEGEND}\n\n{HEAD}{contents}\n{hours}\n\n{parts}",
+            page::LEGEND,
+            page::near_zero()
+        ),
     })
 }
 
-fn with_report<R>(
-    out: &Path,
-    use_it: impl FnOnce(&ExperimentReport<'_>, &[RunRow]) -> Result<R, Error>,
-) -> Result<R, Error> {
-    let (made, text) = files::read_made(out)?;
-    let mut spec = Spec::parse(&text)?;
-    spec.set(&made.set)?;
-    let rows = files::read_rows(out, &spec)?;
-    let curves = files::read_curves(out, &spec)?;
-    let verdicts = verdicts(&spec, &rows);
-    let report = ExperimentReport {
-        spec: &spec,
-        made: &made,
-        rows: &rows,
-        curves: &curves,
-        verdicts: &verdicts,
-    };
-    use_it(&report, &rows)
+/// Results of an experiment, read from a directory and judged.
+pub(super) struct StoredExperiment {
+    pub spec: Spec,
+    made: Made,
+    rows: Vec<RunRow>,
+    curves: Vec<SenderCurve>,
+    delivery: Delivery,
+    verdicts: Vec<ClaimVerdict>,
+}
+
+impl StoredExperiment {
+    /// # Errors
+    /// Files are missing, or malformed, or of another version; or a claim cannot fail.
+    pub(super) fn read(out: &Path) -> Result<Self, Error> {
+        let (made, text) = files::read_made(out)?;
+        let mut spec = Spec::parse(&text)?;
+        spec.set(&made.set)?;
+        let rows = files::read_rows(out, &spec)?;
+        let curves = files::read_curves(out, &spec)?;
+        let (delivery, verdicts) = (Delivery::of(&rows), verdicts(&spec, &rows));
+        Ok(Self { spec, made, rows, curves, delivery, verdicts })
+    }
+
+    pub(super) fn report(&self) -> ExperimentReport<'_> {
+        let Self { spec, made, rows, curves, delivery, verdicts } = self;
+        ExperimentReport { spec, made, rows, curves, delivery, verdicts }
+    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use super::metrics::{ALL, Term};
 use super::output::{self, RunStatistics, SummaryLine, write_file, write_json};
 use super::rows::{RunRow, SenderCurve, describe, groups, values};
 use super::spec::{Paper, Point, Spec};
+use super::verdict::CellVerdict;
 use crate::error::{Context as _, Error, FileError};
 use crate::simulation::SenderSample;
 
@@ -126,6 +127,9 @@ pub(crate) fn write_summary(out: &Path, spec: &Spec, rows: &[RunRow]) -> Result<
                 paper: paper.map(|paper| match paper.value.ends() {
                     (low, high) if low == high => vec![low],
                     (low, high) => vec![low, high],
+                }),
+                verdict: paper.map(|paper| {
+                    CellVerdict::of(statistics.mean, paper.value.ends(), term.unit()).word()
                 }),
                 expected: formula.and_then(|term| Some(of(&term)?.mean)),
             });

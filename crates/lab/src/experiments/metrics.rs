@@ -101,6 +101,11 @@ fn mbps(ReceivedBytes { bytes, time }: ReceivedBytes) -> Option<f64> {
     (!time.is_zero()).then(|| bytes as f64 * 8.0 / time.as_secs_f64() / 1e6)
 }
 
+/// Replicas per first transmission.
+fn cost(m: &Measurements) -> Option<f64> {
+    ratio(m.recovery.totals.replicas, m.recovery.totals.first_transmissions)
+}
+
 /// F at this level.
 fn latency(m: &Measurements, level: u32) -> Option<f64> {
     Some(ms(formulas::recovery_latency(loss_rate(m)?, t_unit(m)?, level)))
@@ -164,9 +169,7 @@ metrics! {
         ratio(all.count() - all.count_up_to(t_unit(m)?).min(all.count()), m.recovery.totals.finished)
     };
     // Replicas per first transmission, in packets and in bytes.
-    "redundancy_cost", "1", Some("g"), |m, _| {
-        ratio(m.recovery.totals.replicas, m.recovery.totals.first_transmissions)
-    };
+    "redundancy_cost", "1", Some("g"), |m, _| cost(m);
     "redundancy_cost_bytes", "1", None, |m, _| {
         ratio(m.recovery.totals.replica_bytes, m.recovery.totals.first_bytes)
     };
@@ -247,6 +250,11 @@ metrics! {
     "h", "1", None, |m, s| Some(formulas::goodput_reduction(loss_rate(m)?, s.lab.lab.level));
     "rdr_model", "1", None, |m, s| Some(formulas::deterioration_rate(loss_rate(m)?, s.lab.lab.level));
     "f10_ms", "ms", None, |m, _| latency(m, 10);
+    // Measured latency less F, and measured cost less G.
+    "f_off_ms", "ms", None, |m, s| {
+        Some(m.recovery.latencies.mean().map(ms)? - latency(m, s.lab.lab.level)?)
+    };
+    "g_off", "1", None, |m, s| Some(cost(m)? - formulas::redundancy_cost(loss_rate(m)?, s.lab.lab.level));
     // Redundancy renewed in every round, which an acknowledgement stops.
     "f_renewed_ms", "ms", None, |m, s| {
         let time = formulas::recovery_latency_renewed(loss_rate(m)?, t_unit(m)?, s.lab.lab.level);

@@ -5,16 +5,19 @@ mod check;
 mod claims;
 mod deploy;
 mod engine;
+mod falsifiable;
 mod figures;
 pub(crate) mod files;
 mod metrics;
 mod options;
 pub(crate) mod output;
 mod page;
+mod papers;
 pub(crate) mod parallel;
 mod rows;
 mod spec;
 mod speed;
+mod verdict;
 mod viewing;
 
 use std::path::Path;
@@ -24,6 +27,7 @@ use crate::error::{Context as _, Error, ValueError};
 pub use deploy::{DEFAULT as DEPLOYMENT_EXPERIMENT, deployment, with_deployment};
 pub use figures::Results;
 pub use options::RunOptions;
+pub use papers::papers;
 
 /// Lists the names and titles of all experiments.
 pub fn list() -> Vec<(&'static str, String)> {

@@ -28,6 +28,9 @@ pub(crate) struct SummaryLine<'a> {
     pub statistics: RunStatistics,
     /// The paper's number, or both ends of its range.
     pub paper: Option<Vec<f64>>,
+    /// Verdict on the mean against the paper's number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<&'static str>,
     pub expected: Option<f64>,
 }
 

@@ -5,11 +5,12 @@ use std::fmt::Write as _;
 
 use qoe::stats::Estimate;
 
-use super::claims::{ClaimVerdict, short, with_ci};
+use super::claims::{ClaimVerdict, Delivery, short, with_ci};
 use super::files::{Made, stated, terms};
 use super::metrics::{RunMetric, Term};
-use super::rows::{RunGroup, RunRow, SenderCurve, bundles, groups};
-use super::spec::{Axis, Paper, Point, Spec, Sweep, entries, number, plain};
+use super::rows::{Bundle, RunGroup, RunRow, SenderCurve, bundles, groups};
+use super::spec::{Axis, Point, Spec, Sweep, entries, number, plain};
+use super::verdict::{CellVerdict, VerdictCounts, floors, ratio};
 use crate::setup::Setup;
 use crate::simulation::SenderSample;
 use analysis::{Chart, Series, Span, escaped};
@@ -18,13 +19,38 @@ use toml::Value;
 /// Samples (10 per second) over which curves average the delivered rate.
 const DELIVERY_SAMPLES: usize = 6;
 
+/// Explanation of the tables.
+pub(crate) const LEGEND: &str = "Each number is a mean over runs with half its 95 % confidence \
+    interval. After a slash follow the paper's value, our value as a multiple of it, and the \
+    verdict.";
+
+/// Explanation of verdicts near zero.
+pub(crate) fn near_zero() -> String {
+    format!(
+        "Deviations from numbers near zero are measured against a floor, by unit: {}; 1 in others.",
+        floors()
+    )
+}
+
 /// Data of a report.
 pub(crate) struct ExperimentReport<'a> {
     pub spec: &'a Spec,
     pub made: &'a Made,
     pub rows: &'a [RunRow],
     pub curves: &'a [SenderCurve],
+    pub delivery: &'a Delivery,
     pub verdicts: &'a [ClaimVerdict],
+}
+
+/// Our value of a metric at a point, and the paper's.
+pub(crate) struct Cell<'a> {
+    pub sweep: usize,
+    pub scheme: &'a str,
+    pub point: Point,
+    pub term: &'a Term,
+    pub ours: Estimate,
+    pub paper: (f64, f64),
+    pub verdict: CellVerdict,
 }
 
 /// A plot as an SVG element, and its file name.
@@ -33,16 +59,25 @@ pub(crate) struct Plot {
     pub svg: String,
 }
 
-fn of_paper(paper: Option<&Paper>) -> String {
-    paper.map_or(String::new(), |paper| match paper.value.ends() {
+/// Formats a number, or both ends of a range.
+pub(crate) fn number_or_range(ends: (f64, f64)) -> String {
+    match ends {
         (low, high) if low == high => short(low),
         (low, high) => format!("{} to {}", short(low), short(high)),
-    })
+    }
 }
 
-/// Renders the verdicts under a heading.
-pub(crate) fn claims_table(verdicts: &[ClaimVerdict]) -> String {
-    let mut body = "<h2>Claims</h2>\n<table>\n".to_owned();
+/// Renders the verdicts under a heading, below the invariant, which is no claim.
+fn claims_table(delivery: &Delivery, verdicts: &[ClaimVerdict]) -> String {
+    let word = if delivery.holds() { "PASS" } else { "FAIL" };
+    let mut body = format!(
+        "<p class=\"{word}\">Every run delivers the right bytes: {word}. {}</p>\n<h2>Claims</h2>\n",
+        escaped(&delivery.text())
+    );
+    if verdicts.is_empty() {
+        return body + "<p>No claims.</p>\n";
+    }
+    body.push_str("<table>\n");
     for verdict in verdicts {
         let word = verdict.word();
         let why = verdict.why.as_ref().filter(|_| !verdict.holds());
@@ -79,7 +114,7 @@ fn x_of(sweep: &Sweep, point: &Point) -> Option<f64> {
 }
 
 /// Axis values as text, without sections: `congestion bbr, rtt 60ms`.
-fn words(point: &[(String, Value)]) -> String {
+pub(crate) fn words(point: &[(String, Value)]) -> String {
     let parts: Vec<String> =
         point.iter().map(|(key, value)| format!("{} {}", name_of(key), plain(value))).collect();
     parts.join(", ")
@@ -97,6 +132,15 @@ fn label(axis: &Axis) -> String {
         None | Some("") => name,
         Some(unit) => format!("{name} ({unit})"),
     }
+}
+
+/// `12.3 ± 0.5 / 13.0, × 0.95, within 10 %`.
+fn told(cell: &Cell<'_>) -> String {
+    let factor =
+        ratio(cell.ours.mean, cell.paper).filter(|_| cell.verdict != CellVerdict::Opposite);
+    let factor = factor.map_or(String::new(), |ratio| format!(", × {}", short(ratio)));
+    let (own, paper) = (with_ci(cell.ours), number_or_range(cell.paper));
+    format!("{own} / {paper}{factor}, {}", cell.verdict.word())
 }
 
 impl ExperimentReport<'_> {
@@ -199,8 +243,42 @@ impl ExperimentReport<'_> {
         all
     }
 
+    /// Returns our estimate of a term at each point and scheme, with the paper's value if stated.
+    fn cell<'b>(
+        &'b self,
+        groups: &[RunGroup<'b>],
+        sweep: usize,
+        bundle: &Bundle<'b, '_>,
+        term: &'b Term,
+    ) -> Option<Cell<'b>> {
+        let ours = bundle.estimate(self.spec, groups, term)?;
+        let paper = stated(self.spec, sweep, bundle.scheme, &bundle.point, term)?.value.ends();
+        let verdict = CellVerdict::of(ours.mean, paper, term.unit());
+        let (scheme, point) = (bundle.scheme, bundle.point.clone());
+        Some(Cell { sweep, scheme, point, term, ours, paper, verdict })
+    }
+
+    /// Judges every number that the paper states, at each of its points.
+    pub(crate) fn cells<'b>(&'b self) -> Vec<Cell<'b>> {
+        let groups = groups(self.rows);
+        let mut terms: Vec<&'b Term> = Vec::new();
+        for paper in &self.spec.paper {
+            if !terms.contains(&&paper.metric) {
+                terms.push(&paper.metric);
+            }
+        }
+        let mut all = Vec::new();
+        for sweep in 0..self.spec.sweeps.len() {
+            for bundle in bundles(self.spec, &groups, sweep) {
+                let cell = |&term: &&'b Term| self.cell(&groups, sweep, &bundle, term);
+                all.extend(terms.iter().filter_map(cell));
+            }
+        }
+        all
+    }
+
     /// Renders a table per sweep: a row per point and scheme, a column per metric. A cell holds our
-    /// value, then a slash and the paper's value if stated.
+    /// value, then a slash, and the paper's value and the verdict if stated.
     fn tables(&self) -> Vec<(String, Vec<Vec<String>>)> {
         let groups = groups(self.rows);
         let terms = terms(self.spec);
@@ -215,11 +293,9 @@ impl ExperimentReport<'_> {
                 for term in &terms {
                     let own = group.estimate(self.spec, &groups, term);
                     let own = own.map_or("–".to_owned(), with_ci);
-                    let paper =
-                        of_paper(stated(self.spec, place, group.scheme, &group.point, term));
-                    cells.push(match paper.is_empty() {
-                        true => own,
-                        false => format!("{own} / {paper}"),
+                    cells.push(match self.cell(&groups, place, &group, term) {
+                        None => own,
+                        Some(cell) => told(&cell),
                     });
                 }
                 lines.push(cells);
@@ -284,12 +360,9 @@ impl ExperimentReport<'_> {
     /// Renders the page with inline plots.
     pub(crate) fn html(&self, plots: &[Plot]) -> String {
         let mut body = format!("<p>{}</p>\n", escaped(&self.spec.about));
-        body.push_str(&claims_table(self.verdicts));
+        body.push_str(&claims_table(self.delivery, self.verdicts));
         plots.iter().for_each(|plot| body.push_str(&plot.svg));
-        body.push_str(
-            "<h2>Numbers</h2>\n<p>Means over runs, ± half the 95 % confidence interval; after a \
-             slash, the paper's value.</p>\n",
-        );
+        let _ = writeln!(body, "<h2>Numbers</h2>\n<p>{LEGEND} {}</p>", near_zero());
         for (title, lines) in self.tables() {
             let _ = writeln!(body, "<h3>{}</h3>\n<table>", escaped(&title));
             for (index, line) in lines.iter().enumerate() {
@@ -305,7 +378,7 @@ impl ExperimentReport<'_> {
         list(&mut body, "Off-mode, mean over all runs", &self.off_mode());
         let stated = self.spec.paper.iter().map(|paper| {
             let scheme = paper.on.scheme.as_deref().unwrap_or_default();
-            let value = of_paper(Some(paper));
+            let value = number_or_range(paper.value.ends());
             format!("{scheme} {}: {value} ({})", paper.metric.text, paper.stated)
         });
         list(&mut body, "Sources of the paper's numbers", &stated.collect::<Vec<_>>());
@@ -330,19 +403,39 @@ impl ExperimentReport<'_> {
 
     /// Renders the experiment's row of the summary, with its name as a link to `link`.
     pub(crate) fn summary(&self, link: &str) -> String {
-        let good = self.verdicts.iter().filter(|verdict| verdict.holds()).count();
         let Spec { name, title, .. } = self.spec;
         let Made { runs, cpu_seconds, commit, .. } = self.made;
+        let counts: VerdictCounts = self.cells().iter().map(|cell| cell.verdict).collect();
         format!(
-            "| [{name}]({link}) | {title} | {good} of {} | {runs} | {cpu_seconds:.0} | {commit} |\n",
-            self.verdicts.len()
+            "| [{name}]({link}) | {title} | {} | {} | {runs} | {cpu_seconds:.0} | {commit} |\n",
+            self.claims_text(),
+            counts.text()
         )
+    }
+
+    /// `4 of 5`, or `no claims`; failed runs come first.
+    fn claims_text(&self) -> String {
+        let good = self.verdicts.iter().filter(|verdict| verdict.holds()).count();
+        let claims = match self.verdicts.len() {
+            0 => "no claims".to_owned(),
+            all => format!("{good} of {all}"),
+        };
+        match self.delivery.holds() {
+            true => claims,
+            false => format!("**{}** {claims}", self.delivery.text()),
+        }
     }
 
     /// Renders the section of the full page.
     pub(crate) fn markdown(&self) -> String {
         let mut text =
             format!("## {}\n\n{}. {}\n\n", self.spec.name, self.spec.title, self.spec.about);
+        if !self.delivery.holds() {
+            let _ = writeln!(text, "**{}**\n", self.delivery.text());
+        }
+        if self.verdicts.is_empty() {
+            text.push_str("No claims.\n");
+        }
         for verdict in self.verdicts {
             let why = verdict.why.as_ref().filter(|_| !verdict.holds());
             let why = why.map_or(String::new(), |why| format!(" {why}"));
@@ -355,7 +448,10 @@ impl ExperimentReport<'_> {
         }
         text.push('\n');
         for (title, lines) in self.tables() {
-            let _ = writeln!(text, "**{title}** (ours ± 95 % interval / paper)\n");
+            let _ = writeln!(
+                text,
+                "**{title}** (ours ± 95 % interval / paper, our share of it, verdict)\n"
+            );
             for (index, line) in lines.iter().enumerate() {
                 let _ = writeln!(text, "| {} |", line.join(" | "));
                 if index == 0 {

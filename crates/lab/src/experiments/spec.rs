@@ -141,7 +141,7 @@ pub(crate) struct Paper {
 }
 
 /// A number or a range.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum OneOrTwo {
     One(f64),
@@ -158,7 +158,8 @@ impl OneOrTwo {
     }
 }
 
-/// A claim: a sentence and the comparison that decides it.
+/// A claim: a sentence and the comparison that decides it. Some result must be able to falsify it
+/// (`falsifiable`).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Claim {
@@ -178,7 +179,7 @@ pub(crate) struct Claim {
 }
 
 /// A condition on a point.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Given {
     #[serde(deserialize_with = "term")]
@@ -191,7 +192,7 @@ pub(crate) struct Given {
 
 /// A number, a multiple of a key's value (`{ key, factor }`; milliseconds, bytes or Mbps), or
 /// another metric.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 pub(crate) enum Bound {
     Number(f64),
@@ -216,7 +217,7 @@ fn one() -> f64 {
 }
 
 /// Comparisons that decide claims.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum Comparison {
     /// At every point the mean is at most the bound plus the margin.

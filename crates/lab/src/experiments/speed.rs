@@ -87,6 +87,7 @@ pub(super) fn run(options: &RunOptions<'_>, out: &Path) -> Result<bool, Error> {
             unit: "1/s",
             statistics: speed,
             paper: None,
+            verdict: None,
             expected: Some(*claim),
         });
     }

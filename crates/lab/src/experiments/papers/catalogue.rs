@@ -1,0 +1,179 @@
+//! Catalogue of the papers' figures and tables, `experiments/papers.toml`: the number that each
+//! states, the source of ours, and the cause of a difference.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::Value;
+
+use super::super::figures::built_in;
+use super::super::metrics::Term;
+use super::super::spec::{OneOrTwo, Spec, same};
+use crate::error::{Error, SpecificationError};
+
+/// Text of the catalogue.
+const TEXT: &str = include_str!("../../../../../experiments/papers.toml");
+/// Maximum number of words of a cause.
+const MAX_CAUSE_WORDS: usize = 15;
+/// Commands, besides `lab run`, that write a `summary.json`.
+const COMMANDS: [&str; 3] = ["population", "visits", "groups"];
+
+/// All papers.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Catalogue {
+    pub papers: Vec<CataloguedPaper>,
+}
+
+/// A paper.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CataloguedPaper {
+    /// File name of its page, without ending.
+    pub key: String,
+    pub title: String,
+    /// Three sentences: agreement, disagreement, and conditions.
+    pub stands: String,
+    pub fails: String,
+    pub depends: String,
+    /// Figures without numbers.
+    pub diagrams: String,
+    pub figures: Vec<Figure>,
+}
+
+/// A figure or table, or a part of one.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Figure {
+    /// `Figure 18` or `Table 1`.
+    pub name: String,
+    pub subject: String,
+    /// Experiment with the figure's numbers and claims. An experiment has at most one figure.
+    #[serde(default)]
+    pub experiment: Option<String>,
+    /// Plots of the experiment to show: their file names.
+    #[serde(default)]
+    pub plots: Vec<String>,
+    /// Stated numbers, the headline first.
+    pub numbers: Vec<StatedNumber>,
+    /// Cause of the difference.
+    #[serde(default)]
+    pub cause: String,
+}
+
+/// A number of a paper, and the source of ours.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StatedNumber {
+    pub of: String,
+    /// One number, or both ends of a range.
+    pub paper: OneOrTwo,
+    pub unit: String,
+    /// Source of our number.
+    #[serde(default)]
+    pub from: Option<NumberSource>,
+    /// Reason why there is no source.
+    #[serde(default)]
+    pub not_measured: Option<String>,
+}
+
+/// A line of results.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NumberSource {
+    /// Name of an experiment, or of the directory of `lab population`, `visits` or `groups`.
+    pub results: String,
+    pub scheme: String,
+    #[serde(default)]
+    pub sweep: Option<String>,
+    /// Values of axes, by key.
+    #[serde(default)]
+    pub at: BTreeMap<String, Value>,
+    pub metric: String,
+}
+
+impl Catalogue {
+    /// Reads the built-in catalogue.
+    ///
+    /// # Errors
+    /// See [`Self::parse`].
+    pub(crate) fn built_in() -> Result<Self, Error> {
+        Self::parse(TEXT)
+    }
+
+    /// Parses and validates a catalogue.
+    ///
+    /// # Errors
+    /// The catalogue is malformed; a cause is too long; a number has no source and no reason, or
+    /// both; or a source does not exist.
+    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
+        let all: Self = toml::from_str(text).map_err(|e| Error::Experiment(Box::new(e)))?;
+        let mut experiments = Vec::new();
+        for paper in &all.papers {
+            for figure in &paper.figures {
+                let at = |problem: String| {
+                    let figure = format!("{}, {}", paper.title, figure.name);
+                    SpecificationError::Figure { figure, problem }
+                };
+                figure.check().map_err(at)?;
+                if let Some(name) = &figure.experiment {
+                    if experiments.contains(&name) {
+                        return Err(at(format!("`{name}` belongs to another figure")).into());
+                    }
+                    experiments.push(name);
+                    built_in(name)?;
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+impl Figure {
+    fn check(&self) -> Result<(), String> {
+        let words = self.cause.split_whitespace().count();
+        if words > MAX_CAUSE_WORDS {
+            return Err(format!("a cause of {words} words; at most {MAX_CAUSE_WORDS}"));
+        }
+        if self.numbers.is_empty() {
+            return Err("no number".to_owned());
+        }
+        for number in &self.numbers {
+            if number.from.is_some() == number.not_measured.is_some() {
+                return Err(format!("{}: either `from` or `not_measured`", number.of));
+            }
+            if let Some(from) = &number.from {
+                from.check().map_err(|problem| format!("{}: {problem}", number.of))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl NumberSource {
+    fn check(&self) -> Result<(), String> {
+        if COMMANDS.iter().any(|name| self.results.starts_with(name)) {
+            return Ok(());
+        }
+        let text = built_in(&self.results).map_err(|e| e.to_string())?;
+        let spec = Spec::parse(text).map_err(|e| e.to_string())?;
+        Term::parse(&self.metric).map_err(|e| e.to_string())?;
+        let is_wanted = |title: &String| self.sweep.as_ref().is_none_or(|sweep| sweep == title);
+        let is_at = |point: &[(String, Value)]| is_at(&self.at, point);
+        let mut sweeps = spec.sweeps.iter().filter(|sweep| is_wanted(&sweep.title));
+        let is_there = sweeps.any(|sweep| {
+            spec.schemes_of(sweep).any(|scheme| scheme.label == self.scheme)
+                && sweep.points().iter().any(|point| is_at(point))
+        });
+        match is_there {
+            true => Ok(()),
+            false => Err(format!("`{}` has no such scheme and point", self.results)),
+        }
+    }
+}
+
+/// Returns whether a point has all of these values.
+pub(super) fn is_at(at: &BTreeMap<String, Value>, point: &[(String, Value)]) -> bool {
+    at.iter()
+        .all(|(key, wanted)| point.iter().any(|(known, value)| known == key && same(wanted, value)))
+}

@@ -1,0 +1,50 @@
+//! Pages that hold the numbers of the five papers against ours: `papers.md`, and a
+//! page per paper. Every number comes from the given results or is `not measured`.
+//!
+//! From the ground up: `catalogue` (figures and their sources) · `results` (our numbers) · `page`.
+
+mod catalogue;
+mod page;
+mod results;
+
+use std::path::Path;
+
+use super::output::write_file;
+use crate::error::{Context as _, Error};
+use catalogue::Catalogue;
+use page::PICTURES;
+use results::AllResults;
+
+/// Writes `papers.md` and a page per paper (`papers/*.md`) to `out`, from the results in these
+/// directories. Plots go to `papers/pictures`.
+///
+/// # Errors
+/// One line: results cannot be read, or a page cannot be written.
+pub fn papers(out: &Path, folders: &[&Path]) -> Result<(), Error> {
+    write(&Catalogue::built_in()?, &AllResults::read(folders)?, out)
+}
+
+fn write(catalogue: &Catalogue, results: &AllResults, out: &Path) -> Result<(), Error> {
+    let papers = page::judge(catalogue, results);
+    let pages = out.join("papers");
+    let pictures = pages.join(PICTURES);
+    std::fs::create_dir_all(&pictures).at(&pictures)?;
+    for paper in &papers {
+        let mut copied = Vec::new();
+        for (experiment, plot, picture) in paper.plots() {
+            let Some((folder, _)) = results.experiment(experiment) else { continue };
+            // An experiment with few points has fewer plots.
+            if folder.join(plot).is_file() {
+                let path = pictures.join(&picture);
+                std::fs::copy(folder.join(plot), &path).at(&path)?;
+                copied.push(picture);
+            }
+        }
+        let is_there = |picture: &str| copied.iter().any(|copied| copied == picture);
+        write_file(&pages.join(paper.file()), &paper.page(&is_there))?;
+    }
+    write_file(&out.join("papers.md"), &page::overview(&papers))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! Results in directories, by name: experiments, and the `summary.json` of other commands.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use qoe::stats::Estimate;
+use serde::Deserialize;
+use toml::Value;
+
+use super::super::figures::{StoredExperiment, with_results};
+use super::super::metrics::Term;
+use super::super::output::SUMMARY;
+use super::super::rows::{bundles, groups};
+use super::catalogue::{NumberSource, is_at};
+use crate::error::{Context as _, Error};
+
+/// All results in some directories.
+#[derive(Default)]
+pub(super) struct AllResults {
+    experiments: BTreeMap<String, (PathBuf, StoredExperiment)>,
+    /// Lines of other commands, by directory name.
+    others: BTreeMap<String, Vec<OtherLine>>,
+}
+
+/// A line of the `summary.json` of `lab visits` or `lab groups`.
+#[derive(Clone, Debug, Deserialize)]
+struct OtherLine {
+    #[serde(default)]
+    sweep: Option<String>,
+    scheme: String,
+    #[serde(default)]
+    point: BTreeMap<String, Value>,
+    metric: String,
+    unit: String,
+    mean: f64,
+    ci95: Option<f64>,
+}
+
+/// The `summary.json` of `lab population`.
+#[derive(Clone, Debug, Deserialize)]
+struct PopulationLines {
+    baseline: String,
+    metrics: Vec<String>,
+    overall: Vec<PopulationArm>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct PopulationArm {
+    name: String,
+    means: Vec<Option<PopulationNumber>>,
+    differences: Vec<Option<PopulationNumber>>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct PopulationNumber {
+    value: f64,
+    low: f64,
+    high: f64,
+}
+
+impl PopulationNumber {
+    /// The number as a multiple of `of`.
+    fn over(self, of: f64) -> Estimate {
+        Estimate { mean: self.value / of, half: Some((self.high - self.low) / (2.0 * of).abs()) }
+    }
+}
+
+impl PopulationLines {
+    /// A line per scheme and metric, and one for its difference from the baseline: `gain:METRIC`, a
+    /// share of the baseline's value.
+    fn lines(&self) -> Vec<OtherLine> {
+        let mut all = Vec::new();
+        let base = self.overall.iter().find(|arm| arm.name == self.baseline);
+        for arm in &self.overall {
+            for (place, metric) in self.metrics.iter().enumerate() {
+                let mut push = |metric: String, unit: &str, Estimate { mean, half }: Estimate| {
+                    all.push(OtherLine {
+                        sweep: None,
+                        scheme: arm.name.clone(),
+                        point: BTreeMap::new(),
+                        metric,
+                        unit: unit.to_owned(),
+                        mean,
+                        ci95: half,
+                    });
+                };
+                let of =
+                    |numbers: &[Option<PopulationNumber>]| numbers.get(place).copied().flatten();
+                if let Some(mean) = of(&arm.means) {
+                    push(metric.clone(), unit_of(metric), mean.over(1.0));
+                }
+                let base = base.and_then(|base| of(&base.means)).filter(|base| base.value != 0.0);
+                if let (Some(base), Some(difference)) = (base, of(&arm.differences)) {
+                    push(format!("gain:{metric}"), "1", difference.over(base.value));
+                }
+            }
+        }
+        all
+    }
+}
+
+/// Unit of a population's metric, by the ending of its key.
+fn unit_of(metric: &str) -> &'static str {
+    match metric {
+        _ if metric.ends_with("_ms") => "ms",
+        _ if metric.ends_with("_percent") || metric.starts_with("late_") => "%",
+        _ => "",
+    }
+}
+
+/// Our number, with its unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct OurNumber {
+    pub value: Estimate,
+    /// Whether the value is a share, that is of unit 1.
+    pub is_share: bool,
+}
+
+impl AllResults {
+    /// Reads the results in these directories and their subdirectories.
+    ///
+    /// # Errors
+    /// Results are malformed or of another version, or a claim in them cannot fail.
+    pub(super) fn read(folders: &[&Path]) -> Result<Self, Error> {
+        let mut all = Self::default();
+        for folder in folders {
+            for out in with_results(folder) {
+                let stored = StoredExperiment::read(&out)?;
+                all.experiments.insert(stored.spec.name.clone(), (out, stored));
+            }
+            let mut inside: Vec<PathBuf> = match std::fs::read_dir(folder) {
+                Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
+                Err(_) => Vec::new(),
+            };
+            inside.push((*folder).to_owned());
+            inside.sort();
+            for folder in inside {
+                let path = folder.join(SUMMARY);
+                let name = folder.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+                let is_other = path.is_file() && !folder.join("run.json").is_file();
+                if let Some(name) = name.filter(|_| is_other) {
+                    all.others.insert(name, other_lines(&path)?);
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Returns the results of an experiment, and their directory.
+    pub(super) fn experiment(&self, name: &str) -> Option<(&Path, &StoredExperiment)> {
+        self.experiments.get(name).map(|(out, stored)| (&**out, stored))
+    }
+
+    /// Returns our number from a source; `None` without results.
+    pub(super) fn number(&self, from: &NumberSource) -> Option<OurNumber> {
+        let Some((_, stored)) = self.experiment(&from.results) else {
+            let line = self.others.get(&from.results)?.iter().find(|line| {
+                let point: Vec<(String, Value)> = line.point.clone().into_iter().collect();
+                line.scheme == from.scheme
+                    && line.metric == from.metric
+                    && (from.sweep.is_none() || from.sweep == line.sweep)
+                    && is_at(&from.at, &point)
+            })?;
+            let value = Estimate { mean: line.mean, half: line.ci95 };
+            return Some(OurNumber { value, is_share: line.unit == "1" });
+        };
+        let report = stored.report();
+        let term = Term::parse(&from.metric).ok()?;
+        let groups = groups(report.rows);
+        let is_wanted = |title: &String| from.sweep.as_ref().is_none_or(|sweep| sweep == title);
+        let sweeps = report.spec.sweeps.iter().enumerate();
+        let value =
+            sweeps.filter(|(_, sweep)| is_wanted(&sweep.title)).find_map(|(place, _)| {
+                let all = bundles(report.spec, &groups, place);
+                let bundle = all.iter().find(|bundle| {
+                    bundle.scheme == from.scheme && is_at(&from.at, &bundle.point)
+                })?;
+                bundle.estimate(report.spec, &groups, &term)
+            })?;
+        Some(OurNumber { value, is_share: term.unit() == "1" })
+    }
+}
+
+fn other_lines(path: &Path) -> Result<Vec<OtherLine>, Error> {
+    let text = std::fs::read_to_string(path).at(path)?;
+    let value: serde_json::Value = serde_json::from_str(&text).at(path)?;
+    if value.is_array() {
+        return serde_json::from_value(value).at(path);
+    }
+    let population: PopulationLines = serde_json::from_value(value).at(path)?;
+    Ok(population.lines())
+}
