@@ -70,7 +70,7 @@ fn congestion(config: &Config) -> Option<Finding> {
         Algorithm::Copa => {
             "viewers freeze on Wi-Fi and other links that deliver in bunches; use bbr"
         }
-        Algorithm::CubicLive | Algorithm::Bbr | Algorithm::BbrDraft => return None,
+        _ => return None,
     };
     Some(Finding::warning("[quic] congestion", algorithm.name(), what))
 }

@@ -7,6 +7,7 @@ use congestion::Algorithm;
 use mendcast_quic as quic;
 use quic::crypto::{KeyRing, OneRttProtection, SingleUseLog, TimeProvider, UnixTime};
 use quic::crypto::{TlsConfig, TlsSettings};
+use quic::CopyAccounting;
 use quic::detection::Detection;
 use quic::streams::StreamLimits;
 use quic::{EndpointConfig, RetryPolicy, TransportConfig};
@@ -166,6 +167,9 @@ impl Setup {
         transport.ecn = flags & 1 == 0;
         if flags & 6 == 6 {
             transport.detection = Detection::LSQUIC;
+        }
+        if flags & 10 == 10 {
+            transport.accounting = CopyAccounting::Newest;
         }
         if flags & 0x18 == 0x18 {
             transport.guard = Some(Guard::new(0.1, None));
