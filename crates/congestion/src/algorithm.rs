@@ -32,7 +32,7 @@ pub enum Algorithm {
 }
 
 /// Name of LSQUIC's CUBIC, which needs the feature `testbed`.
-pub(crate) const CUBIC_LSQUIC: &str = "cubic-lsquic";
+const CUBIC_LSQUIC: &str = "cubic-lsquic";
 
 impl Algorithm {
     /// Algorithms of every build.
@@ -127,6 +127,7 @@ mod tests {
             assert_eq!(algorithm.build(1_200, 1).name(), algorithm.name());
         }
         assert_eq!("cubic-lsquic".parse(), Ok(Algorithm::CubicLsquic));
+        assert_eq!(Algorithm::CubicLsquic.build(1_200, 1).name(), "cubic-lsquic");
         let error = "reno".parse::<Algorithm>().expect_err("no such algorithm");
         assert!(error.to_string().ends_with("cubic cubic-live bbr bbr-draft copa"), "{error}");
     }

@@ -232,7 +232,7 @@ impl Controller for CubicLsquic {
     }
 
     fn name(&self) -> &'static str {
-        super::algorithm::CUBIC_LSQUIC
+        "cubic-lsquic"
     }
 
     fn snapshot(&self) -> Snapshot {
@@ -272,7 +272,7 @@ mod tests {
             acked_bytes: packets * u64::from(MTU),
             largest_acked: PacketNumber(largest),
             largest_sent_time: now - RTT,
-            in_flight_before: 1 << 20,
+            in_flight_before: 1 << 30,
             in_flight: 0,
             rtt: crate::RttSnapshot {
                 latest: RTT,

@@ -191,8 +191,8 @@ pub enum RecoveryEvent {
         /// True if the copy was acknowledged before it was declared lost.
         acked: bool,
     },
-    /// A newer copy of the unit took the place of a copy in flight, whose loss will not be known
-    /// (the transport's accounting of the newest copy only).
+    /// A newer copy of the unit took the place of a copy in flight. The loss of the older one will
+    /// not be reported.
     CopySuperseded {
         /// Time of the event.
         now: Timestamp,

@@ -13,7 +13,9 @@ use startup::decision::Mode;
 use units::Rate;
 
 use super::maybe::{Maybe, Player};
-use super::words::{Accounting, Correlation, DetectionRules, Kind, PenaltyForm, Place, Readings, Spreads};
+use super::words::{
+    Accounting, Correlation, DetectionRules, Kind, PenaltyForm, Place, Readings, Spreads,
+};
 use crate::client::ClientKind;
 use crate::ends::Cipher;
 use crate::simulation::Oracle;

@@ -243,7 +243,9 @@ impl Connection {
         owners.end_run();
         if accounting == CopyAccounting::Newest {
             let next = ledger.next_number();
-            for copy in owners.recovery.just_finished().filter_map(|key| ledger.supersede(key, next)) {
+            for copy in
+                owners.recovery.just_finished().filter_map(|key| ledger.supersede(key, next))
+            {
                 paths.take_out(&copy);
             }
         }

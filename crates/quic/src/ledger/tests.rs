@@ -185,9 +185,10 @@ fn a_superseded_copy_is_no_tail_of_lsquic() {
 fn a_superseded_copy_is_acknowledged_once_as_such_while_it_is_remembered() {
     let acked = |ledger: &mut Ledger, number: u64| {
         let mut all = Vec::new();
-        let outcome = ledger.on_ack(number, [number..=number].into_iter(), |number, _, _, acked| {
-            all.push((number, acked));
-        });
+        let outcome =
+            ledger.on_ack(number, [number..=number].into_iter(), |number, _, _, acked| {
+                all.push((number, acked));
+            });
         (all, outcome.expect("honest").newly_acked)
     };
     let (mut ledger, unit) = superseded();

@@ -14,8 +14,10 @@ use crate::raw::{Raw, ack_of, generous};
 use crate::{client_tls, config, download};
 
 const WINDOW: u64 = 100_000;
+/// Size of a full packet.
+const ORIGINAL: u64 = 1_200;
 
-/// What a controller was told.
+/// Events that a controller was told of.
 #[derive(Clone, Copy, Debug, Default)]
 struct Told {
     acked: u64,
@@ -26,7 +28,7 @@ struct Told {
     signals: u32,
 }
 
-/// A controller with a fixed window that notes what it is told.
+/// A controller with a fixed window that counts its events.
 #[derive(Debug)]
 struct Noting(Arc<Mutex<Told>>);
 
@@ -82,7 +84,7 @@ fn client_of(accounting: CopyAccounting) -> (Raw, Arc<Mutex<Told>>) {
     let mut config = config();
     config.transport = Arc::new(TransportConfig {
         accounting,
-        max_mtu: 1_200,
+        max_mtu: ORIGINAL as u16,
         congestion: Arc::new(move |_, _| Box::new(Noting(notes.clone())) as _),
         scheme: Arc::new(|| autorec::fixed(FixedLife::new(2).expect("in range"))),
         ..TransportConfig::default()
@@ -140,7 +142,7 @@ fn only_the_newest_copy_is_in_flight_and_a_late_one_counts_as_delivered() {
     let size = connection(&mut raw).in_flight();
     assert_eq!(3 * size, three);
     let before = *told.lock().expect("one thread");
-    assert_eq!((before.signals, before.lost), (1, size), "the original");
+    assert_eq!((before.signals, before.lost), (1, ORIGINAL), "the original");
 
     // The retransmission arrives although two copies have taken its place.
     raw.wait(Duration::from_millis(25));
@@ -161,7 +163,7 @@ fn only_the_newest_copy_is_in_flight_and_a_late_one_counts_as_delivered() {
     let later: Vec<u64> = news.into_iter().filter(|&number| number > newest).collect();
     raw.send(PacketType::OneRtt, &ack_of(&later));
     let before = *told.lock().expect("one thread");
-    assert_eq!((before.signals, before.lost), (1, size));
+    assert_eq!((before.signals, before.lost), (1, ORIGINAL));
     raw.send(PacketType::OneRtt, &ack_of(&[second, newest]));
     let after = *told.lock().expect("one thread");
     assert_eq!(after.acked - before.acked, 2 * size);
@@ -183,7 +185,7 @@ fn the_loss_of_the_newest_copy_begins_the_next_round() {
     raw.send(PacketType::OneRtt, &ack_of(&later));
     raw.wait(Duration::from_millis(5));
     let told = *told.lock().expect("one thread");
-    assert_eq!((told.signals, told.lost), (2, 2 * size), "the original and the newest copy");
+    assert_eq!((told.signals, told.lost), (2, ORIGINAL + size), "the newest copy too");
     assert_eq!(with_byte(&raw, 0).len(), 5, "one retransmission; the level is for a unit's life");
     raw.send(PacketType::OneRtt, &ack_of(&with_byte(&raw, 0)[4..]));
     let totals = connection(&mut raw).recovery().totals;
@@ -224,6 +226,6 @@ fn acknowledgements_of_superseded_numbers_gain_nothing() {
     }
     let c = connection(&mut raw);
     let totals = c.recovery().totals;
-    assert!(totals.replicas > 50, "{totals:?}");
+    assert!(totals.replicas > 30, "{totals:?}");
     assert_eq!((c.unsent(StreamId(0)), c.in_flight(), c.lost_units()), (Some(0), 0, 0));
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use congestion::Algorithm;
 use mendcast_quic as quic;
+use quic::CopyAccounting;
 use quic::crypto::{KeyRing, OneRttProtection, SingleUseLog, TimeProvider, UnixTime};
 use quic::crypto::{TlsConfig, TlsSettings};
-use quic::CopyAccounting;
 use quic::detection::Detection;
 use quic::streams::StreamLimits;
 use quic::{EndpointConfig, RetryPolicy, TransportConfig};
