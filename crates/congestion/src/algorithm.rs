@@ -7,8 +7,11 @@ use crate::bbr::Bbr;
 use crate::controller::Controller;
 use crate::copa::Copa;
 use crate::cubic::Cubic;
+#[cfg(feature = "testbed")]
+use crate::cubic_lsquic::CubicLsquic;
 
-/// A congestion control algorithm: `cubic`, `cubic-live`, `bbr`, `bbr-draft` or `copa`.
+/// A congestion control algorithm: `cubic`, `cubic-live`, `bbr`, `bbr-draft` or `copa`; in builds
+/// with the feature `testbed` also `cubic-lsquic`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
     /// RFC 9438 with RFC 9406.
@@ -23,12 +26,24 @@ pub enum Algorithm {
     BbrDraft,
     /// Copa (NSDI 2018).
     Copa,
+    /// CUBIC as in LSQUIC, the transport of AutoRec's paper. For its figures only.
+    #[cfg(feature = "testbed")]
+    CubicLsquic,
 }
 
+/// Name of LSQUIC's CUBIC, which needs the feature `testbed`.
+const CUBIC_LSQUIC: &str = "cubic-lsquic";
+
 impl Algorithm {
-    /// All algorithms.
+    /// Algorithms of every build.
     pub const ALL: [Self; 5] =
         [Self::Cubic, Self::CubicLive, Self::Bbr, Self::BbrDraft, Self::Copa];
+
+    /// Algorithms that only builds with the feature `testbed` have.
+    #[cfg(feature = "testbed")]
+    const TESTBED: &[Self] = &[Self::CubicLsquic];
+    #[cfg(not(feature = "testbed"))]
+    const TESTBED: &[Self] = &[];
 
     /// Builds a controller for datagrams of `mtu` bytes. `seed` determines random choices (BBR: the
     /// first phase of its gain cycle).
@@ -50,6 +65,8 @@ impl Algorithm {
             Self::Bbr => Box::new(Bbr::new(mtu, seed)),
             Self::BbrDraft => Box::new(Bbr::draft(mtu, seed)),
             Self::Copa => Box::new(Copa::new(mtu)),
+            #[cfg(feature = "testbed")]
+            Self::CubicLsquic => Box::new(CubicLsquic::new(mtu)),
         }
     }
 
@@ -61,6 +78,8 @@ impl Algorithm {
             Self::Bbr => "bbr",
             Self::BbrDraft => "bbr-draft",
             Self::Copa => "copa",
+            #[cfg(feature = "testbed")]
+            Self::CubicLsquic => CUBIC_LSQUIC,
         }
     }
 
@@ -73,6 +92,8 @@ impl Algorithm {
                 Some("viewers freeze on Wi-Fi and other links that deliver in bunches; use bbr")
             }
             Self::CubicLive | Self::Bbr | Self::BbrDraft => None,
+            #[cfg(feature = "testbed")]
+            Self::CubicLsquic => Some("it is for the figures of a paper; use cubic-live or bbr"),
         }
     }
 }
@@ -89,8 +110,11 @@ impl FromStr for Algorithm {
 
     /// Parses a name in lower case.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let named = Self::ALL.into_iter().find(|algorithm| algorithm.name() == text);
-        named.ok_or_else(|| {
+        let mut all = Self::ALL.iter().chain(Self::TESTBED);
+        all.find(|algorithm| algorithm.name() == text).copied().ok_or_else(|| {
+            if text == CUBIC_LSQUIC {
+                return format!("`{text}` is only in builds with the testbed");
+            }
             let names = Self::ALL.map(Self::name).join(" ");
             format!("unknown congestion control algorithm `{text}`; expected one of {names}")
         })
@@ -116,6 +140,8 @@ mod tests {
             assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
             assert_eq!(algorithm.build(1_200, 1).name(), algorithm.name());
         }
+        assert_eq!("cubic-lsquic".parse(), Ok(Algorithm::CubicLsquic));
+        assert_eq!(Algorithm::CubicLsquic.build(1_200, 1).name(), "cubic-lsquic");
         let error = "reno".parse::<Algorithm>().expect_err("no such algorithm");
         assert!(error.contains("expected one of cubic cubic-live bbr "), "{error}");
     }

@@ -16,7 +16,8 @@
 //! - Nothing is left to send while the window has room: [`RateSampler::set_app_limited`].
 //!
 //! Copies of lost data are ordinary packets here. A late ACK of a packet that was declared lost is
-//! spurious and does not count as delivered.
+//! spurious and does not count as delivered. A late ACK of a superseded copy, which had left the
+//! flight without a loss, does count.
 
 #![forbid(unsafe_code)]
 
@@ -25,6 +26,8 @@ mod bbr;
 mod controller;
 mod copa;
 mod cubic;
+#[cfg(feature = "testbed")]
+mod cubic_lsquic;
 mod floor;
 mod hystart;
 mod pacer;

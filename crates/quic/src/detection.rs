@@ -13,8 +13,7 @@ pub enum TimeRule {
         eighths: u32,
     },
     /// LSQUIC: sent more than one smoothed RTT before the largest acknowledged packet. If nothing
-    /// later is in flight, lost a quarter of a smoothed RTT after that acknowledgement (early
-    /// retransmit).
+    /// later is in flight, lost at once (early retransmit).
     BetweenSendings,
 }
 
@@ -104,9 +103,11 @@ impl Detection {
     pub const LIVE: Self =
         Self { longest_probe: Some(Duration::from_millis(200)), tail: true, ..Self::RFC9002 };
 
-    /// LSQUIC's rules.
+    /// LSQUIC's rules (`lsquic_send_ctl.c`): a packet is lost if its number plus 3 is less than the
+    /// largest acknowledged one. After a spurious loss by that rule, this distance is the one that
+    /// would have sufficed, for the rest of the connection; here at most 64.
     pub const LSQUIC: Self = Self {
-        packets: 3,
+        packets: 4,
         time: TimeRule::BetweenSendings,
         probe: ProbeRule::TlpThenRto,
         longest_probe: None,

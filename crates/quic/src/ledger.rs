@@ -4,6 +4,11 @@
 //! Every copy of lost data is an ordinary record with a fate of its own. Records stand in a deque
 //! indexed by packet number; a record that was declared lost stays known for a while after the
 //! deque has moved on, so that its late acknowledgement is recognised as spurious.
+//!
+//! If only the newest copy of a unit is watched ([`CopyAccounting`](crate::CopyAccounting)), each
+//! copy supersedes the one before it ([`Ledger::supersede`]). A superseded packet is out of flight.
+//! Loss detection, early retransmit, probes and persistent congestion pass over it. It is
+//! remembered as long as a lost packet, and its late acknowledgement counts as a delivery.
 
 mod lists;
 mod lost;
@@ -11,7 +16,6 @@ mod record;
 mod verdict;
 
 use crate::detection::LossTrigger;
-use crate::rtt::GRANULARITY;
 use congestion::RateStamp;
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -19,7 +23,7 @@ use lists::Lists;
 use lost::Lost;
 use record::IDLE_CAPACITY;
 pub(crate) use record::{Carried, Fate, PacketContent, PacketKind, SentFrame, SentPacket};
-use recovery::UnitKey;
+use recovery::{Acked, UnitKey};
 use std::collections::VecDeque;
 use units::Timestamp;
 use verdict::{Evidence, LossRun, PacketVerdict};
@@ -46,13 +50,13 @@ pub(crate) struct AckOutcome {
 
 impl AckOutcome {
     #[inline]
-    fn count(&mut self, is_largest: bool, record: &SentPacket, after_loss: bool) {
+    fn count(&mut self, is_largest: bool, record: &SentPacket, acked: Acked) {
         if is_largest {
             self.newly_largest = Some(SentPacketTime { time: record.time_sent, path: record.path });
         }
         self.newly_acked += 1;
         self.any_eliciting |= record.ack_eliciting;
-        self.eliciting += u32::from(record.ack_eliciting && !after_loss);
+        self.eliciting += u32::from(record.ack_eliciting && acked == Acked::InTime);
     }
 }
 
@@ -83,15 +87,13 @@ pub(crate) struct Ledger {
     /// Records below this number are overdue, or their acknowledgement would say nothing about new
     /// content.
     expected: u64,
-    /// Packets declared lost that the deque has moved on from.
+    /// Lost and superseded packets that the deque has moved on from.
     lost: Lost,
     lists: Lists,
     pub largest_acked: Option<u64>,
     /// Send time and path of the largest acknowledged packet.
     largest_acked_sent: Timestamp,
     largest_acked_path: u8,
-    /// Time at which early retransmit declares the remaining packets lost.
-    early_at: Option<Timestamp>,
     /// Send time of the first packet in the run of losses at which the last pass stopped.
     run: Option<Timestamp>,
     /// Send time of the newest ack-eliciting packet.
@@ -192,12 +194,12 @@ impl Ledger {
     }
 
     /// Takes an acknowledgement, ranges in descending order. `acked` is called for each newly
-    /// acknowledged packet with its number, record, frames, and whether it had been declared lost.
+    /// acknowledged packet with its number, record, frames, and its state before.
     pub(crate) fn on_ack(
         &mut self,
         largest: u64,
         ranges: impl Iterator<Item = RangeInclusive<u64>>,
-        mut acked: impl FnMut(u64, &SentPacket, &[SentFrame], bool),
+        mut acked: impl FnMut(u64, &SentPacket, &[SentFrame], Acked),
     ) -> Result<AckOutcome, BadAck> {
         // RFC 9000, section 13.1: acknowledging a packet that was not sent is a
         // PROTOCOL_VIOLATION.
@@ -205,9 +207,9 @@ impl Ledger {
             return Err(BadAck::Unsent);
         }
         let mut outcome = AckOutcome::default();
-        let mut take = |number, record: &SentPacket, after_loss, lists: &mut Lists| {
-            outcome.count(number == largest, record, after_loss);
-            acked(number, record, lists.get(record.content), after_loss);
+        let mut take = |number, record: &SentPacket, as_what, lists: &mut Lists| {
+            outcome.count(number == largest, record, as_what);
+            acked(number, record, lists.get(record.content), as_what);
             lists.release(record.content);
         };
         for range in ranges {
@@ -220,14 +222,14 @@ impl Ledger {
                 let first = start.max(self.base);
                 let places = (first - self.base) as usize..=(end - self.base) as usize;
                 for (number, record) in (first..).zip(self.records.range_mut(places)) {
-                    let after_loss = match record.fate {
-                        Fate::Acked => continue,
-                        Fate::Skipped => return Err(BadAck::Skipped),
-                        Fate::Outstanding => false,
-                        Fate::Lost => true,
+                    let Some(as_what) = record.fate.acked() else {
+                        if record.fate == Fate::Skipped {
+                            return Err(BadAck::Skipped);
+                        }
+                        continue;
                     };
                     record.fate = Fate::Acked;
-                    take(number, record, after_loss, &mut self.lists);
+                    take(number, record, as_what, &mut self.lists);
                 }
                 // Nearly always the oldest packets. They are removed at once, so that loss
                 // detection and `trim` need not read them again.
@@ -238,7 +240,8 @@ impl Ledger {
                 }
             }
             while let Some((number, record)) = self.lost.take(start, end) {
-                take(number, &record, true, &mut self.lists);
+                let as_what = record.fate.acked().unwrap_or(Acked::AfterLoss);
+                take(number, &record, as_what, &mut self.lists);
             }
         }
         self.eliciting_in_flight -= outcome.eliciting;
@@ -267,7 +270,7 @@ impl Ledger {
         mut lost: impl FnMut(u64, &SentPacket, &[SentFrame], LossTrigger) -> Option<UnitKey>,
     ) -> Option<Duration> {
         self.loss_time = None;
-        let evidence = self.evidence(now, thresholds)?;
+        let evidence = self.evidence(thresholds)?;
         let mut run = LossRun::resumed(self.run.take());
         let mut declared = 0;
         let first = self.settled.max(self.base);
@@ -277,7 +280,7 @@ impl Ledger {
             let record = &self.records[(number - self.base) as usize];
             match record.fate {
                 Fate::Acked => run.on_acked(),
-                Fate::Skipped | Fate::Lost => {}
+                Fate::Skipped | Fate::Lost | Fate::Superseded => {}
                 Fate::Outstanding => match evidence.verdict(now, number, record, thresholds) {
                     PacketVerdict::NotLostYet(due) => {
                         unsettled = unsettled.or(Some(number));
@@ -301,17 +304,12 @@ impl Ledger {
         run.longest
     }
 
-    /// Returns the evidence for a pass of loss detection, and sets the time of early retransmit.
-    fn evidence(&mut self, now: Timestamp, thresholds: &Thresholds) -> Option<Evidence> {
+    /// Returns the evidence for a pass of loss detection.
+    fn evidence(&self, thresholds: &Thresholds) -> Option<Evidence> {
         let largest = self.largest_acked?;
-        self.early_at = match thresholds.time {
-            TimeThreshold::Between(rtt) if self.is_tail(largest) => {
-                self.early_at.or(Some(now + (rtt / 4).max(GRANULARITY)))
-            }
-            _ => None,
-        };
         let (sent, path) = (self.largest_acked_sent, self.largest_acked_path);
-        Some(Evidence { largest, sent, path, early_at: self.early_at })
+        let is_between = matches!(thresholds.time, TimeThreshold::Between(_));
+        Some(Evidence { largest, sent, path, is_tail: is_between && self.is_tail(largest) })
     }
 
     fn declare_lost(
@@ -336,7 +334,23 @@ impl Ledger {
         !later.any(|record| record.ack_eliciting && record.fate == Fate::Outstanding)
     }
 
-    /// Drops settled records from the front. Lost packets are remembered for `keep`.
+    /// Takes the copy of a unit that was sent before packet `before` out of flight, because a newer
+    /// copy or the end of the unit makes its loss meaningless. Returns the copy; `None` without one
+    /// in flight. Costs a scan of the packets sent since.
+    pub(crate) fn supersede(&mut self, unit: UnitKey, before: u64) -> Option<SentPacket> {
+        let end = (before.saturating_sub(self.base) as usize).min(self.records.len());
+        let mut newest_first = self.records.range_mut(..end).rev();
+        let copy = newest_first.find(|record| {
+            record.unit == Some(unit)
+                && record.fate == Fate::Outstanding
+                && record.kind.copy().is_some()
+        })?;
+        copy.fate = Fate::Superseded;
+        self.eliciting_in_flight -= u32::from(copy.ack_eliciting);
+        Some(*copy)
+    }
+
+    /// Drops settled records from the front. Lost and superseded packets are remembered for `keep`.
     pub(crate) fn trim(&mut self, now: Timestamp, keep: Duration) {
         while let Some(front) = self.records.front() {
             match front.fate {
@@ -347,7 +361,7 @@ impl Ledger {
                     _ => break,
                 },
                 Fate::Acked => {}
-                Fate::Lost => {
+                Fate::Lost | Fate::Superseded => {
                     let record = *front;
                     self.lost.push(self.base, now + keep, record);
                 }

@@ -32,7 +32,7 @@ pub mod streams;
 pub mod wire;
 
 pub use config::{
-    ControllerFactory, EndpointConfig, ObserverFactory, RetryPolicy, SchemeFactory,
+    ControllerFactory, CopyAccounting, EndpointConfig, ObserverFactory, RetryPolicy, SchemeFactory,
     TransportConfig, controller,
 };
 pub use connection::{CloseReason, Connection, Event, HandshakeInfo, Stats, TokenUse, Transmit};

@@ -6,6 +6,8 @@
 //! and cuts the window. A late acknowledgement shows which threshold would have sufficed. The
 //! thresholds are bounded, and decay while losses are genuine. A peer that acknowledges late on
 //! purpose delays the repair of its own losses by at most one round-trip time.
+//!
+//! LSQUIC's rules adapt the packet threshold alone, and keep it.
 
 use crate::detection::{Detection, TimeRule};
 use core::time::Duration;
@@ -34,6 +36,8 @@ pub(crate) struct Reordering {
     packets: u32,
     eighths: u32,
     genuine: u32,
+    /// The packet threshold never decays (LSQUIC).
+    keeps: bool,
     episode: Option<Episode>,
 }
 
@@ -48,7 +52,7 @@ impl Reordering {
     }
 
     /// Handles the acknowledgement of a packet declared lost, `behind` numbers below the newest and
-    /// `age` after its sending.
+    /// `age` after its sending. With LSQUIC's rules, the newest is that of earlier ACKs.
     pub(crate) fn on_spurious(
         &mut self,
         rules: &Detection,
@@ -56,10 +60,13 @@ impl Reordering {
         age: Duration,
         rtt: Duration,
     ) {
-        let TimeRule::SinceSent { eighths } = rules.time else { return };
         let behind = u32::try_from(behind).unwrap_or(u32::MAX).saturating_add(1);
         let wanted = behind.min(MAX_PACKETS).saturating_sub(rules.packets);
         self.packets = self.packets.max(wanted);
+        let TimeRule::SinceSent { eighths } = rules.time else {
+            self.keeps = true;
+            return;
+        };
         let share = age.as_nanos() * 8 / rtt.as_nanos().max(1) + 1;
         let wanted = u32::try_from(share).unwrap_or(u32::MAX).min(MAX_EIGHTHS);
         self.eighths = self.eighths.max(wanted.saturating_sub(eighths));
@@ -74,7 +81,7 @@ impl Reordering {
             _ => self.episode = Some(Episode { until: now, open: lost }),
         }
         self.genuine += 1;
-        if self.genuine >= PERSISTENCE {
+        if self.genuine >= PERSISTENCE && !self.keeps {
             self.genuine = 0;
             self.packets /= 2;
             self.eighths /= 2;
@@ -141,10 +148,18 @@ mod tests {
     }
 
     #[test]
-    fn other_rules_stay_as_they_are() {
+    fn the_packet_threshold_of_lsquic_grows_within_its_bound_and_stays() {
         let mut reordering = Reordering::default();
-        reordering.on_spurious(&Detection::LSQUIC, 100, RTT * 2, RTT);
-        assert_eq!(reordering.adapt(Detection::LSQUIC), Detection::LSQUIC);
+        let rules = |reordering: &Reordering| reordering.adapt(Detection::LSQUIC);
+        reordering.on_spurious(&Detection::LSQUIC, 3, RTT * 2, RTT);
+        assert_eq!(rules(&reordering), Detection::LSQUIC, "lost by another rule");
+        reordering.on_spurious(&Detection::LSQUIC, 9, RTT * 2, RTT);
+        for n in 0..10 * u64::from(PERSISTENCE) {
+            reordering.on_congestion(at(n), at(n), 1);
+        }
+        assert_eq!(rules(&reordering), Detection { packets: 10, ..Detection::LSQUIC });
+        reordering.on_spurious(&Detection::LSQUIC, u64::MAX, RTT * 2, RTT);
+        assert_eq!(rules(&reordering).packets, MAX_PACKETS);
     }
 
     #[test]

@@ -21,7 +21,8 @@
 //!   [`next_timeout`] at the latest.
 //! - A probe timeout fires: [`oldest`]; [`probed`] if the probe carries data of no unit.
 //! - A unit is written into a packet: [`copy`], which asks the scheme for the round's replicas.
-//! - A packet was sent: [`sent`].
+//! - A packet was sent: [`sent`]; then [`superseded`], if the transport watches only the newest
+//!   copy of a unit.
 //!
 //! [`acked`]: Recovery::acked
 //! [`lost`]: Recovery::lost
@@ -33,6 +34,7 @@
 //! [`probed`]: Recovery::probed
 //! [`copy`]: Recovery::copy
 //! [`sent`]: Recovery::sent
+//! [`superseded`]: Recovery::superseded
 //! [`next_timeout`]: Recovery::next_timeout
 
 #![forbid(unsafe_code)]

@@ -19,13 +19,18 @@ pub struct Packet {
     pub unit: Option<UnitKey>,
 }
 
-/// When a packet was acknowledged.
+/// State of a packet when it was acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Acked {
-    /// Before it was declared lost.
+    /// In flight.
     InTime,
-    /// After it was declared lost: the loss was spurious.
+    /// Declared lost: the loss was spurious.
     AfterLoss,
+    /// Superseded by a newer copy ([`Recovery::superseded`]). It does not enter loss rates, since
+    /// the loss of such a packet is never declared.
+    ///
+    /// [`Recovery::superseded`]: crate::Recovery::superseded
+    Superseded,
 }
 
 /// Consequences of a packet loss for the transport.

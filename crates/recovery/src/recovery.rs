@@ -288,7 +288,7 @@ impl<C: Content> Recovery<C> {
     #[inline]
     pub fn acked(&mut self, now: Timestamp, packet: &Packet, acked: Acked, content: &C) {
         let statistics = &mut self.statistics;
-        statistics.totals.acked += 1;
+        statistics.totals.acked += u64::from(acked != Acked::Superseded);
         if packet.copy.is_none() {
             statistics.totals.goodput_bytes += u64::from(packet.bytes);
         }
@@ -310,7 +310,7 @@ impl<C: Content> Recovery<C> {
                 }
                 self.recent.count(now, packet.copy, false);
             }
-            Acked::InTime => {}
+            Acked::InTime | Acked::Superseded => {}
         }
         if let Some(key) = packet.unit {
             self.unit_acked(now, key, packet, acked, content);
@@ -326,8 +326,10 @@ impl<C: Content> Recovery<C> {
         content: &C,
     ) {
         let arrival = UnitArrival { sent: packet.sent, copy: packet.copy };
-        if let (Some(kind), Acked::InTime) = (packet.copy, acked) {
-            self.copy_acked(now, key, kind, packet.sent);
+        match (packet.copy, acked) {
+            (Some(kind), Acked::InTime) => self.copy_acked(now, key, kind, packet.sent),
+            (Some(kind), Acked::Superseded) => self.copy_arrived(key, kind, packet.sent),
+            _ => {}
         }
         if !self.settle(now, key, Some(arrival), content) && acked == Acked::InTime {
             // The copy carried only a part of the missing data.
@@ -342,6 +344,12 @@ impl<C: Content> Recovery<C> {
         kind: CopyKind,
         sent: Timestamp,
     ) {
+        self.copy_arrived(key, kind, sent);
+        let event = RecoveryEvent::CopySettled { now, unit: key, kind, acked: true };
+        self.scheme.adapter.on_event(&event);
+    }
+
+    fn copy_arrived(&mut self, key: UnitKey, kind: CopyKind, sent: Timestamp) {
         let arrival = UnitArrival { sent, copy: Some(kind) };
         self.statistics.totals.replicas_acked += u64::from(kind == CopyKind::Replica);
         // One ACK may acknowledge several copies, in any order.
@@ -350,8 +358,11 @@ impl<C: Content> Recovery<C> {
         {
             *by = Some(arrival);
         }
-        let event = RecoveryEvent::CopySettled { now, unit: key, kind, acked: true };
-        self.scheme.adapter.on_event(&event);
+    }
+
+    /// Returns the units that the acknowledgement being processed has finished.
+    pub fn just_finished(&self) -> impl Iterator<Item = UnitKey> {
+        self.finished.iter().map(|finished| finished.key)
     }
 
     /// Finishes the unit if nothing is missing. Returns whether it is finished.

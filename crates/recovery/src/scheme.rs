@@ -191,6 +191,14 @@ pub enum RecoveryEvent {
         /// True if the copy was acknowledged before it was declared lost.
         acked: bool,
     },
+    /// A newer copy of the unit took the place of a copy in flight. The loss of the older one will
+    /// not be reported.
+    CopySuperseded {
+        /// Time of the event.
+        now: Timestamp,
+        /// The copied unit.
+        unit: UnitKey,
+    },
     /// The last outstanding copy of a round was lost, and none was acknowledged.
     RoundLost {
         /// Time of the event.

@@ -311,6 +311,13 @@ impl UnitTable {
         Some((round, true))
     }
 
+    /// Takes a copy out of flight that a newer one has superseded.
+    pub(crate) fn on_superseded(&mut self, key: UnitKey) {
+        if let Some(unit) = self.get_mut(key) {
+            unit.outstanding = unit.outstanding.saturating_sub(1);
+        }
+    }
+
     pub(crate) fn on_partly_acked(&mut self, key: UnitKey) {
         let Some(unit) = self.get_mut(key) else { return };
         unit.outstanding = unit.outstanding.saturating_sub(1);

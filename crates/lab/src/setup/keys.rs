@@ -13,7 +13,9 @@ use startup::decision::Mode;
 use units::Rate;
 
 use super::maybe::{Maybe, PlayerModel};
-use super::words::{Correlation, DetectionRules, Kind, PenaltyForm, Place, Readings, Spreads};
+use super::words::{
+    Accounting, Correlation, DetectionRules, Kind, PenaltyForm, Place, Readings, Spreads,
+};
 use crate::client::ClientKind;
 use crate::ends::Cipher;
 use crate::simulation::Oracle;
@@ -193,6 +195,9 @@ config::sections! {
         /// Loss detection: "live" (the edge's, with `[quic] longest_probe`), "rfc9002", or
         /// "lsquic" (AutoRec's base).
         detection: DetectionRules = DetectionRules::Live;
+        /// Copies of lost data in flight: "every" (any server's) or "newest", which takes its
+        /// predecessor's place and leaves no trace in congestion control (AutoRec's base).
+        accounting: Accounting = Accounting::Every;
         /// Whether a PING reveals the loss of a frame's last packet (`detection = "live"` only).
         tail: bool = true;
         /// Knowledge of packet fates, for bounds on achievable results.

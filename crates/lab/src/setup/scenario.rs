@@ -8,13 +8,13 @@ use std::sync::Arc;
 use congestion::Algorithm;
 use links::{LinkConfig, Loss, LossPlace, PathConfig, Queue, Trace, Window};
 use qoe::Policy;
-use quic::TransportConfig;
 use quic::detection::Detection;
+use quic::{CopyAccounting, TransportConfig};
 use recovery::Guard;
 use startup::decision::{Limits, Mode};
 use startup::{Cookie, PathState, Prefix};
 
-use super::words::{DetectionRules, Kind, Place};
+use super::words::{Accounting, DetectionRules, Kind, Place};
 use super::{Learnt, Setup};
 use crate::client::ClientKind;
 use crate::ends::Cipher;
@@ -307,6 +307,10 @@ impl Setup {
                 initial_mtu: server.quic.initial_mtu,
                 max_mtu: server.quic.max_mtu,
                 key_update_after: server.quic.key_update_after,
+                accounting: match lab.lab.accounting {
+                    Accounting::Every => CopyAccounting::Every,
+                    Accounting::Newest => CopyAccounting::Newest,
+                },
                 ..TransportConfig::default()
             },
             start_options: self.start_options(server.startup.mode),
@@ -470,5 +474,20 @@ mod tests {
         let ms = |ms| Some(Duration::from_millis(ms));
         assert_eq!(scenario("path.flap", "50ms").flap_every, ms(50));
         assert_eq!(scenario("path.rebind", "400ms").rebind_every, ms(400));
+    }
+
+    #[test]
+    fn the_transport_of_lsquic_is_selected_by_words() {
+        let ours = with(&[]).scenario(1).expect("valid");
+        assert_eq!(ours.transport.accounting, CopyAccounting::Every);
+        let keys = [
+            ("lab.detection", "lsquic"),
+            ("lab.accounting", "newest"),
+            ("quic.congestion", "cubic-lsquic"),
+        ];
+        let theirs = with(&keys).scenario(1).expect("valid");
+        assert_eq!(theirs.transport.accounting, CopyAccounting::Newest);
+        assert_eq!(theirs.detection, Detection::LSQUIC);
+        assert_eq!((theirs.congestion)(1_200, 1).name(), "cubic-lsquic");
     }
 }

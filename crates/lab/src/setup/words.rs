@@ -27,6 +27,16 @@ config::words! {
 }
 
 config::words! {
+    /// Copies of lost data that count as in flight.
+    Accounting {
+        /// Every copy.
+        Every = "every",
+        /// The newest copy of each unit, AutoRec's base.
+        Newest = "newest",
+    }
+}
+
+config::words! {
     /// Place of losses on a link.
     Place {
         /// After the bottleneck queue.

@@ -5,6 +5,8 @@ use super::ecn::fate;
 use super::owners::packet;
 use super::spaces::SpaceId;
 use super::{Connection, violation};
+use crate::config::CopyAccounting;
+use crate::detection::TimeRule;
 use crate::ledger::{BadAck, Carried, PacketKind, SentPacket};
 use crate::observer;
 use crate::path::Path;
@@ -25,6 +27,8 @@ struct AckPass {
     spurious: u64,
     /// Number and send time of the lowest-numbered spurious loss.
     lowest_spurious: Option<(u64, Timestamp)>,
+    /// The largest packet number acknowledged before.
+    largest_before: Option<u64>,
     /// All losses that raised a congestion event turned out to be spurious.
     void: bool,
     mtu: Option<u16>,
@@ -153,7 +157,11 @@ impl Connection {
         tracing::debug!(packets = pass.spurious, undone = pass.void, "spurious losses");
         let path = &mut self.path;
         if let Some((number, sent)) = pass.lowest_spurious {
-            let (behind, rtt) = (largest - number, path.rtt.conservative());
+            let newest = match self.config.detection.time {
+                TimeRule::SinceSent { .. } => largest,
+                TimeRule::BetweenSendings => pass.largest_before.unwrap_or(number),
+            };
+            let (behind, rtt) = (newest.saturating_sub(number), path.rtt.conservative());
             path.reordering.on_spurious(&self.config.detection, behind, now.since(sent), rtt);
         }
         if pass.void {
@@ -205,16 +213,21 @@ impl Connection {
     ) -> Result<AckPasses, BadAck> {
         let mut passes = AckPasses::default();
         let next = self.data.ledger.next_number();
+        let accounting = self.config.accounting;
         let Some((ledger, mut paths, mut owners)) = self.split(id) else { return Ok(passes) };
         let present = paths.present.generation;
+        let largest_before = ledger.largest_acked;
         let outcome =
-            ledger.on_ack(ack.largest, ack.ranges(), |number, record, frames, after_loss| {
+            ledger.on_ack(ack.largest, ack.ranges(), |number, record, frames, acked| {
                 if let Some(path) = paths.of(record.path) {
                     if let Some(fate) = fate(id, number, record, false) {
-                        if after_loss { path.ecn.on_late(fate) } else { path.ecn.on_fate(fate) }
+                        match acked {
+                            Acked::InTime => path.ecn.on_fate(fate),
+                            Acked::AfterLoss | Acked::Superseded => path.ecn.on_late(fate),
+                        }
                     }
                     let pass = passes.of(present, record.path);
-                    on_path_acked(now, number, record, after_loss, path, pass);
+                    on_path_acked(now, number, record, acked, path, pass);
                 }
                 match record.content.get() {
                     Carried::Stream(range) => owners.range_acked(range),
@@ -224,12 +237,20 @@ impl Connection {
                     if record.unit.is_some() {
                         owners.end_run();
                     }
-                    let acked = if after_loss { Acked::AfterLoss } else { Acked::InTime };
                     owners.recovery.acked(now, &packet(number, record), acked, owners.streams);
                 }
             })?;
         owners.end_run();
+        if accounting == CopyAccounting::Newest {
+            let next = ledger.next_number();
+            for copy in
+                owners.recovery.just_finished().filter_map(|key| ledger.supersede(key, next))
+            {
+                paths.take_out(&copy);
+            }
+        }
         let pass = &mut passes.present;
+        pass.largest_before = largest_before;
         pass.any_new = outcome.newly_acked > 0;
         pass.raises_largest = outcome.raises_largest;
         if let Some(newest) = outcome.newly_largest
@@ -323,13 +344,13 @@ fn on_path_acked(
     now: Timestamp,
     number: u64,
     record: &SentPacket,
-    after_loss: bool,
+    acked: Acked,
     path: &mut Path,
     pass: &mut AckPass,
 ) {
     pass.marked += u64::from(record.ect);
     pass.unmarked += u64::from(!record.ect && record.ack_eliciting);
-    if after_loss {
+    if acked == Acked::AfterLoss {
         // A spurious loss completes its content, but gives no rate sample and no window growth.
         pass.spurious += 1;
         if pass.lowest_spurious.is_none_or(|(lowest, _)| number < lowest) {
@@ -344,7 +365,9 @@ fn on_path_acked(
         return;
     }
     let size = u64::from(record.size);
-    path.in_flight -= size;
+    if acked == Acked::InTime {
+        path.in_flight -= size;
+    }
     pass.bytes += size;
     path.sampler.on_acked(now, &record.stamp, record.time_sent, size);
     path.mtud.on_acked(record.size);

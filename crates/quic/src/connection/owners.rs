@@ -34,6 +34,13 @@ impl Paths<'_> {
         }
         self.known.path_mut(mark)
     }
+
+    /// Takes a superseded copy out of its path's flight.
+    pub(super) fn take_out(&mut self, copy: &SentPacket) {
+        if let Some(path) = self.of(copy.path) {
+            path.in_flight -= u64::from(copy.size);
+        }
+    }
 }
 
 /// Components that own the content of packets.
@@ -143,6 +150,15 @@ pub(super) fn packet(number: u64, record: &SentPacket) -> Packet {
 }
 
 impl Connection {
+    /// Lets packet `number`, a new copy of a unit, take the place of the copy before it.
+    pub(super) fn supersede(&mut self, now: Timestamp, key: UnitKey, number: u64) {
+        let Some((ledger, mut paths, owners)) = self.split(SpaceId::Data) else { return };
+        if let Some(copy) = ledger.supersede(key, number) {
+            paths.take_out(&copy);
+            owners.recovery.superseded(now, key);
+        }
+    }
+
     /// Splits the borrow: the ledger of a space, the paths, and the owners of content.
     pub(super) fn split(&mut self, id: SpaceId) -> Option<(&mut Ledger, Paths<'_>, Owners<'_>)> {
         let space = match id {

@@ -1,4 +1,4 @@
-//! Packets that were declared lost and that the ledger has moved on from: a late acknowledgement is
+//! Lost and superseded packets that the ledger has moved on from: a late acknowledgement is
 //! recognised for a while (RFC 9002, section 6.1: "spurious").
 //!
 //! A peer can acknowledge thousands of them in any order, repeatedly, many times in a datagram.
@@ -21,7 +21,7 @@ struct LostEntry {
     skip: u64,
 }
 
-/// Lost packets, by number.
+/// Lost and superseded packets, by number.
 #[derive(Debug, Default)]
 pub(super) struct Lost {
     entries: VecDeque<LostEntry>,
@@ -40,14 +40,16 @@ impl Lost {
         self.entries.front().map(|entry| entry.number)
     }
 
-    /// Settles the first open packet of `start..=end`; none if there is none.
+    /// Settles the first open packet of `start..=end`, and returns it as it was before; none if
+    /// there is none.
     pub(super) fn take(&mut self, start: u64, end: u64) -> Option<(u64, SentPacket)> {
         let at = self.next_open(self.entries.partition_point(|entry| entry.number < start));
         let behind = self.gone + at as u64 + 1;
         let entry = self.entries.get_mut(at).filter(|entry| entry.number <= end)?;
+        let record = entry.record;
         entry.record.fate = Fate::Acked;
         entry.skip = behind;
-        Some((entry.number, entry.record))
+        Some((entry.number, record))
     }
 
     /// The first open entry from `from` on, or the end.

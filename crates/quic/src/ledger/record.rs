@@ -2,7 +2,7 @@
 
 use crate::streams::{ControlFrame, StreamRange};
 use congestion::RateStamp;
-use recovery::{CopyKind, UnitKey};
+use recovery::{Acked, CopyKind, UnitKey};
 use units::{StreamId, Timestamp};
 
 /// Capacity that an empty deque of packets may keep.
@@ -110,8 +110,24 @@ pub(crate) enum Fate {
     Outstanding,
     Acked,
     Lost,
+    /// Out of flight, because a newer copy of its unit took its place. Its loss is never declared,
+    /// and a late acknowledgement counts as a delivery.
+    Superseded,
     /// A number never used, to catch acknowledgements of packets that were not received.
     Skipped,
+}
+
+impl Fate {
+    /// Returns what an acknowledgement means for a packet with this fate; `None` if nothing.
+    #[inline]
+    pub(super) fn acked(self) -> Option<Acked> {
+        match self {
+            Self::Outstanding => Some(Acked::InTime),
+            Self::Lost => Some(Acked::AfterLoss),
+            Self::Superseded => Some(Acked::Superseded),
+            Self::Acked | Self::Skipped => None,
+        }
+    }
 }
 
 /// A sent packet, until it is settled.

@@ -41,8 +41,8 @@ fn ledger(packets: u64) -> Ledger {
 fn ack(ledger: &mut Ledger, ranges: &[RangeInclusive<u64>]) -> Result<Vec<(u64, bool)>, BadAck> {
     let mut all = Vec::new();
     let largest = *ranges.first().expect("a range").end();
-    ledger.on_ack(largest, ranges.iter().cloned(), |number, _, _, after_loss| {
-        all.push((number, after_loss));
+    ledger.on_ack(largest, ranges.iter().cloned(), |number, _, _, acked| {
+        all.push((number, acked == Acked::AfterLoss));
     })?;
     Ok(all)
 }
@@ -123,24 +123,91 @@ fn packets_of_another_path_are_lost_by_a_longer_time_and_by_no_number() {
 #[test]
 fn as_lsquic_has_it_packets_are_lost_by_the_distance_of_sendings_or_early_at_the_tail() {
     let between = TimeThreshold::Between(RTT);
-    let mut tail = ledger(4);
     // Packets sent more than an RTT before the largest acknowledged one are lost.
     let mut ledger = ledger(2);
     ledger.push(packet(102));
+    ledger.push(packet(210));
     ack(&mut ledger, &[2..=2]).expect("honest");
     assert_eq!(lost_by(&mut ledger, at(202), between).0, [0]);
-    assert_eq!(ledger.loss_time, Some(at(202) + RTT / 4), "nothing is left behind the largest");
     // With another one in flight, there is no hurry.
-    ledger.push(packet(210));
     assert_eq!((lost_by(&mut ledger, at(230), between).0, ledger.loss_time), (vec![], None));
-    // Once that one is acknowledged too, a quarter of an RTT is left.
-    ack(&mut ledger, &[3..=3]).expect("honest");
-    assert_eq!(lost_by(&mut ledger, at(300), between).0, [1], "sent 208 ms before it");
-    ack(&mut tail, &[3..=3, 0..=1]).expect("honest");
+    // Once that one is acknowledged too, nothing later is in flight.
+    let mut tail = self::ledger(4);
+    ack(&mut tail, &[2..=2, 0..=0]).expect("honest");
     assert_eq!(lost_by(&mut tail, at(104), between).0, [0; 0]);
-    assert_eq!(tail.loss_time, Some(at(104) + RTT / 4));
-    assert_eq!(lost_by(&mut tail, at(120), between).0, [0; 0]);
-    assert_eq!(lost_by(&mut tail, at(129), between).0, [2]);
+    ack(&mut tail, &[3..=3]).expect("honest");
+    assert_eq!((lost_by(&mut tail, at(105), between).0, tail.loss_time), (vec![1], None));
+}
+
+/// Two copies of a unit as packets 2 and 5, and an acknowledgement of nothing yet. The newer copy
+/// supersedes the older one.
+fn superseded() -> (Ledger, UnitKey) {
+    let mut recovery = recovery::Recovery::<()>::new(recovery::Arq::scheme(), None, at(0));
+    let (number, sent, bytes) = (0, at(0), 1_200);
+    let lost = recovery::Packet { number, sent, bytes, copy: None, unit: None };
+    let unit = recovery.lost(at(1), &lost, [1_200], &mut ()).opened;
+    let kind = PacketKind::Copy(recovery::CopyKind::Replica);
+    let mut ledger = ledger(2);
+    ledger.push(SentPacket { unit, kind, ..packet(3) });
+    (4..=5).for_each(|sent| ledger.push(packet(sent)));
+    ledger.push(SentPacket { unit, kind, ..packet(6) });
+    (7..=9).for_each(|sent| ledger.push(packet(sent)));
+    let unit = unit.expect("all of it is missing");
+    let older = ledger.supersede(unit, 5).expect("a copy in flight");
+    assert_eq!((older.time_sent, older.size), (at(3), 1_200));
+    (ledger, unit)
+}
+
+#[test]
+fn a_superseded_copy_is_out_of_flight_and_never_lost() {
+    let (mut ledger, unit) = superseded();
+    assert_eq!((ledger.eliciting_in_flight, ledger.in_flight(0)), (8, 8 * 1_200));
+    assert!(ledger.supersede(unit, 5).is_none(), "only once");
+    ack(&mut ledger, &[8..=8]).expect("honest");
+    // The run of losses passes over it.
+    let (numbers, run) = lost(&mut ledger, at(1_000), RTT);
+    assert_eq!((numbers, run), (vec![0, 1, 3, 4, 5, 6, 7], Some(Duration::from_millis(7))));
+    assert_eq!((ledger.eliciting_in_flight, ledger.loss_time), (0, None));
+    assert_eq!(ledger.oldest_eliciting().map(|oldest| oldest.time_sent), None);
+}
+
+#[test]
+fn a_superseded_copy_is_no_tail_of_lsquic() {
+    let (mut ledger, unit) = superseded();
+    ledger.supersede(unit, 9).expect("the newer copy");
+    (6..=8).for_each(|number| drop(ack(&mut ledger, &[number..=number])));
+    assert_eq!(ledger.eliciting_in_flight, 4);
+    // 3 and 4 are lost early, as are 0 and 1 by number, and 2 and 5 are nobody's.
+    assert_eq!(lost_by(&mut ledger, at(20), TimeThreshold::Between(RTT)).0, [0, 1, 3, 4]);
+}
+
+#[test]
+fn a_superseded_copy_is_acknowledged_once_as_such_while_it_is_remembered() {
+    let acked = |ledger: &mut Ledger, number: u64| {
+        let mut all = Vec::new();
+        let outcome =
+            ledger.on_ack(number, [number..=number].into_iter(), |number, _, _, acked| {
+                all.push((number, acked));
+            });
+        (all, outcome.expect("honest").newly_acked)
+    };
+    let (mut ledger, unit) = superseded();
+    ledger.supersede(unit, 9).expect("the newer copy");
+    assert_eq!(acked(&mut ledger, 5), (vec![(5, Acked::Superseded)], 1));
+    assert_eq!(acked(&mut ledger, 5), (vec![], 0));
+    assert_eq!(ledger.eliciting_in_flight, 7, "none of it was in flight");
+    // The deque moves on, and the other one is remembered as long as a lost packet.
+    ack(&mut ledger, &[6..=8, 3..=4, 0..=1]).expect("honest");
+    ledger.trim(at(10), KEEP);
+    assert_eq!(ledger.oldest_number(), 2);
+    let mut forgotten = ledger;
+    let mut remembered = superseded().0;
+    ack(&mut remembered, &[3..=8, 0..=1]).expect("honest");
+    remembered.trim(at(10), KEEP);
+    assert_eq!(acked(&mut remembered, 2), (vec![(2, Acked::Superseded)], 1));
+    assert_eq!(acked(&mut remembered, 2), (vec![], 0));
+    forgotten.trim(at(10) + KEEP, KEEP);
+    assert_eq!(acked(&mut forgotten, 2), (vec![], 0));
 }
 
 #[test]

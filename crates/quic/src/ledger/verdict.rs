@@ -14,7 +14,7 @@ pub(crate) enum TimeThreshold {
     /// largest acknowledged packet's.
     Since { delay: Duration, other_path: Duration },
     /// Minimum distance between the send times of the packet and of the largest acknowledged one.
-    /// If nothing later is in flight, a quarter of this from now.
+    /// If nothing later is in flight, the packet is lost at once.
     Between(Duration),
 }
 
@@ -35,9 +35,8 @@ pub(super) struct Evidence {
     pub largest: u64,
     pub sent: Timestamp,
     pub path: u8,
-    /// Time at which early retransmit declares the remaining packets lost; `None` while later
-    /// packets are in flight, and with the RFC's rule.
-    pub early_at: Option<Timestamp>,
+    /// Nothing later is in flight, and the rules have early retransmit.
+    pub is_tail: bool,
 }
 
 /// Verdict on a packet in flight.
@@ -67,26 +66,20 @@ impl Evidence {
             TimeThreshold::Since { delay, other_path } => {
                 let delay = if is_same_path { delay } else { delay.max(other_path) };
                 let due = packet.time_sent + delay.max(GRANULARITY);
-                by_time(now, Some(due), LossTrigger::TimeThreshold)
+                if due <= now {
+                    PacketVerdict::Lost(LossTrigger::TimeThreshold)
+                } else {
+                    PacketVerdict::NotLostYet(Some(due))
+                }
             }
-            TimeThreshold::Between(rtt) => self.between(now, packet.time_sent, rtt),
+            TimeThreshold::Between(_) if self.is_tail => {
+                PacketVerdict::Lost(LossTrigger::EarlyRetransmit)
+            }
+            TimeThreshold::Between(rtt) if self.sent.since(packet.time_sent) > rtt => {
+                PacketVerdict::Lost(LossTrigger::TimeThreshold)
+            }
+            TimeThreshold::Between(_) => PacketVerdict::NotLostYet(None),
         }
-    }
-
-    /// Applies LSQUIC's time rules: the distance between sendings, and early retransmit.
-    fn between(&self, now: Timestamp, sent: Timestamp, rtt: Duration) -> PacketVerdict {
-        if self.sent.since(sent) > rtt {
-            return PacketVerdict::Lost(LossTrigger::TimeThreshold);
-        }
-        by_time(now, self.early_at, LossTrigger::EarlyRetransmit)
-    }
-}
-
-#[inline]
-fn by_time(now: Timestamp, due: Option<Timestamp>, trigger: LossTrigger) -> PacketVerdict {
-    match due {
-        Some(at) if at <= now => PacketVerdict::Lost(trigger),
-        due => PacketVerdict::NotLostYet(due),
     }
 }
 
@@ -145,7 +138,7 @@ mod tests {
 
     /// Packet 10, sent at 100 ms, is the largest acknowledged one.
     fn evidence() -> Evidence {
-        Evidence { largest: 10, sent: at(100), path: 0, early_at: None }
+        Evidence { largest: 10, sent: at(100), path: 0, is_tail: false }
     }
 
     #[test]
@@ -187,10 +180,9 @@ mod tests {
     #[test]
     fn lsquic_compares_sendings_and_retransmits_early() {
         let lsquic = rules(TimeThreshold::Between(Duration::from_millis(40)));
-        let tail = Evidence { early_at: Some(at(130)), ..evidence() };
+        let tail = Evidence { is_tail: true, ..evidence() };
         assert_eq!(evidence().verdict(at(500), 9, &packet(59), &lsquic), Lost(Time));
         assert_eq!(evidence().verdict(at(500), 9, &packet(60), &lsquic), NotLostYet(None));
-        assert_eq!(tail.verdict(at(129), 9, &packet(60), &lsquic), NotLostYet(Some(at(130))));
-        assert_eq!(tail.verdict(at(130), 9, &packet(60), &lsquic), Lost(EarlyRetransmit));
+        assert_eq!(tail.verdict(at(101), 9, &packet(60), &lsquic), Lost(EarlyRetransmit));
     }
 }

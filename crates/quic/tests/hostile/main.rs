@@ -5,7 +5,8 @@
 //! - `duties`, `clocks`: the server's duties towards any client.
 //! - `handshakes`: attacks before and during connection setup.
 //! - `paths`: addresses, connection IDs and resets; `budgets`: unvalidated addresses.
-//! - `acknowledgements`: packet numbers and keys; `withheld`: missing acknowledgements.
+//! - `acknowledgements`: packet numbers and keys; `withheld`: missing acknowledgements;
+//!   `superseded`: late acknowledgements of copies.
 //! - `costs`: CPU time per datagram; `attacks`: other floods and forgeries; `fuzz`: random clients.
 
 mod acknowledgements;
@@ -24,6 +25,7 @@ mod returns;
 mod rows;
 #[path = "../common/server.rs"]
 mod server;
+mod superseded;
 mod withheld;
 
 use std::sync::Arc;

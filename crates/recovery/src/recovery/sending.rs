@@ -187,6 +187,14 @@ impl<C: Content> Recovery<C> {
         self.scheme.adapter.on_event(&RecoveryEvent::CopySent { now, unit: key, kind, round });
     }
 
+    /// Handles a new copy of a unit taking the place of the one before it. The transport no longer
+    /// declares the older copy lost, so the newest one alone decides whether the round is lost.
+    pub fn superseded(&mut self, now: Timestamp, key: UnitKey) {
+        self.table.on_superseded(key);
+        let event = RecoveryEvent::CopySuperseded { now, unit: key };
+        self.scheme.adapter.on_event(&event);
+    }
+
     /// Asks the scheme for replicas after the first copy of a round or of overdue data.
     fn plan_replicas(&mut self, now: Timestamp, key: UnitKey, round: u32) {
         let view =
@@ -225,5 +233,62 @@ impl<C: Content> Recovery<C> {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::{Acked, Packet};
+    use crate::{Arq, PathState};
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    /// A unit with a retransmission sent at 100 ms and a replica sent at 120 ms in its place.
+    fn replaced() -> (Recovery<()>, UnitKey, [Packet; 2]) {
+        let mut r = Recovery::<()>::new(Arq::scheme(), None, at(0));
+        let key = r.opened(at(100), at(40), 1_200);
+        let copies = [(100, CopyKind::Retransmission), (120, CopyKind::Replica)];
+        let copies = copies.map(|(sent, kind)| {
+            r.copy_sent(at(sent), key, kind);
+            let (unit, copy) = (Some(key), Some(kind));
+            Packet { number: sent, sent: at(sent), bytes: 1_200, copy, unit }
+        });
+        r.superseded(at(120), key);
+        (r, key, copies)
+    }
+
+    #[test]
+    fn the_loss_of_the_newest_copy_loses_the_round() {
+        let (mut r, key, [_, newest]) = replaced();
+        assert_eq!(r.unit(key).map(|unit| unit.outstanding), Some(1));
+        assert_eq!(r.lost(at(200), &newest, [], &mut ()).round_lost, Some(key));
+        assert_eq!(r.next_waiting(), Some(key));
+    }
+
+    #[test]
+    fn a_superseded_copy_that_arrives_is_no_spurious_loss_and_no_part_of_the_loss_rate() {
+        let (mut r, key, [superseded, _]) = replaced();
+        r.acked(at(170), &superseded, Acked::Superseded, &());
+        let totals = r.statistics().totals;
+        assert_eq!((totals.acked, totals.lost, totals.spurious), (0, 0, 0));
+        // The data of this content is never complete, and the newest copy is still in flight.
+        assert_eq!(r.unit(key).map(|unit| unit.outstanding), Some(1));
+        assert_eq!(r.next_waiting(), None);
+    }
+
+    #[test]
+    fn the_copy_that_arrives_first_counts_even_if_superseded() {
+        let (mut r, key, [superseded, newest]) = replaced();
+        // One ACK acknowledges both, the newer one first.
+        let arrival = crate::recovery::arrival(newest.sent, CopyKind::Replica);
+        r.finish(at(180), key, arrival);
+        assert_eq!(r.just_finished().collect::<Vec<_>>(), [key]);
+        r.acked(at(180), &superseded, Acked::Superseded, &());
+        let _ = r.ack_done(at(180), PathState::default(), |_, _| {});
+        assert_eq!(r.statistics().latencies.count(), 0, "the retransmission arrived");
+        assert_eq!(r.just_finished().count(), 0);
     }
 }

@@ -164,6 +164,7 @@ impl RedundancyAdapter for Spy {
                     "lost"
                 }
             }
+            RecoveryEvent::CopySuperseded { .. } => "superseded",
             RecoveryEvent::RoundLost { .. } => "round lost",
             RecoveryEvent::Finished { .. } => "finished",
             RecoveryEvent::Abandoned { .. } => "abandoned",

@@ -9,6 +9,7 @@ mod packet;
 use super::ecn::codepoint;
 use super::off_path::{NO_PATH, OffPath, OffPathFrame};
 use super::{Connection, Context};
+use crate::config::CopyAccounting;
 use crate::connection::timers::PROBES;
 use crate::detection::MIN_TAIL_DELAY;
 use crate::ledger::PacketKind;
@@ -59,7 +60,7 @@ enum Turn {
 enum Leave {
     /// Any packet.
     Freely,
-    /// Replicas only: the window is slightly exceeded.
+    /// Replicas only: the window is slightly exceeded, or they take their predecessors' place.
     BeyondWindow,
     /// None until the pacer's release time.
     Paced,
@@ -323,9 +324,16 @@ impl Connection {
         self.config.max_in_flight / u64::from(BASE)
     }
 
-    /// ART's opportunism (section 6.4): a replica may exceed the window by 2 packets or a quarter,
-    /// unless the network may be congested or the peer's address is unproven.
+    /// Returns whether a replica may leave although the window has no room.
+    ///
+    /// ART's opportunism (section 6.4): it may exceed the window by 2 packets or a quarter, unless
+    /// the network may be congested or the peer's address is unproven. If only the newest copies
+    /// are in flight, it takes its predecessor's place.
     fn may_pass_window(&self, in_flight: u64, window: u64, mtu: u64) -> bool {
+        let replaces = self.config.accounting == CopyAccounting::Newest && in_flight <= window;
+        if replaces && !self.recovery.is_empty() {
+            return true;
+        }
         self.recovery.passes_window()
             && !self.probe_timer.is_backed_off()
             && self.handshake.is_none()

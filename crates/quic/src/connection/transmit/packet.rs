@@ -2,6 +2,7 @@
 //! 9001, section 5), and ledger entry.
 
 use super::Turn;
+use crate::config::CopyAccounting;
 use crate::connection::spaces::SpaceId;
 use crate::connection::{Connection, Context};
 use crate::crypto::TAG_LEN;
@@ -178,6 +179,11 @@ impl Connection {
             early.keys.local.header.protect(packet, pn_offset, pn_len);
         }
         self.book(now, built, generation);
+        if let Some(key) = built.unit
+            && self.config.accounting == CopyAccounting::Newest
+        {
+            self.supersede(now, key, number);
+        }
         size
     }
 

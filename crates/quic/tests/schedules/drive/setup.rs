@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use congestion::Algorithm;
 use mendcast_quic as quic;
+use quic::CopyAccounting;
 use quic::crypto::{KeyRing, OneRttProtection, SingleUseLog, TimeProvider, UnixTime};
 use quic::crypto::{TlsConfig, TlsSettings};
 use quic::detection::Detection;
@@ -166,6 +167,9 @@ impl Setup {
         transport.ecn = flags & 1 == 0;
         if flags & 6 == 6 {
             transport.detection = Detection::LSQUIC;
+        }
+        if flags & 10 == 10 {
+            transport.accounting = CopyAccounting::Newest;
         }
         if flags & 0x18 == 0x18 {
             transport.guard = Some(Guard::new(0.1, None));

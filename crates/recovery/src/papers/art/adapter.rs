@@ -132,6 +132,11 @@ impl RedundancyAdapter for TestAndVerify {
                     self.bitmap.push(!acked);
                 }
             }
+            RecoveryEvent::CopySuperseded { unit, .. } => {
+                if let Some(in_flight) = self.in_flight.get_mut(unit) {
+                    *in_flight = in_flight.saturating_sub(1);
+                }
+            }
             RecoveryEvent::Finished { unit, .. } | RecoveryEvent::Abandoned { unit, .. } => {
                 self.in_flight.take(unit);
             }
