@@ -21,7 +21,7 @@ use recovery::art::dqn::BadNetwork;
 pub use file::FileError;
 pub use name::NameError;
 pub use run::RunError;
-pub use specification::{ClaimFlaw, SpecificationError};
+pub use specification::{ClaimFlaw, FigureFlaw, SpecificationError};
 pub use subject::Subject;
 pub use value::ValueError;
 

@@ -22,10 +22,9 @@ pub(super) struct Report {
     /// Also write a page with every table of the experiments (Markdown).
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
-    /// Write papers.md, which holds the papers' numbers against ours, and papers/ (Markdown).
+    /// Write only papers.md, with the papers' numbers beside ours, and papers/ (Markdown).
     ///
-    /// Also reads `lab visits` and `lab groups`. A number without results is `not measured`. No
-    /// other report is written.
+    /// Also reads `lab visits` and `lab groups`. A number without results is `not measured`.
     #[arg(long, value_name = "DIR", conflicts_with = "page")]
     papers: Option<PathBuf>,
 }

@@ -3,7 +3,7 @@
 use core::fmt;
 
 /// A contradiction in the specification of an experiment.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum SpecificationError {
     /// A label has a character that separates fields of results. Contains the label.
     Label(String),
@@ -29,8 +29,43 @@ pub enum SpecificationError {
         /// Paper and figure.
         figure: String,
         /// Problem.
-        problem: String,
+        flaw: FigureFlaw,
     },
+}
+
+/// Problem of a figure in the catalogue of papers.
+#[derive(Debug)]
+pub enum FigureFlaw {
+    /// The cause is too long. Contains its number of words, and the maximum.
+    Cause(usize, usize),
+    /// It has no number.
+    NoNumber,
+    /// A number has both a source and a reason for having none, or neither. Contains its name.
+    Source(String),
+    /// Another figure has this experiment.
+    Shared(String),
+    /// An experiment has no run with this scheme and point. Contains number and experiment.
+    NoRun(String, String),
+    /// The source of a number is invalid.
+    Number {
+        /// Name of the number.
+        of: String,
+        /// Reason.
+        source: Box<super::Error>,
+    },
+}
+
+impl fmt::Display for FigureFlaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cause(words, most) => write!(f, "a cause of {words} words; at most {most}"),
+            Self::NoNumber => f.write_str("no number"),
+            Self::Source(of) => write!(f, "{of}: either `from` or `not_measured`"),
+            Self::Shared(name) => write!(f, "`{name}` belongs to another figure"),
+            Self::NoRun(of, name) => write!(f, "{of}: `{name}` has no such scheme and point"),
+            Self::Number { of, source } => write!(f, "{of}: {source}"),
+        }
+    }
 }
 
 /// Reason why no result could falsify a claim.
@@ -81,7 +116,7 @@ impl fmt::Display for SpecificationError {
             Self::Claim { text, flaw } => {
                 write!(f, "no result could falsify the claim `{text}`: {flaw}")
             }
-            Self::Figure { figure, problem } => write!(f, "{figure}: {problem}"),
+            Self::Figure { figure, flaw } => write!(f, "{figure}: {flaw}"),
         }
     }
 }

@@ -83,14 +83,14 @@ pub struct Scenario {
     pub measure_from: Duration,
     /// Servers' knowledge of packet fates.
     pub oracle: Oracle,
-    /// Whether to record the event log. Otherwise [`Outcome::event_log`](crate::Outcome::event_log)
-    /// is the digest of an empty log.
+    /// Whether to record the event log. Otherwise
+    /// [`RunOutcome::event_log`](crate::RunOutcome::event_log) is the digest of an empty log.
     pub log_events: bool,
     /// Whether to measure time in the client's code, at the cost of reading clocks.
     pub time_client: bool,
     /// Records the first server's units and decisions.
     pub diary: Option<Diary>,
-    /// Interval of [`Sample`](crate::Sample)s.
+    /// Interval of [`SenderSample`](crate::SenderSample)s.
     pub sample_every: Option<Duration>,
 }
 

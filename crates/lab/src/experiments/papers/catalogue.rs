@@ -9,7 +9,7 @@ use toml::Value;
 use super::super::figures::built_in;
 use super::super::metrics::Term;
 use super::super::spec::{OneOrTwo, Spec, same};
-use crate::error::{Error, SpecificationError};
+use crate::error::{Error, FigureFlaw, SpecificationError};
 
 /// Text of the catalogue.
 const TEXT: &str = include_str!("../../../../../experiments/papers.toml");
@@ -111,14 +111,14 @@ impl Catalogue {
         let mut experiments = Vec::new();
         for paper in &all.papers {
             for figure in &paper.figures {
-                let at = |problem: String| {
+                let at = |flaw: FigureFlaw| {
                     let figure = format!("{}, {}", paper.title, figure.name);
-                    SpecificationError::Figure { figure, problem }
+                    SpecificationError::Figure { figure, flaw }
                 };
                 figure.check().map_err(at)?;
                 if let Some(name) = &figure.experiment {
                     if experiments.contains(&name) {
-                        return Err(at(format!("`{name}` belongs to another figure")).into());
+                        return Err(at(FigureFlaw::Shared(name.clone())).into());
                     }
                     experiments.push(name);
                     built_in(name)?;
@@ -130,20 +130,25 @@ impl Catalogue {
 }
 
 impl Figure {
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), FigureFlaw> {
         let words = self.cause.split_whitespace().count();
         if words > MAX_CAUSE_WORDS {
-            return Err(format!("a cause of {words} words; at most {MAX_CAUSE_WORDS}"));
+            return Err(FigureFlaw::Cause(words, MAX_CAUSE_WORDS));
         }
         if self.numbers.is_empty() {
-            return Err("no number".to_owned());
+            return Err(FigureFlaw::NoNumber);
         }
         for number in &self.numbers {
             if number.from.is_some() == number.not_measured.is_some() {
-                return Err(format!("{}: either `from` or `not_measured`", number.of));
+                return Err(FigureFlaw::Source(number.of.clone()));
             }
             if let Some(from) = &number.from {
-                from.check().map_err(|problem| format!("{}: {problem}", number.of))?;
+                let of = || number.of.clone();
+                match from.has_run() {
+                    Ok(true) => {}
+                    Ok(false) => return Err(FigureFlaw::NoRun(of(), from.results.clone())),
+                    Err(e) => return Err(FigureFlaw::Number { of: of(), source: Box::new(e) }),
+                }
             }
         }
         Ok(())
@@ -151,24 +156,20 @@ impl Figure {
 }
 
 impl NumberSource {
-    fn check(&self) -> Result<(), String> {
+    /// Returns whether the results have the number; those of other commands always do.
+    fn has_run(&self) -> Result<bool, Error> {
         if COMMANDS.iter().any(|name| self.results.starts_with(name)) {
-            return Ok(());
+            return Ok(true);
         }
-        let text = built_in(&self.results).map_err(|e| e.to_string())?;
-        let spec = Spec::parse(text).map_err(|e| e.to_string())?;
-        Term::parse(&self.metric).map_err(|e| e.to_string())?;
+        let spec = Spec::parse(built_in(&self.results)?)?;
+        Term::parse(&self.metric)?;
         let is_wanted = |title: &String| self.sweep.as_ref().is_none_or(|sweep| sweep == title);
         let is_at = |point: &[(String, Value)]| is_at(&self.at, point);
         let mut sweeps = spec.sweeps.iter().filter(|sweep| is_wanted(&sweep.title));
-        let is_there = sweeps.any(|sweep| {
+        Ok(sweeps.any(|sweep| {
             spec.schemes_of(sweep).any(|scheme| scheme.label == self.scheme)
                 && sweep.points().iter().any(|point| is_at(point))
-        });
-        match is_there {
-            true => Ok(()),
-            false => Err(format!("`{}` has no such scheme and point", self.results)),
-        }
+        }))
     }
 }
 
