@@ -30,11 +30,12 @@
 #   make h3spec       runs the cases of h3spec and writes their tables to docs/develop/conformance.md
 #   make lint         formatting, clippy, documentation, conformance, structure and language; warnings are errors
 #   make lint-autoplex  the same for autoplex/; its query engine takes some minutes the first time
+#   make lint-fuzz    the same for fuzz/
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: demo test e2e e2e-tracks e2e-cohorts interop bench bench-edge soak fuzz lab reference site autoplex test-autoplex web conformance h3spec lint lint-autoplex need-cargo need-cc pages
+.PHONY: demo test e2e e2e-tracks e2e-cohorts interop bench bench-edge soak fuzz lab reference site autoplex test-autoplex web conformance h3spec lint lint-autoplex lint-fuzz need-cargo need-cc pages
 
 need-cargo:
 	@command -v $(CARGO) >/dev/null || { echo "missing: Rust with cargo 1.90 or newer (https://rustup.rs)"; exit 1; }
@@ -189,3 +190,7 @@ lint-autoplex: AUTOPLEX := --locked --manifest-path autoplex/Cargo.toml --target
 lint-autoplex: need-cargo need-cc
 	$(CARGO) fmt --manifest-path autoplex/Cargo.toml --check
 	$(CARGO) clippy $(AUTOPLEX) --all-targets -- -D warnings
+
+lint-fuzz: need-cargo need-cc
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
+	$(CARGO) clippy --locked --manifest-path fuzz/Cargo.toml --target-dir $(TARGET)/fuzz --bins -- -D warnings

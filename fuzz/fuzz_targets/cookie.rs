@@ -7,7 +7,7 @@ use core::net::IpAddr;
 
 use libfuzzer_sys::fuzz_target;
 use startup::cookie::{Carrier, Cookie, CookieRules};
-use startup::decision::{Course, Known, Limits, Mode, decide};
+use startup::decision::{Course, Inputs, Limits, Mode, decide};
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(cookie) = Cookie::decode(bytes) else { return };
@@ -27,8 +27,8 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(past.cookie.max_rate <= rules.max_rate && past.confidence > 0.0);
     let limits = Limits::default();
     for mode in Mode::ALL {
-        let known = Known { first_frame: None, past: Some(past), handshake_rtt: None };
-        let decision = decide(mode, &known, &limits);
+        let inputs = Inputs { first_frame: None, past: Some(past), handshake_rtt: None };
+        let decision = decide(mode, &inputs, &limits);
         assert!(decision.start.window.is_some_and(|window| window <= limits.max_jump));
         if let Course::Careful(saved) = decision.course {
             assert!(saved.jump <= past.saved_window() / 2);

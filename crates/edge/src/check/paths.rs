@@ -24,7 +24,7 @@ const UNITS: [&str; 4] = [
 /// Reason why a path cannot be used.
 #[derive(Debug)]
 enum PathFault {
-    /// The path is something else. Contains what it is, and the expectation.
+    /// The path is of the wrong kind. Contains the message, such as "a directory; expected a file".
     Kind(&'static str),
     /// A directory cannot be used.
     Directory(io::Error),

@@ -254,7 +254,9 @@ metrics! {
     "f_off_ms", "ms", None, |m, s| {
         Some(m.recovery.latencies.mean().map(ms)? - latency(m, s.lab.lab.level)?)
     };
-    "g_off", "1", None, |m, s| Some(cost(m)? - formulas::redundancy_cost(loss_rate(m)?, s.lab.lab.level));
+    "g_off", "1", None, |m, s| {
+        Some(cost(m)? - formulas::redundancy_cost(loss_rate(m)?, s.lab.lab.level))
+    };
     // Redundancy renewed in every round, which an acknowledgement stops.
     "f_renewed_ms", "ms", None, |m, s| {
         let time = formulas::recovery_latency_renewed(loss_rate(m)?, t_unit(m)?, s.lab.lab.level);

@@ -84,7 +84,7 @@ pub(super) struct Setting {
     pub command: String,
     pub population: String,
     pub read: Option<Read>,
-    /// Random seeds, each of which drew the same number of sessions, in this order.
+    /// Random seeds. The sessions stand in their order, equally many for each.
     pub seeds: Vec<u64>,
     pub paired: bool,
     pub arms: Vec<ArmSet>,

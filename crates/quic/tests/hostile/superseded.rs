@@ -116,8 +116,8 @@ fn with_byte(raw: &Raw, byte: u64) -> Vec<u64> {
     sent.filter(|sent| carries(&sent.payload)).map(|sent| sent.number).collect()
 }
 
-/// Downloads 6,000 bytes of which the first packet is lost. Returns the numbers of its four
-/// sendings: the original, the retransmission and two replicas.
+/// Downloads 6,000 bytes and loses the first packet. Returns the packet numbers of the lost data:
+/// original, retransmission and two replicas.
 fn lose_first(raw: &mut Raw) -> Vec<u64> {
     let before = raw.numbers(PacketType::OneRtt).len();
     download(raw, 6_000);

@@ -30,8 +30,18 @@ struct Sent {
     size: u64,
     /// An ack-eliciting packet in flight.
     open: bool,
+    class: Class,
+}
+
+/// How certainly an open packet counts as in flight.
+#[derive(Clone, Copy)]
+enum Class {
+    /// On the present path, unless the client moved.
+    Plain,
+    /// Repeats data: superseded copies are out of flight under [`quic::CopyAccounting::Newest`].
+    Copy,
     /// Carries frames of path validation: it counts on no path, or on the present one.
-    validates: bool,
+    Validating,
 }
 
 /// The books.
@@ -40,8 +50,9 @@ pub struct Shadow {
     /// Number of the first packet of `packets`.
     base: u64,
     packets: VecDeque<Sent>,
-    /// Bytes in flight, of packets with and without frames of path validation.
+    /// Bytes of open packets, by class.
     pub validating: u64,
+    pub copies: u64,
     pub plain: u64,
     pub counts: Counts,
 }
@@ -52,7 +63,7 @@ impl Shadow {
         self.packets.len() as u64
     }
 
-    fn on_sent(&mut self, number: u64, size: usize, payload: &[u8]) {
+    fn on_sent(&mut self, number: u64, size: usize, payload: &[u8], purpose: Purpose) {
         let (mut eliciting, mut validates) = (false, false);
         for frame in Frames::new(payload).flatten() {
             eliciting |= frame.is_ack_eliciting();
@@ -63,26 +74,35 @@ impl Shadow {
         }
         let next = self.base + self.packets.len() as u64;
         assert!(number >= next, "packet number {number} is used twice");
-        let skipped = Sent { size: 0, open: false, validates: false };
+        let class = match purpose {
+            _ if validates => Class::Validating,
+            Purpose::Original | Purpose::MtuProbe => Class::Plain,
+            Purpose::Retransmission | Purpose::Replica | Purpose::Probe => Class::Copy,
+        };
+        let skipped = Sent { size: 0, open: false, class };
         self.packets.extend((next..number).map(|_| skipped));
-        let packet = Sent { size: size as u64, open: eliciting, validates };
+        let packet = Sent { size: size as u64, open: eliciting, class };
         if packet.open {
-            *self.sum(validates) += packet.size;
+            *self.sum(class) += packet.size;
         }
         self.packets.push_back(packet);
         self.trim();
     }
 
-    fn sum(&mut self, validates: bool) -> &mut u64 {
-        if validates { &mut self.validating } else { &mut self.plain }
+    fn sum(&mut self, class: Class) -> &mut u64 {
+        match class {
+            Class::Plain => &mut self.plain,
+            Class::Copy => &mut self.copies,
+            Class::Validating => &mut self.validating,
+        }
     }
 
     fn on_over(&mut self, number: u64) {
         let Some(place) = number.checked_sub(self.base) else { return };
         let Some(packet) = self.packets.get_mut(place as usize) else { return };
         if core::mem::take(&mut packet.open) {
-            let Sent { size, validates, .. } = *packet;
-            *self.sum(validates) -= size;
+            let Sent { size, class, .. } = *packet;
+            *self.sum(class) -= size;
         }
     }
 
@@ -118,7 +138,7 @@ impl Observer for Bookkeeper {
             let mut shadow = self.0.lock().expect("one thread");
             match *event {
                 Event::PacketSent { ty: PacketType::OneRtt, number, size, payload, purpose } => {
-                    shadow.on_sent(number, size, payload);
+                    shadow.on_sent(number, size, payload, purpose);
                     let counts = &mut shadow.counts;
                     counts.sent += 1;
                     match purpose {

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mendcast_quic as quic;
+use quic::Transmit;
 use quic::streams::StreamEvent;
 use quic::wire::{Frame, Frames};
-use quic::{Addresses, Connection, Datagram, Endpoint, Event, Handle, Outcome, Transmit};
+use quic::{Addresses, Connection, CopyAccounting, Datagram, Endpoint, Event, Handle, Outcome};
 use units::{Ecn, StreamId, Timestamp};
 
 use super::client::Client;
@@ -329,7 +330,11 @@ impl World {
         let held = memory::held();
         let alive = self.alive.bytes.load(Relaxed);
         let shadow = self.shadow.lock().expect("one thread");
-        let (span, plain, validating) = (shadow.span(), shadow.plain, shadow.validating);
+        let (span, all) = (shadow.span(), shadow.plain + shadow.copies + shadow.validating);
+        let certain = match self.setup.transport.accounting {
+            CopyAccounting::Every => shadow.plain + shadow.copies,
+            CopyAccounting::Newest => shadow.plain,
+        };
         // Memory is kept for future packets.
         let known = self.most.span.max(span) + shadow.counts.lost.min(4_096);
         drop(shadow);
@@ -343,10 +348,9 @@ impl World {
             return;
         }
         let in_flight = connection.in_flight();
-        let all = plain + validating;
         assert!(in_flight <= all, "{in_flight} bytes in flight, {all} are open");
         if !moved {
-            assert!(in_flight >= plain, "{in_flight} bytes in flight, {plain} are open");
+            assert!(in_flight >= certain, "{in_flight} bytes in flight, {certain} are open");
         }
         let (data, pieces) = (self.client.data_sent, self.alive.pieces.load(Relaxed));
         let bound = BASE_MEMORY + PER_PACKET * known + 4 * data + PER_PIECE * pieces;
