@@ -84,7 +84,7 @@ pub(super) struct Setting {
     pub command: String,
     pub population: String,
     pub read: Option<Read>,
-    /// Random seeds. The sessions stand in their order, equally many for each.
+    /// Random seeds. Sessions follow this order, equally many for each seed.
     pub seeds: Vec<u64>,
     pub paired: bool,
     pub arms: Vec<ArmSet>,
