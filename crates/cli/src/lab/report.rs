@@ -11,7 +11,8 @@ const EXAMPLES: &str = "\
 Examples:
   mendcast lab report out --page target/results.md > docs/reproduce/results.md
   mendcast lab report out/population
-  mendcast lab report out --papers docs/reproduce";
+  mendcast lab report out --papers docs/reproduce
+  mendcast lab report out --papers docs/reproduce --calls out-calls";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
@@ -27,13 +28,18 @@ pub(super) struct Report {
     /// Also reads `lab visits` and `lab groups`. A number without results is `not measured`.
     #[arg(long, value_name = "DIR", conflicts_with = "page")]
     papers: Option<PathBuf>,
+    /// Also write papers/calls.md, from the same experiments under loss as in calls.
+    ///
+    /// Results of `lab run ... --set path.loss_model=calls:rate={}`.
+    #[arg(long, value_name = "DIR", requires = "papers")]
+    calls: Option<PathBuf>,
 }
 
 impl Report {
     pub(super) fn run(self) -> Result<(), Error> {
         if let Some(out) = self.papers {
             let dirs: Vec<&Path> = self.dirs.iter().map(PathBuf::as_path).collect();
-            experiments::papers(&out, &dirs)?;
+            experiments::papers(&out, &dirs, self.calls.as_deref())?;
             log_line!("{}", out.join("papers.md").display());
             return Ok(());
         }

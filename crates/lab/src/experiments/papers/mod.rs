@@ -1,8 +1,10 @@
 //! Pages that hold the numbers of the five papers against ours: `papers.md`, and a
 //! page per paper. Every number comes from the given results or is `not measured`.
 //!
-//! From the ground up: `catalogue` (figures and their sources) · `results` (our numbers) · `page`.
+//! From the ground up: `catalogue` (figures and their sources) · `results` (our numbers) · `page` ·
+//! `calls` (the same under loss as in calls).
 
+mod calls;
 mod catalogue;
 mod page;
 mod results;
@@ -16,12 +18,17 @@ use page::PICTURES;
 use results::AllResults;
 
 /// Writes `papers.md` and a page per paper (`papers/*.md`) to `out`, from the results in these
-/// directories. Plots go to `papers/pictures`.
+/// directories. Plots go to `papers/pictures`. With results of the same experiments under loss as in
+/// calls, `papers/calls.md` compares both.
 ///
 /// # Errors
 /// One line: results cannot be read, or a page cannot be written.
-pub fn papers(out: &Path, folders: &[&Path]) -> Result<(), Error> {
-    write(&Catalogue::built_in()?, &AllResults::read(folders)?, out)
+pub fn papers(out: &Path, folders: &[&Path], calls: Option<&Path>) -> Result<(), Error> {
+    let (catalogue, results) = (Catalogue::built_in()?, AllResults::read(folders)?);
+    write(&catalogue, &results, out)?;
+    let Some(folder) = calls else { return Ok(()) };
+    let page = calls::page(&catalogue, &results, &AllResults::read(&[folder])?);
+    write_file(&out.join("papers").join(calls::FILE), &page)
 }
 
 fn write(catalogue: &Catalogue, results: &AllResults, out: &Path) -> Result<(), Error> {

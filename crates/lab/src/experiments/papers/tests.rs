@@ -170,6 +170,25 @@ fn pages_hold_our_numbers_against_the_papers() {
 }
 
 #[test]
+fn a_page_compares_both_models_of_loss() {
+    let folders = [Folder::new("independent"), Folder::new("calls")];
+    store(&folders[0], [15.0, 15.2], 0.12, "");
+    store(&folders[1], [30.0, 30.2], 0.02, "");
+    let catalogue = Catalogue::parse(CATALOGUE).expect("valid");
+    let [here, calls] = [0, 1]
+        .map(|which: usize| AllResults::read(&[&folders[which].0.join("out")]).expect("readable"));
+    let page = calls::page(&catalogue, &here, &calls);
+    assert!(page.contains("| latency | 15.8 ms | 15.1 ± 1.3 ms | 30.1 ± 1.3 ms |"), "{page}");
+    assert!(page.contains("| Journal, Figure 18 | 1 of 7 | 0 of 7 |"), "{page}");
+    let lost = "Holds under independent loss only:\n\n- AutoRec keeps latency below α = 30 ms";
+    assert!(page.contains(lost), "{page}");
+    // A figure without an experiment, or without results under one of them, has no row.
+    assert!(!page.contains("Figure 11"), "{page}");
+    let none = calls::page(&catalogue, &here, &AllResults::default());
+    assert!(!none.contains("Figure 18"), "{none}");
+}
+
+#[test]
 fn without_results_a_number_is_not_measured() {
     let folder = Folder::new("no-papers");
     store(&folder, [15.0, 17.0], 0.029, "");
