@@ -116,6 +116,19 @@ pub(super) struct OurNumber {
     pub is_share: bool,
 }
 
+/// A line of `mendcast-bench`: `recovery_cpu_loss/deadline`, against plain retransmission.
+#[derive(Clone, Debug, Deserialize)]
+struct BenchLine {
+    name: String,
+    ratio: f64,
+    /// First and third quartile of the ratio.
+    pairs: Option<[f64; 2]>,
+}
+
+/// Name of the benchmarks' results, and their file.
+const BENCH: &str = "bench";
+const BENCH_FILE: &str = "bench.json";
+
 impl AllResults {
     /// Reads the results in these directories and their subdirectories.
     ///
@@ -140,6 +153,10 @@ impl AllResults {
                 let is_other = path.is_file() && !folder.join("run.json").is_file();
                 if let Some(name) = name.filter(|_| is_other) {
                     all.others.insert(name, other_lines(&path)?);
+                }
+                let path = folder.join(BENCH_FILE);
+                if path.is_file() {
+                    all.others.insert(BENCH.to_owned(), bench_lines(&path)?);
                 }
             }
         }
@@ -179,6 +196,25 @@ impl AllResults {
             })?;
         Some(OurNumber { value, is_share: term.unit() == "1" })
     }
+}
+
+/// Returns the schemes' costs over plain retransmission: `over:recovery_cpu_loss`, a share.
+fn bench_lines(path: &Path) -> Result<Vec<OtherLine>, Error> {
+    let text = std::fs::read_to_string(path).at(path)?;
+    let lines: Vec<BenchLine> = serde_json::from_str(&text).at(path)?;
+    let line = |line: BenchLine| {
+        let (benchmark, scheme) = line.name.split_once('/')?;
+        Some(OtherLine {
+            sweep: None,
+            scheme: scheme.to_owned(),
+            point: BTreeMap::new(),
+            metric: format!("over:{benchmark}"),
+            unit: "1".to_owned(),
+            mean: line.ratio - 1.0,
+            ci95: line.pairs.map(|[low, high]| (high - low) / 2.0),
+        })
+    };
+    Ok(lines.into_iter().filter_map(line).collect())
 }
 
 fn other_lines(path: &Path) -> Result<Vec<OtherLine>, Error> {

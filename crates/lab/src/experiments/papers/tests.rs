@@ -189,6 +189,25 @@ fn a_page_compares_both_models_of_loss() {
 }
 
 #[test]
+fn numbers_of_the_benchmarks_are_costs_over_retransmission() {
+    let folder = Folder::new("bench-papers");
+    folder.write(
+        "out/bench.json",
+        r#"[{"name":"recovery_cpu_loss/art-paper","ratio":1.05,"pairs":[1.04,1.07]},
+            {"name":"loopback","ratio":2.0,"pairs":null}]"#,
+    );
+    let results = AllResults::read(&[&folder.0.join("out")]).expect("readable");
+    let from = r#"results = "bench"
+        scheme = "art-paper"
+        metric = "over:recovery_cpu_loss""#;
+    let found = results.number(&toml::from_str(from).expect("a source")).expect("there");
+    assert!(found.is_share && (found.value.mean - 0.05).abs() < 1e-9, "{found:?}");
+    assert!(found.value.half.is_some_and(|half| (half - 0.015).abs() < 1e-9), "{found:?}");
+    folder.write("out/bench.json", "{}");
+    assert!(AllResults::read(&[&folder.0.join("out")]).is_err());
+}
+
+#[test]
 fn without_results_a_number_is_not_measured() {
     let folder = Folder::new("no-papers");
     store(&folder, [15.0, 17.0], 0.029, "");
