@@ -42,6 +42,15 @@ struct PopulationLines {
     baseline: String,
     metrics: Vec<String>,
     overall: Vec<PopulationArm>,
+    #[serde(default)]
+    percentiles: Vec<PopulationPercentiles>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct PopulationPercentiles {
+    name: String,
+    p90: Vec<Option<f64>>,
+    p95: Vec<Option<f64>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -95,7 +104,39 @@ impl PopulationLines {
                 }
             }
         }
+        self.add_percentiles(&mut all);
         all
+    }
+
+    /// Adds `p90:METRIC` and `gain:p90:METRIC`, and the same of the 95th percentile.
+    fn add_percentiles(&self, all: &mut Vec<OtherLine>) {
+        let base = self.percentiles.iter().find(|arm| arm.name == self.baseline);
+        for arm in &self.percentiles {
+            for (place, metric) in self.metrics.iter().enumerate() {
+                let pairs = [
+                    ("p90", &arm.p90, base.map(|base| &base.p90)),
+                    ("p95", &arm.p95, base.map(|base| &base.p95)),
+                ];
+                for (name, own, base) in pairs {
+                    let Some(own) = own.get(place).copied().flatten() else { continue };
+                    let line = |metric: String, unit: &str, mean| OtherLine {
+                        sweep: None,
+                        scheme: arm.name.clone(),
+                        point: BTreeMap::new(),
+                        metric,
+                        unit: unit.to_owned(),
+                        mean,
+                        ci95: None,
+                    };
+                    all.push(line(format!("{name}:{metric}"), unit_of(metric), own));
+                    let base = base.and_then(|base| base.get(place).copied().flatten());
+                    if let Some(base) = base.filter(|base| *base != 0.0) {
+                        let gain = own / base - 1.0;
+                        all.push(line(format!("gain:{name}:{metric}"), "1", gain));
+                    }
+                }
+            }
+        }
     }
 }
 
