@@ -2,10 +2,10 @@
 //! page per paper. Every number comes from the given results or is `not measured`.
 //!
 //! From the ground up: `catalogue` (figures and their sources) · `results` (our numbers) · `page` ·
-//! `calls` (the same under loss as in calls).
+//! `choices` (the same with one thing changed).
 
-mod calls;
 mod catalogue;
+mod choices;
 mod page;
 mod results;
 
@@ -14,21 +14,26 @@ use std::path::Path;
 use super::output::write_file;
 use crate::error::{Context as _, Error};
 use catalogue::Catalogue;
+use choices::Choice;
 use page::PICTURES;
 use results::AllResults;
 
 /// Writes `papers.md` and a page per paper (`papers/*.md`) to `out`, from the results in these
-/// directories. Plots go to `papers/pictures`. With results of the same experiments under loss as in
-/// calls, `papers/calls.md` compares both.
+/// directories. Plots go to `papers/pictures`. With results of the same experiments with one thing
+/// changed, by title, `papers/choices.md` says what the change alters.
 ///
 /// # Errors
 /// One line: results cannot be read, or a page cannot be written.
-pub fn papers(out: &Path, folders: &[&Path], calls: Option<&Path>) -> Result<(), Error> {
+pub fn papers(out: &Path, folders: &[&Path], beside: &[(&str, &Path)]) -> Result<(), Error> {
     let (catalogue, results) = (Catalogue::built_in()?, AllResults::read(folders)?);
     write(&catalogue, &results, out)?;
-    let Some(folder) = calls else { return Ok(()) };
-    let page = calls::page(&catalogue, &results, &AllResults::read(&[folder])?);
-    write_file(&out.join("papers").join(calls::FILE), &page)
+    if beside.is_empty() {
+        return Ok(());
+    }
+    let read = |&(title, folder)| Ok(Choice { title, results: AllResults::read(&[folder])? });
+    let choices = beside.iter().map(read).collect::<Result<Vec<_>, Error>>()?;
+    let page = choices::page(&catalogue, &results, &choices);
+    write_file(&out.join("papers").join(choices::FILE), &page)
 }
 
 fn write(catalogue: &Catalogue, results: &AllResults, out: &Path) -> Result<(), Error> {

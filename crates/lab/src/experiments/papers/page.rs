@@ -61,6 +61,11 @@ impl<'a> Judged<'a> {
         }
     }
 
+    /// Our number, in the paper's unit.
+    pub(super) fn value(&self) -> Option<Estimate> {
+        self.ours.map(|(value, _)| value)
+    }
+
     fn verdict(&self) -> &'static str {
         self.ours.map_or("not measured", |(_, verdict)| verdict.word())
     }

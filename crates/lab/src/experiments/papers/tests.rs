@@ -186,22 +186,24 @@ fn pages_hold_our_numbers_against_the_papers() {
 }
 
 #[test]
-fn a_page_compares_both_models_of_loss() {
-    let folders = [Folder::new("independent"), Folder::new("calls")];
+fn a_page_lists_what_a_choice_changes() {
+    let folders = [Folder::new("ours"), Folder::new("calls"), Folder::new("noise")];
     store(&folders[0], [15.0, 15.2], 0.12, "");
-    store(&folders[1], [30.0, 30.2], 0.02, "");
+    store(&folders[1], [30.0, 30.2], 0.12, "");
+    // A change of 13 % within the confidence intervals.
+    store(&folders[2], [14.0, 20.2], 0.125, "");
     let catalogue = Catalogue::parse(CATALOGUE).expect("valid");
-    let [here, calls] = [0, 1]
-        .map(|which: usize| AllResults::read(&[&folders[which].0.join("out")]).expect("readable"));
-    let page = calls::page(&catalogue, &here, &calls);
+    let read = |which: usize| AllResults::read(&[&folders[which].0.join("out")]).expect("readable");
+    let choices = [(1, "calls"), (2, "noise")].map(|(n, title)| Choice { title, results: read(n) });
+    let page = choices::page(&catalogue, &read(0), &choices);
+    assert!(page.contains("| calls | 1 | 1 of 2 | 1 | 0 |"), "{page}");
+    assert!(page.contains("| noise | 1 | 0 of 2 | 0 | 0 |"), "{page}");
     assert!(page.contains("| latency | 15.8 ms | 15.1 ± 1.3 ms | 30.1 ± 1.3 ms |"), "{page}");
-    assert!(page.contains("| Journal, Figure 18 | 1 of 7 | 0 of 7 |"), "{page}");
-    let lost = "Holds under independent loss only:\n\n- AutoRec keeps latency below α = 30 ms";
-    assert!(page.contains(lost), "{page}");
-    // A figure without an experiment, or without results under one of them, has no row.
-    assert!(!page.contains("Figure 11"), "{page}");
-    let none = calls::page(&catalogue, &here, &AllResults::default());
-    assert!(!none.contains("Figure 18"), "{none}");
+    let lost = "- Holds only without the change: AutoRec keeps latency below α = 30 ms";
+    assert!(page.contains(lost) && !page.contains("| cost |"), "{page}");
+    // A figure without results of both kinds does not count.
+    let none = [Choice { title: "none", results: AllResults::default() }];
+    assert!(choices::page(&catalogue, &read(0), &none).contains("| none | 0 | 0 of 0 | 0 | 0 |"));
 }
 
 #[test]
