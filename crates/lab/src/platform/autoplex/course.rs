@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use groups::Arm;
 use groups::select::group_id;
-use records::Record;
 
 use super::policy::{CapPolicy, Learner, Tuning};
 use super::row::GroupRow;
@@ -14,7 +13,7 @@ use crate::error::{Context as _, Error};
 use crate::experiments::output::write_file;
 use crate::platform::arm::{self, BASELINE};
 use crate::platform::population::Population;
-use crate::platform::run::{run_held, run_together};
+use crate::platform::run::{CappedSession, run_held, run_together};
 use crate::platform::session::Session;
 
 /// Sharing of bottlenecks.
@@ -62,18 +61,19 @@ impl PolicyRun {
         let mut learner = Learner::new(self.policy, Tuning::default());
         let mut rows = Vec::with_capacity(day.sessions.len());
         for (period, places) in day.periods.iter().enumerate() {
-            let mut keep = |learner: &mut Learner, session: &Session, arm: Arm, record: &Record| {
-                learner.learn(session, arm, record);
-                rows.push(GroupRow::new(session, period as u32, arm, record));
-            };
+            let mut keep =
+                |learner: &mut Learner, session: &Session, arm: Arm, capped: &CappedSession| {
+                    learner.learn(session, arm, &capped.record);
+                    rows.push(GroupRow::new(session, period as u32, arm, capped));
+                };
             let sessions = &day.sessions[places.clone()];
             match self.bottleneck {
                 Bottleneck::Own => {
                     for session in sessions {
                         let arm = learner.arm(session);
                         let held = learner.capping(session, arm);
-                        let (_, record) = run_held(session, &arq, held)?;
-                        keep(&mut learner, session, arm, &record);
+                        let (_, capped) = run_held(session, &arq, held)?;
+                        keep(&mut learner, session, arm, &capped);
                     }
                 }
                 Bottleneck::Shared { held: count } => {
@@ -82,9 +82,9 @@ impl PolicyRun {
                             if place < count { learner.arm(pair[place]) } else { Arm::Holdout }
                         });
                         let held = [0, 1].map(|place| learner.capping(pair[place], arms[place]));
-                        let records = run_together(pair, &arq, held)?;
+                        let both = run_together(pair, &arq, held)?;
                         for place in [0, 1] {
-                            keep(&mut learner, pair[place], arms[place], &records[place]);
+                            keep(&mut learner, pair[place], arms[place], &both[place]);
                         }
                     }
                 }
