@@ -30,7 +30,7 @@ pub(super) struct Groups {
     sessions: u32,
     /// Policies of the caps; bbr, without caps, must be among them.
     ///
-    /// Default: bbr, paper-retransmission, paper-goodput, demand-3, safe.
+    /// Default: bbr, the paper's policies and variants, constant-6, demand-3, safe, oracle.
     #[arg(
         long,
         default_value = WAYS,

@@ -179,4 +179,31 @@ mod tests {
         assert_eq!(total("demand-1.5", 1, held).0, one.0);
         assert!(total("demand-1.5", 1, held).1 < one.1);
     }
+    #[test]
+    fn partial_deployments_cap_one_half_and_goodput_while_sending_starves_fewer() {
+        let groups = include_str!("../../../../../experiments/populations/groups.toml");
+        let specification = Specification::parse(groups).expect("valid");
+        let one = specification.with_largest_groups(1).expect("a group");
+        let day = Day::new(&Population::new(one, None), 5, 300);
+        let run = |name: &str| {
+            let policy = CapPolicy::parse(name).expect("known");
+            let course = PolicyRun { name: name.to_owned(), policy, bottleneck: Bottleneck::Own };
+            course.run(&day).expect("a day")
+        };
+        let [all, sending] = ["paper-retransmission", "paper-retransmission-sending"].map(run);
+        let [vip, low] = ["paper-retransmission-vip", "paper-retransmission-low"].map(run);
+        let is_capped = |row: &GroupRow| row.cap_mbps.is_finite();
+        let count = |rows: &[GroupRow]| rows.iter().filter(|row| is_capped(row)).count();
+        let counts = [&all, &vip, &low].map(|rows| count(rows));
+        assert!(counts[0] > 200 && counts[1] > 50 && counts[2] > 50, "{counts:?}");
+        assert!(vip.iter().zip(&low).all(|(vip, low)| !(is_capped(vip) && is_capped(low))));
+        let caps = |rows: &[GroupRow]| {
+            rows.iter().filter(|row| is_capped(row)).map(|row| row.cap_mbps).sum::<f64>()
+                / count(rows) as f64
+        };
+        assert!(caps(&sending) > 1.5 * caps(&all), "{} {}", caps(&sending), caps(&all));
+        let starved = |rows: &[GroupRow]| rows.iter().filter(|row| row.is_starved).count();
+        let starved = [&all, &sending, &run("bbr")].map(|rows| starved(rows));
+        assert!(starved[0] > 2 * starved[1] && starved[0] > 2 * starved[2], "{starved:?}");
+    }
 }

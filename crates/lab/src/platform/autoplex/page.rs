@@ -56,7 +56,7 @@ fn part(out: &mut String, figures: &Figures) -> std::fmt::Result {
         None => writeln!(out, "\n## Results")?,
     }
     let orders = ORDERS.map(|order| format!("p{:.0}", order * 100.0)).join(" | ");
-    let mut head = |out: &mut String, title: &str, changes: &[&str; 4]| {
+    let head = |out: &mut String, title: &str, changes: &[&str; 4]| {
         writeln!(out, "\n### {title}\n")?;
         writeln!(out, "| policy | mean | {orders} | change: mean | {orders} |")?;
         writeln!(out, "|---|{}", "---|".repeat(8))?;

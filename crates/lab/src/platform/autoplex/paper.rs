@@ -12,6 +12,8 @@ use crate::platform::session::Session;
 
 /// Minimum packets of a session for `mendcast autoplex decide`.
 pub(super) const MIN_PACKETS: i64 = 500;
+/// Lifetime of a decision.
+pub(super) const LIFETIME: Duration = Duration::from_secs(7_200);
 /// Share of VIP users. The paper states none.
 const VIP_SHARE: f64 = 0.5;
 
@@ -122,9 +124,6 @@ impl PaperPolicy {
         if self.is_shipped { MIN_PACKETS } else { 1 }
     }
 }
-
-/// Lifetime of a decision.
-pub(super) const LIFETIME: Duration = Duration::from_secs(7_200);
 
 #[cfg(test)]
 mod tests {
