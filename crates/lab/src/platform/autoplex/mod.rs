@@ -34,9 +34,10 @@ const GROUPS: &str = include_str!("../../../../../experiments/populations/groups
 /// Message for policies without [`FREE`].
 const NO_REFERENCE: &str = "`bbr` is the reference of the comparison: add it to the list";
 /// Policies compared by default.
-pub const WAYS: &str = "bbr,paper-retransmission,paper-retransmission-sending,paper-retransmission-vip,\
-                        paper-retransmission-low,paper-retransmission-decide,paper-goodput,\
-                        paper-goodput-sending,constant-6,demand-3,safe,oracle";
+pub const WAYS: &str = "bbr,paper-retransmission,paper-retransmission-sending,\
+                        paper-retransmission-vip,paper-retransmission-low,\
+                        paper-retransmission-decide,paper-goodput,paper-goodput-sending,\
+                        constant-6,demand-3,safe,oracle";
 
 /// Options of a comparison of group policies.
 #[derive(Clone, Debug)]
