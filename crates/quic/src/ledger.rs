@@ -340,11 +340,8 @@ impl Ledger {
     pub(crate) fn supersede(&mut self, unit: UnitKey, before: u64) -> Option<SentPacket> {
         let end = (before.saturating_sub(self.base) as usize).min(self.records.len());
         let mut newest_first = self.records.range_mut(..end).rev();
-        let copy = newest_first.find(|record| {
-            record.unit == Some(unit)
-                && record.fate == Fate::Outstanding
-                && record.kind.copy().is_some()
-        })?;
+        let copy = newest_first
+            .find(|record| record.unit == Some(unit) && record.fate == Fate::Outstanding)?;
         copy.fate = Fate::Superseded;
         self.eliciting_in_flight -= u32::from(copy.ack_eliciting);
         Some(*copy)

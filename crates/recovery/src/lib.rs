@@ -79,7 +79,7 @@ pub use recovery::Recovery;
 pub use schedule::{Replicas, Spread};
 pub use scheme::{
     Expected, IntervalMetrics, LossSignal, PathState, RecoveryEvent, RedundancyAdapter,
-    ReplicaScheduler, Scheme, SendOpportunity, View,
+    ReplicaScheduler, Scheme, SendOpportunity, View, WindowExcess,
 };
 pub use statistics::{Statistics, Totals, UnitTimes};
 pub use table::{CopyKind, LostUnit, UnitKey, UnitTable};

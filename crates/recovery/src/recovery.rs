@@ -179,10 +179,11 @@ impl<C: Content> Recovery<C> {
                 content.detach(piece);
             }
         }
-        // A lost round is one signal. Above 20 % loss, each lost copy is a signal.
+        // A lost round is one signal.
         let signals = match self.scheme.signal {
             LossSignal::Every => true,
-            LossSignal::WhollyLost => round_lost.is_some() || self.recent.is_heavy(),
+            LossSignal::WhollyLost => round_lost.is_some(),
+            LossSignal::WhollyLostUnlessHeavy => round_lost.is_some() || self.recent.is_heavy(),
         };
         Loss { opened: None, round_lost, signals }
     }

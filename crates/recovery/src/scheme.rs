@@ -271,6 +271,21 @@ pub enum LossSignal {
     Every,
     /// Packets that are not copies, and wholly lost rounds of copies (ART, section 6.4).
     WhollyLost,
+    /// The same, but every packet while more than 20 % are lost. Otherwise ART's sender would not
+    /// slow down on a bottleneck that drops whole bursts of copies.
+    WhollyLostUnlessHeavy,
+}
+
+/// Replicas that may leave although the congestion window is full.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum WindowExcess {
+    /// None.
+    #[default]
+    Never,
+    /// Up to 2 packets or a quarter of the window, whichever is more.
+    Bounded,
+    /// All (ART's opportunism, section 6.4, which states no bound).
+    Unbounded,
 }
 
 /// A recovery scheme: an adapter, a scheduler, and options of the engine.
@@ -294,8 +309,8 @@ pub struct Scheme {
     pub scheduler: Box<dyn ReplicaScheduler>,
     /// Losses that signal congestion.
     pub signal: LossSignal,
-    /// Whether replicas may exceed the congestion window slightly (ART's opportunism).
-    pub opportunism: bool,
+    /// Replicas beyond the congestion window (ART's opportunism).
+    pub excess: WindowExcess,
     /// Whether replicas leave only in off-mode. Due replicas wait for it, unless the viewer is
     /// [catching up](units::Mark::catching_up) on a path wider than the stream.
     pub when_idle: bool,
@@ -325,7 +340,7 @@ impl Scheme {
             adapter: Box::new(adapter),
             scheduler: Box::new(scheduler),
             signal: LossSignal::Every,
-            opportunism: false,
+            excess: WindowExcess::Never,
             when_idle: false,
             correlation: false,
             answers_each: false,

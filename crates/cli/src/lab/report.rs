@@ -11,7 +11,8 @@ const EXAMPLES: &str = "\
 Examples:
   mendcast lab report out --page target/results.md > docs/reproduce/results.md
   mendcast lab report out/population
-  mendcast lab report out --papers docs/reproduce";
+  mendcast lab report out --papers docs/reproduce
+  mendcast lab report out --papers docs/reproduce --beside \"loss as in calls=out-calls\"";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
@@ -27,13 +28,31 @@ pub(super) struct Report {
     /// Also reads `lab visits` and `lab groups`. A number without results is `not measured`.
     #[arg(long, value_name = "DIR", conflicts_with = "page")]
     papers: Option<PathBuf>,
+    /// Also write papers/choices.md: the same experiments with one thing changed; repeatable.
+    ///
+    /// For example "loss as in calls=out-calls", from `lab run ... --set
+    /// path.loss_model=calls:rate={}`.
+    #[arg(long, value_name = "TITLE=DIR", requires = "papers", value_parser = titled)]
+    beside: Vec<(String, PathBuf)>,
+}
+
+/// Parses a title and a directory.
+fn titled(text: &str) -> Result<(String, PathBuf), String> {
+    match text.rsplit_once('=') {
+        Some((title, dir)) if !title.is_empty() && !dir.is_empty() => {
+            Ok((title.to_owned(), dir.into()))
+        }
+        _ => Err("expected TITLE=DIR".to_owned()),
+    }
 }
 
 impl Report {
     pub(super) fn run(self) -> Result<(), Error> {
         if let Some(out) = self.papers {
             let dirs: Vec<&Path> = self.dirs.iter().map(PathBuf::as_path).collect();
-            experiments::papers(&out, &dirs)?;
+            let beside: Vec<(&str, &Path)> =
+                self.beside.iter().map(|(title, dir)| (&**title, dir.as_path())).collect();
+            experiments::papers(&out, &dirs, &beside)?;
             log_line!("{}", out.join("papers.md").display());
             return Ok(());
         }

@@ -54,13 +54,15 @@ const ORACLE: &str = "lab.oracle";
 const MAX_ARMS: usize = 16;
 
 impl Arm {
-    /// Parses `SCHEME`, `SCHEME+KEY=VALUE+…`, or a preset name. Keys are those of the
-    /// configuration; the section may be left out if no other one has the key.
+    /// Parses `SCHEME` or `SCHEME+KEY=VALUE+…`, where a preset may stand for the scheme. Keys are
+    /// those of the configuration; the section may be left out if no other one has the key.
     pub(super) fn parse(text: &str) -> Result<Self, Error> {
         let text = text.trim();
         let named = || Subject::Scheme(text.to_owned());
-        let preset = PRESETS.iter().find(|(name, _)| *name == text).map(|(_, spec)| *spec);
-        let mut parts = preset.unwrap_or(text).split('+');
+        let mut given = text.split('+');
+        let head = given.next().unwrap_or_default();
+        let preset = PRESETS.iter().find(|(name, _)| *name == head).map(|(_, spec)| *spec);
+        let mut parts = preset.unwrap_or(head).split('+').chain(given);
         let mut setup = Setup::default();
         let scheme = parts.next().unwrap_or_default();
         scheme.parse::<Choice>().map_err(|unknown| {
@@ -194,6 +196,9 @@ mod tests {
             setup.server.recovery.max_redundancy
         };
         assert_eq!((guard("autorec"), guard(FLEET_AUTOREC)), (0.2, 0.5));
+        assert_eq!(guard("autorec-fleet+max_redundancy=30%"), 0.3, "the later value counts");
+        let idle = Arm::parse("autorec-fleet+when_idle=true").expect("a preset with a key");
+        assert_eq!((idle.scheme(), idle.value("lab.when_idle")), ("autorec", Some("true")));
     }
 
     #[test]

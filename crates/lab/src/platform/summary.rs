@@ -1,11 +1,12 @@
 //! Results of a virtual A/B test, the contents of `summary.json`. Reports and pages are rendered
 //! from it.
 
+use qoe::stats::Sample;
 use serde::{Deserialize, Serialize};
 
 use super::classes::DIMENSIONS;
 use super::compare::{ArmResults, Dominance, SessionTrial, compare, dominance};
-use super::metrics::{FROZEN, METRICS};
+use super::metrics::{FROZEN, METRICS, PlaybackMetric};
 use super::predictions::{Prediction, calibrated, predictions};
 use super::session::Session;
 
@@ -51,6 +52,14 @@ pub(super) struct FreezeCurve {
     pub points: Vec<(f64, f64)>,
 }
 
+/// 90th and 95th percentiles over sessions of each metric, where a session has a value.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Percentiles {
+    pub name: String,
+    pub p90: Vec<Option<f64>>,
+    pub p95: Vec<Option<f64>>,
+}
+
 /// The whole summary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct PopulationSummary {
@@ -77,6 +86,8 @@ pub(super) struct PopulationSummary {
     pub calibrated: Vec<Prediction>,
     pub predictions: Vec<Prediction>,
     pub frozen: Vec<FreezeCurve>,
+    #[serde(default)]
+    pub percentiles: Vec<Percentiles>,
 }
 
 /// Conditions of the test.
@@ -84,7 +95,7 @@ pub(super) struct Setting {
     pub command: String,
     pub population: String,
     pub read: Option<Read>,
-    /// Random seeds. The sessions stand in their order, equally many for each.
+    /// Random seeds. Sessions follow this order, equally many for each seed.
     pub seeds: Vec<u64>,
     pub paired: bool,
     pub arms: Vec<ArmSet>,
@@ -111,6 +122,16 @@ fn curve(trials: &[SessionTrial], arm: usize, name: &str) -> FreezeCurve {
         100.0 * count as f64 / values.len().max(1) as f64
     };
     FreezeCurve { name: name.to_owned(), points: FROZEN_AT.map(|at| (at, share(at))).to_vec() }
+}
+
+fn percentiles(trials: &[SessionTrial], arm: usize, name: &str) -> Percentiles {
+    let of = |metric: &PlaybackMetric, p: f64| {
+        let own = trials.iter().filter(|trial| trial.arm == arm);
+        let values = own.filter_map(|trial| (metric.of)(&trial.row));
+        Sample::new(values.map(|(part, whole)| part / whole)).map(|sample| sample.quantile(p))
+    };
+    let [p90, p95] = [0.9, 0.95].map(|p| METRICS.iter().map(|metric| of(metric, p)).collect());
+    Percentiles { name: name.to_owned(), p90, p95 }
 }
 
 /// Results of each seed, if there are several.
@@ -191,6 +212,11 @@ pub(super) fn summarise(
         calibrated: calibrated(trials, sessions, baseline),
         predictions: predictions(trials, &overall, baseline),
         frozen: names.iter().enumerate().map(|(arm, name)| curve(trials, arm, name)).collect(),
+        percentiles: names
+            .iter()
+            .enumerate()
+            .map(|(arm, name)| percentiles(trials, arm, name))
+            .collect(),
         overall,
         arms,
     }

@@ -14,7 +14,7 @@ use units::Rate;
 
 use super::maybe::{Maybe, PlayerModel};
 use super::words::{
-    Accounting, Correlation, DetectionRules, Kind, PenaltyForm, Place, Readings, Spreads,
+    Accounting, Correlation, DetectionRules, Excess, Kind, PenaltyForm, Place, Readings, Spreads,
 };
 use crate::client::ClientKind;
 use crate::ends::Cipher;
@@ -239,6 +239,9 @@ config::sections! {
         max_level: u32 = 4, for Utility;
         /// MM'24: whether an E_waiting below Θ disables copies.
         gate: bool = true, for Utility;
+        /// MM'24: fraction of Θ below which E_waiting disables copies again. The paper has no such
+        /// band, which is 1.0.
+        gate_band: f64 = 0.9, in 0.0..=1.0, for Utility;
         /// MM'24: loss rate above which copies are disabled; 1.0 is never. The paper's deployment
         /// has 0.1 (section 5.2).
         off_above: f64 = 1.0, in 0.0..=1.0, for Utility;
@@ -254,6 +257,12 @@ config::sections! {
         spread: Spreads = Spreads::Own, for Spread;
         /// α of the escape space.
         escape_alpha: f64 = 1.0, in 1.0..=1e6, for Spread;
+        /// ART: copies beyond the congestion window, "bounded" to 2 packets or a quarter of it (the
+        /// edge's) or "unbounded" (paper).
+        excess: Excess = Excess::Bounded, for Spread;
+        /// ART: whether every loss signals congestion while more than 20 % are lost (the edge's).
+        /// The paper has no such rule.
+        heavy_loss: bool = true, for Spread;
         /// Bandits and DQN: training downloads before the first measured one. Knowledge is then
         /// kept between the downloads of a run. With 0 every connection starts untrained.
         warm_up: u32 = 0, in 0..=10_000, for Arms;

@@ -490,4 +490,25 @@ mod tests {
         assert_eq!(theirs.detection, Detection::LSQUIC);
         assert_eq!((theirs.congestion)(1_200, 1).name(), "cubic-lsquic");
     }
+
+    #[test]
+    fn limits_of_art_that_its_paper_lacks_can_be_removed() {
+        use recovery::{LossSignal, WindowExcess};
+        let built = |scheme, keys: &[(&str, &str)]| {
+            let keys = [&[("recovery.scheme", scheme)], keys].concat();
+            let scheme = (with(&keys).scenario(1).expect("valid").scheme)(1);
+            (scheme.excess, scheme.signal)
+        };
+        let paper = [("lab.excess", "unbounded"), ("lab.heavy_loss", "false")];
+        let ours = (WindowExcess::Bounded, LossSignal::WhollyLostUnlessHeavy);
+        for scheme in ["art-paper", "art-code", "art-dqn"] {
+            assert_eq!(built(scheme, &[]), ours, "{scheme}");
+            let papers = (WindowExcess::Unbounded, LossSignal::WhollyLost);
+            assert_eq!(built(scheme, &paper), papers, "{scheme}");
+        }
+        let without = (WindowExcess::Never, LossSignal::Every);
+        for scheme in ["arq", "or3", "deadline"] {
+            assert_eq!(built(scheme, &paper), without, "{scheme} has no such limits");
+        }
+    }
 }

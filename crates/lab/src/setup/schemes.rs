@@ -9,9 +9,10 @@ use recovery::autorec::{Occasions, Options as UtilityOptions};
 use recovery::catalog::{Choice, Parameters, SchemeSpec, Takes, TestbedParameters};
 use recovery::deadline::{self, CorrelationSource};
 use recovery::fixed::Reading;
+use recovery::{LossSignal, Scheme, WindowExcess};
 
 use super::Setup;
-use super::words::{Correlation, PenaltyForm, Readings, Spreads};
+use super::words::{Correlation, Excess, PenaltyForm, Readings, Spreads};
 use crate::error::{Context as _, Error};
 use crate::simulation::SchemeMaker;
 
@@ -33,6 +34,17 @@ impl Learnt {
             learner.lock().unwrap_or_else(PoisonError::into_inner).set_phase(Phase::Judge);
         }
     }
+}
+
+/// Removes ART's limits that its paper does not state, as asked.
+fn with_limits(mut scheme: Scheme, excess: Excess, heavy_loss: bool) -> Scheme {
+    if excess == Excess::Unbounded && scheme.excess == WindowExcess::Bounded {
+        scheme.excess = WindowExcess::Unbounded;
+    }
+    if !heavy_loss && scheme.signal == LossSignal::WhollyLostUnlessHeavy {
+        scheme.signal = LossSignal::WhollyLost;
+    }
+    scheme
 }
 
 impl Setup {
@@ -111,6 +123,7 @@ impl Setup {
                     r_nor: knobs.r_nor,
                     max: knobs.max_level,
                     gate: knobs.gate,
+                    gate_band: knobs.gate_band,
                     off_above: Some(knobs.off_above),
                     interval_rtts: knobs.interval_rtts,
                 },
@@ -134,9 +147,10 @@ impl Setup {
         let choice = self.choice(scheme);
         let spec = SchemeSpec::new(choice, self.parameters(choice, learnt)?)?;
         let (learner, spread) = (learnt.learner.clone(), self.spread());
+        let (excess, heavy_loss) = (self.lab.lab.excess, self.lab.lab.heavy_loss);
         Ok(Arc::new(move |seed| {
             let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            match &learner {
+            let scheme = match &learner {
                 Some(learner) if choice.entry.name == "art-dqn" => {
                     let scheme = train::scheme(learner.clone(), choice.reading, seed);
                     match spread {
@@ -145,7 +159,8 @@ impl Setup {
                     }
                 }
                 _ => spec.build(seed),
-            }
+            };
+            with_limits(scheme, excess, heavy_loss)
         }))
     }
 

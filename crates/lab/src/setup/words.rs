@@ -37,6 +37,16 @@ config::words! {
 }
 
 config::words! {
+    /// Copies of ART that leave although the congestion window is full.
+    Excess {
+        /// Up to 2 packets or a quarter of the window.
+        Bounded = "bounded",
+        /// All.
+        Unbounded = "unbounded",
+    }
+}
+
+config::words! {
     /// Place of losses on a link.
     Place {
         /// After the bottleneck queue.

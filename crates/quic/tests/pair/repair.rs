@@ -8,7 +8,7 @@ use mendcast_quic::detection::Detection;
 use mendcast_quic::observer::{Event, Observer, Purpose};
 use mendcast_quic::wire::{Frame, Frames, PacketType};
 use recovery::autorec::{self, FixedLife, Tolerances};
-use recovery::{Arq, Guard, Scheme, deadline};
+use recovery::{Arq, Guard, Scheme, WindowExcess, art, deadline};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use units::{Mark, PacketNumber, Rate, Timestamp};
@@ -228,6 +228,38 @@ fn the_controller_learns_with_the_next_acknowledgement_that_live_data_was_writte
     assert_eq!(paced(false), 0, "it is fetched");
 }
 
+/// ART, section 6.4: "*opportunism*, which allows replicas to be sent on time even when the
+/// congestion window is insufficient".
+#[test]
+fn replicas_exceed_the_window_as_far_as_the_scheme_says() {
+    let most_in_flight = |excess| {
+        let set = move |transport: &mut TransportConfig| {
+            transport.congestion = Arc::new(|_, _| Box::new(Noting(Arc::default())) as _);
+            transport.scheme = Arc::new(move || Scheme {
+                excess,
+                ..art::with_schedule(fixed(10)(), art::Spread::AtOnce, 1)
+            });
+        };
+        let mut dice = Dice(6);
+        let (mut pair, _) = pair_with(6, set, move |_| dice.chance(10));
+        pair.answer = content(1_000_000);
+        let id = pair.request();
+        let (mut got, mut most) = (Vec::new(), 0);
+        let done = pair.run_until(60 * SECOND, |pair| {
+            most = most.max(pair.connection().in_flight());
+            pair.read(id, &mut got)
+        });
+        assert!(done && got == pair.answer, "{excess:?}");
+        most
+    };
+    let packet = 1_500;
+    let [never, bounded, unbounded] =
+        [WindowExcess::Never, WindowExcess::Bounded, WindowExcess::Unbounded].map(most_in_flight);
+    assert!((90_000..100_000 + packet).contains(&never), "{never}");
+    assert!((120_000..125_000 + packet).contains(&bounded), "{bounded}");
+    assert!(unbounded > 150_000, "{unbounded}");
+}
+
 #[test]
 fn an_acknowledgement_of_any_copy_ends_recovery() {
     let lost_byte = 200_000;
@@ -250,7 +282,6 @@ fn an_acknowledgement_of_any_copy_ends_recovery() {
 
 #[test]
 fn every_scheme_delivers_whatever_is_lost() {
-    use recovery::art;
     use recovery::fixed::{Reading, odd, or3, or3_code};
     let schemes: [fn() -> Scheme; 11] = [
         || autorec::scheme(Tolerances::default()),

@@ -3,7 +3,7 @@
 use super::{Recovery, view};
 use crate::contents::{Content, Fit};
 use crate::packet::Written;
-use crate::scheme::{RecoveryEvent, SendOpportunity};
+use crate::scheme::{RecoveryEvent, SendOpportunity, WindowExcess};
 use crate::table::{CopyKind, LostUnit, UnitKey};
 use units::Timestamp;
 
@@ -75,9 +75,10 @@ impl<C: Content> Recovery<C> {
         if self.table.is_empty() { None } else { self.scheme.scheduler.next_timeout() }
     }
 
-    /// Returns whether replicas may exceed the congestion window, by 2 packets or a quarter of it.
-    pub fn passes_window(&self) -> bool {
-        self.scheme.opportunism && !self.table.is_empty()
+    /// Returns which replicas may leave although the congestion window is full; none without a
+    /// lost unit.
+    pub fn excess(&self) -> WindowExcess {
+        if self.table.is_empty() { WindowExcess::Never } else { self.scheme.excess }
     }
 
     /// Writes a copy of the unit's missing data into a packet. `write` gets one piece after

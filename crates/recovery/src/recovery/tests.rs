@@ -327,9 +327,12 @@ fn the_earliest_sent_copy_in_an_acknowledgement_ends_recovery() {
 
 #[test]
 fn losses_of_copies_signal_congestion_by_scheme_or_under_heavy_loss() {
-    let art = Scheme { signal: LossSignal::WhollyLost, ..Arq::scheme() };
+    use LossSignal::{Every, WhollyLost, WhollyLostUnlessHeavy};
     let original = |number| Packet { number, sent: at(0), bytes: 1_200, copy: None, unit: None };
-    for (scheme, each_signals) in [(art, false), (Arq::scheme(), true)] {
+    for (signal, each_signals, heavy_signals) in
+        [(WhollyLostUnlessHeavy, false, true), (WhollyLost, false, false), (Every, true, true)]
+    {
+        let scheme = Scheme { signal, ..Arq::scheme() };
         let mut r = Recovery::<()>::new(scheme, None, Timestamp::ZERO);
         (0..20).for_each(|n| r.acked(at(n), &original(n), Acked::InTime, &()));
         let loss = r.lost(at(50), &original(20), [1_000], &mut ());
@@ -341,7 +344,7 @@ fn losses_of_copies_signal_congestion_by_scheme_or_under_heavy_loss() {
         let lose = |r: &mut Recovery<()>, ms, kind| r.lost(at(ms), &copy(kind), [], &mut ());
         assert_eq!(lose(&mut r, 60, copies[0]).signals, each_signals);
         (40..45).for_each(|n| assert!(r.lost(at(60), &original(n), [], &mut ()).signals));
-        assert!(lose(&mut r, 61, copies[1]).signals, "7 of 27 is heavy");
+        assert_eq!(lose(&mut r, 61, copies[1]).signals, heavy_signals, "7 of 27 is heavy");
         r.acked(at(3_000), &original(50), Acked::InTime, &());
         r.copy_sent(at(3_000), key, CopyKind::Replica);
         assert_eq!(lose(&mut r, 3_001, copies[2]).signals, each_signals, "no longer heavy");

@@ -66,7 +66,7 @@ fn when_idle_makes_any_schedule_wait() {
         lost(&mut plain, 1_000);
         assert_eq!(leaving(&mut plain, ON, 1_000, 4_000).len(), 3, "without `when_idle`");
         let scheme = make().when_idle();
-        assert_eq!((scheme.name, scheme.opportunism), (make().name, make().opportunism));
+        assert_eq!((scheme.name, scheme.excess), (make().name, make().excess));
         let mut idle = over(scheme, RTT);
         lost(&mut idle, 1_000);
         assert_eq!(leaving(&mut idle, ON, 1_000, 4_000), []);

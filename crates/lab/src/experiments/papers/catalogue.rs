@@ -15,8 +15,9 @@ use crate::error::{Error, FigureFlaw, SpecificationError};
 const TEXT: &str = include_str!("../../../../../experiments/papers.toml");
 /// Maximum number of words of a cause.
 const MAX_CAUSE_WORDS: usize = 15;
-/// Commands, besides `lab run`, that write a `summary.json`.
-const COMMANDS: [&str; 3] = ["population", "visits", "groups"];
+/// Commands with results beside `lab run`: those that write a `summary.json`, and
+/// `mendcast-bench`.
+const COMMANDS: [&str; 4] = ["population", "visits", "groups", "bench"];
 
 /// All papers.
 #[derive(Clone, Debug, Deserialize)]

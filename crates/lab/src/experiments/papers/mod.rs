@@ -1,9 +1,11 @@
 //! Pages that hold the numbers of the five papers against ours: `papers.md`, and a
 //! page per paper. Every number comes from the given results or is `not measured`.
 //!
-//! From the ground up: `catalogue` (figures and their sources) · `results` (our numbers) · `page`.
+//! From the ground up: `catalogue` (figures and their sources) · `results` (our numbers) · `page` ·
+//! `choices` (the same with one thing changed).
 
 mod catalogue;
+mod choices;
 mod page;
 mod results;
 
@@ -12,16 +14,26 @@ use std::path::Path;
 use super::output::write_file;
 use crate::error::{Context as _, Error};
 use catalogue::Catalogue;
+use choices::Choice;
 use page::PICTURES;
 use results::AllResults;
 
 /// Writes `papers.md` and a page per paper (`papers/*.md`) to `out`, from the results in these
-/// directories. Plots go to `papers/pictures`.
+/// directories. Plots go to `papers/pictures`. With results of the same experiments with one thing
+/// changed, by title, `papers/choices.md` says what the change alters.
 ///
 /// # Errors
 /// One line: results cannot be read, or a page cannot be written.
-pub fn papers(out: &Path, folders: &[&Path]) -> Result<(), Error> {
-    write(&Catalogue::built_in()?, &AllResults::read(folders)?, out)
+pub fn papers(out: &Path, folders: &[&Path], beside: &[(&str, &Path)]) -> Result<(), Error> {
+    let (catalogue, results) = (Catalogue::built_in()?, AllResults::read(folders)?);
+    write(&catalogue, &results, out)?;
+    if beside.is_empty() {
+        return Ok(());
+    }
+    let read = |&(title, folder)| Ok(Choice { title, results: AllResults::read(&[folder])? });
+    let choices = beside.iter().map(read).collect::<Result<Vec<_>, Error>>()?;
+    let page = choices::page(&catalogue, &results, &choices);
+    write_file(&out.join("papers").join(choices::FILE), &page)
 }
 
 fn write(catalogue: &Catalogue, results: &AllResults, out: &Path) -> Result<(), Error> {

@@ -16,7 +16,7 @@ const MAX_LISTED: usize = 40;
 pub(super) const PICTURES: &str = "pictures";
 
 /// A stated number with our value, if there are results.
-struct Judged<'a> {
+pub(super) struct Judged<'a> {
     number: &'a StatedNumber,
     ours: Option<(Estimate, CellVerdict)>,
 }
@@ -39,7 +39,7 @@ pub(super) struct JudgedPaper<'a> {
 }
 
 impl<'a> Judged<'a> {
-    fn of(number: &'a StatedNumber, results: &AllResults) -> Self {
+    pub(super) fn of(number: &'a StatedNumber, results: &AllResults) -> Self {
         let ours = number.from.as_ref().and_then(|from| results.number(from));
         let ours = ours.map(|ours| {
             let factor = if ours.is_share && number.unit == "%" { 100.0 } else { 1.0 };
@@ -50,15 +50,20 @@ impl<'a> Judged<'a> {
         Self { number, ours }
     }
 
-    fn paper(&self) -> String {
+    pub(super) fn paper(&self) -> String {
         with_unit(&number_or_range(self.number.paper.ends()), &self.number.unit)
     }
 
-    fn ours(&self) -> String {
+    pub(super) fn ours(&self) -> String {
         match &self.ours {
             Some((value, _)) => with_unit(&with_ci(*value), &self.number.unit),
             None => "–".to_owned(),
         }
+    }
+
+    /// Our number, in the paper's unit.
+    pub(super) fn value(&self) -> Option<Estimate> {
+        self.ours.map(|(value, _)| value)
     }
 
     fn verdict(&self) -> &'static str {

@@ -42,6 +42,15 @@ struct PopulationLines {
     baseline: String,
     metrics: Vec<String>,
     overall: Vec<PopulationArm>,
+    #[serde(default)]
+    percentiles: Vec<PopulationPercentiles>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct PopulationPercentiles {
+    name: String,
+    p90: Vec<Option<f64>>,
+    p95: Vec<Option<f64>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -95,7 +104,39 @@ impl PopulationLines {
                 }
             }
         }
+        self.add_percentiles(&mut all);
         all
+    }
+
+    /// Adds `p90:METRIC` and `gain:p90:METRIC`, and the same of the 95th percentile.
+    fn add_percentiles(&self, all: &mut Vec<OtherLine>) {
+        let base = self.percentiles.iter().find(|arm| arm.name == self.baseline);
+        for arm in &self.percentiles {
+            for (place, metric) in self.metrics.iter().enumerate() {
+                let pairs = [
+                    ("p90", &arm.p90, base.map(|base| &base.p90)),
+                    ("p95", &arm.p95, base.map(|base| &base.p95)),
+                ];
+                for (name, own, base) in pairs {
+                    let Some(own) = own.get(place).copied().flatten() else { continue };
+                    let line = |metric: String, unit: &str, mean| OtherLine {
+                        sweep: None,
+                        scheme: arm.name.clone(),
+                        point: BTreeMap::new(),
+                        metric,
+                        unit: unit.to_owned(),
+                        mean,
+                        ci95: None,
+                    };
+                    all.push(line(format!("{name}:{metric}"), unit_of(metric), own));
+                    let base = base.and_then(|base| base.get(place).copied().flatten());
+                    if let Some(base) = base.filter(|base| *base != 0.0) {
+                        let gain = own / base - 1.0;
+                        all.push(line(format!("gain:{name}:{metric}"), "1", gain));
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -115,6 +156,19 @@ pub(super) struct OurNumber {
     /// Whether the value is a share, that is of unit 1.
     pub is_share: bool,
 }
+
+/// A line of `mendcast-bench`: `recovery_cpu_loss/deadline`, against plain retransmission.
+#[derive(Clone, Debug, Deserialize)]
+struct BenchLine {
+    name: String,
+    ratio: f64,
+    /// First and third quartile of the ratio.
+    pairs: Option<[f64; 2]>,
+}
+
+/// Name of the benchmarks' results, and their file.
+const BENCH: &str = "bench";
+const BENCH_FILE: &str = "bench.json";
 
 impl AllResults {
     /// Reads the results in these directories and their subdirectories.
@@ -140,6 +194,10 @@ impl AllResults {
                 let is_other = path.is_file() && !folder.join("run.json").is_file();
                 if let Some(name) = name.filter(|_| is_other) {
                     all.others.insert(name, other_lines(&path)?);
+                }
+                let path = folder.join(BENCH_FILE);
+                if path.is_file() {
+                    all.others.insert(BENCH.to_owned(), bench_lines(&path)?);
                 }
             }
         }
@@ -179,6 +237,25 @@ impl AllResults {
             })?;
         Some(OurNumber { value, is_share: term.unit() == "1" })
     }
+}
+
+/// Returns the schemes' costs over plain retransmission: `over:recovery_cpu_loss`, a share.
+fn bench_lines(path: &Path) -> Result<Vec<OtherLine>, Error> {
+    let text = std::fs::read_to_string(path).at(path)?;
+    let lines: Vec<BenchLine> = serde_json::from_str(&text).at(path)?;
+    let line = |line: BenchLine| {
+        let (benchmark, scheme) = line.name.split_once('/')?;
+        Some(OtherLine {
+            sweep: None,
+            scheme: scheme.to_owned(),
+            point: BTreeMap::new(),
+            metric: format!("over:{benchmark}"),
+            unit: "1".to_owned(),
+            mean: line.ratio - 1.0,
+            ci95: line.pairs.map(|[low, high]| (high - low) / 2.0),
+        })
+    };
+    Ok(lines.into_iter().filter_map(line).collect())
 }
 
 fn other_lines(path: &Path) -> Result<Vec<OtherLine>, Error> {

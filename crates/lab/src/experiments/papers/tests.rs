@@ -70,6 +70,18 @@ unit = "%"
 from = { results = "population", scheme = "autorec", metric = "gain:freezes_per_100s" }
 
 [[papers.figures.numbers]]
+of = "90th"
+paper = -24.4
+unit = "%"
+from = { results = "population", scheme = "autorec", metric = "gain:p90:freezes_per_100s" }
+
+[[papers.figures.numbers]]
+of = "95th"
+paper = -34.1
+unit = "%"
+from = { results = "population", scheme = "autorec", metric = "gain:p95:freezes_per_100s" }
+
+[[papers.figures.numbers]]
 of = "area"
 paper = 2
 unit = "s"
@@ -148,17 +160,21 @@ fn pages_hold_our_numbers_against_the_papers() {
         r#"{"command":"","baseline":"arq","metrics":["freezes_per_100s"],"overall":[
             {"name":"arq","means":[{"value":0.5,"low":0.4,"high":0.6}],"differences":[null]},
             {"name":"autorec","means":[{"value":0.45,"low":0.4,"high":0.5}],
-             "differences":[{"value":-0.05,"low":-0.06,"high":-0.04}]}]}"#,
+             "differences":[{"value":-0.05,"low":-0.06,"high":-0.04}]}],
+            "percentiles":[{"name":"arq","p90":[2.0],"p95":[4.0]},
+             {"name":"autorec","p90":[1.5],"p95":[null]}]}"#,
     );
     let (overview, page) = pages(&folder);
     let row = "| Figure 18 | Round-trip time: latency | 15.8 ms | 16 ± 13 ms | within 10 % | \
                Detection. |";
     assert!(overview.contains(row), "{overview}");
-    // Four judged numbers: latency and cost of the experiment, and one each of the other commands.
-    let counts = "| 3 of 3 | **2 of 4** | 2 | 0 | 1 | 0 | 1 |";
+    // Five judged numbers: latency and cost of the experiment, one of visits, two of the population.
+    let counts = "| 3 of 3 | **3 of 5** | 3 | 0 | 1 | 0 | 1 |";
     assert!(overview.contains(counts), "{overview}");
     assert!(overview.contains("| -10.6 % | 4.0 ± 1.0 % | opposite sign |"), "{overview}");
     assert!(overview.contains("| -10.1 % | -10.0 ± 2.0 % | within 10 % |"), "{overview}");
+    assert!(page.contains("| 90th | -24.4 % | -25.0 % | within 10 % |"), "{page}");
+    assert!(page.contains("| 95th | -34.1 % | – | not measured: no results given |"), "{page}");
     assert!(overview.contains("- **Holds**: One."), "{overview}");
     assert!(page.contains("| cost | 5.10 % | 2.90 ± 0 % | within 2× |"), "{page}");
     assert!(page.contains("![Figure 18](pictures/autorec-fig18-1-rdr.svg)"), "{page}");
@@ -167,6 +183,46 @@ fn pages_hold_our_numbers_against_the_papers() {
         (page.find("![").expect("a plot"), page.find("| ---").or(page.find("|---")));
     assert!(plot < table.expect("a table"), "{page}");
     assert_eq!(folder.read("pages/papers/pictures/autorec-fig18-1-rdr.svg"), "<svg/>");
+}
+
+#[test]
+fn a_page_lists_what_a_choice_changes() {
+    let folders = [Folder::new("ours"), Folder::new("calls"), Folder::new("noise")];
+    store(&folders[0], [15.0, 15.2], 0.12, "");
+    store(&folders[1], [30.0, 30.2], 0.12, "");
+    // A change of 13 % within the confidence intervals.
+    store(&folders[2], [14.0, 20.2], 0.125, "");
+    let catalogue = Catalogue::parse(CATALOGUE).expect("valid");
+    let read = |which: usize| AllResults::read(&[&folders[which].0.join("out")]).expect("readable");
+    let choices = [(1, "calls"), (2, "noise")].map(|(n, title)| Choice { title, results: read(n) });
+    let page = choices::page(&catalogue, &read(0), &choices);
+    assert!(page.contains("| calls | 1 | 1 of 2 | 1 | 0 |"), "{page}");
+    assert!(page.contains("| noise | 1 | 0 of 2 | 0 | 0 |"), "{page}");
+    assert!(page.contains("| latency | 15.8 ms | 15.1 ± 1.3 ms | 30.1 ± 1.3 ms |"), "{page}");
+    let lost = "- Holds only without the change: AutoRec keeps latency below α = 30 ms";
+    assert!(page.contains(lost) && !page.contains("| cost |"), "{page}");
+    // A figure without results of both kinds does not count.
+    let none = [Choice { title: "none", results: AllResults::default() }];
+    assert!(choices::page(&catalogue, &read(0), &none).contains("| none | 0 | 0 of 0 | 0 | 0 |"));
+}
+
+#[test]
+fn numbers_of_the_benchmarks_are_costs_over_retransmission() {
+    let folder = Folder::new("bench-papers");
+    folder.write(
+        "out/bench.json",
+        r#"[{"name":"recovery_cpu_loss/art-paper","ratio":1.05,"pairs":[1.04,1.07]},
+            {"name":"loopback","ratio":2.0,"pairs":null}]"#,
+    );
+    let results = AllResults::read(&[&folder.0.join("out")]).expect("readable");
+    let from = r#"results = "bench"
+        scheme = "art-paper"
+        metric = "over:recovery_cpu_loss""#;
+    let found = results.number(&toml::from_str(from).expect("a source")).expect("there");
+    assert!(found.is_share && (found.value.mean - 0.05).abs() < 1e-9, "{found:?}");
+    assert!(found.value.half.is_some_and(|half| (half - 0.015).abs() < 1e-9), "{found:?}");
+    folder.write("out/bench.json", "{}");
+    assert!(AllResults::read(&[&folder.0.join("out")]).is_err());
 }
 
 #[test]

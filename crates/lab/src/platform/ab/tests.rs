@@ -82,6 +82,22 @@ fn results_are_the_same_for_any_number_of_threads() {
     let summary = json(&outs[0].join("summary.json"));
     assert_eq!((&summary["baseline"], &summary["sessions"]), (&"arq".into(), &8.into()));
     assert_eq!(summary["dominance"].as_array().map(Vec::len), Some(3));
+    // Percentiles over sessions, against the records.
+    let metrics = summary["metrics"].as_array().expect("keys");
+    let place = metrics.iter().position(|key| key == "first_frame_ms").expect("known");
+    for (arm, percentiles) in summary["percentiles"].as_array().expect("arms").iter().enumerate() {
+        let name = percentiles["name"].as_str().expect("a name");
+        assert_eq!(summary["arms"][arm]["name"], name);
+        let first = lines(&outs[0].join("records").join(name)).into_iter().filter_map(|line| {
+            let record: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+            record["player_first_frame_ms"].as_f64()
+        });
+        let sample = qoe::stats::Sample::new(first).expect("pictures");
+        for (key, p) in [("p90", 0.9), ("p95", 0.95)] {
+            let found = percentiles[key][place].as_f64().expect("a number");
+            assert!((found - sample.quantile(p)).abs() < 1e-6, "{name} {key}: {found}");
+        }
+    }
     // A directory with records is not reused.
     let schemes = &["arq"];
     let again = Test { population: &population, out: &outs[0], schemes, paired: true, jobs: 1 };

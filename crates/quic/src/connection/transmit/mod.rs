@@ -16,7 +16,7 @@ use crate::ledger::PacketKind;
 use crate::mtud::BASE;
 use crate::path::{Addresses, MIN_BUDGET};
 use crate::wire::{put_path_challenge, put_path_response, put_ping};
-use recovery::UnitKey;
+use recovery::{UnitKey, WindowExcess};
 use units::{Ecn, Timestamp};
 
 /// ACK-only packets between two PINGs.
@@ -326,19 +326,22 @@ impl Connection {
 
     /// Returns whether a replica may leave although the window has no room.
     ///
-    /// ART's opportunism (section 6.4): it may exceed the window by 2 packets or a quarter, unless
-    /// the network may be congested or the peer's address is unproven. If only the newest copies
-    /// are in flight, it takes its predecessor's place.
+    /// ART's opportunism (section 6.4), unless the network may be congested or the peer's address
+    /// is unproven. If only the newest copies are in flight, a copy takes its predecessor's place.
     fn may_pass_window(&self, in_flight: u64, window: u64, mtu: u64) -> bool {
         let replaces = self.config.accounting == CopyAccounting::Newest && in_flight <= window;
         if replaces && !self.recovery.is_empty() {
             return true;
         }
-        self.recovery.passes_window()
-            && !self.probe_timer.is_backed_off()
+        let limit = match self.recovery.excess() {
+            WindowExcess::Never => return false,
+            WindowExcess::Bounded => window + (2 * mtu).max(window / 4),
+            WindowExcess::Unbounded => self.config.max_in_flight,
+        };
+        !self.probe_timer.is_backed_off()
             && self.handshake.is_none()
             && self.path.standing.validated
-            && in_flight + mtu <= window + (2 * mtu).max(window / 4)
+            && in_flight + mtu <= limit
     }
 
     /// Returns true if frames other than STREAM are pending.

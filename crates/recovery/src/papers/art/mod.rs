@@ -2,8 +2,9 @@
 //! adapted to the loss of copies ([`TestAndVerify`], section 6.1) and spread over time against
 //! bursts ([`Spread`], section 6.2).
 //!
-//! Replicas may exceed the congestion window slightly, and only a wholly lost round signals
-//! congestion (section 6.4). The bandits and the DQN of appendix A replace the adapter only.
+//! Replicas may exceed the congestion window, and only a wholly lost round signals congestion
+//! (section 6.4). Both have a limit that the paper does not state: [`WindowExcess::Bounded`] and
+//! [`LossSignal::WhollyLostUnlessHeavy`]. The bandits and the DQN of appendix A replace the adapter only.
 
 mod adapter;
 mod bitmap;
@@ -18,7 +19,7 @@ pub use learning::*;
 
 use crate::level::fixed::Reading;
 use crate::schedule::Replicas;
-use crate::{Arq, LossSignal, RedundancyAdapter, Scheme};
+use crate::{Arq, LossSignal, RedundancyAdapter, Scheme, WindowExcess};
 
 /// The paper's escape space, with α = 1.
 const ESCAPE: Spread = Spread::EscapeSpace { alpha: 1.0 };
@@ -55,8 +56,8 @@ pub fn with_options(name: &'static str, options: Options, spread: Spread, seed: 
 pub fn with_schedule(other: Scheme, spread: Spread, seed: u64) -> Scheme {
     Scheme {
         scheduler: Box::new(Replicas::new(spread, seed)),
-        signal: LossSignal::WhollyLost,
-        opportunism: true,
+        signal: LossSignal::WhollyLostUnlessHeavy,
+        excess: WindowExcess::Bounded,
         ..other
     }
 }

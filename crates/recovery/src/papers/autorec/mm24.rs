@@ -16,7 +16,7 @@
 //!   This reacts to the network in the right direction and is kept.
 //! - An E_waiting near Θ would switch the scheme on and off with the noise of the round-trip time:
 //!   in the paper's testbed it is 47.5 ms for one retransmission and 52.3 ms for two, and Θ is 50
-//!   ms. Once on, the scheme stays on until E_waiting is 10 % below Θ.
+//!   ms. Once on, the scheme stays on until E_waiting is 10 % below Θ ([`Options::gate_band`]).
 //! - After a level that was forced to 0, λ is 1, since the level can only rise.
 //! - An explored level is compared with the utility of the previous level. After a fallback the
 //!   search continues as if there had been no exploration.
@@ -31,8 +31,6 @@ use core::time::Duration;
 
 /// Intervals at an unchanged level before another one is explored.
 const EXPLORE_AFTER: u32 = 10;
-/// Hysteresis: fraction of Θ at which the gate closes again.
-const HYSTERESIS: f64 = 0.9;
 
 /// Parameters of the adapter. Defaults are the paper's testbed values (section 5.1).
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -49,6 +47,9 @@ pub struct Options {
     /// Whether an E_waiting below Θ disables replicas; false for variant 3 of figure 12. Default
     /// true.
     pub gate: bool,
+    /// Fraction of Θ below which E_waiting disables replicas again, 0 to 1; 1 as in the paper, which
+    /// has no band. Default 0.9.
+    pub gate_band: f64,
     /// Loss rate above which replicas are disabled, 0 to 1 (production: 0.1). Default: none.
     pub off_above: Option<f64>,
     /// Length of a decision interval in smoothed round-trip times. 1 to 1,000, default 5.
@@ -63,6 +64,7 @@ impl Default for Options {
             r_nor: 0.03,
             max: 4,
             gate: true,
+            gate_band: 0.9,
             off_above: None,
             interval_rtts: 5,
         }
@@ -84,6 +86,9 @@ impl Options {
         }
         if self.max > MAX_LEVEL {
             return reject("max", "0 to 10");
+        }
+        if !(0.0..=1.0).contains(&self.gate_band) {
+            return reject("gate_band", "a number from 0 to 1");
         }
         if self.off_above.is_some_and(|loss| !(0.0..=1.0).contains(&loss)) {
             return reject("off_above", "a number from 0 to 1");
@@ -166,7 +171,8 @@ impl UtilityAdapter {
             self.rounds_max = metrics.rounds_max;
         }
         self.waiting = waiting(loss, smoothed_rtt.as_secs_f64(), self.rounds_max);
-        let theta = self.options.theta.as_secs_f64() * if self.open { HYSTERESIS } else { 1.0 };
+        let band = if self.open { self.options.gate_band } else { 1.0 };
+        let theta = self.options.theta.as_secs_f64() * band;
         let calm = self.options.gate && self.waiting < theta;
         let heavy = self.options.off_above.is_some_and(|limit| loss > limit);
         !calm && !heavy

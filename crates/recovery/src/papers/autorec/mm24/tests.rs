@@ -119,6 +119,19 @@ fn short_waiting_closes_the_gate_with_hysteresis() {
 }
 
 #[test]
+fn without_a_band_the_gate_closes_at_the_threshold() {
+    let options = Options { gate_band: 1.0, ..Options::default() };
+    let mut adapter = UtilityAdapter::new(options, 1);
+    let path = PathState { smoothed_rtt: ms(50), ..path() };
+    for (rounds_max, is_open) in [(2, true), (1, false), (2, true), (1, false)] {
+        let metrics = IntervalMetrics { rounds_max, ..slow(70) };
+        with_view(path, |view| adapter.on_interval(&metrics, view));
+        assert_eq!(adapter.open, is_open, "{rounds_max} rounds");
+    }
+    assert!(Options { gate_band: 1.1, ..options }.checked().is_err());
+}
+
+#[test]
 fn heavy_loss_disables_replicas_if_configured() {
     for (off_above, level) in [(None, 2), (Some(0.1), 0)] {
         let options = Options { off_above, ..free() };
