@@ -179,6 +179,7 @@ mod tests {
         assert_eq!(total("demand-1.5", 1, held).0, one.0);
         assert!(total("demand-1.5", 1, held).1 < one.1);
     }
+
     #[test]
     fn partial_deployments_cap_one_half_and_goodput_while_sending_starves_fewer() {
         let groups = include_str!("../../../../../experiments/populations/groups.toml");
