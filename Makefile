@@ -126,8 +126,7 @@ lab: need-cargo need-cc
 	cp out/population/viewers.md docs/reproduce/ && cp out/population/pictures/*.svg docs/reproduce/pictures/
 	$(LAB) visits --out out/visits
 	cp out/visits/first-frame.md docs/reproduce/ && cp out/visits/first-frame.svg docs/reproduce/pictures/
-	$(LAB) groups --sessions $(DAY) --out out/groups \
-	  --policies bbr,constant-6,paper-retransmission,paper-goodput,demand-3,safe,oracle
+	$(LAB) groups --out out/groups
 	$(LAB) groups --sessions $(DAY) --shared --days 5 --out out/groups \
 	  --policies bbr,paper-retransmission,demand-3,safe,oracle
 	cat out/groups/autoplex.md out/groups/autoplex-shared.md > docs/reproduce/autoplex-figures.md

@@ -10,25 +10,27 @@ use crate::error::Error;
 
 const EXAMPLES: &str = "\
 Examples:
-  mendcast lab groups --days 2 --sessions 1000
-  mendcast lab groups --policies bbr,constant-6,safe,oracle
+  mendcast lab groups --seeds 2 --sessions 1000
+  mendcast lab groups --groups 4 --policies bbr,paper-goodput,paper-goodput-sending
   mendcast lab groups --shared --days 5 --policies bbr,safe,oracle
 
 Policies are bbr, constant-MBPS, demand-TIMES, paper-retransmission, paper-goodput, safe,
-safe-SHARE and oracle. An interrupted run continues from the results in its directory.";
+safe-SHARE and oracle. The paper's have the variants -sending (goodput while sending), -vip (caps
+VIP users only), -low (caps all others) and -decide (rules of `mendcast autoplex decide`), in any
+combination. An interrupted run continues from the results in its directory.";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct Groups {
-    /// Days of 48 periods, 1 to 1000, each with groups and paths of its own.
-    #[arg(long, default_value_t = 20, value_name = "N")]
+    /// Days of 48 periods, 1 to 1000, each with a random seed of its own, from --seed on.
+    #[arg(long, visible_alias = "seeds", default_value_t = 5, value_name = "N")]
     days: u32,
     /// Sessions per day and policy, 100 to 1000000.
-    #[arg(long, default_value_t = 12_000, value_name = "N")]
+    #[arg(long, default_value_t = 1_500, value_name = "N")]
     sessions: u32,
     /// Policies of the caps; bbr, without caps, must be among them.
     ///
-    /// Default: bbr, constant-8, paper-retransmission, paper-goodput, safe, oracle.
+    /// Default: bbr, the paper's policies and variants, constant-6, demand-3, safe, oracle.
     #[arg(
         long,
         default_value = WAYS,
@@ -37,6 +39,12 @@ pub(super) struct Groups {
         value_name = "NAME,…"
     )]
     policies: Vec<String>,
+    /// Numbers of user groups to compare, each the largest of the population.
+    ///
+    /// The paper has four.
+    #[arg(long, default_value = "4,40", value_delimiter = ',', value_name = "N,…")]
+    #[arg(conflicts_with = "shared")]
+    groups: Vec<u32>,
     /// Run pairs of sessions behind one bottleneck, with neither, one or both capped.
     #[arg(long)]
     shared: bool,
@@ -47,7 +55,7 @@ pub(super) struct Groups {
     population: Option<PathBuf>,
     #[command(flatten)]
     execution: Execution,
-    /// Directory of the results: autoplex.md, plots, and a row per session.
+    /// Directory of the results: autoplex.md, summary.json, plots, and a row per session.
     #[arg(long, default_value = "out/groups", value_name = "DIR", help_heading = "Output")]
     out: PathBuf,
 }
@@ -60,6 +68,7 @@ impl Groups {
             seed: seed.map_err(|_| "--seed: expected at most 1000000")?,
             sessions: self.sessions,
             ways: &self.policies,
+            groups: if self.shared { &[] } else { &self.groups },
             shared: self.shared,
             population: self.population.as_deref(),
             jobs: self.execution.jobs(),

@@ -31,7 +31,7 @@ enum Command {
     Population(population::Population),
     /// Run the visits of returning viewers under every startup mode.
     Visits(visits::Visits),
-    /// Run days of viewers in forty user groups, and compare caps.
+    /// Run days of viewers in user groups, and compare caps.
     Groups(groups::Groups),
     /// Train the network of the scheme art-dqn.
     Train(train::Train),

@@ -88,7 +88,8 @@ impl fmt::Display for NameError {
             Self::Policy(name) => write!(
                 f,
                 "`{name}` is not a policy; use bbr, constant-MBPS, demand-TIMES, \
-                 paper-retransmission, paper-goodput, safe, safe-SHARE and oracle"
+                 safe, safe-SHARE, oracle, paper-retransmission and paper-goodput, with -sending, \
+                 -vip or -low, -decide"
             ),
             Self::Key { key, similar: Some(similar), .. } => {
                 write!(f, "no key `{key}`; did you mean `{similar}`?")

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use units::Rate;
 
 use super::arm::Arm;
-use super::scenario::{frames, published, scenario, until};
+use super::scenario::{frames, publications, published, scenario, until};
 use super::session::{ACCESS, Session};
-use super::watching::{Watched, counted_until, leaves, watch};
+use super::watching::{Watched, counted_until, is_starved, leaves, watch};
 use crate::error::{Context as _, Error, RunError, Subject};
 use crate::live::LiveOutcome;
 use crate::simulation::{Held, Rival, RunOutcome, Scenario, run as simulate};
@@ -66,7 +66,16 @@ fn address(session: &Session) -> Ipv4Addr {
 /// # Errors
 /// One line: a value is invalid, wrong bytes arrived, or the testbed failed.
 pub(super) fn run(session: &Session, arm: &Arm) -> Result<(SessionRow, Record), Error> {
-    run_held(session, arm, None)
+    let (row, capped) = run_held(session, arm, None)?;
+    Ok((row, capped.record))
+}
+
+/// Results of a session of a user group.
+#[derive(Clone, Debug)]
+pub(super) struct CappedSession {
+    pub record: Record,
+    /// Whether the delivered rate was below the stream's for 10 s ([`is_starved`]).
+    pub is_starved: bool,
 }
 
 /// Runs a session under the cap of its user group.
@@ -74,7 +83,7 @@ pub(super) fn run_held(
     session: &Session,
     arm: &Arm,
     capping: Option<Held>,
-) -> Result<(SessionRow, Record), Error> {
+) -> Result<(SessionRow, CappedSession), Error> {
     let named = || Subject::Session { number: session.number, scheme: Some(arm.name.clone()) };
     let scenario = scenario(session, arm).of(named)?;
     let scenario = Scenario { capping, ..scenario };
@@ -98,8 +107,11 @@ pub(super) fn run_held(
     };
     let is_early = end == SessionEnd::Left;
     let counted = published(&scenario, counted_until(time, is_early));
-    let watched = watch(policy, &frames(&scenario, &outcome), counted, time, is_early);
-    Ok((row(end, watched, &outcome), record(session, arm, (time, watched), &outcome)))
+    let frames = frames(&scenario, &outcome);
+    let watched = watch(policy, &frames, counted, time, is_early);
+    let is_starved = is_starved(&frames, &publications(&scenario), time);
+    let record = record(session, arm, (time, watched), &outcome);
+    Ok((row(end, watched, &outcome), CappedSession { record, is_starved }))
 }
 
 /// Runs two sessions concurrently on the first one's bottleneck, which has room for both streams.
@@ -109,7 +121,7 @@ pub(super) fn run_together(
     sessions: [&Session; 2],
     arm: &Arm,
     [first_held, second_held]: [Option<Held>; 2],
-) -> Result<[Record; 2], Error> {
+) -> Result<[CappedSession; 2], Error> {
     let [first, second] = sessions;
     let numbers = [first.number, second.number];
     let named = || Subject::Sessions { numbers, scheme: arm.name.clone() };
@@ -140,18 +152,22 @@ pub(super) fn run_together(
     let mut outcome = simulate(&of_first).of(named)?;
     let rivals = outcome.rival.take().ok_or(RunError::NoRival).of(named)?;
     let stay = Duration::from_secs_f64(first.stay_s);
-    let records = [(&first, &of_first, &outcome), (&second, &of_second, &*rivals)].map(
+    let both = [(&first, &of_first, &outcome), (&second, &of_second, &*rivals)].map(
         |(session, scenario, outcome)| {
             let policy = Policy::PRESETS[session.player].1;
             let counted = published(scenario, stay);
-            let watched = watch(policy, &frames(scenario, outcome), counted, stay, false);
-            record(session, arm, (stay, watched), outcome)
+            let frames = frames(scenario, outcome);
+            let watched = watch(policy, &frames, counted, stay, false);
+            CappedSession {
+                is_starved: is_starved(&frames, &publications(scenario), stay),
+                record: record(session, arm, (stay, watched), outcome),
+            }
         },
     );
     if !(outcome.intact && rivals.intact) {
         return Err(RunError::WrongBytes).of(named);
     }
-    Ok(records)
+    Ok(both)
 }
 
 fn ms(duration: Duration) -> f64 {

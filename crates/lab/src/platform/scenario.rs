@@ -180,10 +180,16 @@ fn live(scenario: &Scenario) -> Option<&Live> {
 
 /// Counts frames published between the viewer's arrival and `until`.
 pub(super) fn published(scenario: &Scenario, until: Duration) -> u64 {
-    let Some(live) = live(scenario) else { return 0 };
-    let end = Timestamp::ZERO + until;
-    let counts = |n: &u32| live.is_measured(*n, Timestamp::ZERO) && live.published(*n) <= end;
-    (0..live.source.len()).filter(counts).count() as u64
+    publications(scenario).partition_point(|at| *at <= Timestamp::ZERO + until) as u64
+}
+
+/// Returns the publication times of frames from the viewer's arrival on, ascending.
+pub(super) fn publications(scenario: &Scenario) -> Vec<Timestamp> {
+    let Some(live) = live(scenario) else { return Vec::new() };
+    let counted = (0..live.source.len()).filter(|n| live.is_measured(*n, Timestamp::ZERO));
+    let mut times: Vec<Timestamp> = counted.map(|n| live.published(n)).collect();
+    times.sort_unstable();
+    times
 }
 
 /// Returns the received frames in order, and whether the delay of each counts. Frames cached before

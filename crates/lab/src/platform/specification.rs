@@ -244,6 +244,19 @@ impl Specification {
         Ok(specification)
     }
 
+    /// Returns the specification with only its largest user groups.
+    ///
+    /// # Errors
+    /// One line: it has fewer groups, or `count` is 0.
+    pub(super) fn with_largest_groups(mut self, count: u32) -> Result<Self, Error> {
+        let most = self.groups.sums.len();
+        if !(1..=most).contains(&(count as usize)) {
+            return Err(not_allowed("--groups", &count, &format!("1 to {most}")));
+        }
+        self.groups.sums.truncate(count as usize);
+        Ok(self)
+    }
+
     /// Returns the ladder rung for a viewer: the drawn one if it fits the bottleneck, else the best
     /// one that fits, else the lowest. A continuous bit rate is clamped to the bottleneck.
     pub(super) fn rung(&self, drawn: f64, rate_mbps: f64) -> f64 {

@@ -17,6 +17,13 @@ const EARLY_LEAVE_MARGIN: Duration = Duration::from_millis(400);
 /// milliseconds.
 const NEVER_ARRIVED_MS: f64 = 10_000.0;
 
+/// Length of a window of delivery, and the distance of windows.
+const STARVATION_WINDOW: Duration = Duration::from_secs(10);
+const STARVATION_STEP: Duration = Duration::from_secs(1);
+/// A stream is starved below this share of its own rate. Half a second of media in a window may
+/// arrive later, in one outage.
+const STARVED_SHARE: f64 = 0.95;
+
 /// Playback at a viewer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Watched {
@@ -113,6 +120,31 @@ pub(super) fn watch(
     }
 }
 
+/// Returns whether the delivered rate was below the stream's own rate for 10 s: from the first
+/// arrival on, fewer than 95 % as many frames arrived in some window as were published in it.
+/// `published` are the ascending publication times of counted frames. False for shorter sessions.
+pub(super) fn is_starved(
+    frames: &[(ViewedFrame, bool)],
+    published: &[Timestamp],
+    end: Duration,
+) -> bool {
+    let arrived: Vec<Timestamp> =
+        frames.iter().filter(|(_, counts)| *counts).map(|(frame, _)| frame.at).collect();
+    let within = |times: &[Timestamp], start: Timestamp| {
+        let until = |at: Timestamp| times.partition_point(|time| *time <= at);
+        (until(start + STARVATION_WINDOW) - until(start)) as f64
+    };
+    let end = Timestamp::ZERO + end;
+    let mut start = frames.first().map_or(Timestamp::ZERO, |(frame, _)| frame.at);
+    while start + STARVATION_WINDOW <= end {
+        if within(&arrived, start) < STARVED_SHARE * within(published, start) {
+            return true;
+        }
+        start += STARVATION_STEP;
+    }
+    false
+}
+
 /// Publication time up to which frames count: all frames, unless the viewer left early.
 pub(super) fn counted_until(end: Duration, is_early: bool) -> Duration {
     if is_early { end.saturating_sub(EARLY_LEAVE_MARGIN) } else { end }
@@ -178,6 +210,23 @@ mod tests {
         let watched = watch(Policy::MOBILE, &nothing, 65, PATIENCE, true);
         assert_eq!((watched.first_frame_ms, watched.late), (None, [65; 5]));
         assert_eq!(watched.delay_ms, [NEVER_ARRIVED_MS; 3]);
+    }
+
+    #[test]
+    fn a_stream_below_its_own_rate_for_ten_seconds_is_starved() {
+        let published: Vec<Timestamp> =
+            (0..500).map(|n| Timestamp::from_millis(n * INTERVAL)).collect();
+        let starved = |frames: &[_], end| is_starved(frames, &published, end);
+        assert!(!starved(&frames(|_| Some(50)), STAY));
+        // 90 % of the rate: the delay grows by a ninth of the time.
+        let slow = |n: u64| Some(50 + n * INTERVAL / 9);
+        assert!(starved(&frames(slow), STAY) && !starved(&frames(slow), Duration::from_secs(9)));
+        // 97 % of the rate, and a delay of 2 s that does not grow, are no starvation.
+        assert!(!starved(&frames(|n| Some(50 + n * INTERVAL / 32)), STAY));
+        assert!(!starved(&frames(|_| Some(2_000)), STAY));
+        // Skipped frames are not delivered.
+        assert!(starved(&frames(|n| (!(200..220).contains(&n)).then_some(50)), STAY));
+        assert!(starved(&[], STAY));
     }
 
     #[test]

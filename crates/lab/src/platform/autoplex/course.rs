@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use groups::Arm;
 use groups::select::group_id;
-use records::Record;
 
 use super::policy::{CapPolicy, Learner, Tuning};
 use super::row::GroupRow;
@@ -14,7 +13,7 @@ use crate::error::{Context as _, Error};
 use crate::experiments::output::write_file;
 use crate::platform::arm::{self, BASELINE};
 use crate::platform::population::Population;
-use crate::platform::run::{run_held, run_together};
+use crate::platform::run::{CappedSession, run_held, run_together};
 use crate::platform::session::Session;
 
 /// Sharing of bottlenecks.
@@ -62,18 +61,19 @@ impl PolicyRun {
         let mut learner = Learner::new(self.policy, Tuning::default());
         let mut rows = Vec::with_capacity(day.sessions.len());
         for (period, places) in day.periods.iter().enumerate() {
-            let mut keep = |learner: &mut Learner, session: &Session, arm: Arm, record: &Record| {
-                learner.learn(session, arm, record);
-                rows.push(GroupRow::new(session, period as u32, arm, record));
-            };
+            let mut keep =
+                |learner: &mut Learner, session: &Session, arm: Arm, capped: &CappedSession| {
+                    learner.learn(session, arm, &capped.record);
+                    rows.push(GroupRow::new(session, period as u32, arm, capped));
+                };
             let sessions = &day.sessions[places.clone()];
             match self.bottleneck {
                 Bottleneck::Own => {
                     for session in sessions {
                         let arm = learner.arm(session);
                         let held = learner.capping(session, arm);
-                        let (_, record) = run_held(session, &arq, held)?;
-                        keep(&mut learner, session, arm, &record);
+                        let (_, capped) = run_held(session, &arq, held)?;
+                        keep(&mut learner, session, arm, &capped);
                     }
                 }
                 Bottleneck::Shared { held: count } => {
@@ -82,9 +82,9 @@ impl PolicyRun {
                             if place < count { learner.arm(pair[place]) } else { Arm::Holdout }
                         });
                         let held = [0, 1].map(|place| learner.capping(pair[place], arms[place]));
-                        let records = run_together(pair, &arq, held)?;
+                        let both = run_together(pair, &arq, held)?;
                         for place in [0, 1] {
-                            keep(&mut learner, pair[place], arms[place], &records[place]);
+                            keep(&mut learner, pair[place], arms[place], &both[place]);
                         }
                     }
                 }
@@ -178,5 +178,33 @@ mod tests {
         let held = |row: &GroupRow| row.arm == Arm::Treated as usize;
         assert_eq!(total("demand-1.5", 1, held).0, one.0);
         assert!(total("demand-1.5", 1, held).1 < one.1);
+    }
+
+    #[test]
+    fn partial_deployments_cap_one_half_and_goodput_while_sending_starves_fewer() {
+        let groups = include_str!("../../../../../experiments/populations/groups.toml");
+        let specification = Specification::parse(groups).expect("valid");
+        let one = specification.with_largest_groups(1).expect("a group");
+        let day = Day::new(&Population::new(one, None), 5, 300);
+        let run = |name: &str| {
+            let policy = CapPolicy::parse(name).expect("known");
+            let course = PolicyRun { name: name.to_owned(), policy, bottleneck: Bottleneck::Own };
+            course.run(&day).expect("a day")
+        };
+        let [all, sending] = ["paper-retransmission", "paper-retransmission-sending"].map(run);
+        let [vip, low] = ["paper-retransmission-vip", "paper-retransmission-low"].map(run);
+        let is_capped = |row: &GroupRow| row.cap_mbps.is_finite();
+        let count = |rows: &[GroupRow]| rows.iter().filter(|row| is_capped(row)).count();
+        let counts = [&all, &vip, &low].map(|rows| count(rows));
+        assert!(counts[0] > 200 && counts[1] > 50 && counts[2] > 50, "{counts:?}");
+        assert!(vip.iter().zip(&low).all(|(vip, low)| !(is_capped(vip) && is_capped(low))));
+        let caps = |rows: &[GroupRow]| {
+            rows.iter().filter(|row| is_capped(row)).map(|row| row.cap_mbps).sum::<f64>()
+                / count(rows) as f64
+        };
+        assert!(caps(&sending) > 1.5 * caps(&all), "{} {}", caps(&sending), caps(&all));
+        let starved = |rows: &[GroupRow]| rows.iter().filter(|row| row.is_starved).count();
+        let starved = [&all, &sending, &run("bbr")].map(|rows| starved(rows));
+        assert!(starved[0] > 2 * starved[1] && starved[0] > 2 * starved[2], "{starved:?}");
     }
 }

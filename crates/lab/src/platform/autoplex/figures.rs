@@ -1,13 +1,15 @@
-//! Results of the days: the paper's metrics (sections 5.1 and 5.2), and playback metrics that the
-//! paper lacks.
+//! Results of the days: the paper's metrics (sections 3.4, 5.1 and 5.2), and playback metrics that
+//! the paper lacks.
 
 use std::collections::BTreeMap;
 
 use qoe::stats::{Estimate, Sample, holm};
 
-use super::policy::FREE;
+use super::paper::GoodputReading;
+use super::policy::{CapPolicy, FREE};
 use super::row::GroupRow;
 use super::world::{PERIODS, STEP, step};
+use groups::Arm;
 
 /// Quantiles that the paper reports.
 pub(super) const ORDERS: [f64; 3] = [0.5, 0.75, 0.9];
@@ -18,6 +20,8 @@ const LEVEL: f64 = 0.05;
 
 /// A metric of the sessions of a day.
 pub(super) struct GroupMetric {
+    /// Name in `summary.json`.
+    pub key: &'static str,
     pub name: &'static str,
     pub unit: &'static str,
     pub of: fn(&[GroupRow]) -> Option<f64>,
@@ -40,26 +44,31 @@ fn per_100_s(rows: &[GroupRow], of: impl Fn(&GroupRow) -> f64) -> Option<f64> {
 /// Playback metrics of a policy.
 pub(super) const METRICS: [GroupMetric; 8] = [
     GroupMetric {
+        key: "freezes_per_100s",
         name: "freezes per 100 s",
         unit: "",
         of: |rows| per_100_s(rows, |row| row.freezes as f64),
     },
     GroupMetric {
+        key: "frozen_s_per_100s",
         name: "frozen per 100 s",
         unit: " s",
         of: |rows| per_100_s(rows, |row| row.frozen_s),
     },
     GroupMetric {
+        key: "first_frame_ms",
         name: "first frame, mean",
         unit: " ms",
         of: |rows| mean(rows.iter().map(|row| row.first_frame_ms).filter(|time| time.is_finite())),
     },
     GroupMetric {
+        key: "no_picture",
         name: "sessions without a picture",
         unit: " %",
         of: |rows| share(rows, |row| !row.first_frame_ms.is_finite()),
     },
     GroupMetric {
+        key: "late_400",
         name: "frames later than 400 ms",
         unit: " %",
         of: |rows| {
@@ -69,6 +78,7 @@ pub(super) const METRICS: [GroupMetric; 8] = [
         },
     },
     GroupMetric {
+        key: "skipped",
         name: "bit rate missed by skips",
         unit: " %",
         of: |rows| {
@@ -78,11 +88,13 @@ pub(super) const METRICS: [GroupMetric; 8] = [
         },
     },
     GroupMetric {
-        name: "capped below the stream's rate",
+        key: "starved",
+        name: "starved",
         unit: " %",
-        of: |rows| share(rows, GroupRow::is_starved),
+        of: |rows| share(rows, |row| row.is_starved),
     },
     GroupMetric {
+        key: "below_path_rate",
         name: "capped below the path's rate",
         unit: " %",
         of: |rows| share(rows, |row| row.cap_mbps < row.rate_mbps),
@@ -126,8 +138,8 @@ pub(super) struct PolicyResults {
     pub name: String,
     /// Retransmission ratio in per cent: mean, then [`ORDERS`].
     pub retransmission: Vec<PolicyLine>,
-    /// Goodput ÷ round-trip time, in Mbps/s: mean, then [`ORDERS`].
-    pub goodput: Vec<PolicyLine>,
+    /// Goodput ÷ round-trip time by [`READINGS`], in Mbps/s: mean, then [`ORDERS`].
+    pub goodput: [Vec<PolicyLine>; 2],
     /// Values of [`METRICS`].
     pub viewers: Vec<Option<PolicyLine>>,
     pub groups: ByGroup,
@@ -136,50 +148,89 @@ pub(super) struct PolicyResults {
     /// By factor of the step: median ratio of cap to path rate in each period, over capped
     /// sessions.
     pub follows: Vec<(f64, Vec<(f64, f64)>)>,
-    /// Share of sessions capped below the stream's rate in each period, in per cent.
+    /// Share of starved sessions in each period, in per cent.
     pub starved: Vec<(f64, f64)>,
     /// By factor of the step: retransmission before and after it, relative to uncapped sessions, in
     /// per cent.
     pub steps: Vec<(f64, Option<Estimate>, Option<Estimate>)>,
 }
 
-/// Results of all policies.
+/// A metric of the better and worse sessions of the largest group, without caps.
+pub(super) struct BandLine {
+    pub name: &'static str,
+    pub key: &'static str,
+    pub unit: &'static str,
+    pub better: Estimate,
+    pub worse: Estimate,
+}
+
+/// Results of all policies with a number of user groups.
 pub(super) struct Figures {
+    /// Number of user groups; `None` for the population's.
+    pub groups: Option<u32>,
     pub days: usize,
     pub sessions: usize,
     pub policies: Vec<PolicyResults>,
+    /// Better and worse sessions (section 3.4).
+    pub bands: Vec<BandLine>,
 }
+
+/// Readings of "goodput", in the order of [`PolicyResults::goodput`].
+pub(super) const READINGS: [GoodputReading; 2] = [GoodputReading::Session, GoodputReading::Sending];
 
 type Days<'a> = &'a [Vec<GroupRow>];
 
+/// A policy's name and the rows of its days.
+pub(super) type PolicyDays<'a> = (&'a str, CapPolicy, Days<'a>);
+
 impl Figures {
     /// Computes the results; `None` without comparable sessions.
-    pub(super) fn of(policies: &[(&str, Days<'_>)]) -> Option<Self> {
-        let (_, free) = policies.iter().find(|(name, _)| *name == FREE)?;
-        let all = policies.iter().map(|(name, days)| of_policy(name, days, free));
+    pub(super) fn of(groups: Option<u32>, policies: &[PolicyDays<'_>]) -> Option<Self> {
+        let (_, _, free) = policies.iter().find(|(name, ..)| *name == FREE)?;
+        let all = policies.iter().map(|(name, policy, days)| {
+            if !policy.is_partial() {
+                return of_policy(name, days, free);
+            }
+            let [own, free] = capped_only(days, free);
+            of_policy(name, &own, &free)
+        });
         Some(Self {
+            groups,
             days: free.len(),
             sessions: free.iter().map(Vec::len).sum(),
             policies: all.collect::<Option<_>>()?,
+            bands: bands(free),
         })
     }
 }
 
+/// Returns the sessions that a partial deployment caps, and the same sessions without caps.
+fn capped_only(days: Days<'_>, free: Days<'_>) -> [Vec<Vec<GroupRow>>; 2] {
+    let is_capped = |row: &GroupRow| row.arm == Arm::Treated as usize;
+    let pick = |of: Days<'_>| {
+        let pairs = days.iter().zip(of);
+        let day = |(own, of): (&Vec<GroupRow>, &Vec<GroupRow>)| -> Vec<GroupRow> {
+            let rows = own.iter().zip(of).filter(|(own, _)| is_capped(own));
+            rows.map(|(_, row)| *row).collect()
+        };
+        pairs.map(day).collect()
+    };
+    [pick(days), pick(free)]
+}
+
 fn of_policy(name: &str, days: Days<'_>, free: Days<'_>) -> Option<PolicyResults> {
-    let ratios =
-        days.iter().flatten().filter_map(GroupRow::retransmission).map(|ratio| ratio * 100.0);
+    let ratios = days.iter().flatten().filter_map(retransmission_percent);
     let viewers = METRICS.iter().map(|metric| {
         let values = |days: Days<'_>| -> Option<Vec<f64>> {
             days.iter().map(|rows| (metric.of)(rows)).collect()
         };
         PolicyLine::new(&values(days)?, &values(free)?)
     });
+    let goodput = |reading| quantiles(days, free, |row| row.goodput_per_rtt(reading));
     Some(PolicyResults {
         name: name.to_owned(),
-        retransmission: quantiles(days, free, |row| row.retransmission().map(|r| r * 100.0))?,
-        goodput: quantiles(days, free, |row| {
-            Some(row.goodput_mbps / (row.rtt_ms * 1e-3)).filter(|value| value.is_finite())
-        })?,
+        retransmission: quantiles(days, free, retransmission_percent)?,
+        goodput: [goodput(READINGS[0])?, goodput(READINGS[1])?],
         viewers: viewers.collect(),
         groups: by_group(days, free),
         ratios: Sample::new(ratios)?,
@@ -187,6 +238,42 @@ fn of_policy(name: &str, days: Days<'_>, free: Days<'_>) -> Option<PolicyResults
         starved: starved(days),
         steps: steps(days, free),
     })
+}
+
+fn retransmission_percent(row: &GroupRow) -> Option<f64> {
+    row.retransmission().map(|ratio| ratio * 100.0)
+}
+
+/// Returns the means of better sessions (5th to 20th percentile) and of worse ones (75th to 90th).
+fn bands(days: Days<'_>) -> Vec<BandLine> {
+    type Of = fn(&GroupRow) -> Option<f64>;
+    let line = |name, key, unit, is_ascending: bool, of: Of| {
+        let mean_between = |low: f64, high: f64| {
+            let day = |rows: &Vec<GroupRow>| {
+                let largest = rows.iter().filter(|row| row.group == 0);
+                let sample = Sample::new(largest.filter_map(of))?;
+                let values = sample.values();
+                let at = |p: f64| (values.len() as f64 * p).round() as usize;
+                mean(values[at(low)..at(high)].iter().copied())
+            };
+            Estimate::of(days.iter().filter_map(day))
+        };
+        let (better, worse) = match is_ascending {
+            true => (mean_between(0.05, 0.2), mean_between(0.75, 0.9)),
+            false => (mean_between(0.8, 0.95), mean_between(0.1, 0.25)),
+        };
+        Some(BandLine { name, key, unit, better: better?, worse: worse? })
+    };
+    let lines = [
+        line("retransmission ratio", "retransmission", "%", true, retransmission_percent),
+        line("goodput over the session ÷ RTT", "goodput_per_rtt", "Mbps/s", false, |row| {
+            row.goodput_per_rtt(GoodputReading::Session)
+        }),
+        line("goodput while sending ÷ RTT", "sending_per_rtt", "Mbps/s", false, |row| {
+            row.goodput_per_rtt(GoodputReading::Sending)
+        }),
+    ];
+    lines.into_iter().flatten().collect()
 }
 
 /// Returns the daily mean and quantiles of sessions.
@@ -276,7 +363,7 @@ fn starved(days: Days<'_>) -> Vec<(f64, f64)> {
     let of = |period: u32| {
         let rows: Vec<GroupRow> =
             days.iter().flatten().filter(|row| row.period == period).copied().collect();
-        Some((f64::from(period), share(&rows, GroupRow::is_starved)?))
+        Some((f64::from(period), share(&rows, |row| row.is_starved)?))
     };
     (0..PERIODS).filter_map(of).collect()
 }
@@ -299,6 +386,65 @@ fn steps(days: Days<'_>, free: Days<'_>) -> Vec<(f64, Option<Estimate>, Option<E
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn row(session: u32, group: u32, arm: Arm, retransmissions: i64) -> GroupRow {
+        GroupRow {
+            session,
+            group,
+            arm: arm as usize,
+            packets: 1_000,
+            retransmissions,
+            goodput_mbps: 2.0,
+            sending_mbps: 8.0,
+            rtt_ms: 50.0,
+            played_s: 20.0,
+            duration_s: 20.0,
+            cap_mbps: f64::INFINITY,
+            rate_mbps: 10.0,
+            ..GroupRow::default()
+        }
+    }
+
+    fn figures(names: &[&str], days: &[Vec<Vec<GroupRow>>]) -> Figures {
+        let policies: Vec<PolicyDays<'_>> = names
+            .iter()
+            .zip(days)
+            .map(|(name, days)| (*name, CapPolicy::parse(name).expect("known"), &days[..]))
+            .collect();
+        Figures::of(Some(4), &policies).expect("comparable")
+    }
+
+    #[test]
+    fn a_partial_deployment_is_judged_by_its_capped_sessions() {
+        let day = |arms: [Arm; 2], lost: [i64; 2]| {
+            let rows = (0..20).map(|n| row(n, 0, arms[n as usize % 2], lost[n as usize % 2]));
+            vec![rows.collect::<Vec<_>>()]
+        };
+        let free = day([Arm::Holdout; 2], [40, 40]);
+        let half = day([Arm::Treated, Arm::Explorer], [20, 50]);
+        let all = [free, half.clone(), half];
+        let found = figures(&["bbr", "paper-goodput-vip", "paper-goodput"], &all);
+        let change = |place: usize| {
+            let line = &found.policies[place].retransmission[0];
+            line.relative.as_ref().map(|change| change.mean.round())
+        };
+        assert_eq!((change(1), change(2)), (Some(-50.0), Some(-13.0)));
+    }
+
+    #[test]
+    fn both_readings_of_goodput_and_both_bands_are_reported() {
+        let day = (0..100).map(|n| GroupRow {
+            sending_mbps: 2.0 + f64::from(n),
+            ..row(n, n % 2, Arm::Holdout, i64::from(n))
+        });
+        let found = figures(&["bbr"], &[vec![day.collect()]]);
+        let mean = |place: usize| found.policies[0].goodput[place][0].value.mean.round();
+        assert_eq!((mean(0), mean(1)), (40.0, 1_030.0));
+        // Group 0 has the fifty sessions with even numbers.
+        let ends = |line: &BandLine| [line.better.mean, line.worse.mean].map(f64::round);
+        let found: Vec<[f64; 2]> = found.bands.iter().map(ends).collect();
+        assert_eq!(found, [[1.0, 8.0], [40.0, 40.0], [1_780.0, 380.0]]);
+    }
 
     #[test]
     fn the_tail_of_the_normal_distribution_is_the_tables() {

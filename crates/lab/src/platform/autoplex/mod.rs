@@ -2,13 +2,15 @@
 //! one period determine the caps of the next. Every policy gets the same sessions on the same
 //! paths.
 //!
-//! From the ground up: `world` (sessions of a day, path changes) · `policy` (policies and their
-//! learned state) · `row` (results of a session) · `course` (a day under a policy) · `figures` and
-//! `page`, or `shared` for two sessions per bottleneck.
+//! From the ground up: `world` (sessions of a day, path changes) · `paper` and `policy` (policies
+//! and their learned state) · `row` (results of a session) · `course` (a day under a policy) ·
+//! `figures`, `lines` and `page`, or `shared` for two sessions per bottleneck.
 
 mod course;
 mod figures;
+mod lines;
 mod page;
+mod paper;
 mod policy;
 mod row;
 mod shared;
@@ -20,7 +22,7 @@ use super::population::Population;
 use super::specification::Specification;
 use crate::error::{Error, RunError, ValueError};
 use crate::experiments::files::Made;
-use crate::experiments::output::write_file;
+use crate::experiments::output::{SUMMARY, write_file, write_json};
 use crate::experiments::parallel::in_order;
 use course::{Bottleneck, PolicyRun};
 use figures::Figures;
@@ -32,7 +34,10 @@ const GROUPS: &str = include_str!("../../../../../experiments/populations/groups
 /// Message for policies without [`FREE`].
 const NO_REFERENCE: &str = "`bbr` is the reference of the comparison: add it to the list";
 /// Policies compared by default.
-pub const WAYS: &str = "bbr,constant-8,paper-retransmission,paper-goodput,safe,oracle";
+pub const WAYS: &str = "bbr,paper-retransmission,paper-retransmission-sending,\
+                        paper-retransmission-vip,paper-retransmission-low,\
+                        paper-retransmission-decide,paper-goodput,paper-goodput-sending,\
+                        constant-6,demand-3,safe,oracle";
 
 /// Options of a comparison of group policies.
 #[derive(Clone, Debug)]
@@ -45,6 +50,8 @@ pub struct AutoPlexOptions<'a> {
     pub sessions: u32,
     /// Policies to compare.
     pub ways: &'a [String],
+    /// Numbers of user groups, each the largest of the population. If empty, all of the population.
+    pub groups: &'a [u32],
     /// Whether two concurrent sessions of a group share a bottleneck, with one or both capped.
     pub shared: bool,
     /// Specification of the population; the built-in one if `None`.
@@ -66,6 +73,9 @@ impl AutoPlexOptions<'_> {
         );
         if self.shared {
             text += " --shared";
+        } else if !self.groups.is_empty() {
+            let groups: Vec<String> = self.groups.iter().map(u32::to_string).collect();
+            text += &format!(" --groups {}", groups.join(","));
         }
         if let Some(path) = self.population {
             text += &format!(" --population {}", path.display());
@@ -95,8 +105,51 @@ pub fn autoplex(options: &AutoPlexOptions<'_>) -> Result<PathBuf, Error> {
         Some(path) => Specification::read(path)?,
         None => Specification::parse(GROUPS)?,
     };
-    let population = Population::new(specification, None);
     let courses = courses(options.ways, &policies, options.shared);
+    let write = |name: &str, text: &str| {
+        let path = options.out.join(name);
+        write_file(&path, text).map(|()| path)
+    };
+    if options.shared {
+        let all = days(options, &courses, &Population::new(specification, None))?;
+        let days: Vec<(&PolicyRun, &[Vec<GroupRow>])> =
+            courses.iter().zip(&all).map(|(course, days)| (course, &days[..])).collect();
+        let page = shared::page(&days, &options.command()).ok_or(RunError::FewSessions)?;
+        return write(shared::PAGE, &signed(page));
+    }
+    let counts: Vec<Option<u32>> = match options.groups {
+        [] => vec![None],
+        groups => groups.iter().copied().map(Some).collect(),
+    };
+    let mut all_figures = Vec::new();
+    for count in counts {
+        let specification = match count {
+            Some(count) => specification.clone().with_largest_groups(count)?,
+            None => specification.clone(),
+        };
+        let all = days(options, &courses, &Population::new(specification, None))?;
+        let days: Vec<figures::PolicyDays<'_>> = courses
+            .iter()
+            .zip(&all)
+            .map(|(course, days)| (&*course.name, course.policy, &days[..]))
+            .collect();
+        let figures = Figures::of(count, &days).ok_or(RunError::FewSessions)?;
+        for (name, svg) in page::plots(&figures) {
+            write(&name, &svg)?;
+        }
+        all_figures.push(figures);
+    }
+    let lines: Vec<lines::GroupLine<'_>> = all_figures.iter().flat_map(lines::lines).collect();
+    write_json(&options.out.join(SUMMARY), &lines)?;
+    write(page::PAGE, &signed(page::page(&all_figures, &options.command())))
+}
+
+/// Runs the days of all courses with a population.
+fn days(
+    options: &AutoPlexOptions<'_>,
+    courses: &[PolicyRun],
+    population: &Population,
+) -> Result<Vec<Vec<Vec<GroupRow>>>, Error> {
     let seeds = options.seed..options.seed + options.seeds;
     let work: Vec<(u32, usize)> =
         seeds.flat_map(|seed| (0..courses.len()).map(move |place| (seed, place))).collect();
@@ -105,30 +158,14 @@ pub fn autoplex(options: &AutoPlexOptions<'_>) -> Result<PathBuf, Error> {
     in_order(
         &work,
         options.jobs,
-        |&(seed, place)| courses[place].day(&population, seed, options.sessions, options.out),
+        |&(seed, place)| courses[place].day(population, seed, options.sessions, options.out),
         |&(_, place), rows| match rows {
             Ok(rows) => all[place].push(rows),
             Err(fault) => faults.push(fault),
         },
     );
     Error::of_runs("days could not be run", faults)?;
-    let write = |name: &str, text: &str| {
-        let path = options.out.join(name);
-        write_file(&path, text).map(|()| path)
-    };
-    if options.shared {
-        let days: Vec<(&PolicyRun, &[Vec<GroupRow>])> =
-            courses.iter().zip(&all).map(|(course, days)| (course, &days[..])).collect();
-        let page = shared::page(&days, &options.command()).ok_or(RunError::FewSessions)?;
-        return write(shared::PAGE, &signed(page));
-    }
-    let days: Vec<(&str, &[Vec<GroupRow>])> =
-        courses.iter().zip(&all).map(|(course, days)| (&*course.name, &days[..])).collect();
-    let figures = Figures::of(&days).ok_or(RunError::FewSessions)?;
-    for (name, svg) in page::plots(&figures) {
-        write(name, &svg)?;
-    }
-    write(page::PAGE, &signed(page::page(&figures, &options.command())))
+    Ok(all)
 }
 
 /// Appends the command and version to a page.

@@ -16,55 +16,96 @@ pub(super) const PAGE: &str = "autoplex.md";
 const PAPER_RETRANSMISSION: [&str; 4] = ["−24…−27", "about 0", "−28…−41", "−32…−44"];
 const PAPER_GOODPUT: [&str; 4] = ["+14…+32", "+44…+128", "+19…+56", "about 0"];
 
-pub(super) fn page(figures: &Figures, command: &str) -> String {
+/// Renders the page; `all` has the results of each number of user groups.
+pub(super) fn page(all: &[Figures], command: &str) -> String {
     let mut out = String::new();
     // Writing to a string does not fail.
-    let _ = write_page(&mut out, figures, command);
+    let _ = write_page(&mut out, all, command);
     out
 }
 
-fn write_page(out: &mut String, figures: &Figures, command: &str) -> std::fmt::Result {
+fn write_page(out: &mut String, all: &[Figures], command: &str) -> std::fmt::Result {
+    let days = all.first().map_or(0, |figures| figures.days);
+    let sessions = all.first().map_or(0, |figures| figures.sessions);
     writeln!(out, "# AutoPlex on the virtual platform\n")?;
     writeln!(
         out,
-        "Written by `mendcast lab groups`; do not edit. `{command}`: {} days of {PERIODS} \
-         periods, {} sessions under each policy. All policies get the same sessions on the same \
-         paths. In period {STEP} the path rate halves for a third of the groups and doubles for \
-         another third. ± is Student's 95 % interval over days.\n",
-        figures.days, figures.sessions
+        "Written by `mendcast lab groups`; do not edit. `{command}`: {days} days of {PERIODS} \
+         periods, {sessions} sessions under each policy. All policies get the same sessions on \
+         the same paths. In period {STEP} the path rate halves for a third of the groups and \
+         doubles for another third. Changes are from uncapped BBR. ± is Student's 95 % interval \
+         over days; a single day has none.\n"
     )?;
+    writeln!(out, "{VARIANTS}")?;
+    all.iter().try_for_each(|figures| part(out, figures))
+}
+
+/// Names of the paper's policies.
+const VARIANTS: &str = "\
+Policies named `paper-…` apply algorithm 1 and equation 1. The paper does not define goodput. By default it is stream
+bytes over the duration of the session; `-sending` divides by the time with data to send. The paper's partial
+deployment (section 4.3) caps VIP users and lets low-priority sessions explore: `-vip`. `-low` is the reverse: VIP users
+are never capped. Half of the viewers are VIP users, which is an assumption. Rows of both variants compare the capped
+sessions with the same sessions without caps. `-decide` applies the rules of `mendcast autoplex decide`. A session is
+*starved* if fewer than 95 % as many frames arrive in some 10 s as are published.";
+
+/// Writes the results of one number of user groups.
+fn part(out: &mut String, figures: &Figures) -> std::fmt::Result {
+    match figures.groups {
+        Some(groups) => writeln!(out, "\n## User groups: {groups}")?,
+        None => writeln!(out, "\n## Results")?,
+    }
     let orders = ORDERS.map(|order| format!("p{:.0}", order * 100.0)).join(" | ");
-    writeln!(out, "## Retransmission ratio (AutoPlex, figure 6)\n")?;
-    writeln!(
-        out,
-        "| policy | mean | {orders} | change: mean | {orders} |\n|---|{}",
-        "---|".repeat(8)
-    )?;
-    paper(out, &PAPER_RETRANSMISSION)?;
-    for policy in &figures.policies {
-        row(out, policy, &policy.retransmission, " %")?;
-    }
-    picture(out, "Retransmission ratio", "retransmission")?;
-    writeln!(out, "\n## Goodput ÷ round-trip time, Mbps/s (AutoPlex, figure 7)\n")?;
-    writeln!(
-        out,
-        "| policy | mean | {orders} | change: mean | {orders} |\n|---|{}",
-        "---|".repeat(8)
-    )?;
-    paper(out, &PAPER_GOODPUT)?;
-    for policy in &figures.policies {
-        row(out, policy, &policy.goodput, "")?;
-    }
+    let head = |out: &mut String, title: &str, changes: &[&str; 4]| {
+        writeln!(out, "\n### {title}\n")?;
+        writeln!(out, "| policy | mean | {orders} | change: mean | {orders} |")?;
+        writeln!(out, "|---|{}", "---|".repeat(8))?;
+        paper(out, changes)
+    };
+    head(out, "Retransmission ratio (figure 6)", &PAPER_RETRANSMISSION)?;
+    figures.policies.iter().try_for_each(|p| row(out, p, &p.retransmission, " %"))?;
+    picture(out, figures, "Retransmission ratio", "retransmission")?;
+    head(out, "Goodput over the session ÷ round-trip time, Mbps/s (figure 7)", &PAPER_GOODPUT)?;
+    figures.policies.iter().try_for_each(|p| row(out, p, &p.goodput[0], ""))?;
+    head(out, "Goodput while sending ÷ round-trip time, Mbps/s (figure 7)", &PAPER_GOODPUT)?;
+    figures.policies.iter().try_for_each(|p| row(out, p, &p.goodput[1], ""))?;
+    bands(out, figures)?;
     viewers(out, figures)?;
-    picture(out, "Streams capped below their own rate", "starved")?;
+    picture(out, figures, "Starved sessions", "starved")?;
     groups(out, figures)?;
     steps(out, figures)?;
-    picture(out, "Caps relative to the path rate", "follows")
+    picture(out, figures, "Caps relative to the path rate", "follows")
+}
+
+/// Averages of the paper's better and worse sessions (section 3.4), by [`super::figures::BandLine`].
+const PAPER_BANDS: [[&str; 2]; 3] = [["0.03", "2.9"], ["872", "53"], ["872", "53"]];
+
+fn bands(out: &mut String, figures: &Figures) -> std::fmt::Result {
+    writeln!(out, "\n### Better and worse sessions of the largest group (figure 2)\n")?;
+    writeln!(out, "Without caps, over a day.\n")?;
+    writeln!(
+        out,
+        "| metric | paper: better | worse | here: better | worse |\n|---|---|---|---|---|"
+    )?;
+    for (line, [better, worse]) in figures.bands.iter().zip(PAPER_BANDS) {
+        let (name, unit) = (line.name, line.unit);
+        let own = [&line.better, &line.worse].map(|value| format!("{:.2} {unit}", value.mean));
+        writeln!(out, "| {name} | {better} {unit} | {worse} {unit} | {} | {} |", own[0], own[1])?;
+    }
+    Ok(())
 }
 
 /// Links one of [`plots`], at the location used by `make lab`.
-fn picture(out: &mut String, title: &str, name: &str) -> std::fmt::Result {
-    writeln!(out, "\n![{title}](pictures/autoplex-{name}.svg)")
+fn picture(out: &mut String, figures: &Figures, title: &str, name: &str) -> std::fmt::Result {
+    writeln!(out, "\n![{title}](pictures/{})", plot_name(figures, name))
+}
+
+/// Returns the file name of a plot.
+fn plot_name(figures: &Figures, name: &str) -> String {
+    match figures.groups {
+        Some(groups) => format!("autoplex-{groups}-{name}.svg"),
+        None => format!("autoplex-{name}.svg"),
+    }
 }
 
 fn paper(out: &mut String, changes: &[&str; 4]) -> std::fmt::Result {
@@ -98,32 +139,40 @@ fn row(
 }
 
 fn viewers(out: &mut String, figures: &Figures) -> std::fmt::Result {
-    writeln!(out, "\n## Viewers\n")?;
-    write!(out, "| |")?;
-    figures.policies.iter().try_for_each(|policy| write!(out, " {} |", policy.name))?;
-    writeln!(out, "\n|---|{}", "---|".repeat(figures.policies.len()))?;
-    for (place, metric) in METRICS.iter().enumerate() {
-        write!(out, "| {} |", metric.name)?;
-        for policy in &figures.policies {
-            match &policy.viewers[place] {
-                None => write!(out, " – |")?,
-                Some(line) => {
-                    write!(out, " {:.3}{}", line.value.mean, metric.unit)?;
-                    if let Some(change) = line.change.as_ref().filter(|_| policy.name != FREE) {
-                        let half = change.half.unwrap_or(f64::NAN);
-                        write!(out, " ({:+.3} ± {half:.3})", change.mean)?;
-                    }
-                    write!(out, " |")?;
+    writeln!(out, "\n### Viewers\n")?;
+    write!(out, "| policy |")?;
+    METRICS
+        .iter()
+        .try_for_each(|metric| write!(out, " {}{} |", metric.name, in_unit(metric.unit)))?;
+    writeln!(out, "\n|---|{}", "---|".repeat(METRICS.len()))?;
+    for policy in &figures.policies {
+        write!(out, "| {} |", policy.name)?;
+        for line in &policy.viewers {
+            let Some(line) = line else {
+                write!(out, " – |")?;
+                continue;
+            };
+            write!(out, " {:.3}", line.value.mean)?;
+            match line.change.as_ref().filter(|_| policy.name != FREE) {
+                Some(Estimate { mean, half: Some(half) }) => {
+                    write!(out, " ({mean:+.3} ± {half:.3})")?;
                 }
+                Some(Estimate { mean, half: None }) => write!(out, " ({mean:+.3})")?,
+                None => {}
             }
+            write!(out, " |")?;
         }
         writeln!(out)?;
     }
     Ok(())
 }
 
+fn in_unit(unit: &str) -> String {
+    if unit.is_empty() { String::new() } else { format!(",{unit}") }
+}
+
 fn groups(out: &mut String, figures: &Figures) -> std::fmt::Result {
-    writeln!(out, "\n## By user group\n")?;
+    writeln!(out, "\n### By user group\n")?;
     writeln!(
         out,
         "Each group with at least fifty sessions on a day is compared with the same sessions \
@@ -148,7 +197,7 @@ fn groups(out: &mut String, figures: &Figures) -> std::fmt::Result {
 }
 
 fn steps(out: &mut String, figures: &Figures) -> std::fmt::Result {
-    writeln!(out, "\n## When paths change\n")?;
+    writeln!(out, "\n### When paths change\n")?;
     writeln!(
         out,
         "Change of the mean retransmission ratio from uncapped BBR, before and from period \
@@ -171,7 +220,7 @@ fn steps(out: &mut String, figures: &Figures) -> std::fmt::Result {
 }
 
 /// Renders the plots by name.
-pub(super) fn plots(figures: &Figures) -> Vec<(&'static str, String)> {
+pub(super) fn plots(figures: &Figures) -> Vec<(String, String)> {
     let curve = |policy: &PolicyResults| {
         let mut series = Series { dots: false, ..Series::line(policy.name.clone()) };
         let at = |n: u32| (policy.ratios.quantile(f64::from(n) / 100.0), f64::from(n));
@@ -189,7 +238,7 @@ pub(super) fn plots(figures: &Figures) -> Vec<(&'static str, String)> {
     for policy in figures
         .policies
         .iter()
-        .filter(|policy| policy.name == "safe" || policy.name.starts_with("paper"))
+        .filter(|policy| ["safe", "paper-retransmission", "paper-goodput"].contains(&&*policy.name))
     {
         for (factor, points) in policy.follows.iter().filter(|(factor, _)| *factor != 1.0) {
             let mut series =
@@ -205,7 +254,7 @@ pub(super) fn plots(figures: &Figures) -> Vec<(&'static str, String)> {
     };
     let charts = [
         (
-            "autoplex-retransmission.svg",
+            "retransmission",
             chart(
                 "Retransmission ratio",
                 "retransmissions ÷ first transmissions, %",
@@ -213,13 +262,9 @@ pub(super) fn plots(figures: &Figures) -> Vec<(&'static str, String)> {
             ),
             ratios,
         ),
+        ("starved", chart("Starved sessions", "period", "sessions, %"), starved),
         (
-            "autoplex-starved.svg",
-            chart("Capped below the stream's own rate", "period", "sessions, %"),
-            starved,
-        ),
-        (
-            "autoplex-follows.svg",
+            "follows",
             chart("Caps relative to the path rate", "period", "cap ÷ path rate, median"),
             follows,
         ),
@@ -227,5 +272,40 @@ pub(super) fn plots(figures: &Figures) -> Vec<(&'static str, String)> {
     // Smoke test of plots: a day with few sessions shows no effect.
     let drawn =
         charts.into_iter().filter(|(_, _, series)| series.iter().any(|s| !s.points.is_empty()));
-    drawn.map(|(name, chart, series)| (name, chart.svg(&series))).collect()
+    drawn.map(|(name, chart, series)| (plot_name(figures, name), chart.svg(&series))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::policy::CapPolicy;
+    use super::super::row::GroupRow;
+    use super::*;
+
+    fn page_of(days: u32) -> String {
+        let row = |session: u32| GroupRow {
+            session,
+            group: session % 2,
+            packets: 1_000,
+            retransmissions: 10,
+            goodput_mbps: 2.0,
+            sending_mbps: 8.0,
+            rtt_ms: 50.0,
+            played_s: 20.0,
+            duration_s: 20.0,
+            is_starved: session.is_multiple_of(4),
+            ..GroupRow::default()
+        };
+        let days: Vec<Vec<GroupRow>> = (0..days).map(|_| (0..40).map(row).collect()).collect();
+        let policies = ["bbr", "paper-retransmission"]
+            .map(|name| (name, CapPolicy::parse(name).expect("known"), &days[..]));
+        page(&[Figures::of(Some(4), &policies).expect("comparable")], "a command")
+    }
+
+    #[test]
+    fn a_single_day_has_no_interval_and_several_have_one() {
+        let (one, two) = (page_of(1), page_of(2));
+        assert!(!one.contains("NaN") && !one.contains("0.000 ±"), "{one}");
+        assert!(one.contains("25.000 (+0.000)"), "{one}");
+        assert!(two.contains("25.000 (+0.000 ± 0.000)"), "{two}");
+    }
 }

@@ -1,7 +1,6 @@
 //! Policies that cap sessions, and their learned state from period to period.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use delivery::Capping;
 use groups::decide::{Rules, decide};
@@ -10,6 +9,7 @@ use groups::{Arm, Limits, Mode, Parameters, Shares, Table, Times};
 use records::Record;
 use units::Rate;
 
+use super::paper::{Deployment, GoodputReading, LIFETIME, MIN_PACKETS, PaperPolicy};
 use super::world::PERIOD_S;
 use crate::error::{Error, NameError};
 use crate::platform::session::Session;
@@ -19,8 +19,6 @@ use crate::simulation::Held;
 const MIDNIGHT: u64 = 1_767_225_600;
 /// Periods that our own decision looks back over, because explorer sessions are few.
 const LOOK_BACK: usize = 12;
-/// Minimum packets of a session for a valid retransmission ratio.
-const MIN_PACKETS: i64 = 500;
 /// Share of the bottleneck rate that the oracle uses. The rest is for headers below QUIC.
 const ORACLE_SHARE: f64 = 0.95;
 /// A window too large to limit anything.
@@ -37,8 +35,8 @@ pub(super) enum CapPolicy {
     /// One rate for all sessions, in kbit/s, or the stream's rate if that is higher: the best that
     /// a single number can do.
     Constant(u64),
-    /// Algorithm 1 and equation 1 with this policy. Every session is capped and used for learning.
-    Paper(&'static str),
+    /// Algorithm 1 and equation 1 with this policy.
+    Paper(PaperPolicy),
     /// Our decision, with this share of the capacity of the group's paths.
     Safe(f64),
     /// A fixed multiple of each stream's demand. Learns nothing.
@@ -56,12 +54,13 @@ impl CapPolicy {
         if let Some(floor) = number("demand-").filter(|floor| (1.0..=100.0).contains(floor)) {
             return Ok(Self::Demand(floor));
         }
+        if let Some(policy) = text.strip_prefix("paper-").and_then(PaperPolicy::parse) {
+            return Ok(Self::Paper(policy));
+        }
         match (text, number("constant-")) {
             (FREE, _) => Ok(Self::Free),
             ("safe", _) => Ok(Self::Safe(1.0)),
             ("oracle", _) => Ok(Self::Oracle),
-            ("paper-retransmission", _) => Ok(Self::Paper(Policy::LOWER_RETRANSMISSION.name)),
-            ("paper-goodput", _) => Ok(Self::Paper(Policy::GOODPUT_PER_RTT.name)),
             (_, Some(mbps)) if (0.1..=1_000.0).contains(&mbps) => {
                 Ok(Self::Constant((mbps * 1e3) as u64))
             }
@@ -71,10 +70,15 @@ impl CapPolicy {
 
     fn policy(self) -> Option<Policy> {
         match self {
-            Self::Paper(name) => Policy::ALL.into_iter().find(|policy| policy.name == name),
+            Self::Paper(policy) => policy.selection(),
             Self::Safe(_) => Some(Policy::OPEN_RATE),
             _ => None,
         }
+    }
+
+    /// Returns whether only some sessions are capped, and results are those of the capped ones.
+    pub(super) fn is_partial(self) -> bool {
+        matches!(self, Self::Paper(policy) if policy.deployment != Deployment::All)
     }
 }
 
@@ -115,8 +119,13 @@ impl Learner {
         Self { policy, tuning, table, parameters, names, samples: vec![Vec::new()], periods: 0 }
     }
 
-    fn is_safe(&self) -> bool {
-        matches!(self.policy, CapPolicy::Safe(_))
+    /// Returns the rules of a decision, and the number of periods that it covers.
+    fn rules(&self) -> (Rules, usize) {
+        match self.policy {
+            CapPolicy::Paper(policy) => policy.rules(&self.tuning.rules),
+            CapPolicy::Safe(share) => (Rules { share, ..self.tuning.rules.clone() }, LOOK_BACK),
+            _ => (self.tuning.rules.clone(), 1),
+        }
     }
 
     /// Returns the session's arm.
@@ -127,6 +136,7 @@ impl Learner {
                 let group = session.viewer.group_name();
                 self.tuning.shares.arm("lab", session.viewer.unit, &group, self.periods)
             }
+            CapPolicy::Paper(policy) => policy.arm(session),
             _ => Arm::Treated,
         }
     }
@@ -160,8 +170,14 @@ impl Learner {
 
     /// Records the end of a session.
     pub(super) fn learn(&mut self, session: &Session, arm: Arm, record: &Record) {
-        if let (Some(last), Some(sample)) = (self.samples.last_mut(), sample(session, arm, record))
-        {
+        let (reading, min_packets) = match self.policy {
+            CapPolicy::Paper(policy) if !policy.learns_from(arm) => return,
+            CapPolicy::Paper(policy) => (policy.reading, policy.min_packets()),
+            _ => (GoodputReading::Session, MIN_PACKETS),
+        };
+        let sample = sample(session, arm, record, reading);
+        let sample = sample.filter(|sample| sample.packets >= min_packets);
+        if let (Some(last), Some(sample)) = (self.samples.last_mut(), sample) {
             self.names.entry(sample.group).or_insert_with(|| session.viewer.group_name());
             last.push(sample);
         }
@@ -173,7 +189,7 @@ impl Learner {
         if let Some(policy) = self.policy.policy() {
             self.renew(&policy);
         }
-        let back = if self.is_safe() { LOOK_BACK } else { 1 };
+        let (_, back) = self.rules();
         if self.samples.len() >= back {
             self.samples.remove(0);
         }
@@ -184,17 +200,11 @@ impl Learner {
         let chosen = choose(self.samples.iter().flatten().copied(), policy);
         let named = chosen.into_iter().filter_map(|c| Some((self.names.get(&c.group)?.clone(), c)));
         let groups = policy.groups(named);
-        let times = Times {
-            issued: MIDNIGHT + self.periods * PERIOD_S,
-            lifetime: Duration::from_secs(7_200),
-        };
-        // The paper uses each group's own sessions, however few, independent of the last decision.
-        let literal =
-            Rules { min_sessions: 1, parent_weight: 0.0, share: 1.0, steps: 0.0..=f64::INFINITY };
-        let share = if let CapPolicy::Safe(share) = self.policy { share } else { 1.0 };
-        let rules = if self.is_safe() { &self.tuning.rules } else { &literal };
-        let rules = Rules { share, ..rules.clone() };
-        let last = self.table.as_ref().filter(|_| self.is_safe());
+        let times = Times { issued: MIDNIGHT + self.periods * PERIOD_S, lifetime: LIFETIME };
+        let (rules, _) = self.rules();
+        // The paper's decision does not depend on the last one.
+        let is_literal = matches!(self.policy, CapPolicy::Paper(policy) if !policy.is_shipped);
+        let last = self.table.as_ref().filter(|_| !is_literal);
         let (building, _) = decide(&groups, last, &rules, times);
         if let Ok(table) = building.finish() {
             let known = table.groups().iter();
@@ -205,10 +215,10 @@ impl Learner {
     }
 }
 
-/// Converts a session to a sample for decisions; `None` if it was too short.
-fn sample(session: &Session, arm: Arm, record: &Record) -> Option<Sample> {
+/// Converts a session to a sample for decisions; `None` if it sent nothing.
+fn sample(session: &Session, arm: Arm, record: &Record, reading: GoodputReading) -> Option<Sample> {
     let kbps = |mbps: f64| (mbps * 1e3) as i64;
-    let sample = Sample {
+    Some(Sample {
         group: group_id(&session.viewer.group_name()),
         session: session.number.into(),
         prefix: session.viewer.number.into(),
@@ -216,11 +226,10 @@ fn sample(session: &Session, arm: Arm, record: &Record) -> Option<Sample> {
         explorer: (arm == Arm::Explorer).into(),
         packets: record.recovery.first_transmissions?,
         retransmitted: record.recovery.retransmissions?,
-        goodput_kbps: kbps(record.delivery.goodput_mbps?),
+        goodput_kbps: kbps(reading.of(record)?),
         rtt_us: (record.path.rtt_ms? * 1e3) as i64,
         in_flight: record.path.max_in_flight?,
         window: record.path.max_window?,
         open_kbps: record.path.open_rate_mbps.map_or(0, kbps),
-    };
-    Some(sample).filter(|sample| sample.packets >= MIN_PACKETS)
+    })
 }

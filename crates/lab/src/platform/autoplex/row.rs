@@ -1,8 +1,9 @@
 //! Results of a session under a policy: one line of the table that an interrupted run resumes from.
 
 use groups::Arm;
-use records::Record;
 
+use super::paper::GoodputReading;
+use crate::platform::run::CappedSession;
 use crate::platform::session::Session;
 
 macro_rules! row {
@@ -49,8 +50,10 @@ row! {
     packets: i64,
     /// First copies of lost data.
     retransmissions: i64,
-    /// Goodput of media.
+    /// Goodput of media over the session.
     goodput_mbps: f64,
+    /// Goodput of media over the time with data to send; NaN if it sent nothing.
+    sending_mbps: f64,
     /// Final smoothed round-trip time.
     rtt_ms: f64,
     /// NaN if no picture arrived.
@@ -69,10 +72,13 @@ row! {
     skipped_ms: i64,
     /// Duration of the session.
     duration_s: f64,
+    /// Whether the delivered rate was below the stream's for 10 s.
+    is_starved: bool,
 }
 
 impl GroupRow {
-    pub(super) fn new(session: &Session, period: u32, arm: Arm, record: &Record) -> Self {
+    pub(super) fn new(session: &Session, period: u32, arm: Arm, capped: &CappedSession) -> Self {
+        let record = &capped.record;
         Self {
             session: session.number,
             period,
@@ -84,6 +90,7 @@ impl GroupRow {
             packets: record.recovery.first_transmissions.unwrap_or(0),
             retransmissions: record.recovery.retransmissions.unwrap_or(0),
             goodput_mbps: record.delivery.goodput_mbps.unwrap_or(0.0),
+            sending_mbps: GoodputReading::Sending.of(record).unwrap_or(f64::NAN),
             rtt_ms: record.path.rtt_ms.unwrap_or(f64::NAN),
             first_frame_ms: record.player.player_first_frame_ms.unwrap_or(f64::NAN),
             played_s: record.player.player_played_s.unwrap_or(0.0),
@@ -93,6 +100,7 @@ impl GroupRow {
             late_frames: record.player.player_late_frames.unwrap_or(0),
             skipped_ms: record.delivery.skipped_ms.unwrap_or(0),
             duration_s: record.session.duration_s.unwrap_or(0.0),
+            is_starved: capped.is_starved,
         }
     }
 
@@ -101,8 +109,12 @@ impl GroupRow {
         (self.packets > 0).then(|| self.retransmissions as f64 / self.packets as f64)
     }
 
-    /// Returns whether the cap was below the stream's rate.
-    pub(super) fn is_starved(&self) -> bool {
-        self.cap_mbps < self.bitrate_mbps
+    /// Returns goodput ÷ round-trip time in Mbps/s; `None` without either.
+    pub(super) fn goodput_per_rtt(&self, reading: GoodputReading) -> Option<f64> {
+        let mbps = match reading {
+            GoodputReading::Session => self.goodput_mbps,
+            GoodputReading::Sending => self.sending_mbps,
+        };
+        Some(mbps / (self.rtt_ms * 1e-3)).filter(|value| value.is_finite())
     }
 }
