@@ -1,9 +1,11 @@
 //! Pages that hold the numbers of the five papers against ours: `papers.md`, and a
 //! page per paper. Every number comes from the given results or is `not measured`.
 //!
-//! From the ground up: `catalogue` (figures and their sources) · `results` (our numbers) · `page`.
+//! From the ground up: `catalogue` (figures and their sources) · `results` (our numbers) · `page` ·
+//! `conditions` (one paper's numbers against several of our results).
 
 mod catalogue;
+mod conditions;
 mod page;
 mod results;
 
@@ -12,8 +14,10 @@ use std::path::Path;
 use super::output::write_file;
 use crate::error::{Context as _, Error};
 use catalogue::Catalogue;
+pub(crate) use conditions::Conditions;
 use page::PICTURES;
 use results::AllResults;
+pub(crate) use results::ResultLine;
 
 /// Writes `papers.md` and a page per paper (`papers/*.md`) to `out`, from the results in these
 /// directories. Plots go to `papers/pictures`.

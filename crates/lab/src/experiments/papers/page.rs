@@ -16,9 +16,9 @@ const MAX_LISTED: usize = 40;
 pub(super) const PICTURES: &str = "pictures";
 
 /// A stated number with our value, if there are results.
-struct Judged<'a> {
+pub(super) struct Judged<'a> {
     number: &'a StatedNumber,
-    ours: Option<(Estimate, CellVerdict)>,
+    pub(super) ours: Option<(Estimate, CellVerdict)>,
 }
 
 /// A figure with all of its judged numbers.
@@ -39,7 +39,7 @@ pub(super) struct JudgedPaper<'a> {
 }
 
 impl<'a> Judged<'a> {
-    fn of(number: &'a StatedNumber, results: &AllResults) -> Self {
+    pub(super) fn of(number: &'a StatedNumber, results: &AllResults) -> Self {
         let ours = number.from.as_ref().and_then(|from| results.number(from));
         let ours = ours.map(|ours| {
             let factor = if ours.is_share && number.unit == "%" { 100.0 } else { 1.0 };
@@ -50,23 +50,23 @@ impl<'a> Judged<'a> {
         Self { number, ours }
     }
 
-    fn paper(&self) -> String {
+    pub(super) fn paper(&self) -> String {
         with_unit(&number_or_range(self.number.paper.ends()), &self.number.unit)
     }
 
-    fn ours(&self) -> String {
+    pub(super) fn ours(&self) -> String {
         match &self.ours {
             Some((value, _)) => with_unit(&with_ci(*value), &self.number.unit),
             None => "–".to_owned(),
         }
     }
 
-    fn verdict(&self) -> &'static str {
+    pub(super) fn verdict(&self) -> &'static str {
         self.ours.map_or("not measured", |(_, verdict)| verdict.word())
     }
 
     /// Reason why there is no number.
-    fn reason(&self) -> Option<&str> {
+    pub(super) fn reason(&self) -> Option<&str> {
         match (&self.ours, &self.number.not_measured) {
             (Some(_), _) => None,
             (None, Some(reason)) => Some(reason),
@@ -197,7 +197,7 @@ fn write_cells(
 }
 
 /// Heading of counts.
-const COUNTED: &str = "within 10 % / 25 % / 2× / beyond / opposite sign";
+pub(super) const COUNTED: &str = "within 10 % / 25 % / 2× / beyond / opposite sign";
 
 impl<'a> JudgedPaper<'a> {
     fn of(paper: &'a CataloguedPaper, results: &'a AllResults) -> Self {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use qoe::stats::Estimate;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use toml::Value;
 
 use super::super::figures::{StoredExperiment, with_results};
@@ -19,21 +19,25 @@ use crate::error::{Context as _, Error};
 pub(super) struct AllResults {
     experiments: BTreeMap<String, (PathBuf, StoredExperiment)>,
     /// Lines of other commands, by directory name.
-    others: BTreeMap<String, Vec<OtherLine>>,
+    others: BTreeMap<String, Vec<ResultLine>>,
 }
 
-/// A line of the `summary.json` of `lab visits` or `lab groups`.
-#[derive(Clone, Debug, Deserialize)]
-struct OtherLine {
+/// A line of the `summary.json` of `lab visits` or `lab groups`. Scripts rely on its names.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ResultLine {
+    /// Class of the sessions.
     #[serde(default)]
-    sweep: Option<String>,
-    scheme: String,
+    pub sweep: Option<String>,
+    pub scheme: String,
+    /// Values of axes, by key.
     #[serde(default)]
-    point: BTreeMap<String, Value>,
-    metric: String,
-    unit: String,
-    mean: f64,
-    ci95: Option<f64>,
+    pub point: BTreeMap<String, Value>,
+    /// `gain:METRIC` is a change as a share of the baseline's value.
+    pub metric: String,
+    pub unit: String,
+    pub mean: f64,
+    /// Half the 95 % interval, if known.
+    pub ci95: Option<f64>,
 }
 
 /// The `summary.json` of `lab population`.
@@ -68,13 +72,13 @@ impl PopulationNumber {
 impl PopulationLines {
     /// A line per scheme and metric, and one for its difference from the baseline: `gain:METRIC`, a
     /// share of the baseline's value.
-    fn lines(&self) -> Vec<OtherLine> {
+    fn lines(&self) -> Vec<ResultLine> {
         let mut all = Vec::new();
         let base = self.overall.iter().find(|arm| arm.name == self.baseline);
         for arm in &self.overall {
             for (place, metric) in self.metrics.iter().enumerate() {
                 let mut push = |metric: String, unit: &str, Estimate { mean, half }: Estimate| {
-                    all.push(OtherLine {
+                    all.push(ResultLine {
                         sweep: None,
                         scheme: arm.name.clone(),
                         point: BTreeMap::new(),
@@ -117,6 +121,11 @@ pub(super) struct OurNumber {
 }
 
 impl AllResults {
+    /// Results of a single command, under the name that the catalogue has for its directory.
+    pub(super) fn of_lines(name: &str, lines: Vec<ResultLine>) -> Self {
+        Self { others: [(name.to_owned(), lines)].into(), ..Self::default() }
+    }
+
     /// Reads the results in these directories and their subdirectories.
     ///
     /// # Errors
@@ -181,7 +190,7 @@ impl AllResults {
     }
 }
 
-fn other_lines(path: &Path) -> Result<Vec<OtherLine>, Error> {
+fn other_lines(path: &Path) -> Result<Vec<ResultLine>, Error> {
     let text = std::fs::read_to_string(path).at(path)?;
     let value: serde_json::Value = serde_json::from_str(&text).at(path)?;
     if value.is_array() {
