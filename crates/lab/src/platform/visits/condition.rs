@@ -26,7 +26,7 @@ const PAPER_MODES: [Mode; 5] = [Mode::Iw10, Mode::Fixed, Mode::WiraFf, Mode::Wir
 /// loss detection as in RFC 9002.
 const DRAFT_TRANSPORT: [&str; 2] = ["congestion=bbr-draft", "detection=rfc9002"];
 /// Keys that the visits determine.
-const OWN_KEYS: [&str; 3] = ["mode", "usual_window", "usual_rtt"];
+const OWN_KEYS: [&str; 3] = ["startup.mode", "startup.usual_window", "startup.usual_rtt"];
 
 /// A population and a transport.
 pub(super) struct Condition {
@@ -55,14 +55,13 @@ pub(super) fn conditions(
         set.iter().for_each(|(key, value)| arm += &format!("+{key}={value}"));
         keys.iter().for_each(|key| arm += &format!("+{key}"));
         let arm = Arm::parse(&arm)?;
+        if let Some(key) = OWN_KEYS.into_iter().find(|key| arm.value(key).is_some()) {
+            let others = format!("any key but {}", OWN_KEYS.join(", "));
+            return Err(not_allowed("--set", &key, &others));
+        }
         let falls = modes.len() == Mode::ALL.len();
         Ok(Condition { name, population, arm, modes: modes.to_vec(), falls })
     };
-    let is_own = |key: &str| OWN_KEYS.contains(&key.strip_prefix("startup.").unwrap_or(key));
-    if let Some((key, _)) = set.iter().find(|(key, _)| is_own(key)) {
-        let others = format!("any key but {}", OWN_KEYS.join(", "));
-        return Err(not_allowed("--set", key, &others));
-    }
     Ok(match population {
         Some(path) => vec![of(OWN, Specification::read(path)?, &[], &Mode::ALL)?],
         None => vec![
@@ -130,4 +129,28 @@ fn in_world(
     );
     Error::of_runs("visits could not be run", faults)?;
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_all_visits_are_those_that_the_modes_leave_open() {
+        let with = |key: &str, value: &str| {
+            let set = [(key.to_owned(), value.to_owned())];
+            conditions(None, &set).map(|all| all.len()).map_err(|error| error.to_string())
+        };
+        assert_eq!(with("video_frames", "3"), Ok(3));
+        assert_eq!(with("startup.video_frames", "3"), Ok(3));
+        let keys = [("mode", "wira"), ("startup.usual_rtt", "50ms"), ("usual_window", "43KiB")];
+        for (key, value) in keys.into_iter().chain([("video_frames", "3+mode=wira")]) {
+            let error = with(key, value).expect_err(key);
+            assert!(error.contains("--set") && error.contains("any key but"), "{error}");
+        }
+        for (key, value) in [("no_such_key", "1"), ("video_frames", "9"), ("video_frames", "0")] {
+            let error = with(key, value).expect_err(key);
+            assert!(error.contains(key), "{error}");
+        }
+    }
 }

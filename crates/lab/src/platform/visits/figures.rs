@@ -222,8 +222,8 @@ fn line(
         places.iter().filter(|&&at| is(&seen[at])).count() as f64 / places.len() as f64
     };
     let number = |metric: &VisitMetric| {
-        let of = |seen: &[FirstFrameResult]| places.iter().map(|&at| (metric.of)(&seen[at]));
-        let (own, base): (Vec<f64>, Vec<f64>) = (of(seen).collect(), of(base).collect());
+        let [own, base] = [seen, base]
+            .map(|seen| places.iter().map(|&at| (metric.of)(&seen[at])).collect::<Vec<f64>>());
         match metric.order {
             None => mean_number(&own, &base),
             Some(order) => percentile_number(&own, &base, order),
