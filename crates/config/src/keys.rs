@@ -316,6 +316,11 @@ sections! {
         usual_window: Size = Size(43_100), in Size::from_kib(4)..=Size::from_mib(16);
         /// Assumed round-trip time of unknown viewers: the mean of `rtt_min_ms` in your records.
         usual_rtt: Duration = MILLISECOND * 50, in MILLISECOND..=SECOND;
+        /// Number of video frames that make the first frame: Wira's Θ_VF (sections IV-A, VII). It
+        /// ends with the last of them, in startup decisions, `first_frame_bytes` and
+        /// `first_frame_ms`. With more, a player that buffers several frames before it shows any
+        /// gets all of them in the first flight.
+        video_frames: u32 = 1, in 1..=8;
         /// Maximum age of saved path state.
         lifetime: Duration = HOUR, in MINUTE..=DAY;
         /// Whether browsers also get path state as an HTTP cookie (`mendcast-path`), which survives

@@ -4,6 +4,7 @@
 //! ([`media::flv::time_base_tag`]) maps them to the stream's time, for servers that pull the
 //! stream.
 
+use core::num::NonZeroU32;
 use core::task::{Context, Poll, ready};
 use core::time::Duration;
 
@@ -28,6 +29,10 @@ pub struct FlvStream {
     /// Bytes of the time base tag; 0 before it was sent.
     base: u64,
     audio_only: bool,
+    /// Number of frames in the first frame.
+    needed: NonZeroU32,
+    /// Frames delivered, from the first key frame on.
+    frames: u64,
     /// Bytes up to the end of the first frame.
     first_frame: Option<u64>,
     /// Media time of the last tag.
@@ -35,13 +40,16 @@ pub struct FlvStream {
 }
 
 impl FlvStream {
-    /// Creates the file of this viewer.
-    pub fn new(viewer: Viewer) -> Self {
+    /// Creates the file of this viewer. `frames` is Wira's Θ_VF, the number of video frames that
+    /// make the first frame (`[startup] video_frames`); without video, of audio frames.
+    pub fn new(viewer: Viewer, frames: NonZeroU32) -> Self {
         Self {
             viewer,
             started: false,
             base: 0,
             audio_only: false,
+            needed: frames,
+            frames: 0,
             first_frame: None,
             media_time: None,
         }
@@ -59,14 +67,15 @@ impl FlvStream {
             return Poll::Ready(Some(flv::file_header(audio, video).chain(Bytes::new())));
         }
         let Some(tag) = ready!(self.viewer.poll_next(context)) else { return Poll::Ready(None) };
-        // Without video, the first audio frame counts.
-        let is_frame = match tag.role() {
+        // Without video, audio frames count.
+        self.frames += u64::from(match tag.role() {
             Role::KeyFrame => true,
+            Role::InterFrame => self.frames > 0,
             Role::AudioFrame => self.audio_only,
             _ => false,
-        };
+        });
         let piece = self.piece(&tag);
-        if is_frame && self.first_frame.is_none() {
+        if self.frames == u64::from(self.needed.get()) && self.first_frame.is_none() {
             self.first_frame = Some(FILE_HEADER + self.progress().bytes);
         }
         Poll::Ready(Some(piece))
@@ -99,7 +108,7 @@ impl FlvStream {
         }
         let kinds = self.viewer.stream().with_cache(|cache| cache.kinds());
         let audio_only = kinds.is_some_and(|(_, video)| !video);
-        let tags = self.viewer.first_frame_ahead(audio_only)?;
+        let tags = self.viewer.first_frame_ahead(audio_only, self.needed)?;
         let base = flv::time_base_tag(0).bytes().len() as u64;
         Some(FILE_HEADER + base + tags)
     }
@@ -113,6 +122,11 @@ impl FlvStream {
     pub fn playing(&self) -> Playing {
         let lag = Duration::from_millis(self.viewer.lag_ms().into());
         Playing { bitrate: self.viewer.stream().bitrate(), lag: Some(lag) }
+    }
+
+    /// Returns the number of frames delivered, from the first key frame on.
+    pub fn frames(&self) -> u64 {
+        self.frames
     }
 
     /// Returns whether the first frame was delivered.
@@ -146,36 +160,53 @@ mod tests {
     use media::Kind;
     use relay::{Registry, Settings, Start};
 
-    #[test]
-    fn the_size_of_the_first_frame_counts_all_bytes_up_to_its_end() {
-        let streams = Registry::new(1);
+    /// A publisher of headers, sound, a key frame of 1,000 bytes, and two small pictures.
+    fn published(streams: &Registry) -> relay::Publisher {
         let publisher = streams.publish("live/demo", Settings::default()).expect("free");
-        let video = |time, payload: &[u8]| {
-            let tag = Tag::new(Kind::Video, time, payload).expect("short enough");
+        let push = |kind, time, payload: &[u8]| {
+            let tag = Tag::new(kind, time, payload).expect("short enough");
             assert!(publisher.push(tag));
         };
-        video(0, &[0x17, 0, 0, 0, 0, 1]);
-        let sound = Tag::new(Kind::Audio, 0, &[0x2f; 50]).expect("short enough");
-        assert!(publisher.push(sound));
-        video(0, &[&[0x17, 1, 0, 0, 0][..], &[7; 1_000]].concat());
-        video(40, &[0x27, 1, 0, 0, 0, 2]);
-        let viewer = Viewer::new(publisher.stream().clone(), Start::LatestGop).expect("room");
-        let mut stream = FlvStream::new(viewer);
-        let ahead = stream.first_frame_ahead().expect("cached");
-        let context = &mut Context::from_waker(Waker::noop());
-        let mut bytes = 0;
-        while let Poll::Ready(Some(piece)) = stream.poll_next(context) {
-            bytes += piece.remaining() as u64;
-            if stream.has_frame() {
-                break;
+        push(Kind::Video, 0, &[0x17, 0, 0, 0, 0, 1]);
+        push(Kind::Audio, 0, &[0x2f; 50]);
+        push(Kind::Video, 0, &[&[0x17, 1, 0, 0, 0][..], &[7; 1_000]].concat());
+        push(Kind::Video, 40, &[0x27, 1, 0, 0, 0, 2]);
+        push(Kind::Audio, 60, &[0x2f; 50]);
+        push(Kind::Video, 80, &[0x27, 1, 0, 0, 0, 2, 3]);
+        publisher
+    }
+
+    #[test]
+    fn the_size_of_the_first_frame_counts_all_bytes_up_to_its_end() {
+        let mut sizes = Vec::new();
+        for frames in 1..=4 {
+            let streams = Registry::new(1);
+            let publisher = published(&streams);
+            let viewer = Viewer::new(publisher.stream().clone(), Start::LatestGop).expect("room");
+            let frames = NonZeroU32::new(frames).expect("at least 1");
+            let mut stream = FlvStream::new(viewer, frames);
+            let ahead = stream.first_frame_ahead();
+            let context = &mut Context::from_waker(Waker::noop());
+            let mut bytes = 0;
+            while let Poll::Ready(Some(piece)) = stream.poll_next(context) {
+                bytes += piece.remaining() as u64;
+                if stream.has_frame() {
+                    break;
+                }
             }
+            assert_eq!(stream.first_frame_bytes(), stream.has_frame().then_some(bytes));
+            assert_eq!(ahead, stream.first_frame_bytes(), "known before the first byte");
+            assert_eq!(stream.first_frame_ahead(), ahead);
+            assert_eq!(stream.frames(), frames.get().min(3).into());
+            let size = stream.first_frame_bytes();
+            let _ = stream.poll_next(context);
+            assert_eq!(stream.first_frame_bytes(), size, "more frames change nothing");
+            sizes.push(size);
         }
-        assert_eq!((stream.first_frame_bytes(), stream.has_frame()), (Some(bytes), true));
-        assert_eq!(ahead, bytes, "known before the first byte");
-        assert_eq!(stream.first_frame_ahead(), Some(bytes));
-        assert!(bytes > 1_000, "{bytes}");
-        assert!(stream.poll_next(context).is_ready());
-        assert_eq!(stream.first_frame_bytes(), Some(bytes), "more frames change nothing");
+        let [Some(one), Some(two), Some(three), None] = sizes[..] else { panic!("{sizes:?}") };
+        assert!(one > 1_000, "{one}");
+        // Tag header, payload, and size field; the third picture has sound before it.
+        assert_eq!((two - one, three - two), (11 + 6 + 4, (11 + 50 + 4) + (11 + 7 + 4)));
     }
 
     #[test]

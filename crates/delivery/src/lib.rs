@@ -30,6 +30,6 @@ pub use delivery::{Delivery, Filled};
 pub use flv::{FlvStream, Piece};
 pub use framing::Framing;
 pub use playhead::{Buffered, Playhead, STALE_REPORT};
-pub use set_up::{relay_settings, start_policy};
+pub use set_up::{relay_settings, start_policy, video_frames};
 pub use start::{Started, controller, guided, is_unmeasured, path_state, start};
 pub use transport::{AfterLoss, TransportStats};

@@ -1,5 +1,6 @@
-//! Relay settings of a configuration.
+//! Settings of streams and their viewers, from a configuration.
 
+use core::num::NonZeroU32;
 use core::time::Duration;
 
 use media::CacheLimits;
@@ -22,6 +23,11 @@ pub fn start_policy(live: &config::Live) -> Start {
         config::Start::LatestGop => Start::LatestGop,
         config::Start::LowDelay => Start::LowDelay,
     }
+}
+
+/// Returns the number of video frames that make the first frame (Wira's Θ_VF).
+pub fn video_frames(startup: &config::Startup) -> NonZeroU32 {
+    NonZeroU32::new(startup.video_frames).unwrap_or(NonZeroU32::MIN)
 }
 
 fn millis(duration: Duration) -> u32 {

@@ -15,7 +15,7 @@ pub(crate) use reception::Reception;
 pub use recording::Recording;
 pub(crate) use reporter::Reporter;
 pub use source::LiveSource;
-pub use view::{FrameArrival, Live, LiveOutcome, Skips};
+pub use view::{FrameArrival, Live, LiveOutcome, PICTURES, Skips};
 
 #[cfg(test)]
 mod tests;

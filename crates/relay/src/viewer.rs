@@ -1,5 +1,6 @@
 //! Viewer of a stream: pulls tags and waits for new ones.
 
+use core::num::NonZeroU32;
 use core::task::{Context, Poll, Waker};
 use std::sync::Arc;
 
@@ -151,19 +152,24 @@ impl Viewer {
         own
     }
 
-    /// Returns the size in bytes of the available tags up to and including the first frame. This is
-    /// the first audio frame if `sound_alone`, else the first key frame. Returns `None` if it is
-    /// not among the next `LOOK_AHEAD` available tags.
-    pub fn first_frame_ahead(&self, sound_alone: bool) -> Option<u64> {
-        let (mut cursor, mut bytes) = (self.cursor.clone(), 0);
+    /// Returns the size in bytes of the available tags up to and including the first frame: a key
+    /// frame and the video frames after it, as many as `frames` in total, or as many audio frames
+    /// if `sound_alone`. Returns `None` if its end is not among the next `LOOK_AHEAD` available
+    /// tags.
+    pub fn first_frame_ahead(&self, sound_alone: bool, frames: NonZeroU32) -> Option<u64> {
+        let (mut cursor, mut bytes, mut found) = (self.cursor.clone(), 0, 0);
         self.stream.with_cache(|cache| {
             for _ in 0..LOOK_AHEAD {
                 let Next::Tag(tag) = cursor.next(cache) else { return None };
                 bytes += tag.bytes().len() as u64;
                 match tag.role() {
-                    Role::KeyFrame => return Some(bytes),
-                    Role::AudioFrame if sound_alone => return Some(bytes),
+                    Role::KeyFrame => found += 1,
+                    Role::InterFrame if found > 0 => found += 1,
+                    Role::AudioFrame if sound_alone => found += 1,
                     _ => {}
+                }
+                if found == frames.get() {
+                    return Some(bytes);
                 }
             }
             None

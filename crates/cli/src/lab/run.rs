@@ -98,7 +98,7 @@ impl Run {
     }
 }
 
-fn key_and_value(text: &str) -> Result<(String, String), &'static str> {
+pub(super) fn key_and_value(text: &str) -> Result<(String, String), &'static str> {
     let (key, value) =
         text.split_once('=').ok_or("expected KEY=VALUE, such as source.duration=10s")?;
     Ok((key.to_owned(), value.to_owned()))

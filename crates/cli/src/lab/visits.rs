@@ -6,12 +6,14 @@ use ::lab::platform::{self, VisitOptions};
 use clap::Args;
 
 use super::execution::Execution;
+use super::run::key_and_value;
 use crate::error::Error;
 
 const EXAMPLES: &str = "\
 Examples:
   mendcast lab visits --visits 200
-  mendcast lab visits --visits 3000 --population experiments/populations/wira.toml";
+  mendcast lab visits --visits 3000 --population experiments/populations/fleet.toml
+  mendcast lab visits --visits 500 --set video_frames=3";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
@@ -21,12 +23,16 @@ pub(super) struct Visits {
     visits: u32,
     /// Viewers and paths: a specification (*.toml).
     ///
-    /// Default: the published paths of Wira's production, experiments/populations/wira.toml.
+    /// Default: paths fitted to Wira's production, experiments/populations/wira.toml, beside the
+    /// unfitted fleet.toml, and beside the same paths with BBR's draft and RFC 9002's detection.
     #[arg(long, value_name = "FILE")]
     population: Option<PathBuf>,
+    /// Key of all visits, such as video_frames=3; may be repeated.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
+    set: Vec<(String, String)>,
     #[command(flatten)]
     execution: Execution,
-    /// Directory of the results: first-frame.md, and a plot.
+    /// Directory of the results: first-frame.md, a plot, and summary.json.
     #[arg(long, default_value = "out/visits", value_name = "DIR", help_heading = "Output")]
     out: PathBuf,
 }
@@ -36,6 +42,7 @@ impl Visits {
         platform::visits(&VisitOptions {
             visits: self.visits,
             population: self.population.as_deref(),
+            set: &self.set,
             seed: self.execution.seed,
             jobs: self.execution.jobs(),
             out: &self.out,

@@ -1,5 +1,6 @@
 //! Tests of a delivery with scripted stream progress and bodies.
 
+use core::num::NonZeroU32;
 use core::task::Waker;
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -106,7 +107,7 @@ fn live() -> (Publisher, Delivery<Live>) {
     let publisher = Registry::new(1).publish("live/a", Settings::default()).expect("room");
     publish(&publisher, 0, &[0x17, 0, 0, 0, 0, 1]);
     let viewer = Viewer::new(publisher.stream().clone(), Start::LatestGop).expect("room");
-    (publisher, Delivery::new(StreamId(0), Live(FlvStream::new(viewer), 0)))
+    (publisher, Delivery::new(StreamId(0), Live(FlvStream::new(viewer, NonZeroU32::MIN), 0)))
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A live stream as an HTTP response body, until the viewer's session ends.
 
+use core::num::NonZeroU32;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -16,9 +17,9 @@ pub struct FlvBody {
 }
 
 impl FlvBody {
-    /// Creates the body of this viewer.
-    pub fn new(viewer: Viewer, session: Arc<Session>) -> Self {
-        Self { stream: FlvStream::new(viewer), session }
+    /// Creates the body of this viewer, with this number of video frames in the first frame.
+    pub fn new(viewer: Viewer, session: Arc<Session>, frames: NonZeroU32) -> Self {
+        Self { stream: FlvStream::new(viewer, frames), session }
     }
 
     /// Polls for the file header, then tags; `None` at the end of the stream or session.

@@ -8,7 +8,6 @@
 //! there is nothing left to answer. The token follows one round trip later. Further tokens follow
 //! when the path state changes.
 
-use core::num::NonZeroU32;
 use core::time::Duration;
 
 use ::quic::{Connection, HandshakeInfo};
@@ -128,10 +127,11 @@ impl ConnectionStart {
 
     /// Notes the response with a playlist, which precedes the first frame with the requests it
     /// causes.
-    pub(super) fn on_playlist(&mut self) {
+    pub(super) fn on_playlist(&mut self, config: &config::Startup) {
         self.awaits_more = true;
         if !self.is_live && self.perception.is_none() {
-            self.perception = Some(Box::new(Perception::new(NonZeroU32::MIN, DEFAULT_LIMIT)));
+            let frames = delivery::video_frames(config);
+            self.perception = Some(Box::new(Perception::new(frames, DEFAULT_LIMIT)));
         }
     }
 

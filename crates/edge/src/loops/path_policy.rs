@@ -130,7 +130,7 @@ impl PathPolicy {
         body: &Responder,
     ) {
         match content_type {
-            Some(hls::PLAYLIST) => self.start.on_playlist(),
+            Some(hls::PLAYLIST) => self.start.on_playlist(&state.config.startup),
             Some(kind) if kind.starts_with("text/html") => self.start.on_page(),
             _ => {}
         }

@@ -82,7 +82,8 @@ fn flv(
         let Some(session) = begin(state, opening, permits) else {
             return Response::plain(403, now);
         };
-        let body = Body::Flv(Box::new(FlvBody::new(viewer, session)));
+        let frames = delivery::video_frames(&state.config.startup);
+        let body = Body::Flv(Box::new(FlvBody::new(viewer, session, frames)));
         Response { status: 200, headers, body }
     };
     let live = state.live.streams.get(name).filter(|stream| stream.status() == Status::Live);

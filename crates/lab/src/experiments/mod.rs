@@ -12,7 +12,7 @@ mod metrics;
 mod options;
 pub(crate) mod output;
 mod page;
-mod papers;
+pub(crate) mod papers;
 pub(crate) mod parallel;
 mod rows;
 mod spec;

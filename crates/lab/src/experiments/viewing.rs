@@ -115,8 +115,9 @@ impl Viewing {
         }
         let pictures = seen.first_pictures(live).take(PICTURES);
         self.completions.push(pictures.map(|time| time.as_secs_f64() * 1e3).collect());
-        self.first_loss.0 += seen.first_frame_loss.0;
-        self.first_loss.1 += seen.first_frame_loss.1;
+        let (lost, settled) = seen.picture_losses.first().copied().unwrap_or_default();
+        self.first_loss.0 += lost;
+        self.first_loss.1 += settled;
         let is_counted = |number: u32| live.is_measured(number, from);
         let counted = seen.arrivals.iter().filter(|arrival| is_counted(arrival.frame));
         self.delays.extend(counted.map(|arrival| arrival.delay.as_secs_f64() * 1e3));

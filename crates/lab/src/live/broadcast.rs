@@ -1,6 +1,6 @@
 //! Server side of a view: the publisher, the product's relay, and the viewer's subscription.
 
-use core::task::{Context, Poll, Waker};
+use core::task::{Context, Poll, Waker, ready};
 use core::time::Duration;
 use std::io;
 
@@ -9,11 +9,13 @@ use quic::Connection;
 use relay::{Publisher, Registry, Viewer};
 use units::{StreamId, Timestamp};
 
-use super::view::{Live, LiveOutcome, Skips};
+use super::view::{Live, LiveOutcome, PICTURES, Skips};
 
 /// Body of the viewer's response, as in the edge but without a session.
 struct LiveBody {
     stream: FlvStream,
+    /// Bytes of media up to the end of each of the first pictures.
+    picture_ends: Vec<u64>,
     /// Whether the viewer has acknowledged the whole first frame.
     is_first_frame_there: bool,
     /// The player's latest report.
@@ -22,7 +24,12 @@ struct LiveBody {
 
 impl Body for LiveBody {
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Piece>>> {
-        self.stream.poll_next(context).map(Ok)
+        let piece = ready!(self.stream.poll_next(context));
+        let number = self.picture_ends.len();
+        if number < PICTURES && self.stream.frames() > number as u64 {
+            self.picture_ends.push(self.stream.progress().bytes);
+        }
+        Poll::Ready(Ok(piece))
     }
 
     fn live(&self) -> Option<&FlvStream> {
@@ -92,7 +99,8 @@ impl Broadcast {
         let viewer = Viewer::new(self.publisher.stream().clone(), self.live.start)
             .expect("the first viewer");
         let body = LiveBody {
-            stream: FlvStream::new(viewer),
+            stream: FlvStream::new(viewer, self.live.video_frames),
+            picture_ends: Vec::new(),
             is_first_frame_there: false,
             buffered: None,
         };
@@ -141,8 +149,18 @@ impl Broadcast {
             self.first = Some((now - connection.rtt().smoothed() / 2, has));
         }
         let unsent = connection.unsent(delivery.id()).unwrap_or(0);
-        let LiveBody { stream, is_first_frame_there, .. } = delivery.body();
+        let LiveBody { stream, picture_ends, is_first_frame_there, .. } = delivery.body();
         let (progress, served) = (stream.progress(), &mut self.served);
+        if let Some(sent) = connection.send_progress(delivery.id()) {
+            // Framing takes a few bytes per tag, counted as if all preceded the picture.
+            let framing = sent.written.saturating_sub(progress.bytes);
+            let totals = &connection.recovery().totals;
+            let known = served.picture_losses.len();
+            let is_acked = |end: &&u64| sent.acked >= **end + framing;
+            for _ in picture_ends[known..].iter().take_while(is_acked) {
+                served.picture_losses.push((totals.lost, totals.settled()));
+            }
+        }
         served.most_unsent = served.most_unsent.max(unsent);
         served.bytes = progress.bytes;
         served.skips =
@@ -150,8 +168,6 @@ impl Broadcast {
         served.first_frame_bytes = stream.first_frame_bytes();
         if *is_first_frame_there && served.first_frame_at.is_none() {
             served.first_frame_at = Some(now);
-            let totals = &connection.recovery().totals;
-            served.first_frame_loss = (totals.lost, totals.settled());
         }
         if filled == Filled::Finished {
             self.viewer = None;

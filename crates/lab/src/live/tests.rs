@@ -1,5 +1,6 @@
 //! Live views over good, lossy, slow and interrupted paths.
 
+use core::num::NonZeroU32;
 use core::time::Duration;
 use std::path::Path;
 
@@ -71,6 +72,36 @@ fn over_a_good_path_every_frame_comes_in_about_the_time_of_the_path() {
     // Handshake, request, and the key frame within the initial window and its first growth.
     let first = outcome.arrivals[0].at;
     assert!(first < Timestamp::from_millis(300), "{first:?}");
+}
+
+#[test]
+fn losses_are_known_for_each_of_the_first_pictures() {
+    let lossless = view(&scenario(Rate::from_mbps(12), "0%"));
+    let counts = |seen: &LiveOutcome| seen.picture_losses.clone();
+    assert_eq!(counts(&lossless).len(), PICTURES);
+    assert!(counts(&lossless).iter().all(|(lost, _)| *lost == 0), "{lossless:?}");
+    let lossy = counts(&view(&scenario(Rate::from_mbps(12), "20%")));
+    assert!(lossy.is_sorted_by(|a, b| a.0 <= b.0 && a.1 <= b.1), "{lossy:?}");
+    let (lost, settled) = lossy[PICTURES - 1];
+    let share = lost as f64 / settled as f64;
+    assert!(settled >= 12 && (0.05..0.5).contains(&share), "{lossy:?}");
+    // The key frame alone takes a dozen packets.
+    assert!(lossy[0].1 >= 8, "{lossy:?}");
+}
+
+#[test]
+fn a_first_frame_of_several_pictures_ends_with_the_last_of_them() {
+    let of = |frames| {
+        let video_frames = NonZeroU32::new(frames).expect("at least 1");
+        let live = Live { video_frames, ..live() };
+        let traffic = Traffic::Live(live);
+        view(&Scenario { traffic, ..scenario(Rate::from_mbps(12), "0%") })
+    };
+    let (one, four) = (of(1), of(4));
+    let sizes = [one.first_frame_bytes, four.first_frame_bytes].map(|size| size.expect("written"));
+    assert!(sizes[0] < sizes[1], "{sizes:?}");
+    assert!(one.first_frame_at < four.first_frame_at);
+    assert_eq!(one.picture_losses.len(), four.picture_losses.len());
 }
 
 #[test]
@@ -214,7 +245,8 @@ fn a_recording_is_seen_lap_after_lap() {
     let source = LiveSource::recorded(&recording.expect("a recording"), Duration::from_secs(10));
     let settings = relay::Settings::default();
     let (begin, start) = (Duration::from_millis(1_700), Start::LatestGop);
-    let live = Live { source: source.into(), begin, settings, start };
+    let video_frames = NonZeroU32::MIN;
+    let live = Live { source: source.into(), begin, settings, start, video_frames };
     for loss in ["0%", "5%"] {
         let lossy = scenario(Rate::from_mbps(12), loss);
         let seen = view(&Scenario { traffic: Traffic::Live(live.clone()), ..lossy });
@@ -238,7 +270,8 @@ fn the_recording_of_the_demo_is_seen_to_its_end_and_from_its_beginning_again() {
     let source = LiveSource::recorded(&recording, length);
     let settings = relay::Settings::default();
     let (begin, start) = (Duration::ZERO, Start::LatestGop);
-    let live = Live { source: source.into(), begin, settings, start };
+    let video_frames = NonZeroU32::MIN;
+    let live = Live { source: source.into(), begin, settings, start, video_frames };
     let lossy = scenario(Rate::from_mbps(12), "2%");
     let limit = length + Duration::from_secs(30);
     let seen = view(&Scenario { traffic: Traffic::Live(live.clone()), limit, ..lossy });

@@ -1,5 +1,6 @@
 //! View of a live stream, and its outcome at the viewer.
 
+use core::num::NonZeroU32;
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -8,6 +9,9 @@ use units::Timestamp;
 
 use super::encoder::Encoder;
 use super::source::LiveSource;
+
+/// Number of initial pictures with recorded losses, as in Wira's figure 15.
+pub const PICTURES: usize = 4;
 
 /// A stream and the viewer's position in it.
 #[derive(Clone, Debug)]
@@ -20,6 +24,8 @@ pub struct Live {
     pub settings: Settings,
     /// Start policy of the viewer.
     pub start: Start,
+    /// Number of video frames in the first frame, as startup decisions and records count it.
+    pub video_frames: NonZeroU32,
 }
 
 impl Live {
@@ -31,6 +37,7 @@ impl Live {
             begin: encoder.interval * before,
             settings: Settings::default(),
             start: Start::LatestGop,
+            video_frames: NonZeroU32::MIN,
         }
     }
 
@@ -98,8 +105,9 @@ pub struct LiveOutcome {
     pub asked_at: Option<Timestamp>,
     /// Time at which the whole first frame was acknowledged.
     pub first_frame_at: Option<Timestamp>,
-    /// Packets lost, and packets with a known fate, until then.
-    pub first_frame_loss: (u64, u64),
+    /// Packets lost, and packets with a known fate, until each of the first [`PICTURES`] pictures
+    /// was acknowledged as a whole.
+    pub picture_losses: Vec<(u64, u64)>,
     /// Media withheld because the viewer fell behind.
     pub skips: Skips,
     /// Maximum of unsent bytes in the transport.

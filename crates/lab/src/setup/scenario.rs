@@ -148,15 +148,17 @@ impl Setup {
         let source = &self.lab.source;
         let settings = delivery::relay_settings(&self.server.live);
         let start = delivery::start_policy(&self.server.live);
+        let video_frames = delivery::video_frames(&self.server.startup);
         if let Some(flv) = &source.flv {
             let recording = Recording::load(flv).key("source.flv")?;
             let length = source.cached + source.duration;
             let stream = Arc::new(LiveSource::recorded(&recording, length));
-            return Ok(Live { source: stream, begin: source.cached, settings, start });
+            let begin = source.cached;
+            return Ok(Live { source: stream, begin, settings, start, video_frames });
         }
         let before = self.pictures(source.cached);
         let live = Live::encoded(&self.encoder()?, seed, before, self.pictures(source.duration));
-        Ok(Live { settings, start, ..live })
+        Ok(Live { settings, start, video_frames, ..live })
     }
 
     /// Number of pictures in this time.

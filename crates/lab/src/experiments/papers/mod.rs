@@ -2,10 +2,12 @@
 //! page per paper. Every number comes from the given results or is `not measured`.
 //!
 //! From the ground up: `catalogue` (figures and their sources) · `results` (our numbers) · `page` ·
-//! `choices` (the same with one thing changed).
+//! `choices` (the same with one thing changed) · `conditions` (one paper's numbers against several
+//! of our results).
 
 mod catalogue;
 mod choices;
+mod conditions;
 mod page;
 mod results;
 
@@ -15,8 +17,10 @@ use super::output::write_file;
 use crate::error::{Context as _, Error};
 use catalogue::Catalogue;
 use choices::Choice;
+pub(crate) use conditions::Conditions;
 use page::PICTURES;
 use results::AllResults;
+pub(crate) use results::ResultLine;
 
 /// Writes `papers.md` and a page per paper (`papers/*.md`) to `out`, from the results in these
 /// directories. Plots go to `papers/pictures`. With results of the same experiments with one thing

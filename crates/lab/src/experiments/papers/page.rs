@@ -18,7 +18,7 @@ pub(super) const PICTURES: &str = "pictures";
 /// A stated number with our value, if there are results.
 pub(super) struct Judged<'a> {
     number: &'a StatedNumber,
-    ours: Option<(Estimate, CellVerdict)>,
+    pub(super) ours: Option<(Estimate, CellVerdict)>,
 }
 
 /// A figure with all of its judged numbers.
@@ -66,12 +66,12 @@ impl<'a> Judged<'a> {
         self.ours.map(|(value, _)| value)
     }
 
-    fn verdict(&self) -> &'static str {
+    pub(super) fn verdict(&self) -> &'static str {
         self.ours.map_or("not measured", |(_, verdict)| verdict.word())
     }
 
     /// Reason why there is no number.
-    fn reason(&self) -> Option<&str> {
+    pub(super) fn reason(&self) -> Option<&str> {
         match (&self.ours, &self.number.not_measured) {
             (Some(_), _) => None,
             (None, Some(reason)) => Some(reason),
@@ -202,7 +202,7 @@ fn write_cells(
 }
 
 /// Heading of counts.
-const COUNTED: &str = "within 10 % / 25 % / 2× / beyond / opposite sign";
+pub(super) const COUNTED: &str = "within 10 % / 25 % / 2× / beyond / opposite sign";
 
 impl<'a> JudgedPaper<'a> {
     fn of(paper: &'a CataloguedPaper, results: &'a AllResults) -> Self {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use qoe::stats::Estimate;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use toml::Value;
 
 use super::super::figures::{StoredExperiment, with_results};
@@ -19,21 +19,25 @@ use crate::error::{Context as _, Error};
 pub(super) struct AllResults {
     experiments: BTreeMap<String, (PathBuf, StoredExperiment)>,
     /// Lines of other commands, by directory name.
-    others: BTreeMap<String, Vec<OtherLine>>,
+    others: BTreeMap<String, Vec<ResultLine>>,
 }
 
-/// A line of the `summary.json` of `lab visits` or `lab groups`.
-#[derive(Clone, Debug, Deserialize)]
-struct OtherLine {
+/// A line of the `summary.json` of `lab visits` or `lab groups`. Scripts rely on its names.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ResultLine {
+    /// Class of the sessions.
     #[serde(default)]
-    sweep: Option<String>,
-    scheme: String,
+    pub sweep: Option<String>,
+    pub scheme: String,
+    /// Values of axes, by key.
     #[serde(default)]
-    point: BTreeMap<String, Value>,
-    metric: String,
-    unit: String,
-    mean: f64,
-    ci95: Option<f64>,
+    pub point: BTreeMap<String, Value>,
+    /// `gain:METRIC` is a change as a share of the baseline's value.
+    pub metric: String,
+    pub unit: String,
+    pub mean: f64,
+    /// Half the 95 % interval, if known.
+    pub ci95: Option<f64>,
 }
 
 /// The `summary.json` of `lab population`.
@@ -77,13 +81,13 @@ impl PopulationNumber {
 impl PopulationLines {
     /// A line per scheme and metric, and one for its difference from the baseline: `gain:METRIC`, a
     /// share of the baseline's value.
-    fn lines(&self) -> Vec<OtherLine> {
+    fn lines(&self) -> Vec<ResultLine> {
         let mut all = Vec::new();
         let base = self.overall.iter().find(|arm| arm.name == self.baseline);
         for arm in &self.overall {
             for (place, metric) in self.metrics.iter().enumerate() {
                 let mut push = |metric: String, unit: &str, Estimate { mean, half }: Estimate| {
-                    all.push(OtherLine {
+                    all.push(ResultLine {
                         sweep: None,
                         scheme: arm.name.clone(),
                         point: BTreeMap::new(),
@@ -109,7 +113,7 @@ impl PopulationLines {
     }
 
     /// Adds `p90:METRIC` and `gain:p90:METRIC`, and the same of the 95th percentile.
-    fn add_percentiles(&self, all: &mut Vec<OtherLine>) {
+    fn add_percentiles(&self, all: &mut Vec<ResultLine>) {
         let base = self.percentiles.iter().find(|arm| arm.name == self.baseline);
         for arm in &self.percentiles {
             for (place, metric) in self.metrics.iter().enumerate() {
@@ -119,7 +123,7 @@ impl PopulationLines {
                 ];
                 for (name, own, base) in pairs {
                     let Some(own) = own.get(place).copied().flatten() else { continue };
-                    let line = |metric: String, unit: &str, mean| OtherLine {
+                    let line = |metric: String, unit: &str, mean| ResultLine {
                         sweep: None,
                         scheme: arm.name.clone(),
                         point: BTreeMap::new(),
@@ -171,6 +175,11 @@ const BENCH: &str = "bench";
 const BENCH_FILE: &str = "bench.json";
 
 impl AllResults {
+    /// Results of a single command, under the name that the catalogue has for its directory.
+    pub(super) fn of_lines(name: &str, lines: Vec<ResultLine>) -> Self {
+        Self { others: [(name.to_owned(), lines)].into(), ..Self::default() }
+    }
+
     /// Reads the results in these directories and their subdirectories.
     ///
     /// # Errors
@@ -240,12 +249,12 @@ impl AllResults {
 }
 
 /// Returns the schemes' costs over plain retransmission: `over:recovery_cpu_loss`, a share.
-fn bench_lines(path: &Path) -> Result<Vec<OtherLine>, Error> {
+fn bench_lines(path: &Path) -> Result<Vec<ResultLine>, Error> {
     let text = std::fs::read_to_string(path).at(path)?;
     let lines: Vec<BenchLine> = serde_json::from_str(&text).at(path)?;
     let line = |line: BenchLine| {
         let (benchmark, scheme) = line.name.split_once('/')?;
-        Some(OtherLine {
+        Some(ResultLine {
             sweep: None,
             scheme: scheme.to_owned(),
             point: BTreeMap::new(),
@@ -258,7 +267,7 @@ fn bench_lines(path: &Path) -> Result<Vec<OtherLine>, Error> {
     Ok(lines.into_iter().filter_map(line).collect())
 }
 
-fn other_lines(path: &Path) -> Result<Vec<OtherLine>, Error> {
+fn other_lines(path: &Path) -> Result<Vec<ResultLine>, Error> {
     let text = std::fs::read_to_string(path).at(path)?;
     let value: serde_json::Value = serde_json::from_str(&text).at(path)?;
     if value.is_array() {

@@ -1,12 +1,16 @@
-//! The comparison as a Markdown page: tables next to the paper's figures, and one plot.
+//! The comparison as a Markdown page: the paper's numbers beside ours, a table of all modes, and one
+//! plot.
 
 use std::fmt::Write as _;
 
-use qoe::stats::Sample;
+use qoe::stats::{Estimate, Sample};
 use startup::decision::Mode;
 
-use super::figures::{BASELINE, Figures, ModeLine, VisitClass, find};
-use super::run::Usual;
+use super::condition::{ConditionResult, FITTED};
+use super::figures::{BASELINE, Figures, MetricNumber, ModeLine, VisitClass, find};
+use super::lines::CONDITION;
+use crate::error::Error;
+use crate::experiments::papers::{Conditions, ResultLine};
 use analysis::{Chart, Series};
 
 /// File name of the page.
@@ -16,177 +20,153 @@ pub(super) const PLOT: &str = "first-frame.svg";
 /// Quantile at which the plot ends.
 const PLOT_QUANTILE: f64 = 0.98;
 
-/// The paper's result for a startup mode: the change from its baseline, in per cent.
-struct Paper {
-    mode: Mode,
-    mean: Option<f64>,
-    p70: Option<f64>,
-    p90: Option<f64>,
-}
-
-/// Section VI-A and figure 11.
-const FIGURE_11: [Paper; 4] = [
-    Paper { mode: Mode::Iw10, mean: Some(26.5), p70: None, p90: Some(16.3) },
-    Paper { mode: Mode::WiraFf, mean: Some(-6.0), p70: Some(-14.7), p90: None },
-    Paper { mode: Mode::WiraHx, mean: Some(-7.4), p70: None, p90: Some(-14.1) },
-    Paper { mode: Mode::Wira, mean: Some(-10.6), p70: Some(-18.7), p90: Some(-16.7) },
-];
-
 fn percent(value: f64) -> String {
     format!("{:+.1} %", value * 100.0)
 }
 
-/// Change of a quantile from the baseline's.
-fn change_at(line: &ModeLine, base: &ModeLine, order: f64) -> String {
-    percent(line.times.quantile(order) / base.times.quantile(order) - 1.0)
-}
-
-fn beside(ours: String, paper: Option<f64>) -> String {
-    paper.map_or_else(|| ours.clone(), |paper| format!("{ours} ({paper:+.1} %)"))
+/// A change in per cent with its interval.
+fn change(gain: Option<Estimate>) -> String {
+    let Some(gain) = gain else { return "–".to_owned() };
+    let half = gain.half.map_or_else(String::new, |half| format!(" ± {:.1}", half * 100.0));
+    format!("{}{half}", percent(gain.mean))
 }
 
 /// Renders the whole page.
-pub(super) fn page(figures: &Figures, usual: &Usual, command: &str) -> String {
+///
+/// # Errors
+/// The catalogue of the papers is malformed.
+pub(super) fn page(
+    results: &[ConditionResult],
+    lines: Vec<ResultLine>,
+    command: &str,
+) -> Result<String, Error> {
+    let values: Vec<&str> = results.iter().map(|one| one.name).collect();
+    let conditions =
+        Conditions { paper: "wira", results: "visits", axis: CONDITION, values: &values };
+    let tables = conditions.tables(lines)?;
     let mut out = include_str!("intro.md").to_owned();
-    let _ = write_page(&mut out, figures, usual, command);
-    out
+    // Writing to a string does not fail.
+    let _ = write_page(&mut out, results, &tables, command);
+    Ok(out)
 }
 
 fn write_page(
     out: &mut String,
-    figures: &Figures,
-    usual: &Usual,
+    results: &[ConditionResult],
+    tables: &str,
     command: &str,
 ) -> std::fmt::Result {
-    let (visits, returns) = (figures.visits, figures.returns);
+    let Some(first) = results.first() else { return Ok(()) };
+    let (visits, returns) = (first.figures.visits, first.figures.returns);
     writeln!(out, "## Measured\n")?;
     writeln!(
         out,
         "`{command}`: {visits} visits, {returns} of them by returning viewers, each simulated \
          under every mode. The first-frame time runs from the request, without the handshake, to \
          the last byte of the first picture at the viewer. Loss rates cover all packets until \
-         the first frame is acknowledged. `usual_window` is {:.1} KB, `usual_rtt` {:.1} ms. \
-         Brackets hold the paper's production results.\n",
-        usual.window as f64 / 1e3,
-        usual.rtt.as_secs_f64() * 1e3
+         the frame is acknowledged. Changes are from the baseline (`fixed`) over paired visits, \
+         with 95 % intervals.\n",
     )?;
+    writeln!(out, "| condition | `usual_window` | `usual_rtt` |\n|---|---|---|")?;
+    for one in results {
+        let (window, rtt) = (one.usual.window as f64 / 1e3, one.usual.rtt.as_secs_f64() * 1e3);
+        writeln!(out, "| {} | {window:.1} KB | {rtt:.1} ms |", one.name)?;
+    }
+    writeln!(out, "\n## Against the paper's production (figures 11 to 15)\n")?;
+    // The text describes these conditions only.
+    if first.name == FITTED {
+        writeln!(out, "{}", include_str!("conditions.md"))?;
+    }
+    writeln!(out, "{tables}")?;
+    writeln!(out, "## All modes, condition `{}`\n", first.name)?;
     writeln!(out, "![Share of visits with a complete first frame](pictures/{PLOT})\n")?;
+    all_modes(out, &first.figures)
+}
+
+fn all_modes(out: &mut String, figures: &Figures) -> std::fmt::Result {
     overall(out, &figures.all)?;
     losses(out, &figures.all)?;
     for (title, classes) in [
-        (
-            "Returning viewers (Wira, figure 12: Wira −9.5 % with 0-RTT, −21.3 % with 1-RTT)",
-            &figures.kinds,
-        ),
-        (
-            "By size of the first frame (figure 13a: Wira −4.1 % at 30 to 50 KB, −20.2 % at 80 to 150 KB)",
-            &figures.sizes,
-        ),
-        (
-            "By round-trip time (figure 13b: Wira −6.6 to −12.7 % up to 100 ms, slower above)",
-            &figures.rtts,
-        ),
-        (
-            "By path rate (figure 13c: Wira less than −2.8 % up to 10 Mbps, −9.4 and −4.9 % above)",
-            &figures.rates,
-        ),
+        ("Returning viewers", &figures.kinds),
+        ("By size of the first frame", &figures.sizes),
+        ("By round-trip time", &figures.rtts),
+        ("By path rate", &figures.rates),
+        ("By retransmission ratio under `iw10`", &figures.retransmissions),
     ] {
         by_class(out, title, classes)?;
     }
     fell(out, &figures.fell)
 }
 
-/// Figure 11.
+/// First-frame times.
 fn overall(out: &mut String, lines: &[ModeLine]) -> std::fmt::Result {
-    let Some(base) = find(lines, BASELINE) else { return Ok(()) };
-    writeln!(out, "### First-frame time (Wira, figure 11)\n")?;
-    writeln!(
-        out,
-        "| mode | mean | change of the mean | median | at p70 | at p90 | cookie | jumped, failed |"
-    )?;
+    writeln!(out, "### First-frame time\n")?;
+    writeln!(out, "| mode | mean | change | median | p70 | p90 | cookie | jumped, failed |")?;
     writeln!(out, "|---|---|---|---|---|---|---|---|")?;
     for line in lines {
-        let paper = FIGURE_11.iter().find(|paper| paper.mode == line.mode);
-        let is_base = line.mode == BASELINE;
-        let half =
-            line.change.half.map_or_else(String::new, |half| format!(" ± {:.1}", half * 100.0));
-        let change = match is_base {
-            true => "–".to_owned(),
-            false => {
-                beside(format!("{}{half}", percent(line.change.mean)), paper.and_then(|p| p.mean))
+        let of = |key: &str| line.number(key);
+        let quantile = |key: &str| match of(key) {
+            Some(MetricNumber { value, .. }) if line.mode == BASELINE => {
+                format!("{:.1} ms", value.mean)
             }
+            number => change(number.and_then(|number| number.gain)),
         };
-        let at = |order: f64, stated: Option<f64>| match is_base {
-            true => format!("{:.1} ms", line.times.quantile(order)),
-            false => beside(change_at(line, base, order), stated),
-        };
+        let gain = of("first_frame_ms").and_then(|number| number.gain);
         writeln!(
             out,
-            "| {}{} | {:.1} ms | {change} | {:.1} ms | {} | {} | {:.0} % | {:.0} %, {:.1} % |",
+            "| {}{} | {:.1} ms | {} | {:.1} ms | {} | {} | {:.0} % | {:.0} %, {:.1} % |",
             line.mode,
-            if is_base { " (baseline)" } else { "" },
+            if line.mode == BASELINE { " (baseline)" } else { "" },
             line.times.mean(),
+            change(gain.filter(|_| line.mode != BASELINE)),
             line.times.median(),
-            at(0.7, paper.and_then(|p| p.p70)),
-            at(0.9, paper.and_then(|p| p.p90)),
+            quantile("first_frame_p70_ms"),
+            quantile("first_frame_p90_ms"),
             line.with_past * 100.0,
             line.jumped * 100.0,
             line.failed * 100.0,
         )?;
     }
-    writeln!(
-        out,
-        "\nThe paper's baseline takes 158.9 ms on average, 130.0 ms at p70 and 409.6 ms at p90. \
-         Changes of the mean are over paired visits, with Student's 95 % interval (±).\n"
-    )
+    writeln!(out)
 }
 
-/// Figures 14 and 15.
+/// Losses, and times of later pictures.
 fn losses(out: &mut String, lines: &[ModeLine]) -> std::fmt::Result {
-    let Some(base) = find(lines, BASELINE) else { return Ok(()) };
+    writeln!(out, "### Loss during the first frame, and the time of later pictures\n")?;
     writeln!(
         out,
-        "### Loss during the first frame, and the time of later pictures (Wira, figures 14 and 15)\n"
-    )?;
-    writeln!(
-        out,
-        "| mode | loss, mean | change | against iw10 | loss, p90 | change | picture 1 | 2 | 3 | 4 |"
+        "| mode | loss, mean | against iw10 | loss, p90 | picture 2 | 3 | 4 | loss until 2 | 3 | 4 |"
     )?;
     writeln!(out, "|---|---|---|---|---|---|---|---|---|---|")?;
     for line in lines {
-        let change = |ours: f64, theirs: f64, stated: Option<f64>| match line.mode == BASELINE {
-            true => "–".to_owned(),
-            false => beside(percent(ours / theirs.max(1e-9) - 1.0), stated),
-        };
-        let is_wira = line.mode == Mode::Wira;
-        let tail = |line: &ModeLine| line.losses.quantile(0.9);
-        let [one, two, three, four] = line.pictures_ms;
+        let value = |key: &str| line.number(key).map_or(0.0, |number| number.value.mean);
         let over = &line.losses_over_iw10;
         let over_iw10 = match (line.mode, over.half) {
             (Mode::Iw10, _) | (_, None) => "–".to_owned(),
             (_, Some(half)) => format!("{:+.2} ± {:.2} points", over.mean * 100.0, half * 100.0),
         };
-        writeln!(
+        write!(
             out,
-            "| {} | {:.2} % | {} | {} | {:.2} % | {} | {one:.1} ms | {two:.1} ms | {three:.1} ms | {four:.1} ms |",
+            "| {} | {:.2} % | {over_iw10} | {:.2} % |",
             line.mode,
-            line.losses.mean() * 100.0,
-            change(line.losses.mean(), base.losses.mean(), is_wira.then_some(-27.3)),
-            over_iw10,
-            tail(line) * 100.0,
-            change(tail(line), tail(base), is_wira.then_some(-34.4)),
+            value("first_frame_loss"),
+            value("first_frame_loss_p90"),
         )?;
+        for picture in 2..=4 {
+            write!(out, " {:.1} ms |", value(&format!("frame_{picture}_ms")))?;
+        }
+        for picture in 2..=4 {
+            write!(out, " {:.2} % |", value(&format!("frame_{picture}_loss")))?;
+        }
+        writeln!(out)?;
     }
-    writeln!(
-        out,
-        "\nThe paper's baseline loses 8.8 % of the first frame on average, and 25.3 % at p90.\n"
-    )
+    writeln!(out)
 }
 
 /// Changes of mean and p90 by class.
 fn by_class(out: &mut String, title: &str, classes: &[VisitClass]) -> std::fmt::Result {
-    writeln!(out, "### {title}\n")?;
     let others: Vec<Mode> = Mode::ALL.into_iter().filter(|mode| *mode != BASELINE).collect();
+    writeln!(out, "### {title}\n")?;
     write!(out, "| visits | number | baseline |")?;
     others.iter().try_for_each(|mode| write!(out, " {mode} |"))?;
     writeln!(out, "\n|---|---|---|{}", "---|".repeat(others.len()))?;
@@ -195,7 +175,10 @@ fn by_class(out: &mut String, title: &str, classes: &[VisitClass]) -> std::fmt::
         let (mean, p90) = (base.times.mean(), base.times.quantile(0.9));
         write!(out, "| {} | {} | {mean:.0}, {p90:.0} ms |", class.name, base.visits)?;
         for line in others.iter().filter_map(|mode| find(&class.lines, *mode)) {
-            write!(out, " {}, {} |", percent(line.change.mean), change_at(line, base, 0.9))?;
+            let gain = |key: &str| line.number(key).and_then(|number| number.gain);
+            let both = [gain("first_frame_ms"), gain("first_frame_p90_ms")];
+            let [mean, p90] = both.map(|gain| gain.map_or("–".to_owned(), |g| percent(g.mean)));
+            write!(out, " {mean}, {p90} |")?;
         }
         writeln!(out)?;
     }
@@ -205,6 +188,7 @@ fn by_class(out: &mut String, title: &str, classes: &[VisitClass]) -> std::fmt::
 /// Visits with wrong cookies.
 fn fell(out: &mut String, lines: &[ModeLine]) -> std::fmt::Result {
     let Some(base) = find(lines, Mode::Iw10) else { return Ok(()) };
+    let against = |ours: f64, theirs: f64| percent(ours / theirs - 1.0);
     writeln!(out, "### Outdated cookies: the path's rate fell to a quarter\n")?;
     writeln!(
         out,
@@ -217,9 +201,9 @@ fn fell(out: &mut String, lines: &[ModeLine]) -> std::fmt::Result {
             "| {} | {:.1} ms | {} | {} | {:.2} % | {:.0} %, {:.1} % |",
             line.mode,
             line.times.mean(),
-            percent(line.times.mean() / base.times.mean() - 1.0),
-            change_at(line, base, 0.9),
-            line.losses.mean() * 100.0,
+            against(line.times.mean(), base.times.mean()),
+            against(line.times.quantile(0.9), base.times.quantile(0.9)),
+            line.number("first_frame_loss").map_or(0.0, |number| number.value.mean),
             line.jumped * 100.0,
             line.failed * 100.0,
         )?;

@@ -10,15 +10,14 @@ use startup::{Carrier, PathState, Prefix};
 use super::draw::{Visit, World};
 use crate::error::{Context as _, Error, RunError, Subject};
 use crate::identity::UNIX_ORIGIN;
-use crate::platform::arm::{Arm, BASELINE};
+use crate::live::PICTURES;
+use crate::platform::arm::Arm;
 use crate::platform::scenario::scenario;
 use crate::platform::session::Session;
 use crate::simulation::{RunOutcome, run as simulate};
 use crate::start_options::StartOptions;
 use crate::traffic::Traffic;
 
-/// Number of initial pictures with a recorded time.
-pub(super) const PICTURES: usize = 4;
 /// Time charged for a picture that did not arrive during the run.
 const NEVER_ARRIVED_MS: f64 = 10_000.0;
 /// Remaining share of the path's rate where cookies are wrong.
@@ -40,8 +39,8 @@ impl Usual {
         Self { window: Limits::default().usual_window, rtt: Duration::from_secs_f64(mean / 1e3) }
     }
 
-    fn limits(&self) -> Limits {
-        Limits { usual_window: self.window, usual_rtt: self.rtt, ..Limits::default() }
+    fn limits(&self, limits: Limits) -> Limits {
+        Limits { usual_window: self.window, usual_rtt: self.rtt, ..limits }
     }
 }
 
@@ -50,8 +49,11 @@ impl Usual {
 pub(super) struct FirstFrameResult {
     /// Completion of each of the first pictures after the request, without the handshake.
     pub pictures_ms: [f64; PICTURES],
-    /// Loss rate until the first frame was acknowledged, over packets with a known fate.
-    pub loss: f64,
+    /// Loss rates until each of the first pictures was acknowledged, over packets with a known
+    /// fate. Of a picture that was not acknowledged, over the whole visit.
+    pub losses: [f64; PICTURES],
+    /// Retransmissions over first transmissions, of the whole visit.
+    pub retransmission: f64,
     pub first_frame_bytes: u64,
     /// Whether a valid cookie was present.
     pub has_past: bool,
@@ -69,11 +71,13 @@ pub(super) fn run(
     mode: Mode,
     world: World,
     usual: &Usual,
+    arm: &Arm,
 ) -> Result<FirstFrameResult, Error> {
-    let limits = usual.limits();
+    let first = VisitStart { mode, past: None, is_early: false };
     let past = match &visit.before {
         Some(before) if mode.needs_past() || mode == Mode::Rapid => {
-            past(before, mode, visit.age_s, &limits)?
+            let (outcome, _) = simulated(before, first, usual, arm)?;
+            past(&outcome, visit.age_s)
         }
         _ => None,
     };
@@ -82,41 +86,42 @@ pub(super) fn run(
         session.rate_mbps =
             (visit.before.as_ref().unwrap_or(&session).rate_mbps * REMAINING_SHARE).max(0.2);
     }
-    let start_options = StartOptions { mode, past, is_early: visit.is_early, limits };
-    let (outcome, traffic) = simulated(&session, start_options)?;
+    let start = VisitStart { past, is_early: visit.is_early, ..first };
+    let (outcome, traffic) = simulated(&session, start, usual, arm)?;
     Ok(seen(&session, &outcome, &traffic, past.is_some()))
 }
 
-/// Returns the path state that the preceding visit leaves, at this age.
-fn past(
-    before: &Session,
+/// Start of a visit's connection.
+#[derive(Clone, Copy)]
+struct VisitStart {
     mode: Mode,
-    age_s: u64,
-    limits: &Limits,
-) -> Result<Option<PathState>, Error> {
-    let start_options = StartOptions { mode, past: None, is_early: false, limits: *limits };
-    let (outcome, _) = simulated(before, start_options)?;
+    past: Option<PathState>,
+    is_early: bool,
+}
+
+/// Returns the path state that the preceding visit leaves, at this age.
+fn past(outcome: &RunOutcome, age_s: u64) -> Option<PathState> {
     let client = Ipv4Addr::LOCALHOST.into();
     let cookie = outcome.learned.map(|cookie| startup::Cookie {
         issued: UNIX_ORIGIN,
         prefix: Prefix::of(client),
         ..cookie
-    });
+    })?;
     let now = UNIX_ORIGIN + age_s;
-    let accept = |cookie: startup::Cookie| {
-        cookie.accept(Carrier::Token, client, now, &CookieRules::default()).ok()
-    };
-    Ok(cookie.and_then(accept))
+    cookie.accept(Carrier::Token, client, now, &CookieRules::default()).ok()
 }
 
 fn simulated(
     session: &Session,
-    start_options: StartOptions,
+    start: VisitStart,
+    usual: &Usual,
+    arm: &Arm,
 ) -> Result<(RunOutcome, Traffic), Error> {
     let named = || Subject::Session { number: session.number, scheme: None };
-    let arm = Arm::parse(BASELINE)?;
-    let mut scenario = scenario(session, &arm).of(named)?;
-    scenario.start_options = start_options;
+    let mut scenario = scenario(session, arm).of(named)?;
+    let VisitStart { mode, past, is_early } = start;
+    let limits = usual.limits(scenario.start_options.limits);
+    scenario.start_options = StartOptions { mode, past, is_early, limits };
     let outcome = simulate(&scenario).of(named)?;
     if !outcome.intact {
         return Err(RunError::WrongBytes).of(named);
@@ -130,21 +135,26 @@ fn seen(
     traffic: &Traffic,
     has_past: bool,
 ) -> FirstFrameResult {
+    let totals = &outcome.recovery.totals;
+    let rate = |(part, whole): (u64, u64)| part as f64 / whole.max(1) as f64;
     let mut pictures_ms = [NEVER_ARRIVED_MS; PICTURES];
-    let (mut loss, mut first_frame_bytes) = (0.0, 0);
+    let mut losses = [rate((totals.lost, totals.settled())); PICTURES];
+    let mut first_frame_bytes = 0;
     if let (Traffic::Live(live), Some(seen)) = (traffic, &outcome.live) {
         for (place, time) in seen.first_pictures(live).take(PICTURES).enumerate() {
             // Includes the request's transit.
             let ms = time.as_secs_f64() * 1e3 + session.rtt_ms / 2.0;
             pictures_ms[place] = ms.min(NEVER_ARRIVED_MS);
         }
-        let (lost, settled) = seen.first_frame_loss;
-        loss = lost as f64 / settled.max(1) as f64;
+        for (loss, known) in losses.iter_mut().zip(&seen.picture_losses) {
+            *loss = rate(*known);
+        }
         first_frame_bytes = seen.first_frame_bytes.unwrap_or(0);
     }
     FirstFrameResult {
         pictures_ms,
-        loss,
+        losses,
+        retransmission: rate((totals.retransmissions, totals.first_transmissions)),
         first_frame_bytes,
         has_past,
         verdict: outcome.transport.jump,
