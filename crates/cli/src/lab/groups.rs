@@ -26,7 +26,7 @@ pub(super) struct Groups {
     #[arg(long, visible_alias = "seeds", default_value_t = 5, value_name = "N")]
     days: u32,
     /// Sessions per day and policy, 100 to 1000000.
-    #[arg(long, default_value_t = 1_500, value_name = "N")]
+    #[arg(long, default_value_t = 1_200, value_name = "N")]
     sessions: u32,
     /// Policies of the caps; bbr, without caps, must be among them.
     ///

@@ -21,7 +21,7 @@ The papers leave much open, and their testbeds lose packets independently of eac
 repeats the papers' experiments with one thing changed. Numbers count if they change by more than \
 10 % and by more than both confidence intervals. Claims that the change decides depend on it.
 
-| changed | figures | numbers that change | claims that only hold without it | that only hold with it |
+| changed | figures | numbers that change | claims that only hold without it | only with it |
 |---|---|---|---|---|
 ";
 

@@ -168,7 +168,8 @@ fn pages_hold_our_numbers_against_the_papers() {
     let row = "| Figure 18 | Round-trip time: latency | 15.8 ms | 16 ± 13 ms | within 10 % | \
                Detection. |";
     assert!(overview.contains(row), "{overview}");
-    // Five judged numbers: latency and cost of the experiment, one of visits, two of the population.
+    // Five judged numbers: latency and cost of the experiment, one of visits, two of
+    // the population.
     let counts = "| 3 of 3 | **3 of 5** | 3 | 0 | 1 | 0 | 1 |";
     assert!(overview.contains(counts), "{overview}");
     assert!(overview.contains("| -10.6 % | 4.0 ± 1.0 % | opposite sign |"), "{overview}");

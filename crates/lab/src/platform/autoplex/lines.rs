@@ -106,6 +106,7 @@ mod tests {
             found("paper-goodput", "mean", "gain:retransmission").expect("a gain");
         assert!(unit == "1" && (mean + 0.25).abs() < 1e-9, "{mean}");
         assert_eq!(found("bbr", "worse", "sending_per_rtt"), Some(("Mbps/s", 160.0, Some(0.0))));
-        assert_eq!(found("paper-goodput", "all", "starved"), None, "no playback");
+        assert_eq!(found("paper-goodput", "all", "starved"), Some(("%", 0.0, Some(0.0))));
+        assert_eq!(found("paper-goodput", "all", "late_400"), None, "no playback");
     }
 }

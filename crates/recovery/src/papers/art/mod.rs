@@ -4,7 +4,8 @@
 //!
 //! Replicas may exceed the congestion window, and only a wholly lost round signals congestion
 //! (section 6.4). Both have a limit that the paper does not state: [`WindowExcess::Bounded`] and
-//! [`LossSignal::WhollyLostUnlessHeavy`]. The bandits and the DQN of appendix A replace the adapter only.
+//! [`LossSignal::WhollyLostUnlessHeavy`]. The bandits and the DQN of appendix A replace the adapter
+//! only.
 
 mod adapter;
 mod bitmap;

@@ -47,8 +47,8 @@ pub struct Options {
     /// Whether an E_waiting below Θ disables replicas; false for variant 3 of figure 12. Default
     /// true.
     pub gate: bool,
-    /// Fraction of Θ below which E_waiting disables replicas again, 0 to 1; 1 as in the paper, which
-    /// has no band. Default 0.9.
+    /// Fraction of Θ below which E_waiting disables replicas again, 0 to 1. The paper has no band,
+    /// which is 1. Default 0.9.
     pub gate_band: f64,
     /// Loss rate above which replicas are disabled, 0 to 1 (production: 0.1). Default: none.
     pub off_above: Option<f64>,
