@@ -197,7 +197,7 @@ mod tests {
             assert_eq!(stream.first_frame_bytes(), stream.has_frame().then_some(bytes));
             assert_eq!(ahead, stream.first_frame_bytes(), "known before the first byte");
             assert_eq!(stream.first_frame_ahead(), ahead);
-            assert_eq!(stream.frames(), frames.get().min(3).into());
+            assert_eq!(stream.frames(), u64::from(frames.get().min(3)));
             let size = stream.first_frame_bytes();
             let _ = stream.poll_next(context);
             assert_eq!(stream.first_frame_bytes(), size, "more frames change nothing");

@@ -22,7 +22,7 @@ combination. An interrupted run continues from the results in its directory.";
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct Groups {
-    /// Days of 48 periods, 1 to 1000, each with a random seed of its own, from --seed on.
+    /// Days of 48 periods, 1 to 1000, seeds from --seed on.
     #[arg(long, visible_alias = "seeds", default_value_t = 5, value_name = "N")]
     days: u32,
     /// Sessions per day and policy, 100 to 1000000.
@@ -39,7 +39,7 @@ pub(super) struct Groups {
         value_name = "NAME,…"
     )]
     policies: Vec<String>,
-    /// Numbers of user groups to compare, each the largest of the population.
+    /// Numbers of user groups, each the largest of the population.
     ///
     /// The paper has four.
     #[arg(long, default_value = "4,40", value_delimiter = ',', value_name = "N,…")]
@@ -55,7 +55,7 @@ pub(super) struct Groups {
     population: Option<PathBuf>,
     #[command(flatten)]
     execution: Execution,
-    /// Directory of the results: autoplex.md, summary.json, plots, and a row per session.
+    /// Directory of results: autoplex.md, summary.json, plots, sessions.
     #[arg(long, default_value = "out/groups", value_name = "DIR", help_heading = "Output")]
     out: PathBuf,
 }

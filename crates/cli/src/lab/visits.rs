@@ -23,8 +23,10 @@ pub(super) struct Visits {
     visits: u32,
     /// Viewers and paths: a specification (*.toml).
     ///
-    /// Default: paths fitted to Wira's production, experiments/populations/wira.toml, beside the
-    /// unfitted fleet.toml, and beside the same paths with BBR's draft and RFC 9002's detection.
+    /// Default: paths fitted to Wira's production, experiments/populations/wira.toml.
+    ///
+    /// Beside them the unfitted fleet.toml, and the same paths with BBR's draft and RFC 9002's
+    /// detection.
     #[arg(long, value_name = "FILE")]
     population: Option<PathBuf>,
     /// Key of all visits, such as video_frames=3; may be repeated.

@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 
 use qoe::stats::Estimate;
 
-use super::super::claims::with_ci;
+use super::super::claims::{ClaimVerdict, with_ci};
 use super::super::page::{Cell, ExperimentReport, near_zero, number_or_range, words};
 use super::super::verdict::{CellVerdict, VerdictCounts};
 use super::catalogue::{Catalogue, CataloguedPaper, Figure, StatedNumber};
 use super::results::AllResults;
 
 /// Most judged numbers of a figure that its page lists one by one. Above, it shows their counts.
-const MAX_LISTED: usize = 40;
+const MAX_LISTED: usize = 24;
 /// Directory of plots beside the pages.
 pub(super) const PICTURES: &str = "pictures";
 
@@ -150,17 +150,36 @@ impl<'a> JudgedFigure<'a> {
                 writeln!(out, "**{}**\n", report.delivery.text())?;
             }
             write_cells(out, report, &report.cells())?;
-            for verdict in report.verdicts {
-                let why = verdict.why.as_ref().filter(|_| !verdict.holds());
-                let why = why.map_or(String::new(), |why| format!(" {why}"));
-                writeln!(out, "- **{}** {}{why}", verdict.word(), verdict.text)?;
-            }
+            let [all, good] = self.claims;
+            writeln!(out, "{good} of {all} claims hold.\n")?;
+            write_failures(out, report.verdicts)?;
         }
         writeln!(out, "\n</details>\n")
     }
 }
 
-/// Lists all numbers that the paper states, or counts them by sweep, scheme and metric.
+/// Lists the claims that do not hold. Claims with the same reason share a line.
+fn write_failures(out: &mut String, verdicts: &[ClaimVerdict]) -> std::fmt::Result {
+    let failed: Vec<&ClaimVerdict> = verdicts.iter().filter(|v| !v.holds()).collect();
+    let mut done: Vec<&str> = Vec::new();
+    for verdict in &failed {
+        let why = verdict.why.as_deref().unwrap_or_default();
+        if why.is_empty() {
+            writeln!(out, "- {}", verdict.text)?;
+        } else if !done.contains(&why) {
+            let same: Vec<&str> = failed
+                .iter()
+                .filter(|other| other.why.as_deref() == Some(why))
+                .map(|other| other.text.as_str())
+                .collect();
+            writeln!(out, "- {} *Why:* {why}", same.join(" "))?;
+            done.push(why);
+        }
+    }
+    Ok(())
+}
+
+/// Lists all numbers that the paper states, or counts them by scheme and metric.
 fn write_cells(
     out: &mut String,
     report: &ExperimentReport<'_>,
@@ -170,17 +189,16 @@ fn write_cells(
         return Ok(());
     }
     if cells.len() > MAX_LISTED {
-        writeln!(out, "| sweep | scheme | metric | {COUNTED} |\n|---|---|---|---|")?;
+        writeln!(out, "| scheme | metric | {COUNTED} |\n|---|---|---|")?;
         let mut done = Vec::new();
         for cell in cells {
-            let key = (cell.sweep, cell.scheme, &cell.term.text);
+            let key = (cell.scheme, &cell.term.text);
             if done.contains(&key) {
                 continue;
             }
-            let of = cells.iter().filter(|c| (c.sweep, c.scheme, &c.term.text) == key);
+            let of = cells.iter().filter(|c| (c.scheme, &c.term.text) == key);
             let counts: VerdictCounts = of.map(|cell| cell.verdict).collect();
-            let sweep = &report.spec.sweeps[cell.sweep].title;
-            writeln!(out, "| {sweep} | {} | {} | {} |", cell.scheme, key.2, counts.text())?;
+            writeln!(out, "| {} | {} | {} |", cell.scheme, key.1, counts.text())?;
             done.push(key);
         }
         return writeln!(out);
