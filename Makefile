@@ -15,10 +15,10 @@
 #   make soak         200 viewers join and leave behind a lossy link for half an hour, alone and next to hostile
 #                     neighbours, which must not affect them; SOAK="--minutes 2" for a smoke test
 #   make fuzz         runs the random tests longer (CASES=20000): frames, schedules, paths; see fuzz/README.md
-#   make lab          runs all experiments into out/ and writes four pages of docs/reproduce/: results.md, with every
-#                     table in target/results.md (RUNS=100 per point, two hours of CPU time), viewers.md (SESSIONS=2000,
-#                     an hour), first-frame.md, and autoplex-figures.md (DAY=4000 viewers per day, four hours of CPU
-#                     time)
+#   make lab          runs all experiments into out/ and writes pages of docs/reproduce/: results.md, with every table
+#                     in target/results.md (RUNS=100 per point, two hours of CPU time), viewers.md (SESSIONS=500 of each
+#                     of five seeds, a quarter of an hour), first-frame.md, autoplex-figures.md (DAY=4000 viewers per
+#                     day behind shared bottlenecks), and papers.md with a page per paper
 #   make reference    writes commands.md and configuration.md of docs/reference/ from their definitions in the code
 #   make site         builds docs/ into target/site with mdbook, and checks its links
 #   make autoplex     builds the decision program of user groups (mendcast autoplex decide) next to the release build
@@ -107,7 +107,7 @@ fuzz: need-cargo need-cc
 
 MDBOOK ?= 0.4.52
 RUNS ?= 100
-SESSIONS ?= 2000
+SESSIONS ?= 500
 DAY ?= 4000
 LAB = $(TARGET)/release/mendcast lab
 
@@ -122,7 +122,7 @@ lab: need-cargo need-cc
 	cp out/deadline-rtt/1-redundancy_cost_bytes.svg docs/reproduce/pictures/deadline-cost.svg
 	cp out/live-thinning/1-freeze_ms_per_100s.svg docs/reproduce/pictures/deadline-thinning.svg
 	rm -rf out/population
-	$(LAB) population --paired --sessions $(SESSIONS) --out out/population
+	$(LAB) population --paired --sessions $(SESSIONS) --seeds 5 --out out/population
 	cp out/population/viewers.md docs/reproduce/ && cp out/population/pictures/*.svg docs/reproduce/pictures/
 	$(LAB) visits --out out/visits
 	cp out/visits/first-frame.md docs/reproduce/ && cp out/visits/first-frame.svg docs/reproduce/pictures/
@@ -131,6 +131,7 @@ lab: need-cargo need-cc
 	  --policies bbr,paper-retransmission,demand-3,safe,oracle
 	cat out/groups/autoplex.md out/groups/autoplex-shared.md > docs/reproduce/autoplex-figures.md
 	cp out/groups/*.svg docs/reproduce/pictures/
+	$(LAB) report out --papers docs/reproduce
 
 # The generated pages of the reference.
 reference: need-cargo need-cc

@@ -28,7 +28,7 @@ pub(super) struct Report {
     /// Also reads `lab visits` and `lab groups`. A number without results is `not measured`.
     #[arg(long, value_name = "DIR", conflicts_with = "page")]
     papers: Option<PathBuf>,
-    /// Also write papers/choices.md: the same experiments with one thing changed; repeatable.
+    /// Also write papers/choices.md: the same with one thing changed; repeatable.
     ///
     /// For example "loss as in calls=out-calls", from `lab run ... --set
     /// path.loss_model=calls:rate={}`.
