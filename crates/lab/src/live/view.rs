@@ -105,7 +105,7 @@ pub struct LiveOutcome {
     pub asked_at: Option<Timestamp>,
     /// Time at which the whole first frame was acknowledged.
     pub first_frame_at: Option<Timestamp>,
-    /// Packets lost, and packets with a known fate, until each of the first [`PICTURES`] pictures
+    /// Packets lost, and packets with a known fate, until each of the first four pictures
     /// was acknowledged as a whole.
     pub picture_losses: Vec<(u64, u64)>,
     /// Media withheld because the viewer fell behind.
