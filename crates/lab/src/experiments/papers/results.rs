@@ -40,6 +40,21 @@ pub(crate) struct ResultLine {
     pub ci95: Option<f64>,
 }
 
+impl ResultLine {
+    /// A scheme's line of results without sweeps and points.
+    fn of_scheme(scheme: &str, metric: String, unit: &str, value: Estimate) -> Self {
+        Self {
+            sweep: None,
+            scheme: scheme.to_owned(),
+            point: BTreeMap::new(),
+            metric,
+            unit: unit.to_owned(),
+            mean: value.mean,
+            ci95: value.half,
+        }
+    }
+}
+
 /// The `summary.json` of `lab population`.
 #[derive(Clone, Debug, Deserialize)]
 struct PopulationLines {
@@ -86,16 +101,8 @@ impl PopulationLines {
         let base = self.overall.iter().find(|arm| arm.name == self.baseline);
         for arm in &self.overall {
             for (place, metric) in self.metrics.iter().enumerate() {
-                let mut push = |metric: String, unit: &str, Estimate { mean, half }: Estimate| {
-                    all.push(ResultLine {
-                        sweep: None,
-                        scheme: arm.name.clone(),
-                        point: BTreeMap::new(),
-                        metric,
-                        unit: unit.to_owned(),
-                        mean,
-                        ci95: half,
-                    });
+                let mut push = |metric: String, unit: &str, value: Estimate| {
+                    all.push(ResultLine::of_scheme(&arm.name, metric, unit, value));
                 };
                 let of =
                     |numbers: &[Option<PopulationNumber>]| numbers.get(place).copied().flatten();
@@ -123,14 +130,13 @@ impl PopulationLines {
                 ];
                 for (name, own, base) in pairs {
                     let Some(own) = own.get(place).copied().flatten() else { continue };
-                    let line = |metric: String, unit: &str, mean| ResultLine {
-                        sweep: None,
-                        scheme: arm.name.clone(),
-                        point: BTreeMap::new(),
-                        metric,
-                        unit: unit.to_owned(),
-                        mean,
-                        ci95: None,
+                    let line = |metric: String, unit: &str, mean| {
+                        ResultLine::of_scheme(
+                            &arm.name,
+                            metric,
+                            unit,
+                            Estimate { mean, half: None },
+                        )
                     };
                     all.push(line(format!("{name}:{metric}"), unit_of(metric), own));
                     let base = base.and_then(|base| base.get(place).copied().flatten());
@@ -254,15 +260,9 @@ fn bench_lines(path: &Path) -> Result<Vec<ResultLine>, Error> {
     let lines: Vec<BenchLine> = serde_json::from_str(&text).at(path)?;
     let line = |line: BenchLine| {
         let (benchmark, scheme) = line.name.split_once('/')?;
-        Some(ResultLine {
-            sweep: None,
-            scheme: scheme.to_owned(),
-            point: BTreeMap::new(),
-            metric: format!("over:{benchmark}"),
-            unit: "1".to_owned(),
-            mean: line.ratio - 1.0,
-            ci95: line.pairs.map(|[low, high]| (high - low) / 2.0),
-        })
+        let half = line.pairs.map(|[low, high]| (high - low) / 2.0);
+        let more = Estimate { mean: line.ratio - 1.0, half };
+        Some(ResultLine::of_scheme(scheme, format!("over:{benchmark}"), "1", more))
     };
     Ok(lines.into_iter().filter_map(line).collect())
 }
