@@ -18,8 +18,8 @@ const HEAD: &str = "\
 Made by `mendcast lab report --papers DIR --beside CHOICE=DIR`; do not edit.
 
 The papers leave much open, and their testbeds lose packets independently of each other. Each line \
-repeats the papers' experiments with one thing changed: `mendcast lab run ... --set KEY=VALUE` \
-with the key in the first column. Numbers count if they change by more than \
+repeats the papers' experiments with one thing changed: `mendcast lab run` with `--set KEY=VALUE`, \
+which is in the first column. Numbers count if they change by more than \
 10 % and by more than both confidence intervals. Claims that the change decides depend on it.
 
 | changed | figures | numbers that change | claims that only hold without it | only with it |
