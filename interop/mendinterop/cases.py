@@ -103,13 +103,14 @@ def returning(outcome: Outcome) -> dict:
 
 
 def first_flight(arrivals: list[Arrival]) -> int:
-    """Returns the bytes received within 0.9 round trips after the last connection's first full datagram.
-    The server sent them before any acknowledgement of that datagram arrived."""
+    """Returns the bytes received within 0.9 round trips after the beginning of the last connection's first flight.
+    The server sent them before any acknowledgement of its first datagram arrived. A single full datagram is a probe of
+    the path's MTU, which leaves before a request that was lost and sent again."""
     handshakes = [arrival.at for arrival in arrivals if arrival.has_long_header]
     # Connections are more than a second apart.
     begin = max((at for before, at in pairwise([float("-inf"), *handshakes]) if at - before > 1), default=0)
-    full = (arrival.at for arrival in arrivals if arrival.at >= begin and not arrival.has_long_header and arrival.size >= 1_000)
-    start = next(full, 0)
+    full = [arrival.at for arrival in arrivals if arrival.at >= begin and not arrival.has_long_header and arrival.size >= 1_000]
+    start = next((at for at, after in pairwise(full) if after - at < 0.5 * COOKIE_RTT), 0)
     return sum(arrival.size for arrival in arrivals if start <= arrival.at < start + 0.9 * COOKIE_RTT)
 
 
