@@ -1,8 +1,6 @@
 //! Numbers that the papers report for their fleets, next to ours: calibrated ones, and predicted
 //! ones. "Journal" is AutoRec's journal version, "MM'24" its earlier one.
 
-mod utility;
-
 use recovery::{BURST_SIZES, BurstCounts};
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +9,7 @@ use super::compare::{ArmResults, SessionTrial};
 use super::metrics::{COST, DETERIORATION, FREEZES, FROZEN, RECOVERY};
 use super::run::SessionRow;
 use super::session::Session;
+use super::utility;
 
 /// A number of a paper, and ours.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -131,7 +130,11 @@ pub(super) fn predictions(
         }
     }
     if let Some(arm) = overall.iter().position(|arm| arm.name == FLEET_MM24) {
-        utility::add(&mut table, trials, baseline, arm);
+        for change in utility::changes(trials, baseline, arm) {
+            let what = format!("AutoRec of MM'24: {}", change.what);
+            let ours = (change.ours, change.sessions);
+            table.add(&what, change.stated, "%", change.paper, ours);
+        }
     }
     table.all
 }
@@ -149,13 +152,6 @@ fn gain(arm: &ArmResults, base: &ArmResults, metric: usize) -> Option<f64> {
     }
 }
 
-/// Mean and maximum recovery latency of a session with lost data, counting 0 if all of it arrived
-/// in the first round. Only this reading explains the 26.8 ms of table I, less than any round-trip
-/// time, and its 123.2 ms against the 231.2 ms of figure 21.
-fn with_zeros(row: &SessionRow) -> Option<(f64, f64)> {
-    (row.finished > 0).then(|| row.recovery_ms.unwrap_or((0.0, 0.0)))
-}
-
 /// Loss recovery of plain retransmission.
 fn recovery(table: &mut PredictionTable, rows: &[&SessionRow], base: &ArmResults) {
     let rows = || rows.iter().copied();
@@ -170,14 +166,14 @@ fn recovery(table: &mut PredictionTable, rows: &[&SessionRow], base: &ArmResults
     }
     let latency = mean(rows(), |row| Some(row.recovery_ms?.0));
     table.add("ARQ: recovery latency", "journal VII-B, figure 21", "ms", 231.2, latency);
-    let latency = mean(rows(), |row| with_zeros(row).map(|both| both.0));
+    let latency = mean(rows(), |row| row.recovery_with_zeros().map(|both| both.0));
     let stated = "journal III-C, MM'24 5.2";
     table.add("ARQ: recovery latency, none is 0", stated, "ms", 123.2, latency);
-    let longest = mean(rows(), |row| with_zeros(row).map(|both| both.1));
+    let longest = mean(rows(), |row| row.recovery_with_zeros().map(|both| both.1));
     table.add("ARQ: largest recovery latency, none is 0", stated, "ms", 279.3, longest);
     for (name, class, latency, longest) in TABLE_I {
         let of = |pick: fn((f64, f64)) -> f64| {
-            mean(rows().filter(|row| class.has(row)), |row| with_zeros(row).map(pick))
+            mean(rows().filter(|row| class.has(row)), |row| row.recovery_with_zeros().map(pick))
         };
         let what = format!("ARQ: recovery latency, none is 0, {name}");
         table.add(&what, "journal, table I", "ms", latency, of(|both| both.0));

@@ -1,14 +1,13 @@
-//! MM'24's production results by utility and expected waiting time (its figures 14b and 15), next to
-//! ours. They are computed from sums over a session; the paper's servers compute them per decision
-//! interval.
+//! MM'24's production results by utility and expected waiting time (its figures 14b and 15), next
+//! to ours. They are computed from sums over a session; the paper's servers compute them per
+//! decision interval.
 
 use std::collections::BTreeMap;
 
 use qoe::stats::Sample;
 
-use super::super::compare::SessionTrial;
-use super::super::run::SessionRow;
-use super::{PredictionTable, with_zeros};
+use super::compare::SessionTrial;
+use super::run::SessionRow;
 
 /// α of the sigmoid in production (section 5.2).
 const SIGMOID: f64 = 0.1;
@@ -16,7 +15,7 @@ const SIGMOID: f64 = 0.1;
 /// Utility of a session (equation 1): lower is better. The level is the number of replicas per
 /// unit of lost data. `None` without lost data or goodput.
 fn utility(row: &SessionRow) -> Option<f64> {
-    let (latency, _) = with_zeros(row)?;
+    let (latency, _) = row.recovery_with_zeros()?;
     let level = row.replicas as f64 / row.finished as f64;
     let cost = 1.0 / (1.0 + (-SIGMOID * (level - 2.0)).exp());
     let scale = row.rtt_min_ms * row.goodput_mbps;
@@ -53,17 +52,25 @@ fn quantile_change(pairs: &[Pair<'_>], q: f64) -> Option<f64> {
     (before > 0.0).then(|| 100.0 * (after / before - 1.0))
 }
 
+/// A change that the paper states, and ours, in per cent.
+pub(super) struct StatedChange {
+    pub what: String,
+    pub stated: &'static str,
+    pub paper: f64,
+    pub ours: Option<f64>,
+    pub sessions: u64,
+}
+
 fn deterioration(row: &SessionRow) -> Option<f64> {
     (row.finished > 0).then(|| row.finished_late as f64 / row.finished as f64)
 }
 
-/// Adds the numbers of figures 14b and 15, over sessions with lost data under both schemes.
-pub(super) fn add(
-    table: &mut PredictionTable,
+/// Returns the numbers of figures 14b and 15, over sessions with lost data under both schemes.
+pub(super) fn changes(
     trials: &[SessionTrial],
     baseline: usize,
     autorec: usize,
-) {
+) -> Vec<StatedChange> {
     let of_arm = |arm: usize| trials.iter().filter(move |trial| trial.arm == arm);
     let before: BTreeMap<u32, &SessionRow> =
         of_arm(baseline).map(|trial| (trial.session, &trial.row)).collect();
@@ -75,16 +82,17 @@ pub(super) fn add(
         })
         .collect();
     pairs.sort_by(|a, b| a.waiting.total_cmp(&b.waiting));
-    let mut add = |what: &str, stated: &str, paper: f64, ours: Option<f64>, pairs: &[Pair<'_>]| {
-        let what = format!("AutoRec of MM'24: {what}");
-        table.add(&what, stated, "%", paper, (ours, pairs.len() as u64));
+    let mut all = Vec::new();
+    let mut add = |what: &str, stated, paper, ours, pairs: &[Pair<'_>]| {
+        let (what, sessions) = (what.to_owned(), pairs.len() as u64);
+        all.push(StatedChange { what, stated, paper, ours, sessions });
     };
     let stated = "MM'24 5.2, figure 15a";
     add("utility", stated, -6.3, change(&pairs, utility), &pairs);
     add("utility, 80th percentile", stated, -13.4, quantile_change(&pairs, 0.8), &pairs);
     let (low, high) = pairs.split_at(pairs.len() / 2);
     let stated = "MM'24 5.2, figure 14b";
-    let latency = |row: &SessionRow| with_zeros(row).map(|both| both.0);
+    let latency = |row: &SessionRow| row.recovery_with_zeros().map(|both| both.0);
     for (name, half, deteriorated, waited) in
         [("low", low, -30.0, -10.0), ("high", high, -50.0, -35.0)]
     {
@@ -97,11 +105,12 @@ pub(super) fn add(
     add("utility, high expected waiting time", stated, -17.0, change(high, utility), high);
     let goodput = change(high, |row| Some(row.goodput_mbps));
     add("goodput, high expected waiting time", stated, -5.1, goodput, high);
+    all
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::compare::tests::row;
+    use super::super::compare::tests::row;
     use super::*;
 
     #[test]
@@ -139,11 +148,9 @@ mod tests {
                 trials.push(SessionTrial { session, viewer: session, arm, row });
             }
         }
-        let mut table = PredictionTable { all: Vec::new() };
-        add(&mut table, &trials, 0, 1);
+        let all = changes(&trials, 0, 1);
         let ours = |what: &str| {
-            let what = format!("AutoRec of MM'24: {what}");
-            let line = table.all.iter().find(|line| line.what == what);
+            let line = all.iter().find(|line| line.what == what);
             line.map(|line| (line.ours, line.sessions)).expect("a line")
         };
         assert_eq!(ours("deterioration rate, low expected waiting time"), (Some(0.0), 5));
