@@ -19,7 +19,7 @@ const NOT_RUN: [(&str, &str); 13] = [
     ("demo", "plays in real time"),
     ("watch", "needs a server"),
     ("link", "relays until a signal"),
-    ("records", "needs records; tests/ab.rs, study.rs and output.rs run these"),
+    ("records", "needs records; tests/ab.rs, study.rs, why.rs and output.rs run these"),
     ("autoplex", "needs records, and the program of autoplex/"),
     ("keys rotate", "needs a key file; tests/output.rs runs it"),
     ("keys sign", "needs a configuration; tests/output.rs runs it"),

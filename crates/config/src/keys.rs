@@ -12,8 +12,8 @@ use recovery::spare::MAX_COPIES;
 use startup::decision::Mode;
 
 use crate::{
-    Cipher, Container, Cors, Header, HttpUrl, Level, Network, OnFailure, Retry, Secret, Size,
-    Start, TakeOver, Upstream, Variant, sections,
+    Cipher, Container, Cors, Header, HttpUrl, Level, Network, OnFailure, PushUrl, Retry, Secret,
+    Size, Start, StreamKey, TakeOver, Upstream, Variant, sections,
 };
 
 /// Default recovery scheme.
@@ -506,5 +506,45 @@ sections! {
         stream: String = String::new(), required "\"live/*\"";
         /// Key that the publisher appends to the stream's name as `?key=KEY`.
         key: String = String::new(), required "\"a long random word\"";
+    }
+
+    /// Published or pulled streams that are sent to other servers (docs/operate/push.md).
+    [[push]] Push {
+        /// Stream name, or a prefix and `*`.
+        stream: String = String::new(), required "\"live/*\"";
+        /// URL of the target, rtmp:// or rtmps://. `{name}` stands for the stream's name, `{tail}`
+        /// for the part that `*` matched, `{key}` for `key`.
+        url: Option<PushUrl> = None, required "\"rtmps://live.example/app/{key}\"";
+        /// Stream key that the platform shows, hidden from logs.
+        key: Option<StreamKey> = None, example "\"a long random word\"";
+        /// Trusted certificate authorities in PEM, instead of the system's.
+        ca_file: Option<PathBuf> = None, example "\"/etc/mendcast/target-ca.pem\"";
+        /// Maximum wait for the target's answer, and until it takes data.
+        timeout: Duration = SECOND * 10, in MILLISECOND * 100..=MINUTE;
+        /// Lag above which the push skips to the newest key frame, because the target is slow.
+        max_lag: Duration = SECOND * 5, in MILLISECOND * 100..=MINUTE;
+        /// Maximum wait between two attempts. The first is 1 s, and each further one twice as
+        /// long; each is shortened by a random part of up to a half.
+        retry: Duration = MINUTE, in MILLISECOND * 100..=HOUR;
+    }
+
+    /// Streams recorded to disk as HLS with fMP4 segments (docs/operate/record.md).
+    [[record]] Recording {
+        /// Stream name, or a prefix and `*`.
+        stream: String = String::new(), required "\"live/*\"";
+        /// Directory of the recordings, for this server alone. Below it each stream has a
+        /// directory, with one for each period of `rotate`.
+        directory: Option<PathBuf> = None, required "\"/var/lib/mendcast/recordings\"";
+        /// Target duration of a segment, which ends at the next key frame.
+        segment: Duration = SECOND * 6, in SECOND..=MINUTE;
+        /// Time after which a recording continues in a new directory with its own playlist.
+        rotate: Duration = HOUR, in MINUTE..=HOUR * 12;
+        /// Age at which finished recordings are removed. 0s: never.
+        keep: Duration = DAY * 7, in Duration::ZERO..=DAY * 3650;
+        /// Total size beyond which the oldest finished recordings are removed. 0B: no limit.
+        max_size: Size = Size::from_mib(100 << 10), in Size(0)..=Size(1 << 50);
+        /// Media that waits for a slow disk. Beyond it segments are dropped, as gaps in the
+        /// playlist.
+        queue: Size = Size::from_mib(64), in Size::from_mib(1)..=Size::from_mib(4096);
     }
 }

@@ -20,6 +20,7 @@ mod cors;
 mod describe;
 mod keys;
 mod network;
+mod push_url;
 mod read;
 pub mod redacted;
 mod scheme;
@@ -40,6 +41,7 @@ pub use cors::Cors;
 pub use describe::{KeyText, SectionText};
 pub use keys::*;
 pub use network::{Network, any_contains};
+pub use push_url::{PushUrl, StreamKey};
 pub use read::{File, nearest};
 pub use scheme::{takes, unused};
 pub use secret::Secret;
@@ -101,6 +103,14 @@ impl Config {
             return Some(("autoplex", "holdout", what));
         }
         let names: Vec<_> = self.cohort.iter().map(|cohort| &cohort.name).collect();
+        let is_consistent = |rule: &&Push| {
+            rule.url.as_ref().is_none_or(|url| url.takes_key() == rule.key.is_some())
+        };
+        if let Some(rule) = self.push.iter().find(|rule| !is_consistent(rule)) {
+            let what =
+                format!("expected a key exactly if url has {{key}}; stream {:?}", rule.stream);
+            return Some(("push", "key", what));
+        }
         let duplicate = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name));
         if let Some((_, name)) = duplicate {
             let what = format!("expected unique names, got {name:?} twice");

@@ -36,6 +36,8 @@ pub mod passes;
 mod path_cookie;
 mod plan;
 mod play;
+mod push;
+mod record;
 mod reload;
 mod routes;
 mod saved_paths;

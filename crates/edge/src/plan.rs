@@ -149,8 +149,9 @@ fn contents(config: &Config) -> Contents {
         ("[recovery] dqn", &config.recovery.dqn),
     ];
     let pulls = config.pull.iter().map(|rule| ("[[pull]] ca_file", &rule.ca_file));
+    let pushes = config.push.iter().map(|rule| ("[[push]] ca_file", &rule.ca_file));
     let mut contents = Contents::new();
-    for (key, path) in singles.into_iter().chain(pulls) {
+    for (key, path) in singles.into_iter().chain(pulls).chain(pushes) {
         let content = path.as_ref().and_then(|path| small::read(path, MAX_COMPARED).ok());
         if let Some(content) = content {
             let hash = digest(&SHA256, &content).as_ref().to_vec();

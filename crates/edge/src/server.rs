@@ -40,6 +40,8 @@ const LOSS_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Timeout of pending hook notifications at exit.
 const FINAL_HOOKS_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout of recordings at exit, if the disk is slow.
+const FINAL_RECORDINGS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval of the main runtime's heartbeat.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -161,6 +163,7 @@ impl Edge {
         }
         let state = shared.state();
         state.live.outlets.close();
+        state.live.recordings.finish(FINAL_RECORDINGS_TIMEOUT).await;
         flush_sessions(&state, true);
         state.hooks.finish_notifications(FINAL_HOOKS_TIMEOUT).await;
         heartbeats.iter().for_each(tokio::task::JoinHandle::abort);
@@ -200,10 +203,12 @@ async fn housekeeping(shared: Arc<Shared>) {
     let mut drained = core::pin::pin!(shared.drained());
     loop {
         tokio::select! {
-            () = &mut drained => return,
+            () = &mut drained => return shared.state().live.recordings.leave(),
             () = tokio::time::sleep(Duration::from_secs(1)) => {
                 let state = shared.state();
                 state.live.outlets.tidy();
+                let runtime = tokio::runtime::Handle::current();
+                state.live.tend_outputs(&state.config, &state.clients, &runtime);
                 if log_at <= Instant::now()
                     && let Some(line) = losses.line(shared.limits())
                 {

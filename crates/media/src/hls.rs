@@ -28,8 +28,9 @@ pub mod segmenter;
 mod unsupported;
 mod variant;
 
-pub use lookup::Availability;
+pub use lookup::{Availability, WholeSegment};
 pub use name::Name;
+pub use playlist::date_time;
 pub use pull::Pull;
 pub use reference::follow;
 pub use segmenter::Segmenter;

@@ -16,6 +16,7 @@ mod limits;
 mod losses;
 mod nodes;
 mod operations;
+mod outputs;
 mod places;
 mod playback;
 mod pulls;

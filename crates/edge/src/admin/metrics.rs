@@ -18,6 +18,7 @@ use relay::memory::{Event, Memory};
 
 use super::control::Calls;
 use super::format::{self, Format};
+use super::outputs::{encode_pushes, encode_recordings};
 use super::process;
 use super::visitors::Limited;
 use crate::autoplex::AutoPlex;
@@ -124,6 +125,8 @@ impl Collector for Edge {
         encode_autoplex(&mut encoder, &state.autoplex)?;
         encode_control(&mut encoder, &state.bans, &self.calls)?;
         encode_memory(&mut encoder, state.live.streams.memory())?;
+        encode_pushes(&mut encoder, &state.live.pushes)?;
+        encode_recordings(&mut encoder, &state.live.recordings)?;
         let help = "Events of publishers and upstreams";
         let events = state.live.events.all();
         encode_family(&mut encoder, "ingest_events", help, "event", events)?;
@@ -447,6 +450,8 @@ mod tests {
     }
 
     const METRICS: &str = include_str!("../../../../docs/operate/metrics.md");
+    const PUSH: &str = include_str!("../../../../docs/operate/push.md");
+    const RECORD: &str = include_str!("../../../../docs/operate/record.md");
     const ALERTS: &str = include_str!("../../../../docs/operate/alerts.md");
     const FROZEN: &str = include_str!("../../../../docs/operate/frozen-viewer.md");
     const LIMITS: &str = include_str!("../../../../docs/operate/limits.md");
@@ -473,7 +478,11 @@ mod tests {
     #[test]
     fn manual_lists_exactly_the_metrics_of_a_scrape() {
         let scraped = families(&scrape(&edge()));
-        let cells = METRICS.lines().filter_map(|line| line.strip_prefix("| `mendcast_"));
+        let pages = [METRICS, PUSH, RECORD];
+        let cells = pages
+            .iter()
+            .flat_map(|page| page.lines())
+            .filter_map(|line| line.strip_prefix("| `mendcast_"));
         let listed: Vec<_> = cells
             .filter_map(|cell| Some(format!("mendcast_{}", cell.split_once('`')?.0)))
             .collect();

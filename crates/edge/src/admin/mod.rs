@@ -11,6 +11,7 @@ mod access;
 mod control;
 mod format;
 mod metrics;
+mod outputs;
 mod process;
 mod snapshot;
 mod user_groups;

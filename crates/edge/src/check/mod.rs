@@ -9,6 +9,7 @@
 mod holder;
 mod paths;
 mod ports;
+mod push;
 mod secrets;
 
 use std::path::Path;
@@ -44,6 +45,7 @@ pub fn check(file: &Path, config: Config) -> Result<Checked, Error> {
     let plan = Plan::new(config)?;
     let mut findings = ports::check(&plan.config);
     findings.extend(paths::check(&plan.config));
+    findings.extend(push::check(&plan.config));
     findings.extend(secrets::check_file(file, &plan.config));
     findings.extend(credentials(&plan));
     findings.extend(congestion(&plan.config));

@@ -51,7 +51,8 @@ pub(super) fn check_file(file: &Path, config: &Config) -> Option<Finding> {
         || config.hooks.secret.is_some()
         || !config.play.is_empty()
         || !config.publish.is_empty()
-        || config.pull.iter().any(|rule| rule.headers.is_some());
+        || config.pull.iter().any(|rule| rule.headers.is_some())
+        || !config.push.is_empty();
     let mode = mode(file).filter(|mode| has_secrets && mode & READ_BY_OTHERS != 0)?;
     let what = format!("mode {mode:04o} lets everybody read its secrets; expected 0640 or less");
     Some(Finding::warning("--config", file.display(), what))

@@ -9,8 +9,12 @@ mod publishers;
 mod pulls;
 
 use relay::Registry;
+use tokio::runtime::Handle;
 
+use crate::client::Clients;
 use crate::config::Config;
+use crate::push::Pushes;
+use crate::record::Recordings;
 
 pub use delivery::{relay_settings as settings, start_policy as start};
 
@@ -40,6 +44,10 @@ pub struct Live {
     pub lookups: NameLookups,
     /// HLS packagers.
     pub outlets: Outlets,
+    /// Streams sent to other servers.
+    pub pushes: Pushes,
+    /// Streams recorded to disk.
+    pub recordings: Recordings,
 }
 
 impl Live {
@@ -54,6 +62,14 @@ impl Live {
             pulls: Pulls::default(),
             lookups: NameLookups::default(),
             outlets: Outlets::default(),
+            pushes: Pushes::default(),
+            recordings: Recordings::default(),
         }
+    }
+
+    /// Starts and ends pushes and recordings by the rules of `config`. Called each second.
+    pub(crate) fn tend_outputs(&self, config: &Config, clients: &Clients, runtime: &Handle) {
+        self.pushes.tend(&config.push, clients, &self.streams, runtime);
+        self.recordings.tend(&config.record, &self.streams, runtime);
     }
 }

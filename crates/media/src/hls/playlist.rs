@@ -161,7 +161,7 @@ fn seconds(ms: i64) -> String {
 
 /// Formats milliseconds since 1970 as an ISO 8601 date and time in UTC. Days are counted in eras of
 /// 400 years that start in March, so that a leap day is the last of its year.
-fn date_time(ms: i64) -> String {
+pub fn date_time(ms: i64) -> String {
     let (days, ms) = (ms.div_euclid(86_400_000) + 719_468, ms.rem_euclid(86_400_000));
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;

@@ -53,11 +53,6 @@ const READ_SIZE: usize = 64 * 1024;
 const MAX_SLICES: usize = 64;
 /// Timeout for the final messages to a rejected or ended peer.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Token bucket for messages without media (acknowledgements, pongs, commands): burst, and rate per
-/// second.
-const MAX_IDLE_MESSAGES: u32 = 500;
-const IDLE_MESSAGES_PER_SECOND: f64 = 100.0;
-
 /// Reason for an abnormal end.
 pub(super) enum AbnormalEnd {
     /// A protocol violation or network error.
@@ -230,17 +225,6 @@ impl RtmpConnection {
         }
     }
 
-    /// Refills the peer's allowance of messages without media.
-    fn allow_messages(&mut self) {
-        let now = Instant::now();
-        let passed = now.duration_since(self.times.allowed).as_secs_f64();
-        let more = (passed * IDLE_MESSAGES_PER_SECOND) as u32;
-        if more > 0 {
-            self.times.allowed = now;
-        }
-        self.server.allow(more, MAX_IDLE_MESSAGES);
-    }
-
     /// Ends publishing when the drain's grace period is over: the stream ends for its viewers, and
     /// the publisher reconnects to another server.
     fn on_drained(&mut self) {
@@ -372,6 +356,8 @@ impl RtmpConnection {
                 return Err(ENDED.to_owned());
             }
             let key = authorize(config, &name, key, self.remote)?;
+            let via = Via::of([request.cdn_loop.as_bytes()].into_iter());
+            let via = via.ok_or("the stream passed this server already")?;
             let what = json!({
                 "stream": name,
                 "protocol": Protocol::Rtmp.name(),
@@ -381,7 +367,10 @@ impl RtmpConnection {
             let asker = play::asker(config, self.remote.ip());
             let asked = self.state.hooks.ask(&config.hooks, Hook::Publish, asker, what);
             let grant = asked.await.map_err(|why| why.to_string())?;
-            publish(live, bans, config, &name, key, grant).map_err(|why| why.to_string())
+            let held = publish(live, bans, config, &name, key, grant);
+            let held = held.map_err(|why| why.to_string())?;
+            live.pushes.set_passed(&name, via);
+            Ok(held)
         };
         match granted.await {
             Ok(held) => {

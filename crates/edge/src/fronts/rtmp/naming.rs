@@ -55,8 +55,8 @@ mod tests {
             ("live", "http://x2", "", "live/http:/x2"),
         ] {
             let [app, stream, tc_url] = [app, stream, tc_url].map(str::to_owned);
-            let (query, flash_ver) = (String::new(), String::new());
-            let request = Request { app, stream, query, tc_url, flash_ver };
+            let [query, flash_ver, cdn_loop] = [const { String::new() }; 3];
+            let request = Request { app, stream, query, tc_url, flash_ver, cdn_loop };
             assert_eq!(stream_name(&request), name, "{request:?}");
         }
     }
