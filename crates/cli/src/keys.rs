@@ -148,8 +148,8 @@ impl Rotate {
 impl Sign {
     fn run(self) -> Result<(), Error> {
         let (config, stream) = (Config::load(&self.config)?, &self.stream);
-        let rules = config.play.iter().filter(|rule| matches(&rule.stream, stream));
-        let key = rules.into_iter().find_map(|rule| rule.key.as_ref());
+        let mut rules = config.play.iter().filter(|rule| matches(&rule.stream, stream));
+        let key = rules.find_map(|rule| rule.key.as_ref());
         let key = key.ok_or_else(|| no_rule(&self.config, "play", stream))?;
         let expires = unix_now().saturating_add(self.lifetime.as_secs());
         print_line!("{}", signing::sign(key, stream, expires));
@@ -164,9 +164,8 @@ impl Jwt {
         let play = config.play.iter().map(|rule| (&rule.stream, &rule.key, &rule.audience));
         let rules: Vec<_> = if self.publish { publish.collect() } else { play.collect() };
         let section = if self.publish { "publish" } else { "play" };
-        let matching = rules.into_iter().filter(|(pattern, ..)| matches(pattern, stream));
-        let found =
-            matching.filter_map(|(_, key, audience)| Some((key.as_ref()?, audience))).next();
+        let mut matching = rules.into_iter().filter(|(pattern, ..)| matches(pattern, stream));
+        let found = matching.find_map(|(_, key, audience)| Some((key.as_ref()?, audience)));
         let (key, audience) = found.ok_or_else(|| no_rule(&self.config, section, stream))?;
         let now = unix_now();
         let expires = now.saturating_add(self.lifetime.as_secs());

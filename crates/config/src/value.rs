@@ -351,9 +351,6 @@ macro_rules! words {
         pub enum $name { $($(#[$inner])* $variant,)+ }
 
         impl $name {
-            /// All variants.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
             /// Returns the word in the configuration file.
             pub const fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word,)+ }

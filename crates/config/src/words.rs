@@ -103,3 +103,8 @@ words! {
         Trace = "trace",
     }
 }
+
+impl Level {
+    /// All levels, the most severe first.
+    pub const ALL: [Self; 5] = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
+}

@@ -58,6 +58,7 @@ impl Identity {
     ///
     /// # Errors
     /// One line: a file is unreadable or not PEM, or the key does not match the certificate.
+    #[cfg(test)]
     pub fn load(chain: &Path, key: &Path) -> Result<Self, Error> {
         Self::parse((chain, &read_chain(chain)?), (key, &read_key(key)?))
     }

@@ -85,7 +85,7 @@ pub(crate) fn set_level(level: Level) {
 /// Returns the level in force; `None` without a log.
 pub(crate) fn level() -> Option<Level> {
     let level = LOG.get()?.throttle.level();
-    Level::ALL.iter().copied().find(|known| filter(*known) == level)
+    Level::ALL.into_iter().find(|known| filter(*known) == level)
 }
 
 /// Switches from the `configured` level to `debug` and back. If `configured` is `debug` or `trace`,

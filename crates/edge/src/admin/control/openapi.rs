@@ -215,7 +215,7 @@ fn describe_operation(operation: &Operation) -> Value {
     let content = json!({ "application/json": { "schema": reference(operation.answer) } });
     let success = json!({ "description": name(operation.status), "content": content });
     let content: &[u16] = if changes { &CONTENT_ERRORS } else { &[] };
-    let mut errors = [&COMMON_ERRORS, operation.errors, content].concat();
+    let mut errors = [&COMMON_ERRORS[..], operation.errors, content].concat();
     errors.sort_unstable();
     let mut responses = Map::from_iter([(operation.status.to_string(), success)]);
     responses.extend(errors.into_iter().map(|status| {
