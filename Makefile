@@ -20,7 +20,7 @@
 #                     in target/results.md (RUNS=100 per point, two hours of CPU time), viewers.md (SESSIONS=500 of each
 #                     of five seeds, a quarter of an hour), first-frame.md, autoplex-figures.md (DAY=4000 viewers per
 #                     day behind shared bottlenecks), and papers.md with a page per paper
-#   make reference    writes commands.md and configuration.md of docs/reference/ from their definitions in the code
+#   make reference    writes commands.md, configuration.md and openapi.json of docs/reference/ from their definitions in the code
 #   make site         builds docs/ into target/site with mdbook, and checks its links
 #   make autoplex     builds the decision program of user groups (mendcast autoplex decide) next to the release build
 #                     of mendcast; its query engine takes some minutes the first time
@@ -144,6 +144,7 @@ reference: need-cargo need-cc
 	$(CARGO) build --locked --bin mendcast
 	for page in commands configuration; do \
 	  $(TARGET)/debug/mendcast reference $$page > $(TARGET)/page.md && mv $(TARGET)/page.md docs/reference/$$page.md || exit 1; done
+	$(TARGET)/debug/mendcast reference openapi > $(TARGET)/page.md && mv $(TARGET)/page.md docs/reference/openapi.json
 
 # mdbook reads a copy of docs/ in which links to the rest of the repository are text.
 site:

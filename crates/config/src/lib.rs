@@ -18,6 +18,8 @@
 mod changes;
 mod cors;
 mod describe;
+mod domain;
+mod key_source;
 mod keys;
 mod network;
 mod push_url;
@@ -39,6 +41,8 @@ pub use toml::de::DeValue;
 pub use changes::{Changes, Effect};
 pub use cors::Cors;
 pub use describe::{KeyText, SectionText};
+pub use domain::DomainName;
+pub use key_source::KeySource;
 pub use keys::*;
 pub use network::{Network, any_contains};
 pub use push_url::{PushUrl, StreamKey};
@@ -48,7 +52,9 @@ pub use secret::Secret;
 pub use sections::{Key, Problem, Section, Sections, Whole, assign};
 pub use url::{Header, HttpUrl, Upstream, Variant};
 pub use value::{Shown, Size, Value, one_of, quoted};
-pub use words::{Cipher, Container, Level, OnFailure, Retry, Start, TakeOver};
+pub use words::{
+    AcmeChallenge, Cipher, Container, Level, LogFormat, OnFailure, Retry, Start, TakeOver,
+};
 
 impl Config {
     /// Reads and checks the file at `path`. Relative paths in it start at its directory.
@@ -72,6 +78,9 @@ impl Config {
         let file = File::parse(name, text)?;
         let mut config = Self::default();
         file.read_into(&mut config, |_| false)?;
+        if let Some((list, index, what)) = config.unusable_rule() {
+            return Err(file.error(file.item(list, index), &format!("[{list}] key: {what}")));
+        }
         match config.contradiction() {
             Some((section, key, what)) => {
                 let span = file.position(section, key);
@@ -117,6 +126,19 @@ impl Config {
             return Some(("cohort", "name", what));
         }
         None
+    }
+
+    /// Returns a rule that nobody could satisfy, or everybody: list, index and expectation.
+    fn unusable_rule(&self) -> Option<(&'static str, usize, &'static str)> {
+        let play = self.play.iter().map(|rule| (&rule.key, rule.jwks.is_some()));
+        let publish = self.publish.iter().map(|rule| (&rule.key, rule.jwks.is_some()));
+        let play = play.enumerate().map(|(at, rule)| ("play", at, rule));
+        let publish = publish.enumerate().map(|(at, rule)| ("publish", at, rule));
+        play.chain(publish).find_map(|(list, at, (key, has_jwks))| match key {
+            Some(key) if key.is_empty() => Some((list, at, "expected a key, got an empty string")),
+            None if !has_jwks => Some((list, at, "expected key, jwks or both, got nothing")),
+            _ => None,
+        })
     }
 
     /// Replaces `running`. Keys that need a restart keep their running values. Returns the keys

@@ -6,9 +6,11 @@
 
 #![forbid(unsafe_code)]
 
+mod acme;
 mod admin;
 mod autoplex;
 mod bans;
+mod certificates;
 mod check;
 mod client;
 mod clock;
@@ -47,11 +49,13 @@ pub mod sessions;
 pub mod signing;
 mod state;
 mod sync;
+pub mod tokens;
 mod viewer;
 
 use config::redacted;
 
 pub use ::config;
+pub use admin::openapi;
 pub use check::{Checked, check};
 pub use finding::Finding;
 pub use names::matches;

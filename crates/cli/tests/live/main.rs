@@ -6,7 +6,9 @@
 #![cfg(all(feature = "edge", feature = "tools"))]
 
 mod access;
+mod acme;
 mod autoplex;
+mod certificates;
 #[path = "../common/mod.rs"]
 mod common;
 mod control;
@@ -24,3 +26,4 @@ mod slow;
 mod stalling;
 mod support;
 mod takeover;
+mod tokens;

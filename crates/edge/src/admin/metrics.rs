@@ -23,6 +23,7 @@ use super::process;
 use super::visitors::Limited;
 use crate::autoplex::AutoPlex;
 use crate::bans::Bans;
+use crate::certificates::Certificates;
 use crate::limits::Place;
 use crate::logging;
 use crate::loops::pulse::Pulse;
@@ -121,6 +122,10 @@ impl Collector for Edge {
         encode_family(&mut encoder, "requests_limited", help, "reason", refused)?;
         let help = "Log lines dropped";
         encode_family(&mut encoder, "log_lines_lost", help, "reason", logging::lost())?;
+        let help = "Tokens of viewers and publishers";
+        encode_family(&mut encoder, "tokens", help, "outcome", state.key_sets.tokens())?;
+        let help = "Loads of key sets";
+        encode_family(&mut encoder, "key_set_loads", help, "outcome", state.key_sets.loads())?;
         encode_saved_paths(&mut encoder, &state.saved_paths)?;
         encode_autoplex(&mut encoder, &state.autoplex)?;
         encode_control(&mut encoder, &state.bans, &self.calls)?;
@@ -185,11 +190,7 @@ fn encode_process(
     ] {
         encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
     }
-    if let Some(expires) = state.identity.expires() {
-        let (name, help) = ("certificate_expiry_timestamp_seconds", "Expiry of the certificate");
-        let mut gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        gauge.encode_gauge(&(expires as f64))?;
-    }
+    encode_certificates(encoder, &state.certificates)?;
     let streams = live.streams.totals();
     let sessions = &state.sessions;
     let udp_drops = process::udp_drops(shared.ports());
@@ -219,6 +220,29 @@ fn encode_process(
     }
     let help = "Player reports clamped to what their session allows";
     encode_family(encoder, "reports_clamped", help, "reason", sessions.clamped_reports())
+}
+
+/// Encodes the expiry of certificates by name, and events of their files. The number of names is
+/// that of configured certificates.
+fn encode_certificates(
+    encoder: &mut DescriptorEncoder<'_>,
+    certificates: &Certificates,
+) -> Result<(), Error> {
+    let mut expiries: BTreeMap<String, u64> = BTreeMap::new();
+    for (_, certificate) in certificates.current().all() {
+        if let Some(end) = certificate.identity.expires() {
+            // Several certificates can have one name, for clients of different abilities.
+            let known = expiries.entry(certificate.name()).or_insert(end);
+            *known = end.min(*known);
+        }
+    }
+    let (name, help) = ("certificate_expiry_timestamp_seconds", "Expiry of the certificate");
+    let mut gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (name, end) in &expiries {
+        gauge.encode_family(&[("name", name.as_str())])?.encode_gauge(&(*end as f64))?;
+    }
+    let help = "Changed files of certificates";
+    encode_family(encoder, "certificate_events", help, "event", certificates.events())
 }
 
 /// Encodes counters with one label.

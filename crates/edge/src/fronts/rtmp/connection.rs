@@ -10,6 +10,7 @@
 
 mod deadlines;
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -28,13 +29,12 @@ use tokio::net::TcpStream;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::naming::stream_name;
+use super::naming::{proofs, publisher_proofs, stream_name};
 use super::places::Places;
 use super::roles::{RoleEvent, RtmpPlayer, RtmpRole, Waiting};
 use crate::bans::Refused;
 use crate::entropy::noise;
 use crate::hooks::Hook;
-use crate::http::parameter;
 use crate::ingest::pull::Via;
 use crate::ingest::{ENDED, authorize, lose, publish};
 use crate::limits::{Fault, Place};
@@ -344,18 +344,19 @@ impl RtmpConnection {
     async fn on_publish(&mut self, request: &Request) {
         self.on_request();
         let name = stream_name(request);
-        let key = parameter(&request.query, "key");
         let config = &self.state.config;
         let live = &self.state.live;
         let bans = &self.state.bans;
         let granted = async {
             if bans.refuse(Refused::Publish, self.remote.ip()) {
-                return Err("refused".to_owned());
+                return Err(Cow::from("refused"));
             }
             if bans.refuse_stream(&name) {
-                return Err(ENDED.to_owned());
+                return Err(ENDED.into());
             }
-            let key = authorize(config, &name, key, self.remote)?;
+            let (sets, now) = (&self.state.key_sets, SystemTime::now());
+            let proofs = publisher_proofs(request);
+            let key = authorize(config, sets, &name, proofs, self.remote, now)?;
             let via = Via::of([request.cdn_loop.as_bytes()].into_iter());
             let via = via.ok_or("the stream passed this server already")?;
             let what = json!({
@@ -399,7 +400,7 @@ impl RtmpConnection {
                 self.role = RtmpRole::Waits(Box::new(waiting));
                 self.places.newcomer = None;
             }
-            Err(why) => self.refuse_player(&name, why),
+            Err(why) => self.refuse_player(&name, &why),
         }
     }
 
@@ -409,14 +410,12 @@ impl RtmpConnection {
         self.ending = true;
     }
 
-    async fn admit(&mut self, name: &str, request: &Request) -> Result<Waiting, &'static str> {
-        let parameter = |name: &str| parameter(&request.query, name);
-        let (expires, signature) = (parameter("expires"), parameter("sig"));
-        let now = SystemTime::now();
-        let permission = may_play(&self.state.config, name, expires, signature, now);
-        let until = permission.ok_or("no valid signature")?.until;
+    async fn admit(&mut self, name: &str, request: &Request) -> Result<Waiting, Cow<'static, str>> {
+        let (config, sets, now) = (&self.state.config, &self.state.key_sets, SystemTime::now());
+        let permission = may_play(config, sets, name, proofs(request), now);
+        let until = permission.map_err(|why| why.to_string())?.until;
         if !play::is_known(&self.state, name) {
-            return Err("no such stream");
+            return Err("no such stream".into());
         }
         let opening = Opening {
             stream: name.to_owned(),
@@ -432,7 +431,7 @@ impl RtmpConnection {
             tcp: None,
         };
         if self.state.bans.refuse_player(&opening) {
-            return Err("refused");
+            return Err("refused".into());
         }
         // A player that waits for the hook or the stream already holds its places.
         if self.places.player.is_none() {
