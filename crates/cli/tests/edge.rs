@@ -214,7 +214,7 @@ fn json_logs_are_objects_and_sigusr1_switches_the_level() {
     let mut child = command.stderr(Stdio::piped()).spawn().expect("started");
     let stderr = BufReader::new(child.stderr.take().expect("piped"));
     let mut running = Running { child, stderr };
-    let mut line = |running: &mut Running, part: &str| {
+    let line = |running: &mut Running, part: &str| {
         let line = running.line(part);
         let value: serde_json::Value = serde_json::from_str(&line).expect("JSON");
         assert!(value["time"].is_string() && value["message"].is_string(), "{line}");

@@ -265,7 +265,7 @@ impl Arguments {
             print_line!("dashboard     http://{admin}/");
             print_line!("side by side, each player through a link of the same kind, in Chromium:");
             let origins: Vec<String> = viewers.iter().map(|v| v.page.to_string()).collect();
-            let chromium = shared.state().identity.chromium(&origins);
+            let chromium = shared.state().identity().chromium(&origins);
             if let Some(chromium) = chromium {
                 print_line!("  {chromium} \"{}\"", self.side_by_side(admin, viewers));
             }

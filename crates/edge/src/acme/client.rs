@@ -38,7 +38,8 @@ impl HttpClient for CaClient {
 
 async fn send(client: Client, request: Request<BodyWrapper<Bytes>>) -> Answer {
     let (head, body) = request.into_parts();
-    let body = body.collect().await.map_err(|never| match never {})?.to_bytes();
+    let Ok(body) = body.collect().await;
+    let body = body.to_bytes();
     let url = Url::parse(&head.uri.to_string()).map_err(|e| failed(e.to_string()))?;
     let sent = client.send(Reach::Anywhere, head.method, &url, head.headers, body);
     let response = sent.await.map_err(|why| failed(format!("{}: {why}", url.as_str())))?;

@@ -71,11 +71,12 @@ impl Certificates {
         let certificate = Arc::new(source.load()?);
         loop {
             let current = self.current();
-            match current.with_new(source, certificate.clone(), now) {
-                Some(set) if self.replace_known(&current, set) => return Ok(true),
-                // A reload has replaced the set meanwhile.
-                Some(_) => {}
-                None => return Ok(false),
+            let Some(set) = current.with_new(source, certificate.clone(), now) else {
+                return Ok(false);
+            };
+            // Otherwise a reload has replaced the set meanwhile.
+            if self.replace_known(&current, set) {
+                return Ok(true);
             }
         }
     }

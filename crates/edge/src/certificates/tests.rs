@@ -7,7 +7,7 @@ use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, Si
 
 use super::watch::Watch;
 use super::*;
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::finding::Finding;
 
 const DAY: u64 = 86_400;
@@ -55,7 +55,7 @@ impl Files {
     fn add_as(&mut self, stem: &str, texts: &[String; 2]) -> &mut Self {
         self.write(stem, texts);
         let [certificate, key] = self.paths(stem);
-        self.config.certificate.push(crate::config::Certificate { certificate, key });
+        self.config.certificate.push(config::Certificate { certificate, key });
         self
     }
 

@@ -31,11 +31,11 @@ pub(super) fn check(config: &Config) -> Vec<Finding> {
         let what = format!("mode {mode:04o} lets {who} use the secret; expected 0600");
         Some(Finding::warning(key, path.display(), what))
     });
-    let keyed = |key, stream, secret: &Option<_>| Some((key, stream, secret.as_ref()?));
     let play = config.play.iter();
-    let play = play.filter_map(|rule| keyed("[[play]] key", &rule.stream, &rule.key));
+    let play = play.filter_map(|rule| Some(("[[play]] key", &rule.stream, rule.key.as_ref()?)));
     let publish = config.publish.iter();
-    let publish = publish.filter_map(|rule| keyed("[[publish]] key", &rule.stream, &rule.key));
+    let publish =
+        publish.filter_map(|rule| Some(("[[publish]] key", &rule.stream, rule.key.as_ref()?)));
     let hooks = String::from("all hooks");
     let secret = config.hooks.secret.iter().map(|secret| ("[hooks] secret", &hooks, secret));
     let short = play.chain(publish).chain(secret).filter_map(|(key, of, secret)| {

@@ -11,7 +11,7 @@ pub(crate) struct Operation {
     pub(crate) method: &'static str,
     /// Path with parameters in braces. `{name}` may contain slashes.
     pub path: &'static str,
-    pub action: ControlAction,
+    pub(super) action: ControlAction,
     summary: &'static str,
     /// Parameters of the query: name, type and meaning.
     pub query: &'static [(&'static str, &'static str, &'static str)],
