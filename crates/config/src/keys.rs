@@ -581,7 +581,7 @@ sections! {
         /// for the part that `*` matched, `{key}` for `key`.
         url: Option<PushUrl> = None, required "\"rtmps://live.example/app/{key}\"";
         /// Stream key that the platform shows, hidden from logs.
-        key: Option<StreamKey> = None, example "\"a long random word\"";
+        key: Option<StreamKey> = None, example "\"live_123_abcdef\"";
         /// Trusted certificate authorities in PEM, instead of the system's.
         ca_file: Option<PathBuf> = None, example "\"/etc/mendcast/target-ca.pem\"";
         /// Maximum wait for the target's answer, and until it takes data.

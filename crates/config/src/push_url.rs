@@ -9,6 +9,8 @@ use crate::value::{Value, quoted};
 
 /// Stands for the stream key in a URL.
 const KEY: &str = "{key}";
+/// Stands for the key while the URL is parsed, which would encode some characters of a key.
+const PLACEHOLDER: &str = "0stream0key0";
 
 /// URL template of a target over RTMP or RTMPS. In path and query, `{name}` is the stream's name,
 /// `{tail}` the part that the `*` of the rule matched, and `{key}` the stream key.
@@ -21,15 +23,15 @@ impl PushUrl {
         let (scheme, rest) = text.split_once("://")?;
         let authority = rest.split(['/', '?', '#']).next()?;
         let url = Self(text.to_owned());
-        let filled = url.filled("a/a", "a/a", "k");
+        let filled = url.filled("a/a", "a/a");
         let misplaced = scheme.contains('{') || authority.contains('{');
         let is_whole = !filled.contains(['{', '}']) && rtmp::Url::parse(&filled).is_ok();
         (is_whole && !misplaced && !text.contains(char::is_control)).then_some(url)
     }
 
-    fn filled(&self, name: &str, tail: &str, key: &str) -> String {
-        // The key last: it may contain braces.
-        self.0.replace("{name}", name).replace("{tail}", tail).replace(KEY, key)
+    /// Returns the URL with a placeholder for the key.
+    fn filled(&self, name: &str, tail: &str) -> String {
+        self.0.replace("{name}", name).replace("{tail}", tail).replace(KEY, PLACEHOLDER)
     }
 
     /// Returns whether the URL has a place for a stream key.
@@ -40,7 +42,9 @@ impl PushUrl {
     /// Returns the URL for the stream `name`. `None` if the result is not a URL of a stream.
     pub fn url(&self, name: &str, tail: &str, key: Option<&StreamKey>) -> Option<rtmp::Url> {
         let key = key.map_or("", |key| &key.0);
-        rtmp::Url::parse(&self.filled(name, tail, key)).ok()
+        let url = rtmp::Url::parse(&self.filled(name, tail)).ok()?;
+        let [app, stream] = [&url.app, &url.stream].map(|text| text.replace(PLACEHOLDER, key));
+        (!stream.is_empty()).then_some(rtmp::Url { app, stream, ..url })
     }
 }
 

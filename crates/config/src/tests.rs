@@ -166,7 +166,7 @@ fn errors_name_line_key_and_expectation() {
         (
             "[log]\nlevle = \"info\"",
             "edge.toml:2: [log] levle: unknown key, did you mean level? Expected one of level, \
-             connections",
+             format, connections",
         ),
         ("\n[qiuc]\na = 1", "edge.toml:2: [qiuc]: unknown section, expected [server], "),
         ("congestion = \"bbr\"", "edge.toml:1: congestion: expected a section, one of [server], "),

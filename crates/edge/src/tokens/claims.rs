@@ -22,7 +22,7 @@ impl<'a> Claims<'a> {
     /// # Errors
     /// A required claim is missing, or a claim has the wrong type.
     pub(super) fn read(claims: &'a Map<String, Value>) -> Result<Self, TokenError> {
-        let expires = time(claims, Part::Exp)?;
+        let expires = time(claims, Part::Exp)?.ok_or_else(|| missing(Part::Exp))?;
         let audiences = match claims.get("aud") {
             Some(Value::String(one)) => vec![one.as_str()],
             Some(Value::Array(all)) => {
@@ -42,7 +42,7 @@ impl<'a> Claims<'a> {
             None => return Err(missing(Part::Sub)),
         };
         Ok(Self {
-            expires: expires.ok_or_else(|| missing(Part::Exp))?,
+            expires,
             not_before: time(claims, Part::Nbf)?,
             issued: time(claims, Part::Iat)?,
             audiences,
