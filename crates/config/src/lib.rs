@@ -19,6 +19,7 @@ mod changes;
 mod cors;
 mod describe;
 mod keys;
+mod ladder;
 mod network;
 mod read;
 pub mod redacted;
@@ -39,6 +40,7 @@ pub use changes::{Changes, Effect};
 pub use cors::Cors;
 pub use describe::{KeyText, SectionText};
 pub use keys::*;
+pub use ladder::MAX_RENDITIONS;
 pub use network::{Network, any_contains};
 pub use read::{File, nearest};
 pub use scheme::{takes, unused};
@@ -106,7 +108,7 @@ impl Config {
             let what = format!("expected unique names, got {name:?} twice");
             return Some(("cohort", "name", what));
         }
-        None
+        ladder::fault(&self.ladder).map(|(key, what)| ("ladder", key, what))
     }
 
     /// Replaces `running`. Keys that need a restart keep their running values. Returns the keys
