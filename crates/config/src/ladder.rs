@@ -1,7 +1,5 @@
 //! Checks of the ladders of a configuration.
 
-use crate::Ladder;
-
 /// Maximum number of renditions of a ladder, with and without patterns. Apple's authoring rules
 /// have 9.
 pub const MAX_RENDITIONS: usize = 16;
@@ -18,14 +16,15 @@ fn is_stream(name: &str) -> bool {
     name.len() <= MAX_NAME && name.split('/').all(is_part)
 }
 
-/// Returns the first wrong key of the ladders, and what is wrong with it.
-pub(crate) fn fault(ladders: &[Ladder]) -> Option<(&'static str, String)> {
-    for (index, Ladder { name, renditions }) in ladders.iter().enumerate() {
+/// Returns the first wrong key of the ladders, given as names and renditions, and what is wrong
+/// with it.
+pub(crate) fn fault(ladders: &[(&str, &[String])]) -> Option<(&'static str, String)> {
+    for (index, (name, renditions)) in ladders.iter().enumerate() {
         if !is_stream(name) {
             let expected = "expected a name such as \"live/show\"";
             return Some(("name", format!("{expected}, got {name:?}")));
         }
-        if ladders[..index].iter().any(|other| other.name == *name) {
+        if ladders[..index].iter().any(|(other, _)| other == name) {
             return Some(("name", format!("expected unique names, got {name:?} twice")));
         }
         if renditions.len() > MAX_RENDITIONS {
@@ -44,7 +43,7 @@ pub(crate) fn fault(ladders: &[Ladder]) -> Option<(&'static str, String)> {
             if renditions[..at].contains(rendition) {
                 return wrong(format!("expected each stream once, got {rendition:?} twice"));
             }
-            if ladders.iter().any(|ladder| ladder.name == *rendition) {
+            if ladders.iter().any(|(ladder, _)| ladder == rendition) {
                 return wrong(format!("expected streams, got the ladder {rendition:?}"));
             }
         }

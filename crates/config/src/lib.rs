@@ -108,7 +108,8 @@ impl Config {
             let what = format!("expected unique names, got {name:?} twice");
             return Some(("cohort", "name", what));
         }
-        ladder::fault(&self.ladder).map(|(key, what)| ("ladder", key, what))
+        let ladders = self.ladder.iter().map(|ladder| (&ladder.name[..], &ladder.renditions[..]));
+        ladder::fault(&ladders.collect::<Vec<_>>()).map(|(key, what)| ("ladder", key, what))
     }
 
     /// Replaces `running`. Keys that need a restart keep their running values. Returns the keys

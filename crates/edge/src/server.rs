@@ -161,6 +161,7 @@ impl Edge {
         }
         let state = shared.state();
         state.live.outlets.close();
+        state.live.ladders.close();
         flush_sessions(&state, true);
         state.hooks.finish_notifications(FINAL_HOOKS_TIMEOUT).await;
         heartbeats.iter().for_each(tokio::task::JoinHandle::abort);
@@ -204,6 +205,7 @@ async fn housekeeping(shared: Arc<Shared>) {
             () = tokio::time::sleep(Duration::from_secs(1)) => {
                 let state = shared.state();
                 state.live.outlets.tidy();
+                state.live.ladders.tidy();
                 if log_at <= Instant::now()
                     && let Some(line) = losses.line(shared.limits())
                 {

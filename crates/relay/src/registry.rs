@@ -213,8 +213,8 @@ impl Publisher {
         self.stream.begin_at(start);
     }
 
-    /// Maps the publisher's time 0 to `base` in the stream's time, in wrapping milliseconds. Must be
-    /// called before the publisher's first tag. Tags at times that the stream already has are
+    /// Maps the publisher's time 0 to `base` in the stream's time, in wrapping milliseconds. Must
+    /// be called before the publisher's first tag. Tags at times that the stream already has are
     /// dropped, so a base in the past costs the first group of pictures.
     pub fn align(&self, base: u32) {
         self.stream.align(base);

@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::finding::Finding;
 use crate::identity::date;
 use crate::invitation;
+use crate::ladder;
 use crate::plan::Plan;
 
 /// Remaining validity of a certificate below which a warning is given, in seconds.
@@ -47,6 +48,7 @@ pub fn check(file: &Path, config: Config) -> Result<Checked, Error> {
     findings.extend(secrets::check_file(file, &plan.config));
     findings.extend(credentials(&plan));
     findings.extend(congestion(&plan.config));
+    findings.extend(ladder::check(&plan.config));
     findings.extend(plan.config.unused().iter().map(|(key, what)| Finding::unused(key, what)));
     findings.sort_by_key(|finding| !finding.is_error);
     Ok(Checked { findings, advice: invitation::advice(&plan) })

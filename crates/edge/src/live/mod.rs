@@ -2,6 +2,9 @@
 
 mod events;
 mod flv;
+mod hls_viewers;
+mod key_frames;
+mod ladders;
 mod lookups;
 pub(crate) mod memory;
 mod outlet;
@@ -16,6 +19,10 @@ pub use delivery::{relay_settings as settings, start_policy as start};
 
 pub use events::{DeviationLog, Events};
 pub use flv::FlvBody;
+pub use hls_viewers::HlsViewers;
+pub(crate) use key_frames::KeyFrame;
+pub use key_frames::KeyFrames;
+pub use ladders::Ladders;
 pub use lookups::{NameLookup, NameLookups};
 pub use outlet::{Outlet, Outlets};
 pub use publishers::{ActivePublisher, ActivePublishers, Dismissal, Publication};
@@ -40,6 +47,8 @@ pub struct Live {
     pub lookups: NameLookups,
     /// HLS packagers.
     pub outlets: Outlets,
+    /// Ladders: alignment of their renditions, and viewers.
+    pub ladders: Ladders,
 }
 
 impl Live {
@@ -54,6 +63,7 @@ impl Live {
             pulls: Pulls::default(),
             lookups: NameLookups::default(),
             outlets: Outlets::default(),
+            ladders: Ladders::default(),
         }
     }
 }

@@ -129,8 +129,9 @@ impl Segmenter {
         })
     }
 
-    /// Returns the duration of the slots that number segments ([`super::segmenter::SegmenterConfig::slot`]).
-    /// `None` before the first segment is complete.
+    /// Returns the duration of the slots that number segments
+    /// ([`slot`](super::segmenter::SegmenterConfig::slot)). `None` before the first segment is
+    /// complete.
     pub fn slot(&self) -> Option<Duration> {
         self.pace.map(|pace| Duration::from_millis(pace.slot_ms.unsigned_abs()))
     }
@@ -145,7 +146,7 @@ impl Segmenter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hls::fixture::{audio_header, push, video_header};
+    use crate::hls::fixture::{WALL, audio_header, push, video_header};
     use crate::hls::segmenter::SegmenterConfig;
 
     #[test]
@@ -156,6 +157,43 @@ mod tests {
         assert_eq!(peak(&spans[..2], 2_000), Some(200_000));
         assert_eq!(peak(&[(1_000, 100)], 2_000), None, "too short");
         assert_eq!(peak(&[], 2_000), None);
+    }
+
+    /// Numbers, dates and complete durations of the retained segments.
+    fn numbers(segmenter: &Segmenter) -> Vec<(u64, i64, i64)> {
+        let complete = segmenter.retained.segments.iter().filter(|segment| segment.complete);
+        complete.map(|s| (s.name.msn, s.wall_ms, s.duration_ms())).collect()
+    }
+
+    #[test]
+    fn renditions_have_equal_numbers_and_dates_whenever_packaging_starts() {
+        // 250 ms from the arrival, so that dates show where they come from.
+        let ahead_ms = 0_u32.wrapping_sub(WALL as u32) as i32;
+        let date_offset_ms = Some(250 - i64::from(ahead_ms));
+        let config = SegmenterConfig { date_offset_ms, window: 30, ..Default::default() };
+        let mut first = Segmenter::new(config);
+        first.push(&video_header(12), 0);
+        push(&mut first, 0..40_100, 100, false);
+        let slot = first.slot();
+        assert_eq!(slot, Some(Duration::from_secs(4)));
+        let expected = numbers(&first);
+        assert_eq!(expected[0].1, WALL as i64 + 250);
+        for (late, given) in [(12_000, slot), (12_000, None), (20_000, slot)] {
+            let mut other = Segmenter::new(SegmenterConfig { slot: given, ..config });
+            other.push(&video_header(30), 0);
+            push(&mut other, late..40_100, 100, true);
+            let seen = numbers(&other);
+            assert!(seen.len() >= 4, "{seen:?}");
+            assert_eq!(seen, expected[expected.len() - seen.len()..], "{late} {given:?}");
+        }
+        // Packaging starts within a group of pictures that another publisher has cut short.
+        let mut cut = Segmenter::new(SegmenterConfig { slot, ..config });
+        cut.push(&video_header(12), 0);
+        push(&mut cut, 16_000..17_000, 100, false);
+        push(&mut cut, 24_000..40_100, 100, false);
+        let seen = numbers(&cut);
+        let last = seen.len() - 2;
+        assert_eq!(seen[last..], expected[expected.len() - 2..], "{seen:?}");
     }
 
     #[test]

@@ -229,3 +229,26 @@ fn aligned_publishers_have_the_given_times() {
         assert_eq!(newest(), Some(503_000), "{first}");
     }
 }
+
+#[test]
+fn a_packager_of_the_publisher_leaves_out_earlier_ones() {
+    let mut setup = Setup::new(Start::LatestGop, settings());
+    setup.publish(2);
+    let stream = setup.publisher.stream().clone();
+    let mut packager = Viewer::packager_of_publisher(stream.clone()).expect("room");
+    let expected = [(Role::SequenceHeader, 0), (Role::KeyFrame, 0), (Role::InterFrame, 40)];
+    assert_eq!(pull(&mut packager), expected);
+    drop(setup.publisher);
+    let second = setup.registry.publish("live/demo", settings()).expect("no publisher");
+    let mut early = Viewer::packager_of_publisher(stream.clone()).expect("room");
+    assert_eq!(pull(&mut early), [], "waits");
+    second.align(5_000);
+    second.push(header(2));
+    second.push(frame(0));
+    second.push(frame(1));
+    let late = Viewer::packager_of_publisher(stream).expect("room");
+    for mut packager in [early, late] {
+        let got: Vec<_> = pull(&mut packager).into_iter().map(|(role, _)| role).collect();
+        assert_eq!(got, [Role::SequenceHeader, Role::KeyFrame, Role::InterFrame]);
+    }
+}
