@@ -65,7 +65,7 @@ test: need-cargo need-cc
 
 e2e: need-cargo need-cc web
 	$(CARGO) build --locked --bin mendcast
-	cd web && MENDCAST=$(abspath $(TARGET))/debug/mendcast node --test test/edge.test.mjs test/parts.test.mjs
+	cd web && MENDCAST=$(abspath $(TARGET))/debug/mendcast node --test test/edge.test.mjs test/parts.test.mjs test/ladder.test.mjs
 
 e2e-tracks: need-cargo need-cc web
 	$(CARGO) build --locked --bin mendcast

@@ -21,6 +21,7 @@ mod describe;
 mod domain;
 mod key_source;
 mod keys;
+mod ladder;
 mod network;
 mod push_url;
 mod read;
@@ -44,6 +45,7 @@ pub use describe::{KeyText, SectionText};
 pub use domain::DomainName;
 pub use key_source::KeySource;
 pub use keys::*;
+pub use ladder::MAX_RENDITIONS;
 pub use network::{Network, any_contains};
 pub use push_url::{PushUrl, StreamKey};
 pub use read::{File, nearest};
@@ -125,7 +127,8 @@ impl Config {
             let what = format!("expected unique names, got {name:?} twice");
             return Some(("cohort", "name", what));
         }
-        None
+        let ladders = self.ladder.iter().map(|ladder| (&ladder.name[..], &ladder.renditions[..]));
+        ladder::fault(&ladders.collect::<Vec<_>>()).map(|(key, what)| ("ladder", key, what))
     }
 
     /// Returns a rule that nobody could satisfy, or everybody: list, index and expectation.

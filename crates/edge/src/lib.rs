@@ -29,6 +29,7 @@ mod ingest;
 mod invitation;
 mod io;
 pub mod keyfile;
+mod ladder;
 mod limits;
 mod live;
 pub mod logging;

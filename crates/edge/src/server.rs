@@ -171,6 +171,7 @@ impl Edge {
         let state = shared.state();
         state.live.outlets.close();
         state.live.recordings.finish(FINAL_RECORDINGS_TIMEOUT).await;
+        state.live.ladders.close();
         flush_sessions(&state, true);
         state.hooks.finish_notifications(FINAL_HOOKS_TIMEOUT).await;
         heartbeats.iter().for_each(tokio::task::JoinHandle::abort);
@@ -216,6 +217,7 @@ async fn housekeeping(shared: Arc<Shared>) {
                 state.live.outlets.tidy();
                 let runtime = tokio::runtime::Handle::current();
                 state.live.tend_outputs(&state.config, &state.clients, &runtime);
+                state.live.ladders.tidy();
                 if log_at <= Instant::now()
                     && let Some(line) = losses.line(shared.limits())
                 {

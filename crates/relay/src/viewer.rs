@@ -85,6 +85,12 @@ impl Viewer {
         stream.enter().then(|| Self::with(stream, Cursor::new(Start::Oldest, Lags::ANY)))
     }
 
+    /// As [`Viewer::packager`], but leaves out media of earlier publishers.
+    pub fn packager_of_publisher(stream: Arc<Stream>) -> Option<Self> {
+        let start = Start::OldestOfPublisher;
+        stream.enter().then(|| Self::with(stream, Cursor::new(start, Lags::ANY)))
+    }
+
     fn with(stream: Arc<Stream>, cursor: Cursor) -> Self {
         Self {
             stream,

@@ -14,6 +14,7 @@ mod common;
 mod control;
 mod demo;
 mod hostile;
+mod ladder;
 mod limits;
 mod losses;
 mod nodes;

@@ -22,6 +22,7 @@ use crate::clock::unix_now;
 use crate::config::{Config, KeySource};
 use crate::finding::Finding;
 use crate::invitation;
+use crate::ladder;
 use crate::plan::Plan;
 use crate::redacted::Redacted;
 
@@ -47,6 +48,7 @@ pub fn check(file: &Path, config: Config) -> Result<Checked, Error> {
     findings.extend(credentials(&plan));
     findings.extend(congestion(&plan.config));
     findings.extend(plain_http(&plan.config));
+    findings.extend(ladder::check(&plan.config));
     findings.extend(plan.config.unused().iter().map(|(key, what)| Finding::unused(key, what)));
     findings.sort_by_key(|finding| !finding.is_error);
     let mut advice = certificates::list(&plan.certificates);

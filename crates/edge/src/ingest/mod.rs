@@ -1,5 +1,6 @@
 //! Sources of streams: RTMP publishers, and pulls from upstreams.
 
+mod alignment;
 mod input;
 pub(crate) mod pull;
 
@@ -15,6 +16,7 @@ use tokio::time::sleep;
 use crate::bans::Bans;
 use crate::config::{Config, TakeOver};
 use crate::hooks::Grant;
+use crate::ladder;
 use crate::live::{ActivePublisher, Live, Publication, settings};
 use crate::names::{is_name, matches};
 use crate::tokens::{self, KeySets, Terms};
@@ -68,6 +70,9 @@ pub(crate) fn authorize<'k>(
 ) -> Result<Option<&'k str>, Cow<'static, str>> {
     if !is_name(name) {
         return Err("invalid stream name".into());
+    }
+    if ladder::get(config, name).is_some() {
+        return Err("a [[ladder]] has this name");
     }
     if config.publish.is_empty() {
         let local = remote.ip().to_canonical().is_loopback();
@@ -125,11 +130,14 @@ pub fn publish(
         other => other,
     };
     let publication = live.publishers.publish_as(name, key, publish);
-    let publication = publication.map_err(Rejection::Refused)?;
+    let mut publication = publication.map_err(Rejection::Refused)?;
     // Wall-clock timestamps: a later stream of this name, even after a restart, never reuses the
     // numbers and names of HLS segments, which derive from them.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    publication.publisher.begin_at(now.as_millis() as u32);
+    match ladder::of_rendition(config, name) {
+        Some(ladder) => publication.publisher.align(live.ladders.keys().clone(), &ladder.name),
+        None => publication.publisher.begin_at(now.as_millis() as u32),
+    }
     // A ban added meanwhile did not find the publisher.
     if bans.refuse_stream(name) {
         live.publishers.end(name);

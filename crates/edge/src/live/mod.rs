@@ -2,6 +2,9 @@
 
 mod events;
 mod flv;
+mod hls_viewers;
+mod key_frames;
+mod ladders;
 mod lookups;
 pub(crate) mod memory;
 mod outlet;
@@ -20,6 +23,10 @@ pub use delivery::{relay_settings as settings, start_policy as start};
 
 pub use events::{DeviationLog, Events};
 pub use flv::FlvBody;
+pub use hls_viewers::HlsViewers;
+pub(crate) use key_frames::KeyFrame;
+pub use key_frames::KeyFrames;
+pub use ladders::Ladders;
 pub use lookups::{NameLookup, NameLookups};
 pub use outlet::{Outlet, Outlets};
 pub use publishers::{ActivePublisher, ActivePublishers, Dismissal, Publication};
@@ -48,6 +55,8 @@ pub struct Live {
     pub pushes: Pushes,
     /// Streams recorded to disk.
     pub recordings: Recordings,
+    /// Ladders: alignment of their renditions, and viewers.
+    pub ladders: Ladders,
 }
 
 impl Live {
@@ -64,6 +73,7 @@ impl Live {
             outlets: Outlets::default(),
             pushes: Pushes::default(),
             recordings: Recordings::default(),
+            ladders: Ladders::default(),
         }
     }
 
