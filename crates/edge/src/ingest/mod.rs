@@ -72,7 +72,7 @@ pub(crate) fn authorize<'k>(
         return Err("invalid stream name".into());
     }
     if ladder::get(config, name).is_some() {
-        return Err("a [[ladder]] has this name");
+        return Err("a [[ladder]] has this name".into());
     }
     if config.publish.is_empty() {
         let local = remote.ip().to_canonical().is_loopback();

@@ -52,6 +52,7 @@ impl RecordTask {
                 window: WINDOW,
                 bytes: self.rule.queue.as_usize(),
                 shared: false,
+                ..SegmenterConfig::default()
             }),
             account: self.stream.memory().account(),
             next: 0,
