@@ -204,9 +204,7 @@ async fn a_recording_that_is_long_enough_continues_in_another_directory() {
     }
     let all = takes(scratch.path(), "live/a");
     assert!(playlist(&all[0]).ends_with("#EXT-X-ENDLIST\n"), "{}", playlist(&all[0]));
-    for take in &all {
-        check(take);
-    }
+    assert!(all.iter().all(|take| check(take).0 > 0));
 }
 
 /// A small file system, or a file in place of the directory for users who may not mount one.
