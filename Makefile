@@ -26,6 +26,10 @@
 #                     of mendcast; its query engine takes some minutes the first time
 #   make test-autoplex  tests it: equal decisions by DataFusion and our own code, on Spark and ClickHouse if installed,
 #                     and edges that exchange decisions (four minutes)
+#   make release      builds static programs for x86-64 and arm64, .deb, .rpm, images, SBOM and SHA256SUMS into
+#                     out/release; ARCHITECTURES=x86_64 for one, KINDS=edge without the complete program
+#   make release-check  builds the release from two clones in different folders, and compares all files
+#   make install-check  installs the .deb into a fresh Debian, serves, publishes and plays there; as root
 #   make web          builds the dashboard and the player page, which the server embeds, into web/dist
 #   make conformance  checks RFC requirements against tests and sources; LIST=9000 prints them
 #   make h3spec       runs the cases of h3spec and writes their tables to docs/develop/conformance.md
@@ -36,7 +40,7 @@
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: demo test e2e e2e-tracks e2e-cohorts interop bench bench-edge bench-count soak fuzz lab reference site autoplex test-autoplex web conformance h3spec lint lint-autoplex lint-fuzz need-cargo need-cc pages
+.PHONY: demo test e2e e2e-tracks e2e-cohorts interop bench bench-edge bench-count soak fuzz lab reference site autoplex test-autoplex release release-check install-check web conformance h3spec lint lint-autoplex lint-fuzz need-cargo need-cc pages
 
 need-cargo:
 	@command -v $(CARGO) >/dev/null || { echo "missing: Rust with cargo 1.90 or newer (https://rustup.rs)"; exit 1; }
@@ -165,6 +169,18 @@ test-autoplex: need-cargo need-cc
 	$(CARGO) test --locked --manifest-path autoplex/Cargo.toml --target-dir $(TARGET)/autoplex
 	MENDCAST_AUTOPLEX=$(abspath $(TARGET))/autoplex/debug/mendcast-autoplex \
 	  $(CARGO) test --locked -p mendcast --test live a_groups_cap_applies
+
+release: need-cargo
+	packaging/release
+
+release-check: need-cargo
+	packaging/release-check
+
+# Debian's packages for the check; as root they are installed.
+install-check:
+	@for program in debootstrap ffmpeg; do command -v $$program >/dev/null || [ "$$(id -u)" != 0 ] || \
+	  { apt-get update -q && apt-get install -yq --no-install-recommends debootstrap ffmpeg iproute2; } >/dev/null; done
+	packaging/install-check
 
 web:
 	@command -v node >/dev/null && command -v npm >/dev/null || { echo "missing: Node.js 18 or newer with npm (Debian: apt-get install nodejs npm)"; exit 1; }

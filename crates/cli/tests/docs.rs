@@ -25,6 +25,7 @@ const NOT_RUN: [(&str, &str); 14] = [
     ("keys sign", "needs a configuration; tests/output.rs runs it"),
     ("keys jwt", "needs a configuration; tests/live/tokens.rs runs it"),
     ("keys new --out", "writes to /etc; tests/output.rs runs it"),
+    ("man --out", "writes to /usr; tests/output.rs runs it"),
     ("lab run", "simulates for minutes; tests/lab.rs runs these with few sessions"),
     ("lab population", "as lab run"),
     ("lab visits", "as lab run"),
