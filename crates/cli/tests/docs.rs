@@ -14,7 +14,7 @@ use edge::config::{Config, Sections as _};
 use pages::{Block, Call};
 
 /// Commands that do not run here, by their first words, and why. All others must end with success.
-const NOT_RUN: [(&str, &str); 14] = [
+const NOT_RUN: [(&str, &str); 15] = [
     ("edge --c", "serves until a signal, or checks files that only an installed server has"),
     ("demo", "plays in real time"),
     ("watch", "needs a server"),
