@@ -59,7 +59,7 @@ enum Command {
     /// Run the server, or check its configuration.
     #[cfg(feature = "edge")]
     Edge(edge::Arguments),
-    /// Show server, publisher, lossy links and four viewers in one process.
+    /// Show server, lossy links and four viewers in one process.
     #[cfg(all(feature = "edge", feature = "tools"))]
     Demo(demo::Arguments),
     /// Play a URL over HTTP/3 without a screen, and measure.

@@ -30,8 +30,9 @@ fn pebble() -> Option<PathBuf> {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pebble");
         let binary = folder.join("pebble");
         if !binary.exists() {
-            let mut go = Command::new("go");
-            go.args(["install", "github.com/letsencrypt/pebble/v2/cmd/pebble@latest"]);
+            let mut go = Command::new("timeout");
+            go.args(["300", "go", "install"]);
+            go.arg("github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.3");
             let built = go.env("GOBIN", &folder).stdin(Stdio::null()).output();
             if !built.is_ok_and(|built| built.status.success()) {
                 eprintln!("skipped: neither MENDCAST_PEBBLE nor Go with its module proxy");
@@ -43,10 +44,16 @@ fn pebble() -> Option<PathBuf> {
     BINARY.get_or_init(find).clone()
 }
 
-/// Answers every question for an address with this machine.
+/// Answers every question for an address with this machine, over UDP and TCP.
 fn resolver() -> SocketAddr {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("bound");
-    let address = socket.local_addr().expect("bound");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let address = listener.local_addr().expect("bound");
+    let socket = UdpSocket::bind(address).expect("bound");
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || answer_over_tcp(stream));
+        }
+    });
     std::thread::spawn(move || {
         let mut query = [0; 512];
         while let Ok((length, from)) = socket.recv_from(&mut query) {
@@ -54,6 +61,23 @@ fn resolver() -> SocketAddr {
         }
     });
     address
+}
+
+/// Answers the questions of a connection (RFC 1035, section 4.2.2).
+fn answer_over_tcp(mut stream: TcpStream) {
+    let mut length = [0; 2];
+    while stream.read_exact(&mut length).is_ok() {
+        let mut query = vec![0; usize::from(u16::from_be_bytes(length))];
+        if stream.read_exact(&mut query).is_err() {
+            return;
+        }
+        let answer = dns_answer(&query);
+        let mut message = (answer.len() as u16).to_be_bytes().to_vec();
+        message.extend(answer);
+        if stream.write_all(&message).is_err() {
+            return;
+        }
+    }
 }
 
 /// A DNS response (RFC 1035, section 4.1): 127.0.0.1 to type A, nothing to others.

@@ -101,8 +101,10 @@ fn certificate(name: &str, proof: &KeyAuthorization) -> Result<Arc<CertifiedKey>
     let certificate = params.self_signed(&key).map_err(local)?;
     let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
     let chain = vec![certificate.der().clone()];
-    let certified = CertifiedKey::from_der(chain, key, &provider::default_provider());
-    certified.map(Arc::new).map_err(|e| Failure::Local(e.to_string()))
+    let key = provider::sign::any_supported_type(&key);
+    let key = key.map_err(|e| Failure::Local(e.to_string()))?;
+    // Not `from_der`, which parses the certificate, and rejects its critical extension.
+    Ok(Arc::new(CertifiedKey::new(chain, key)))
 }
 
 /// Returns why the CA did not validate an order.
