@@ -261,7 +261,7 @@ fn a_queue_is_shown() {
     queued.rival = Some(lab::Rival {
         congestion: delivery::controller(Algorithm::Cubic),
         scheme: queued.scheme.clone(),
-        start_options: queued.start_options.clone(),
+        start_options: queued.start_options,
         capping: None,
         traffic: Traffic::Unbounded,
         begins: ms(8_000),

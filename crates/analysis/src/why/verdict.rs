@@ -194,7 +194,7 @@ fn merged(shown: Vec<Finding>, recorded: Vec<Finding>) -> Vec<Finding> {
 
 /// Uses one source to judge findings of another.
 fn refine(
-    causes: &mut Vec<Finding>,
+    causes: &mut [Finding],
     facts: &Facts,
     neighbours: &Neighbours,
     line: Option<&ConnectionLine>,
