@@ -143,20 +143,21 @@ fn record(outcome: &RunOutcome, report: &qoe::player::Report, duration: Duration
 
 impl Played {
     /// Asserts that the first cause is this one, shown by the qlog, and that a stall with this
-    /// cause precedes the first freeze.
+    /// cause is near a freeze.
     fn is_shown(&self, cause: Cause) {
         let text = self.explanation.text();
         let first = self.explanation.causes.first().expect("a cause");
         assert_eq!((first.cause, first.certainty), (cause, Certainty::Shown), "{text}");
         assert!(self.frozen_s > 0.0, "no freeze\n{text}");
         assert_eq!(self.explanation.outcome, Outcome::Froze, "{text}");
-        let freeze = self.freezes_s[0];
-        let is_before = |stall: &analysis::why::Stall| {
+        let is_near = |stall: &analysis::why::Stall, freeze: f64| {
             stall.cause == Some(cause)
                 && stall.at_s < freeze + 1.0
                 && stall.at_s + stall.length_s > freeze - 1.0
         };
-        assert!(self.explanation.timeline.iter().any(is_before), "{freeze}: {text}");
+        let timeline = &self.explanation.timeline;
+        let explains = |freeze: &f64| timeline.iter().any(|stall| is_near(stall, *freeze));
+        assert!(self.freezes_s.iter().any(explains), "{:?}: {text}", self.freezes_s);
     }
 }
 

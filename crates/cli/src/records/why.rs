@@ -22,8 +22,7 @@ pub(super) struct Why {
     session: String,
     /// Session records (.jsonl, .parquet), or directories of them.
     ///
-    /// Two forms of one file count once. Records of other sessions at the same time tell the
-    /// publisher, the viewer's network and the server apart.
+    /// Two forms of one file count once. Other sessions at the same time are compared.
     #[arg(required = true, value_name = "PATH")]
     files: Vec<PathBuf>,
     /// qlog of the connection, or the directory of qlogs ([quic] qlog_dir).
