@@ -30,7 +30,7 @@ pub(super) struct Why {
     /// Shows the times of losses, outages, queues and stalls.
     #[arg(long, value_name = "PATH")]
     qlog: Option<PathBuf>,
-    /// Connection log ([log] connections).
+    /// Connection log (`[log] connections`).
     #[arg(long, value_name = "FILE")]
     connections: Option<PathBuf>,
     /// Print one JSON object.
