@@ -63,7 +63,7 @@ impl<'a> Claims<'a> {
         leeway: u64,
     ) -> Result<u64, TokenError> {
         let end = self.expires.saturating_add(leeway);
-        if now >= end {
+        if now > end {
             let what = format!("expired on {}", date(self.expires));
             return Err(TokenError::new(Part::Exp, what));
         }
