@@ -10,7 +10,7 @@ const ERA: i64 = 146_097;
 /// `2026-11-28T09:48:47.000Z`.
 ///
 /// ```
-/// assert_eq!(units::date_time(951_782_400_000), "2000-02-29T00:00:00.000Z");
+/// assert_eq!(mendcast_units::date_time(951_782_400_000), "2000-02-29T00:00:00.000Z");
 /// ```
 pub fn date_time(ms: i64) -> String {
     let (days, ms) = (ms.div_euclid(86_400_000) + EPOCH, ms.rem_euclid(86_400_000));

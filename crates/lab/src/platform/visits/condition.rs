@@ -25,8 +25,8 @@ const PAPER_MODES: [Mode; 5] = [Mode::Iw10, Mode::Fixed, Mode::WiraFf, Mode::Wir
 /// Keys that make the transport the paper's rather than the product's: BBR as in its draft, and
 /// loss detection as in RFC 9002.
 const DRAFT_TRANSPORT: [&str; 2] = ["congestion=bbr-draft", "detection=rfc9002"];
-/// Keys that the visits determine.
-const OWN_KEYS: [&str; 3] = ["startup.mode", "startup.usual_window", "startup.usual_rtt"];
+/// The key that the comparison determines.
+const OWN_KEY: &str = "startup.mode";
 
 /// A population and a transport.
 pub(super) struct Condition {
@@ -55,9 +55,8 @@ pub(super) fn conditions(
         set.iter().for_each(|(key, value)| arm += &format!("+{key}={value}"));
         keys.iter().for_each(|key| arm += &format!("+{key}"));
         let arm = Arm::parse(&arm)?;
-        if let Some(key) = OWN_KEYS.into_iter().find(|key| arm.value(key).is_some()) {
-            let others = format!("any key but {}", OWN_KEYS.join(", "));
-            return Err(not_allowed("--set", &key, &others));
+        if arm.value(OWN_KEY).is_some() {
+            return Err(not_allowed("--set", &OWN_KEY, &format!("any key but {OWN_KEY}")));
         }
         let falls = modes.len() == Mode::ALL.len();
         Ok(Condition { name, population, arm, modes: modes.to_vec(), falls })
@@ -85,7 +84,7 @@ impl Condition {
     ) -> Result<ConditionResult, Error> {
         let population = Population::new(self.population.clone(), None);
         let visits = draw::visits(&population, seed, visits);
-        let usual = Usual::of(&visits);
+        let usual = Usual::of(&visits, &self.arm)?;
         let all = in_world(jobs, self, &visits, &usual, World::Usual)?;
         let fell = match self.falls {
             true => in_world(jobs, self, &visits, &usual, World::Fell)?,
@@ -143,8 +142,8 @@ mod tests {
         };
         assert_eq!(with("video_frames", "3"), Ok(3));
         assert_eq!(with("startup.video_frames", "3"), Ok(3));
-        let keys = [("mode", "wira"), ("startup.usual_rtt", "50ms"), ("usual_window", "43KiB")];
-        for (key, value) in keys.into_iter().chain([("video_frames", "3+mode=wira")]) {
+        assert_eq!(with("usual_window", "20KiB"), Ok(3));
+        for (key, value) in [("mode", "wira"), ("video_frames", "3+mode=wira")] {
             let error = with(key, value).expect_err(key);
             assert!(error.contains("--set") && error.contains("any key but"), "{error}");
         }
@@ -152,5 +151,20 @@ mod tests {
             let error = with(key, value).expect_err(key);
             assert!(error.contains(key), "{error}");
         }
+    }
+
+    #[test]
+    fn usual_values_are_the_means_over_visits_or_as_given() {
+        let usual = |set: &[(&str, &str)]| {
+            let set: Vec<_> = set.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+            let condition = conditions(None, &set).expect("known keys").remove(0);
+            let visits = draw::visits(&Population::new(condition.population, None), 1, 200);
+            Usual::of(&visits, &condition.arm).expect("a scenario")
+        };
+        let means = usual(&[]);
+        assert_eq!(means.window, 43_100);
+        assert!((10..40).contains(&means.rtt.as_millis()), "{means:?}");
+        let given = usual(&[("usual_window", "20KiB"), ("usual_rtt", "80ms")]);
+        assert_eq!((given.window, given.rtt.as_millis()), (20 * 1_024, 80));
     }
 }

@@ -3,6 +3,7 @@
 use core::net::Ipv4Addr;
 use core::time::Duration;
 
+use qoe::stats::Sample;
 use startup::cookie::{CookieRules, Verdict};
 use startup::decision::{Limits, Mode};
 use startup::{Carrier, PathState, Prefix};
@@ -23,7 +24,8 @@ const NEVER_ARRIVED_MS: f64 = 10_000.0;
 /// Remaining share of the path's rate where cookies are wrong.
 const REMAINING_SHARE: f64 = 0.25;
 
-/// Usual values, which an operator measures over its own viewers: the means over all visits.
+/// Usual values, which an operator measures over its own viewers: the means over all visits, or
+/// values given for all visits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Usual {
     /// Size of a first frame in bytes.
@@ -32,11 +34,23 @@ pub(super) struct Usual {
 }
 
 impl Usual {
-    /// Computes the usual values of these visits. First frames have the paper's mean.
-    pub(super) fn of(visits: &[Visit]) -> Self {
-        let sum: f64 = visits.iter().map(|visit| visit.session.rtt_ms).sum();
-        let mean = sum / visits.len().max(1) as f64;
-        Self { window: Limits::default().usual_window, rtt: Duration::from_secs_f64(mean / 1e3) }
+    /// Returns the usual values of these visits. First frames have the paper's mean, which is the
+    /// default of the key.
+    ///
+    /// # Errors
+    /// The testbed has no scenario for the keys.
+    pub(super) fn of(visits: &[Visit], arm: &Arm) -> Result<Self, Error> {
+        let mut limits = Limits::default();
+        if let Some(first) = visits.first() {
+            let named = || Subject::Session { number: first.session.number, scheme: None };
+            limits = scenario(&first.session, arm).of(named)?.start_options.limits;
+        }
+        let mean_ms = Sample::new(visits.iter().map(|visit| visit.session.rtt_ms));
+        let rtt = match (arm.value("startup.usual_rtt"), mean_ms) {
+            (None, Some(all)) => Duration::from_secs_f64(all.mean() / 1e3),
+            _ => limits.usual_rtt,
+        };
+        Ok(Self { window: limits.usual_window, rtt })
     }
 
     fn limits(&self, limits: Limits) -> Limits {
