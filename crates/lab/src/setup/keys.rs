@@ -14,7 +14,8 @@ use units::Rate;
 
 use super::maybe::{Maybe, PlayerModel};
 use super::words::{
-    Accounting, Correlation, DetectionRules, Excess, Kind, PenaltyForm, Place, Readings, Spreads,
+    Accounting, Correlation, DetectionRules, Excess, Gammas, Kind, PenaltyForm, Place, Readings,
+    Spreads,
 };
 use crate::client::ClientKind;
 use crate::ends::Cipher;
@@ -269,6 +270,9 @@ config::sections! {
         /// Bandits, and the DQN in training: penalty of a lost round, as "quotient" of rounds and R
         /// (paper) or as their "product" (authors' code).
         penalty: PenaltyForm = PenaltyForm::Quotient, for Arms;
+        /// DQN without a network of its own: γ with which its network was trained. "0.9", "0.95",
+        /// "1", "1.05", or "1.1".
+        gamma: Gammas = Gammas::G1_05, for Weights;
     }
 
     ;

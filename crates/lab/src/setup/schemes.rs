@@ -12,12 +12,16 @@ use recovery::fixed::Reading;
 use recovery::{LossSignal, Scheme, WindowExcess};
 
 use super::Setup;
-use super::words::{Correlation, Excess, PenaltyForm, Readings, Spreads};
+use super::words::{Correlation, Excess, Gammas, PenaltyForm, Readings, Spreads};
 use crate::error::{Context as _, Error};
 use crate::simulation::SchemeMaker;
 
-/// The project's trained network, made by `mendcast lab train`.
-const WEIGHTS: &[u8] = include_bytes!("../../../../experiments/weights/art-dqn.mdqn");
+/// A network of the project, made by `mendcast lab train`.
+macro_rules! network {
+    ($name:literal) => {
+        include_bytes!(concat!("../../../../experiments/weights/", $name, ".mdqn"))
+    };
+}
 
 /// Knowledge of schemes that learn.
 #[derive(Clone, Debug, Default)]
@@ -47,12 +51,24 @@ fn with_limits(mut scheme: Scheme, excess: Excess, heavy_loss: bool) -> Scheme {
     scheme
 }
 
+impl Gammas {
+    fn network(self) -> &'static [u8] {
+        match self {
+            Self::G0_90 => network!("art-dqn-0.9"),
+            Self::G0_95 => network!("art-dqn-0.95"),
+            Self::G1_00 => network!("art-dqn-1"),
+            Self::G1_05 => network!("art-dqn"),
+            Self::G1_10 => network!("art-dqn-1.1"),
+        }
+    }
+}
+
 impl Setup {
     /// The network of `[recovery] dqn`, or the project's.
     fn network(&self) -> Result<Network, Error> {
         const KEY: &str = "recovery.dqn";
         match &self.server.recovery.dqn {
-            None => Network::from_bytes(WEIGHTS).key(KEY),
+            None => Network::from_bytes(self.lab.lab.gamma.network()).key(KEY),
             Some(path) => {
                 let bytes = std::fs::read(path).at(path).key(KEY)?;
                 Network::from_bytes(&bytes).at(path).key(KEY)

@@ -101,3 +101,19 @@ config::words! {
         Product = "product",
     }
 }
+
+config::words! {
+    /// γ with which a network of "art-dqn" was trained.
+    Gammas {
+        /// 0.9.
+        G0_90 = "0.9",
+        /// 0.95.
+        G0_95 = "0.95",
+        /// 1.
+        G1_00 = "1",
+        /// 1.05: the paper's best.
+        G1_05 = "1.05",
+        /// 1.1.
+        G1_10 = "1.1",
+    }
+}

@@ -282,7 +282,10 @@ pub(super) fn find(lines: &[ModeLine], mode: Mode) -> Option<&ModeLine> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::draw;
     use super::*;
+    use crate::platform::population::Population;
+    use crate::platform::specification::{Specification, WIRA};
 
     #[test]
     fn a_percentile_has_the_interval_of_its_paired_resamples() {
@@ -306,5 +309,86 @@ mod tests {
         let number = mean_number(&[80.0, 180.0, 340.0], &[100.0, 200.0, 300.0]).expect("values");
         assert_eq!((number.value.mean, number.gain.map(|gain| gain.mean)), (200.0, Some(0.0)));
         assert_eq!(mean_number(&[1.0], &[0.0]).expect("a value").gain, None);
+    }
+
+    /// A result of one visit, with a first-frame time, a loss rate and a ratio of retransmissions.
+    fn seen(ms: f64, loss: f64, retransmission: f64, kb: u64, rate_mbps: f64) -> FirstFrameResult {
+        FirstFrameResult {
+            pictures_ms: [ms, ms + 10.0, ms + 20.0, ms + 30.0],
+            losses: [loss, loss + 0.01, loss + 0.02, loss + 0.03],
+            retransmission,
+            first_frame_bytes: kb * 1_000,
+            has_past: ms < 100.0,
+            verdict: if ms < 100.0 { Verdict::Failed } else { Verdict::None },
+            rate_mbps,
+        }
+    }
+
+    /// Four visits: 0-RTT, 1-RTT of a returning viewer, and two first visits, at limits of classes.
+    fn visits() -> Vec<Visit> {
+        let wira = Specification::parse(WIRA).expect("valid");
+        let drawn = draw::visits(&Population::new(wira, None), 1, 50);
+        let before = drawn.iter().find_map(|visit| visit.before.clone()).expect("a return");
+        let visit = |rtt_ms: f64, is_return: bool, is_early: bool| {
+            let mut visit = drawn[0].clone();
+            visit.session.rtt_ms = rtt_ms;
+            visit.before = is_return.then(|| before.clone());
+            visit.is_early = is_early;
+            visit
+        };
+        vec![
+            visit(20.0, true, true),
+            visit(20.1, true, false),
+            visit(50.0, false, false),
+            visit(100.1, false, false),
+        ]
+    }
+
+    #[test]
+    fn classes_have_the_visits_between_their_limits() {
+        let of = |factor: f64, ratios: [f64; 4]| {
+            let [a, b, c, d] = ratios;
+            vec![
+                seen(100.0 * factor, 0.1, a, 30, 10.0),
+                seen(200.0 * factor, 0.2, b, 31, 10.1),
+                seen(300.0 * factor, 0.3, c, 80, 20.0),
+                seen(400.0 * factor, 0.0, d, 150, 61.0),
+            ]
+        };
+        let modes = vec![Mode::Iw10, Mode::Fixed, Mode::Wira];
+        let flat = [0.2; 4];
+        let all = ModeResults {
+            modes: modes.clone(),
+            results: vec![of(1.5, [0.01, 0.011, 0.1, 0.31]), of(1.0, flat), of(0.5, flat)],
+        };
+        let fell =
+            ModeResults { modes, results: vec![of(4.0, flat), of(4.0, flat), of(2.0, flat)] };
+        let figures = Figures::of(&visits(), &all, &fell);
+        assert_eq!((figures.visits, figures.returns), (4, 2));
+        // Mean first-frame times of the baseline identify the visits of a class: 100 to 400 ms.
+        let means = |classes: &[VisitClass]| -> Vec<Option<f64>> {
+            let mean = |lines| find(lines, BASELINE).map(|line: &ModeLine| line.times.mean());
+            classes.iter().map(|class| mean(&class.lines)).collect()
+        };
+        assert_eq!(means(&figures.kinds), [100.0, 200.0, 300.0, 350.0].map(Some));
+        assert_eq!(means(&figures.sizes), [Some(100.0), Some(200.0), Some(300.0), Some(400.0)]);
+        assert_eq!(means(&figures.rtts), [Some(100.0), Some(250.0), None, Some(400.0)]);
+        assert_eq!(means(&figures.rates), [Some(100.0), Some(250.0), None]);
+        assert_eq!(means(&figures.retransmissions), [Some(100.0), Some(200.0), Some(300.0), None]);
+        // Outdated cookies are those of returning viewers.
+        assert_eq!(find(&figures.fell, BASELINE).map(|line| line.times.mean()), Some(600.0));
+
+        let line = find(&figures.all, Mode::Wira).expect("a line");
+        let number = |key: &str| {
+            let number = line.number(key).expect(key);
+            (number.value.mean, number.gain.map(|gain| gain.mean))
+        };
+        assert_eq!(number("first_frame_ms"), (125.0, Some(-0.5)));
+        assert_eq!(number("frame_2_ms").0, 135.0);
+        assert_eq!(number("frame_4_ms").0, 155.0);
+        assert!((number("first_frame_loss").0 - 15.0).abs() < 1e-9);
+        assert!((number("frame_4_loss").0 - 18.0).abs() < 1e-9);
+        assert_eq!((line.visits, line.with_past, line.jumped, line.failed), (4, 0.25, 0.25, 0.25));
+        assert!(line.losses_over_iw10.mean.abs() < 1e-9);
     }
 }

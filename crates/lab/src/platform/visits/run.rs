@@ -175,3 +175,76 @@ fn seen(
         rate_mbps: session.rate_mbps,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::draw;
+    use super::*;
+    use crate::platform::arm::BASELINE;
+    use crate::platform::population::Population;
+    use crate::platform::session::Links;
+    use crate::platform::specification::{Specification, WIRA};
+
+    /// A returning viewer on a path without loss, jitter and bunches: 40 ms, 10 Mbps.
+    fn visit() -> Visit {
+        let wira = Specification::parse(WIRA).expect("valid");
+        let drawn = draw::visits(&Population::new(wira, None), 1, 50);
+        let mut visit = drawn.into_iter().find(|visit| visit.before.is_some()).expect("a return");
+        visit.age_s = 600;
+        for session in visit.before.iter_mut().chain([&mut visit.session]) {
+            (session.rtt_ms, session.rate_mbps, session.buffer_ms) = (40.0, 10.0, 200.0);
+            (session.jitter_ms, session.loss, session.links) = (0.0, 0.0, Links::default());
+        }
+        visit
+    }
+
+    fn result(visit: &Visit, mode: Mode, world: World, usual_kb: u64) -> FirstFrameResult {
+        let usual = Usual { window: usual_kb * 1_000, rtt: Duration::from_millis(40) };
+        let arm = Arm::parse(BASELINE).expect("a scheme");
+        run(visit, mode, world, &usual, &arm).expect("a run")
+    }
+
+    #[test]
+    fn a_first_frame_takes_a_round_trip_and_its_bytes_at_the_paths_rate() {
+        let visit = visit();
+        // The window holds the whole frame, and the pacing rate is above the path's.
+        let seen = result(&visit, Mode::Fixed, World::Usual, 250);
+        let bytes_ms = seen.first_frame_bytes as f64 * 8.0 / 10_000.0;
+        let expected = 40.0 + bytes_ms;
+        assert!((6_000..250_000).contains(&seen.first_frame_bytes), "{seen:?}");
+        assert!((seen.pictures_ms[0] / expected - 1.0).abs() < 0.15, "{expected} {seen:?}");
+        assert!(seen.pictures_ms.is_sorted(), "{seen:?}");
+        assert_eq!((seen.losses[0], seen.retransmission, seen.has_past), (0.0, 0.0, false));
+
+        // A window of 10 kB takes further round trips.
+        let small = result(&visit, Mode::Fixed, World::Usual, 10);
+        assert!(small.pictures_ms[0] > seen.pictures_ms[0] + 40.0, "{small:?}");
+
+        // A quarter of the rate: four times as long on the wire.
+        let fell = result(&visit, Mode::Iw10, World::Fell, 250);
+        assert_eq!(fell.rate_mbps, 2.5);
+        assert!(fell.pictures_ms[0] > 40.0 + 4.0 * bytes_ms * 0.9, "{fell:?}");
+    }
+
+    #[test]
+    fn cookies_of_the_last_visit_count_until_they_expire() {
+        let mut visit = visit();
+        let recent = result(&visit, Mode::Wira, World::Usual, 43);
+        assert!(recent.has_past && recent.verdict != Verdict::None, "{recent:?}");
+        visit.age_s = 3_601;
+        let old = result(&visit, Mode::Wira, World::Usual, 43);
+        assert!(!old.has_past && old.verdict == Verdict::None, "{old:?}");
+        visit.before = None;
+        assert!(!result(&visit, Mode::Wira, World::Usual, 43).has_past);
+    }
+
+    #[test]
+    fn losses_and_retransmissions_are_those_of_the_path() {
+        let mut visit = visit();
+        visit.session.loss = 0.2;
+        visit.session.kind = crate::platform::session::LossKind::Independent;
+        let seen = result(&visit, Mode::Fixed, World::Usual, 250);
+        assert!((0.05..0.4).contains(&seen.losses[3]), "{seen:?}");
+        assert!((0.1..0.5).contains(&seen.retransmission), "{seen:?}");
+    }
+}
