@@ -384,6 +384,9 @@ mod tests {
             (number.value.mean, number.gain.map(|gain| gain.mean))
         };
         assert_eq!(number("first_frame_ms"), (125.0, Some(-0.5)));
+        // Between the third and the fourth of 50, 100, 150 and 200 ms.
+        assert!((number("first_frame_p70_ms").0 - 155.0).abs() < 1e-9);
+        assert!((number("first_frame_p90_ms").0 - 185.0).abs() < 1e-9);
         assert_eq!(number("frame_2_ms").0, 135.0);
         assert_eq!(number("frame_4_ms").0, 155.0);
         assert!((number("first_frame_loss").0 - 15.0).abs() < 1e-9);
