@@ -57,6 +57,9 @@ pub(crate) struct Figure {
     pub plots: Vec<String>,
     /// Stated numbers, the headline first.
     pub numbers: Vec<StatedNumber>,
+    /// Whether a population was fitted to the numbers, which therefore do not count.
+    #[serde(default)]
+    pub fitted: bool,
     /// Cause of the difference.
     #[serde(default)]
     pub cause: String,

@@ -78,7 +78,7 @@ impl Conditions<'_> {
             for (value, counts) in self.values.iter().zip(counts.iter_mut()) {
                 let number = self.at(number, value);
                 let judged = Judged::of(&number, results);
-                if let Some((_, verdict)) = judged.ours {
+                if let Some((_, verdict)) = judged.ours.filter(|_| !figure.fitted) {
                     counts.add(verdict);
                 }
                 let verdict = judged.reason().unwrap_or_else(|| judged.verdict());
@@ -120,8 +120,10 @@ mod tests {
         let (paper, results, axis) = ("wira", "visits", "condition");
         let conditions = Conditions { paper, results, axis, values: &["fitted", "fleet"] };
         let lines = vec![
-            line("fitted", "gain:first_frame_ms", -0.1),
-            line("fleet", "gain:first_frame_ms", 0.1),
+            line("fitted", "gain:ffct_ms", -0.1),
+            line("fleet", "gain:ffct_ms", 0.1),
+            // An input of the population, which does not count.
+            ResultLine { scheme: "fixed".to_owned(), ..line("fitted", "ffct_ms", 159.0) },
         ];
         let text = conditions.tables(lines).expect("a catalogue");
         let row = text.lines().find(|line| line.starts_with("| change of the mean, Wira |"));
@@ -129,6 +131,7 @@ mod tests {
         assert!(row.starts_with("| change of the mean, Wira | -10.6 % |"), "{row}");
         assert!(row.contains("-10.0 ± 1.0 %, within 10 %"), "{row}");
         assert!(row.contains("10.0 ± 1.0 %, opposite sign"), "{row}");
+        assert!(text.contains("| mean, baseline | 159 ms | 159.0"), "{text}");
         assert!(text.contains("| fitted | 1 / 0 / 0 / 0 / 0 |"), "{text}");
         assert!(text.contains("| fleet | 0 / 0 / 0 / 0 / 1 |"), "{text}");
         assert!(text.contains("no results given") && !text.contains("Figure 2**"), "{text}");

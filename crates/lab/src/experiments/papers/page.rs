@@ -106,7 +106,8 @@ impl<'a> JudgedFigure<'a> {
                 && from.is_some_and(|f| Some(&f.results) == figure.experiment.as_ref())
         };
         let others = numbers.iter().filter(|judged| !is_repeated(judged));
-        others.filter_map(|judged| judged.ours).for_each(|(_, verdict)| counts.add(verdict));
+        let predicted = others.filter(|_| !figure.fitted);
+        predicted.filter_map(|judged| judged.ours).for_each(|(_, verdict)| counts.add(verdict));
         drop(cells);
         let claims = report.as_ref().map_or([0, 0], |report| {
             let good = report.verdicts.iter().filter(|verdict| verdict.holds()).count();
@@ -354,9 +355,10 @@ pub(super) fn overview(papers: &[JudgedPaper<'_>]) -> String {
         "\nEvery number that a paper states is compared with ours, at every point and in every \
          reading that we measure. The bold column is the answer in short. `Beyond` means less than \
          half or more than double, `opposite sign` an increase in place of a decrease. A number \
-         without results of this run is `not measured`. {} A claim is a sentence with a value that \
-         would falsify it. That every run delivers the right bytes is an invariant: a run that \
-         breaks it fails, and none counts as a claim.\n",
+         without results of this run is `not measured`. Numbers that a population was fitted to \
+         do not count. {} A claim is a sentence with a value that would falsify it. That every \
+         run delivers the right bytes is an invariant: a run that breaks it fails, and none \
+         counts as a claim.\n",
         near_zero()
     );
     for paper in papers {

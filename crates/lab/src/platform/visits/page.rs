@@ -63,7 +63,8 @@ fn write_page(
         out,
         "`{command}`: {visits} visits, {returns} of them by returning viewers, each simulated \
          under every mode. The first-frame time runs from the request, without the handshake, to \
-         the last byte of the first picture at the viewer. Loss rates cover all packets until \
+         the last byte of the first picture at the viewer; only the comparison with the paper has \
+         the paper's FFCT. Loss rates cover all packets until \
          the frame is acknowledged. Changes are from the baseline (`fixed`) over paired visits, \
          with 95 % intervals.\n",
     )?;

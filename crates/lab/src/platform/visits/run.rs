@@ -74,6 +74,16 @@ pub(super) struct FirstFrameResult {
     pub verdict: Verdict,
     /// Highest delivery rate of the connection, in Mbps.
     pub rate_mbps: f64,
+    /// Round-trip time without queues.
+    pub rtt_ms: f64,
+}
+
+impl FirstFrameResult {
+    /// Completion of a picture as the paper counts it, "since the first live-streaming packet is
+    /// sent out" (section VI), until the last packet leaves: a round trip less than the viewer's.
+    pub(super) fn ffct_ms(&self, picture: usize) -> f64 {
+        (self.pictures_ms[picture] - self.rtt_ms).max(0.0)
+    }
 }
 
 /// Runs a visit.
@@ -173,6 +183,7 @@ fn seen(
         has_past,
         verdict: outcome.transport.jump,
         rate_mbps: session.rate_mbps,
+        rtt_ms: session.rtt_ms,
     }
 }
 
@@ -214,6 +225,7 @@ mod tests {
         assert!((6_000..250_000).contains(&seen.first_frame_bytes), "{seen:?}");
         assert!((seen.pictures_ms[0] / expected - 1.0).abs() < 0.15, "{expected} {seen:?}");
         assert!(seen.pictures_ms.is_sorted(), "{seen:?}");
+        assert_eq!(seen.ffct_ms(1), seen.pictures_ms[1] - 40.0);
         assert_eq!((seen.losses[0], seen.retransmission, seen.has_past), (0.0, 0.0, false));
 
         // A window of 10 kB takes further round trips.
