@@ -1,0 +1,259 @@
+//! A call in virtual time: frames at a fixed rate, an acknowledgement per packet, and a deadline
+//! for each frame (AutoRec, section VII-A; the platform is that of Hairpin's published simulator).
+
+mod code;
+mod receiver;
+
+use core::time::Duration;
+
+use links::{Link, LinkConfig, Loss, Packet, Passage, Trace};
+use qoe::Deadlines;
+use units::{Ecn, Rate, Timestamp};
+
+use crate::clock::{Pace, earliest};
+use crate::error::BadValue;
+use crate::hairpin::Planner;
+use crate::maker::Engine;
+use crate::sender::{EngineSender, Outgoing, PACKET, Sender, Sent};
+use crate::source::Source;
+use crate::webrtc_fec::Version;
+use code::{CodeSender, Rule};
+use receiver::Receiver;
+
+pub use receiver::Decoding;
+
+/// Longest wait for the last frames.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// Path of a call.
+#[derive(Clone, Debug)]
+pub struct CallPath {
+    /// Rate at which packets are paced.
+    pub rate: Rate,
+    /// Round-trip time, and the estimate before the first sample.
+    pub rtt: Duration,
+    /// Loss from the sender to the receiver. Acknowledgements are not lost.
+    pub loss: Loss,
+    /// Rows that replace round-trip time and loss. Their bandwidth is ignored, as by the published
+    /// simulator.
+    pub trace: Option<Trace>,
+}
+
+impl CallPath {
+    /// Returns both directions.
+    pub(crate) fn links<T: Clone, A: Clone>(&self, seed: u64) -> (Link<T>, Link<A>) {
+        let plain = LinkConfig {
+            rate: Some(Rate::MAX),
+            delay: self.trace.is_none().then(|| self.rtt / 2),
+            trace: self.trace.clone(),
+            ..LinkConfig::default()
+        };
+        let loss = self.trace.is_none().then(|| self.loss.clone());
+        let down = LinkConfig { loss, ..plain.clone() };
+        let up = LinkConfig { loss: Some(Loss::None), ..plain };
+        (Link::new(&down, seed, "down"), Link::new(&up, seed, "up"))
+    }
+}
+
+/// A call.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The path.
+    pub path: CallPath,
+    /// The video.
+    pub source: Source,
+    /// Time from a frame's capture until it must be complete. Above 0.
+    pub deadline: Duration,
+    /// Length of the call.
+    pub duration: Duration,
+}
+
+/// Recovery of a call.
+#[derive(Clone, Debug)]
+pub enum Policy {
+    /// A scheme of the crate `recovery`, with any client.
+    Engine(Engine),
+    /// WebRTC's repair packets on first transmissions, and retransmissions.
+    WebRtc(Version, Decoding),
+    /// Hairpin with this λ.
+    Hairpin(f64),
+    /// A sender that knows the fates of its packets: each is delayed until it will arrive. No
+    /// sender has fewer late frames.
+    Clairvoyant,
+}
+
+/// Results of a call.
+#[derive(Clone, Copy, Debug)]
+pub struct CallOutcome {
+    /// Frames, and those that missed their deadline.
+    pub deadlines: Deadlines,
+    /// Packets sent.
+    pub sent: Sent,
+}
+
+/// The sender of a [`Policy::Clairvoyant`]: first transmissions alone.
+#[derive(Debug, Default)]
+struct Insistent {
+    queue: std::collections::VecDeque<u32>,
+    next: u64,
+}
+
+impl Sender for Insistent {
+    fn push(&mut self, _: Timestamp, ids: core::ops::Range<u32>, _: Option<Timestamp>) {
+        self.queue.extend(ids);
+    }
+
+    fn on_ack(&mut self, _: Timestamp, _: u64, _: &[u32]) {}
+
+    fn on_timer(&mut self, _: Timestamp) {}
+
+    fn next_timer(&self) -> Option<Timestamp> {
+        None
+    }
+
+    fn next_packet(&mut self, _: Timestamp) -> Option<Outgoing> {
+        let id = self.queue.pop_front()?;
+        self.next += 1;
+        Some(Outgoing { number: self.next - 1, id: Some(id), batch: None, is_copy: false })
+    }
+
+    fn sent(&self) -> Sent {
+        Sent { first: self.next, ..Sent::default() }
+    }
+}
+
+/// An acknowledgement: the packet, and data that it restored.
+type Ack = (u64, Vec<u32>);
+
+struct World<'a> {
+    call: &'a Call,
+    seed: u64,
+    sender: Box<dyn Sender>,
+    receiver: Receiver,
+    passage: Passage,
+    down: Link<Outgoing>,
+    up: Link<Ack>,
+    pace: Pace,
+    frame: u64,
+    now: Timestamp,
+}
+
+impl Policy {
+    fn sender(&self, path: &CallPath, seed: u64) -> Result<Box<dyn Sender>, BadValue> {
+        let coded = |rule| Box::new(CodeSender::new(rule, path.rate, path.rtt));
+        Ok(match self {
+            Self::Engine(engine) => Box::new(EngineSender::new(engine, path.rate, path.rtt, seed)),
+            Self::WebRtc(version, _) => coded(Rule::WebRtc(*version)),
+            Self::Hairpin(lambda) => coded(Rule::Hairpin(Planner::new(*lambda)?)),
+            Self::Clairvoyant => Box::new(Insistent::default()),
+        })
+    }
+}
+
+impl Call {
+    /// Runs the call. Equal seeds give paths with equal fates.
+    ///
+    /// # Errors
+    /// A value of the call or the policy is out of range.
+    pub fn run(&self, policy: &Policy, seed: u64) -> Result<CallOutcome, BadValue> {
+        self.source.checked()?;
+        let deadline = self.deadline;
+        if deadline.is_zero() {
+            return Err(BadValue::new("deadline", "0", "above 0"));
+        }
+        let (down, up) = self.path.links(seed);
+        let decoding = match policy {
+            Policy::WebRtc(_, decoding) => *decoding,
+            _ => Decoding::Mds,
+        };
+        let passage = match policy {
+            Policy::Clairvoyant => Passage::Insistent,
+            _ => Passage::Ordinary,
+        };
+        let mut world = World {
+            call: self,
+            seed,
+            sender: policy.sender(&self.path, seed)?,
+            receiver: Receiver::new(decoding),
+            passage,
+            down,
+            up,
+            pace: Pace::new(self.path.rate, PACKET.into()),
+            frame: 0,
+            now: Timestamp::ZERO,
+        };
+        while world.step() {}
+        Ok(world.outcome())
+    }
+}
+
+impl World<'_> {
+    fn next_frame(&self) -> Option<Timestamp> {
+        let at = self.call.source.at(self.frame);
+        (at.since(Timestamp::ZERO) < self.call.duration).then_some(at)
+    }
+
+    /// Handles the next event; false at the end of the call.
+    fn step(&mut self) -> bool {
+        let events = [
+            self.next_frame(),
+            self.down.next_event(),
+            self.up.next_event(),
+            self.sender.next_timer().filter(|at| *at > self.now),
+            self.pace.next(),
+        ];
+        let end = Timestamp::ZERO + self.call.duration + DRAIN;
+        let Some(next) = earliest(events).filter(|at| *at <= end) else { return false };
+        self.now = self.now.max(next);
+        let now = self.now;
+        if self.next_frame().is_some_and(|at| at <= now) {
+            self.capture();
+        }
+        while let Some(delivered) = self.down.poll(now) {
+            let packet = delivered.packet.payload;
+            let restored = self.receiver.push(now, &packet);
+            self.up.send(now, Packet::datagram(40, Ecn::NotEct, (packet.number, restored)));
+        }
+        while let Some(delivered) = self.up.poll(now) {
+            let (number, restored) = delivered.packet.payload;
+            self.sender.on_ack(now, number, &restored);
+        }
+        self.sender.on_timer(now);
+        self.transmit();
+        true
+    }
+
+    fn capture(&mut self) {
+        let source = &self.call.source;
+        let size = source.size(self.frame, source.is_key(self.frame), self.seed);
+        let ids = self.receiver.expect(size);
+        self.sender.push(self.now, ids, Some(self.now + self.call.deadline));
+        self.frame += 1;
+    }
+
+    fn transmit(&mut self) {
+        let now = self.now;
+        while self.pace.is_free(now) {
+            let Some(packet) = self.sender.next_packet(now) else {
+                self.pace.is_asked = false;
+                return;
+            };
+            self.pace.on_sent(now);
+            let size = u32::from(PACKET);
+            let packet = Packet { size, ecn: Ecn::NotEct, payload: packet };
+            self.down.send_as(now, packet, self.passage);
+        }
+        self.pace.is_asked = true;
+    }
+
+    fn outcome(&self) -> CallOutcome {
+        let mut deadlines = Deadlines::new(self.call.deadline);
+        for (n, complete) in (0..).zip(self.receiver.completions()) {
+            deadlines.on_frame(self.call.source.at(n), complete);
+        }
+        CallOutcome { deadlines, sent: self.sender.sent() }
+    }
+}
+
+#[cfg(test)]
+mod tests;
