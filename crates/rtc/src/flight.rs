@@ -74,6 +74,8 @@ pub(crate) struct Record<T> {
 pub(crate) struct Flight<T> {
     records: VecDeque<Record<T>>,
     base: u64,
+    /// Number of the first packet in flight.
+    low: u64,
     largest: Option<u64>,
     last_sent: Timestamp,
     in_flight: usize,
@@ -89,6 +91,7 @@ impl<T: Clone> Flight<T> {
         Self {
             records: VecDeque::new(),
             base: 0,
+            low: 0,
             largest: None,
             last_sent: Timestamp::ZERO,
             in_flight: 0,
@@ -126,8 +129,17 @@ impl<T: Clone> Flight<T> {
         self.rtt.add(now.since(before.sent));
         self.largest = self.largest.max(Some(number));
         self.probes = 0;
+        self.advance();
         self.forget(now);
         Some(before)
+    }
+
+    fn advance(&mut self) {
+        while let Some(record) = self.records.get((self.low - self.base) as usize)
+            && record.fate != Fate::InFlight
+        {
+            self.low += 1;
+        }
     }
 
     /// Forgets the oldest packets that are acknowledged, or were lost long ago.
@@ -156,7 +168,9 @@ impl<T: Clone> Flight<T> {
         let Some(largest) = self.largest else { return Vec::new() };
         let patience = self.patience();
         let mut lost = Vec::new();
-        for record in self.records.iter_mut().take_while(|record| record.number < largest) {
+        let from = (self.low - self.base) as usize;
+        let open = self.records.iter_mut().skip(from);
+        for record in open.take_while(|record| record.number < largest) {
             let is_passed = record.number + PACKET_THRESHOLD <= largest;
             if record.fate == Fate::InFlight && (is_passed || record.sent + patience <= now) {
                 record.fate = Fate::Lost;
@@ -164,11 +178,12 @@ impl<T: Clone> Flight<T> {
                 lost.push(record.number);
             }
         }
+        self.advance();
         lost
     }
 
     fn first_in_flight(&self) -> Option<&Record<T>> {
-        self.records.iter().find(|record| record.fate == Fate::InFlight)
+        self.records.get((self.low - self.base) as usize)
     }
 
     /// Returns the content of the oldest packet in flight.

@@ -81,6 +81,7 @@ impl Plan {
         let is_sized = (1..=MAX_FRAME).contains(&frame);
         BadValue::unless(is_sized, "frame", frame, "1 to 55 packets")?;
         BadValue::unless(lambda >= 0.0, "lambda", lambda, "0 and above")?;
+        let rounds: Vec<_> = (1..=frame).map(|n| options(n, loss)).collect();
         let mut plan = Self { repairs: Vec::new(), costs: Vec::new() };
         for _ in 0..MAX_ROUNDS {
             let later = plan.costs.last();
@@ -89,8 +90,8 @@ impl Plan {
                 (_, None) => 1.0,
                 (left, Some(costs)) => costs[left - 1],
             };
-            let (repairs, costs) =
-                (1..=frame).map(|n| best(n, loss, lambda / frame as f64, &cost_of)).unzip();
+            let price = lambda / frame as f64;
+            let (repairs, costs) = rounds.iter().map(|of| best(of, price, &cost_of)).unzip();
             plan.repairs.push(repairs);
             plan.costs.push(costs);
         }
@@ -109,23 +110,24 @@ impl Plan {
     }
 }
 
+/// A number of repair packets, and the probabilities of missing packets after the round.
+type Choice = (usize, Vec<f64>);
+
+/// Returns the choices for `n` missing packets, with ascending numbers of repair packets.
+fn options(n: usize, loss: f64) -> Vec<Choice> {
+    let mut all: Vec<_> = ratios().map(|ratio| (ratio * n as f64).round() as usize).collect();
+    all.dedup();
+    all.into_iter().map(|f| (f, after_round(n, f, loss))).collect()
+}
+
 /// Returns the cheapest number of repair packets and its cost. The smaller number wins a tie.
-fn best(n: usize, loss: f64, price: f64, cost_of: &dyn Fn(usize) -> f64) -> (usize, f64) {
-    let mut best = (0, f64::INFINITY);
-    let mut tried = None;
-    for ratio in ratios() {
-        let f = (ratio * n as f64).round() as usize;
-        if tried.replace(f) == Some(f) {
-            continue;
-        }
-        let left = after_round(n, f, loss);
-        let expected: f64 = left.iter().enumerate().map(|(m, chance)| chance * cost_of(m)).sum();
-        let cost = expected + price * f as f64;
-        if cost < best.1 {
-            best = (f, cost);
-        }
-    }
-    best
+fn best(options: &[Choice], price: f64, cost_of: &dyn Fn(usize) -> f64) -> (usize, f64) {
+    let cost = |(f, left): &Choice| {
+        let later = left.iter().enumerate().map(|(m, chance)| chance * cost_of(m));
+        (*f, later.sum::<f64>() + price * *f as f64)
+    };
+    let costs = options.iter().map(cost);
+    costs.reduce(|best, next| if next.1 < best.1 { next } else { best }).expect("0 is an option")
 }
 
 /// Returns how many transmissions fit before the deadline, this one included: the data must arrive

@@ -20,6 +20,10 @@ pub struct SchemeKeys {
     pub goodput: f64,
     /// Price of a copy (`deadline`).
     pub price: Duration,
+    /// Time for which data without a deadline is useful (`deadline`).
+    pub patience: Duration,
+    /// Loss rate above which players are assumed to be more patient (`deadline`).
+    pub patient_above: f64,
     /// Replicas per first transmission that the guard allows; `None` for no guard.
     pub max_redundancy: Option<f64>,
 }
@@ -27,11 +31,14 @@ pub struct SchemeKeys {
 impl Default for SchemeKeys {
     /// AutoRec's set-up for calls: α = 0, β = γ = 20 %.
     fn default() -> Self {
+        let deadline::Options { price, patience, patient_above, .. } = Default::default();
         Self {
             latency: Duration::ZERO,
             cost: 0.2,
             goodput: 0.2,
-            price: deadline::Options::default().price,
+            price,
+            patience,
+            patient_above,
             max_redundancy: None,
         }
     }
@@ -59,7 +66,12 @@ impl Engine {
                 cost: keys.cost,
                 goodput: keys.goodput,
             },
-            deadline: deadline::Options { price: keys.price, ..deadline::Options::default() },
+            deadline: deadline::Options {
+                price: keys.price,
+                patience: keys.patience,
+                patient_above: keys.patient_above,
+                ..deadline::Options::default()
+            },
             ..Parameters::default()
         };
         let spec = SchemeSpec::new(choice, parameters)

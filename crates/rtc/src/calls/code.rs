@@ -25,10 +25,21 @@ const EXTRA_WAIT: Duration = Duration::from_micros(500);
 #[derive(Clone, Debug)]
 pub(crate) enum Rule {
     WebRtc(Version),
-    Hairpin(Planner),
+    Hairpin(Planner, LossCount),
 }
 
-/// Loss rate: lost packets per sent packet in a window.
+/// Numerator of a loss rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LossCount {
+    /// Retransmitted packets, as in Hairpin's published simulator. Restored packets are not
+    /// counted, and neither is a loss that is about to be answered.
+    #[default]
+    Retransmissions,
+    /// Detected losses.
+    Losses,
+}
+
+/// Loss rate: retransmitted or lost packets per sent packet in a window.
 #[derive(Debug)]
 struct LossRate {
     window: Duration,
@@ -113,7 +124,7 @@ impl CodeSender {
     pub(crate) fn new(rule: Rule, rate: Rate, rtt: Duration) -> Self {
         let window = match rule {
             Rule::WebRtc(_) => LONG_WINDOW,
-            Rule::Hairpin(_) => SHORT_WINDOW,
+            Rule::Hairpin(..) => SHORT_WINDOW,
         };
         Self {
             rule,
@@ -139,7 +150,7 @@ impl CodeSender {
                 let loss = self.loss.highest(now);
                 webrtc_fec::repairs(*version, loss, rtt.smoothed, missing)
             }
-            Rule::Hairpin(planner) => {
+            Rule::Hairpin(planner, _) => {
                 let loss = self.loss.rate(now);
                 // The simulator rounds the estimate up to milliseconds.
                 let estimate = (rtt.smoothed + rtt.variance).as_micros().div_ceil(1_000);
@@ -180,7 +191,9 @@ impl CodeSender {
             let Some(record) = self.flight.get_mut(number) else { continue };
             let (frame, id) = (record.content.frame, record.content.id);
             let packets = record.content.batch.ids.len() + record.content.batch.repairs;
-            self.loss.lost.push_back(now);
+            if matches!(self.rule, Rule::Hairpin(_, LossCount::Losses)) {
+                self.loss.lost.push_back(now);
+            }
             let is_newest = id.is_some_and(|id| self.newest[id as usize] == number);
             if is_newest && id.is_some_and(|id| self.data.is_wanted(id)) {
                 self.schedule(now, frame, packets);
@@ -268,9 +281,14 @@ impl Sender for CodeSender {
             Some(id) => {
                 self.newest[id as usize] = number;
                 self.data.on_sent(now, id);
-                let count =
-                    if is_first { &mut self.sent.first } else { &mut self.sent.retransmitted };
-                *count += 1;
+                if is_first {
+                    self.sent.first += 1;
+                } else {
+                    self.sent.retransmitted += 1;
+                    if !matches!(self.rule, Rule::Hairpin(_, LossCount::Losses)) {
+                        self.loss.lost.push_back(now);
+                    }
+                }
             }
             None => self.sent.redundant += 1,
         }
@@ -291,34 +309,34 @@ mod tests {
         Timestamp::from_millis(millis)
     }
 
+    fn drain(sender: &mut CodeSender, now: Timestamp) -> Vec<Outgoing> {
+        core::iter::from_fn(|| sender.next_packet(now)).collect()
+    }
+
     #[test]
     fn the_data_that_is_missing_after_a_round_is_the_next_group() {
-        let rule = Rule::Hairpin(Planner::new(STANDARD).expect("in range"));
+        let rule =
+            Rule::Hairpin(Planner::new(STANDARD).expect("in range"), LossCount::Retransmissions);
         let rtt = Duration::from_millis(30);
         let mut sender = CodeSender::new(rule, Rate::from_mbps(12), rtt);
+        let ids = |batch: &[Outgoing]| batch.iter().filter_map(|p| p.id).collect::<Vec<_>>();
+        // The second and the fifth packet of both frames are lost.
         sender.push(at(0), 0..6, Some(at(100)));
-        (0..6)
-            .for_each(|n| assert_eq!(sender.next_packet(at(n)).and_then(|p| p.id), Some(n as u32)));
-        assert!(sender.next_packet(at(6)).is_none(), "no repair packets without a loss");
-        // The next frame shows how many packets were sent lately.
-        sender.push(at(16), 6..12, Some(at(116)));
-        (6..12).for_each(|_| assert!(sender.next_packet(at(16)).is_some()));
-        // Packets 1 and 4 are lost.
-        for (number, when) in [(0, 30), (2, 32), (3, 33), (5, 35)] {
-            sender.on_ack(at(when), number, &[]);
-        }
-        // The second loss is found by time, before the round starts.
-        let [_, due] = [0, 1].map(|_| {
-            let due = sender.next_timer().expect("a loss");
-            sender.on_timer(due);
-            due
-        });
-        let batch: Vec<_> = core::iter::from_fn(|| sender.next_packet(due)).collect();
-        let ids: Vec<_> = batch.iter().filter_map(|packet| packet.id).collect();
-        assert_eq!(ids, [1, 4]);
-        assert!(batch.len() > 2, "the last round has repair packets: {batch:?}");
-        // The receiver restores both from one packet of data and one of repair.
-        sender.on_ack(due + rtt, batch[2].number, &[1, 4]);
-        assert!(sender.next_packet(due + rtt).is_none());
+        assert_eq!(drain(&mut sender, at(0)).len(), 6, "no repair packets without a loss");
+        sender.push(at(17), 6..12, Some(at(117)));
+        assert_eq!(drain(&mut sender, at(17)).len(), 6);
+        [0, 2, 3, 5].iter().for_each(|number| sender.on_ack(at(30), *number, &[]));
+        [35, 40].iter().for_each(|now| sender.on_timer(at(*now)));
+        let first = drain(&mut sender, at(40));
+        assert_eq!((ids(&first), first.len()), (vec![1, 4], 2), "no retransmission was counted");
+        [6, 8, 9, 11].iter().for_each(|number| sender.on_ack(at(47), *number, &[]));
+        [52, 57].iter().for_each(|now| sender.on_timer(at(*now)));
+        let second = drain(&mut sender, at(57));
+        assert!(ids(&second) == [7, 10] && second.len() > 2, "the last round: {second:?}");
+        // The receiver restores both packets from one of data and one of repair.
+        sender.on_ack(at(70), first[0].number, &[]);
+        sender.on_ack(at(70), first[1].number, &[]);
+        sender.on_ack(at(87), second[2].number, &[7, 10]);
+        assert!(sender.next_packet(at(87)).is_none());
     }
 }

@@ -18,6 +18,8 @@ use crate::sender::{EngineSender, Outgoing, PACKET, Sender, Sent};
 use crate::source::Source;
 use crate::webrtc_fec::Version;
 use code::{CodeSender, Rule};
+
+pub use code::LossCount;
 use receiver::Receiver;
 
 pub use receiver::Decoding;
@@ -75,8 +77,8 @@ pub enum Policy {
     Engine(Engine),
     /// WebRTC's repair packets on first transmissions, and retransmissions.
     WebRtc(Version, Decoding),
-    /// Hairpin with this λ.
-    Hairpin(f64),
+    /// Hairpin with this λ, and the numerator of its loss rate.
+    Hairpin(f64, LossCount),
     /// A sender that knows the fates of its packets: each is delayed until it will arrive. No
     /// sender has fewer late frames.
     Clairvoyant,
@@ -144,7 +146,7 @@ impl Policy {
         Ok(match self {
             Self::Engine(engine) => Box::new(EngineSender::new(engine, path.rate, path.rtt, seed)),
             Self::WebRtc(version, _) => coded(Rule::WebRtc(*version)),
-            Self::Hairpin(lambda) => coded(Rule::Hairpin(Planner::new(*lambda)?)),
+            Self::Hairpin(lambda, count) => coded(Rule::Hairpin(Planner::new(*lambda)?, *count)),
             Self::Clairvoyant => Box::new(Insistent::default()),
         })
     }

@@ -87,7 +87,10 @@ impl Receiver {
     }
 
     fn restore(&mut self, now: Timestamp, batch: &Batch) -> Vec<u32> {
-        self.groups = self.groups.split_off(&batch.key.saturating_sub(KEPT_BATCHES));
+        let oldest = batch.key.saturating_sub(KEPT_BATCHES);
+        while self.groups.first_key_value().is_some_and(|(key, _)| *key < oldest) {
+            self.groups.pop_first();
+        }
         let group = self.groups.entry(batch.key).or_insert_with(|| Group {
             ids: Arc::clone(&batch.ids),
             data: vec![false; batch.ids.len()],

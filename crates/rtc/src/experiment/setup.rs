@@ -7,7 +7,7 @@ use serde::Deserialize;
 use units::{Rate, parse_duration};
 
 use crate::block::BlockRate;
-use crate::calls::{Call, CallPath, Decoding, Policy};
+use crate::calls::{Call, CallPath, Decoding, LossCount, Policy};
 use crate::error::BadValue;
 use crate::hairpin;
 use crate::maker::{Engine, SchemeKeys};
@@ -198,9 +198,13 @@ pub(super) struct SchemeTable {
     cost: Option<f64>,
     goodput: Option<f64>,
     price: Option<String>,
+    patience: Option<String>,
+    patient_above: Option<f64>,
     max_redundancy: Option<f64>,
     /// λ of Hairpin.
     lambda: Option<f64>,
+    /// Whether Hairpin counts losses rather than retransmissions.
+    counts_losses: bool,
     /// Repair packets of WebRTC by XOR masks.
     masks: bool,
     /// τ, share of parity (none for one packet per frame), and rules of Tambur.
@@ -219,7 +223,7 @@ impl SchemeTable {
     pub(super) fn check(&self, platform: Platform) -> Result<(), BadValue> {
         match platform {
             Platform::Call => self.policy().and_then(|policy| match policy {
-                Policy::Hairpin(lambda) => hairpin::Planner::new(lambda).map(drop),
+                Policy::Hairpin(lambda, _) => hairpin::Planner::new(lambda).map(drop),
                 _ => Ok(()),
             }),
             Platform::Conference => self.protection().and_then(|protection| match protection {
@@ -242,17 +246,20 @@ impl SchemeTable {
             cost: self.cost.unwrap_or(default.cost),
             goodput: self.goodput.unwrap_or(default.goodput),
             price: span("price", &self.price, default.price)?,
+            patience: span("patience", &self.patience, default.patience)?,
+            patient_above: self.patient_above.unwrap_or(default.patient_above),
             max_redundancy: self.max_redundancy,
         };
         Engine::new(&self.scheme, &keys)
     }
 
     fn policy(&self) -> Result<Policy, BadValue> {
+        let count = if self.counts_losses { LossCount::Losses } else { LossCount::Retransmissions };
         let decoding = if self.masks { Decoding::Xor } else { Decoding::Mds };
         Ok(match self.scheme.as_str() {
             "webrtc-14" => Policy::WebRtc(Version::Of14, decoding),
             "webrtc-now" => Policy::WebRtc(Version::Now, decoding),
-            "hairpin" => Policy::Hairpin(self.lambda.unwrap_or(hairpin::STANDARD)),
+            "hairpin" => Policy::Hairpin(self.lambda.unwrap_or(hairpin::STANDARD), count),
             "clairvoyant" => Policy::Clairvoyant,
             _ => Policy::Engine(self.engine()?),
         })
