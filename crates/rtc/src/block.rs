@@ -1,6 +1,6 @@
 //! Block codes below QUIC (ART, section 7.2: "9 data packets are used to create 1 redundant
 //! packet"): a shim before the link groups sealed datagrams and adds Reed-Solomon repair packets;
-//! one behind it restores lost datagrams before the unmodified client sees them.
+//! another one after the link restores lost datagrams before the unmodified client sees them.
 //!
 //! Datagrams leave at once, with a header of 8 bytes. A block that is not full after a time-out is
 //! closed, so that the last datagrams of a burst are protected as well.

@@ -3,8 +3,8 @@
 //!
 //! With *n* packets missing and *l* transmissions left before the deadline, *f* repair packets cost
 //! λ f ÷ F, where F is the size of the frame. A frame that is incomplete after the last one costs
-//! 1. The receiver restores a round if at most *f* of its *n* + *f* packets are lost; otherwise the
-//! lost data packets go on to the next round.
+//! one. The receiver restores a round if at most *f* of its *n* + *f* packets are lost. Otherwise
+//! the lost data packets go on to the next round.
 
 use core::time::Duration;
 use std::collections::BTreeMap;

@@ -56,8 +56,8 @@ pub struct Tambur {
     pub parity: Parity,
     /// Whether lost packets are also sent again. Tambur's release does not.
     pub retransmits: bool,
-    /// Whether a frame that falls more than τ frames behind the newest acknowledged one makes the
-    /// next frame a key frame, as in Tambur's release.
+    /// Whether the next frame is a key frame if an unacknowledged frame is more than τ frames older
+    /// than the newest acknowledged one, as in Tambur's release.
     pub key_behind: bool,
 }
 
@@ -65,7 +65,7 @@ pub struct Tambur {
 #[derive(Clone, Debug)]
 pub enum Protection {
     /// A scheme of the crate `recovery`.
-    Engine(Engine),
+    Engine(Box<Engine>),
     /// Tambur.
     Tambur(Tambur),
 }
@@ -92,7 +92,7 @@ struct Frame {
     parity_arrived: u32,
 }
 
-/// What a packet carries besides data: parity of a frame.
+/// A packet with data, or parity of a frame.
 #[derive(Clone, Debug)]
 struct Carried {
     packet: Outgoing,
@@ -106,7 +106,7 @@ struct World<'a> {
     tambur: Option<Tambur>,
     seed: u64,
     sender: EngineSender,
-    /// Frames whose parity packets wait, after their data.
+    /// Frames of waiting parity packets, which leave after data.
     parities: std::collections::VecDeque<usize>,
     parity_sent: u64,
     down: Link<Carried>,
@@ -305,8 +305,8 @@ impl World<'_> {
         }
     }
 
-    /// Restores frames whose data the parities determine. A lost packet misses one symbol of U and
-    /// one of V, because a packet has stripes of both; a parity packet has two symbols.
+    /// Restores frames with data that the parities determine. A lost packet misses one symbol of U
+    /// and one of V, because a packet has stripes of both; a parity packet has two symbols.
     fn restore(&mut self) -> Vec<u32> {
         let Some(tambur) = self.tambur else { return Vec::new() };
         let has_arrived =

@@ -1,5 +1,5 @@
 //! A file through block codes below QUIC (ART, section 7.2, figure 22) and the share of
-//! connections in which such a code fails (section 4.1, figure 6).
+//! connections with a failure of such a code (section 4.1, figure 6).
 //!
 //! The sender is paced at the path's rate within a window of two bandwidth-delay products.
 
@@ -149,7 +149,7 @@ impl World {
 
     fn send_all(&mut self, packets: Vec<Vec<u8>>) {
         for payload in packets {
-            // The sizes on the wire are those of full packets.
+            // On the wire, all packets are full.
             let packet = Packet { size: PACKET.into(), ecn: Ecn::NotEct, payload };
             self.down.send(self.now, packet);
         }

@@ -1,4 +1,4 @@
-//! Senders whose receivers restore lost packets: WebRTC's and Hairpin's.
+//! Senders for receivers that restore lost packets: WebRTC's and Hairpin's.
 //!
 //! Packets of a frame and their repair packets form a group. The first loss of a group starts a
 //! wait for the acknowledgements of its other packets; then the data that is still missing becomes

@@ -1,5 +1,5 @@
 //! A call in virtual time: frames at a fixed rate, an acknowledgement per packet, and a deadline
-//! for each frame (AutoRec, section VII-A; the platform is that of Hairpin's published simulator).
+//! for each frame (AutoRec, section VII-A; modelled on Hairpin's published simulator).
 
 mod code;
 mod receiver;
@@ -74,7 +74,7 @@ pub struct Call {
 #[derive(Clone, Debug)]
 pub enum Policy {
     /// A scheme of the crate `recovery`, with any client.
-    Engine(Engine),
+    Engine(Box<Engine>),
     /// WebRTC's repair packets on first transmissions, and retransmissions.
     WebRtc(Version, Decoding),
     /// Hairpin with this λ, and the numerator of its loss rate.

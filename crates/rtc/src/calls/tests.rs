@@ -17,7 +17,7 @@ fn call(loss: &str, seconds: u64) -> Call {
 }
 
 fn engine(name: &str) -> Policy {
-    Policy::Engine(Engine::new(name, &SchemeKeys::default()).expect("known"))
+    Policy::Engine(Engine::new(name, &SchemeKeys::default()).expect("known").into())
 }
 
 fn hairpin(lambda: f64) -> Policy {

@@ -83,7 +83,7 @@ pub enum Changes {
 pub struct Scheme {
     /// Name in tables.
     pub label: String,
-    /// What the scheme changes. Default: the sender.
+    /// Changed part of the deployment. Default: the sender.
     #[serde(default)]
     pub changes: Changes,
     set: toml::Table,

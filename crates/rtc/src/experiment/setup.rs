@@ -212,7 +212,7 @@ pub(super) struct SchemeTable {
     parity: Option<f64>,
     retransmits: bool,
     key_behind: bool,
-    /// Block code: data and repair packets, or those of the condition.
+    /// Block code: data and repair packets. Default: from the condition.
     data: Option<u32>,
     repair: Option<u32>,
     timeout: Option<String>,
@@ -261,7 +261,7 @@ impl SchemeTable {
             "webrtc-now" => Policy::WebRtc(Version::Now, decoding),
             "hairpin" => Policy::Hairpin(self.lambda.unwrap_or(hairpin::STANDARD), count),
             "clairvoyant" => Policy::Clairvoyant,
-            _ => Policy::Engine(self.engine()?),
+            _ => Policy::Engine(self.engine()?.into()),
         })
     }
 
@@ -273,11 +273,11 @@ impl SchemeTable {
                 retransmits: self.retransmits,
                 key_behind: self.key_behind,
             }),
-            _ => Protection::Engine(self.engine()?),
+            _ => Protection::Engine(self.engine()?.into()),
         })
     }
 
-    /// Returns the block code: with numbers of its own, or else those of the condition.
+    /// Returns the block code: with numbers of its own, or else from the condition.
     fn code(&self, data: Option<u32>, repair: Option<u32>) -> Result<Option<BlockCode>, BadValue> {
         if !self.block {
             return Ok(None);

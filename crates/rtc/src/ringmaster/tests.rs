@@ -20,7 +20,7 @@ const TAMBUR: Tambur =
     Tambur { tau: 3, parity: Parity::Ratio(0.5), retransmits: false, key_behind: true };
 
 fn engine(name: &str) -> Protection {
-    Protection::Engine(Engine::new(name, &SchemeKeys::default()).expect("known"))
+    Protection::Engine(Engine::new(name, &SchemeKeys::default()).expect("known").into())
 }
 
 fn run(loss: &str, seconds: u64, protection: &Protection) -> ConferenceOutcome {
@@ -38,7 +38,7 @@ fn without_loss_every_frame_is_shown_and_no_parity_is_sent() {
 
 #[test]
 fn a_gap_in_the_path_freezes_the_video_until_a_key_frame() {
-    // Nothing arrives from 5 s to 7 s: the key frame of 6 s is lost too, that of 7 s is not.
+    // Nothing arrives from 5 s to 7 s: the key frame of 6 s is lost too, the next one is not.
     let outcome = run("script:5s+2s", 20, &Protection::Tambur(TAMBUR));
     assert!(outcome.key_frames >= 2, "{outcome:?}");
     assert!((0.09..0.14).contains(&outcome.frozen), "{outcome:?}");

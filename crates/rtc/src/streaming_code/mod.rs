@@ -97,7 +97,7 @@ struct Flow {
     room: Vec<u32>,
     /// Matched symbols, by class and frame.
     carried: Vec<Vec<u32>>,
-    /// Frames whose parities cover a class.
+    /// Frames with parities that cover a class.
     joined: Vec<Vec<usize>>,
 }
 

@@ -4,7 +4,7 @@ use super::*;
 
 const TAU: u32 = 3;
 
-/// A stream whose frames have up to `most` symbols per part and parities.
+/// A stream of frames with up to `most` symbols per part and parities.
 struct Stream {
     draws: Random,
     most: u32,
@@ -54,8 +54,8 @@ fn losses(frames: &[ReceivedFrame]) -> Vec<FrameLoss> {
     frames.iter().map(loss).collect()
 }
 
-/// Runs a stream, and counts windows with losses, windows in which the decoder restores other parts
-/// than counts say, and windows that it restores wholly and not at all.
+/// Runs a stream, and counts windows with losses, windows with other restored parts than counts
+/// say, and windows that are restored wholly and not at all.
 fn differences(seed: u64, frames: usize, coefficient: fn(bytes::Place) -> u32) -> [usize; 4] {
     let mut stream = Stream::new(seed, 3);
     let mut encoder = Encoder::new(TAU, 8).expect("in range");
