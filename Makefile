@@ -3,6 +3,7 @@
 #   make demo         server, publisher, lossy link and viewers in one process, with a live table
 #   make test         builds everything and runs every test (a few minutes)
 #   make e2e          plays through a lossy link in Chromium; needs Node, Chromium and ffmpeg
+#   make e2e-ladder   switches between renditions with hls.js in Chromium
 #   make e2e-tracks   plays streams whose tracks change in Chromium: early audio, camera off, new encoder;
 #                     CAMERA_OFF=60
 #   make e2e-cohorts  compares recovery schemes in Chromium behind a link with the losses of calls: freezes and
@@ -12,6 +13,7 @@
 #                     docs/develop/interop.md
 #   make bench        compares CPU time and memory with other stacks; QUICK=1 for a short run
 #   make bench-edge   measures the cost of a live viewer, next to quinn and nginx; QUICK=1 for a short run
+#   make bench-count  counts instructions of the server in fixed workloads under valgrind; fails above +5 %
 #   make soak         200 viewers join and leave behind a lossy link for half an hour, alone and next to hostile
 #                     neighbours, which must not affect them; SOAK="--minutes 2" for a smoke test
 #   make fuzz         runs the random tests longer (CASES=20000): frames, schedules, paths; see fuzz/README.md
@@ -19,12 +21,16 @@
 #                     in target/results.md (RUNS=100 per point, two hours of CPU time), viewers.md (SESSIONS=500 of each
 #                     of five seeds, a quarter of an hour), first-frame.md, autoplex-figures.md (DAY=4000 viewers per
 #                     day behind shared bottlenecks), and papers.md with a page per paper
-#   make reference    writes commands.md and configuration.md of docs/reference/ from their definitions in the code
+#   make reference    writes commands.md, configuration.md and openapi.json of docs/reference/ from their definitions in the code
 #   make site         builds docs/ into target/site with mdbook, and checks its links
 #   make autoplex     builds the decision program of user groups (mendcast autoplex decide) next to the release build
 #                     of mendcast; its query engine takes some minutes the first time
 #   make test-autoplex  tests it: equal decisions by DataFusion and our own code, on Spark and ClickHouse if installed,
 #                     and edges that exchange decisions (four minutes)
+#   make release      builds static programs for x86-64 and arm64, .deb, .rpm, images, SBOM and SHA256SUMS into
+#                     out/release; ARCHITECTURES=x86_64 for one, KINDS=edge without the complete program
+#   make release-check  builds the release from two clones in different folders, and compares all files
+#   make install-check  installs the .deb into a fresh Debian, serves, publishes and plays there; as root
 #   make web          builds the dashboard and the player page, which the server embeds, into web/dist
 #   make conformance  checks RFC requirements against tests and sources; LIST=9000 prints them
 #   make h3spec       runs the cases of h3spec and writes their tables to docs/develop/conformance.md
@@ -35,7 +41,7 @@
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: demo test e2e e2e-tracks e2e-cohorts interop bench bench-edge soak fuzz lab reference site autoplex test-autoplex web conformance h3spec lint lint-autoplex lint-fuzz need-cargo need-cc pages
+.PHONY: demo test e2e e2e-ladder e2e-tracks e2e-cohorts interop bench bench-edge bench-count soak fuzz lab reference site autoplex test-autoplex release release-check install-check web conformance h3spec lint lint-autoplex lint-fuzz need-cargo need-cc pages
 
 need-cargo:
 	@command -v $(CARGO) >/dev/null || { echo "missing: Rust with cargo 1.90 or newer (https://rustup.rs)"; exit 1; }
@@ -66,6 +72,11 @@ e2e: need-cargo need-cc web
 	$(CARGO) build --locked --bin mendcast
 	cd web && MENDCAST=$(abspath $(TARGET))/debug/mendcast node --test test/edge.test.mjs test/parts.test.mjs
 
+# Not part of CI yet.
+e2e-ladder: need-cargo need-cc web
+	$(CARGO) build --locked --bin mendcast
+	cd web && MENDCAST=$(abspath $(TARGET))/debug/mendcast node --test test/ladder.test.mjs
+
 e2e-tracks: need-cargo need-cc web
 	$(CARGO) build --locked --bin mendcast
 	cd web && MENDCAST=$(abspath $(TARGET))/debug/mendcast node --test test/tracks.test.mjs
@@ -93,6 +104,11 @@ bench: need-cargo need-cc
 bench-edge: need-cargo need-cc
 	$(CARGO) build --release --locked --bin mendcast --bin mendcast-bench --bin mendcast-bench-peer
 	$(TARGET)/release/mendcast-bench edge $(if $(QUICK),--quick) --out bench-edge.json
+
+# Skipped without valgrind (Debian: apt-get install valgrind).
+bench-count: need-cargo need-cc
+	$(CARGO) build --locked --bin mendcast-bench
+	bench/instructions --bin $(TARGET)/debug/mendcast-bench
 
 soak: need-cargo need-cc
 	$(CARGO) build --release --locked --bin mendcast --bin mendcast-bench
@@ -138,6 +154,7 @@ reference: need-cargo need-cc
 	$(CARGO) build --locked --bin mendcast
 	for page in commands configuration; do \
 	  $(TARGET)/debug/mendcast reference $$page > $(TARGET)/page.md && mv $(TARGET)/page.md docs/reference/$$page.md || exit 1; done
+	$(TARGET)/debug/mendcast reference openapi > $(TARGET)/page.md && mv $(TARGET)/page.md docs/reference/openapi.json
 
 # mdbook reads a copy of docs/ in which links to the rest of the repository are text.
 site:
@@ -158,6 +175,18 @@ test-autoplex: need-cargo need-cc
 	$(CARGO) test --locked --manifest-path autoplex/Cargo.toml --target-dir $(TARGET)/autoplex
 	MENDCAST_AUTOPLEX=$(abspath $(TARGET))/autoplex/debug/mendcast-autoplex \
 	  $(CARGO) test --locked -p mendcast --test live a_groups_cap_applies
+
+release: need-cargo
+	packaging/release
+
+release-check: need-cargo
+	packaging/release-check
+
+# Debian's packages for the check; as root they are installed.
+install-check:
+	@for program in debootstrap ffmpeg; do command -v $$program >/dev/null || [ "$$(id -u)" != 0 ] || \
+	  { apt-get update -q && apt-get install -yq --no-install-recommends debootstrap ffmpeg iproute2; } >/dev/null; done
+	packaging/install-check
 
 web:
 	@command -v node >/dev/null && command -v npm >/dev/null || { echo "missing: Node.js 18 or newer with npm (Debian: apt-get install nodejs npm)"; exit 1; }

@@ -52,7 +52,7 @@ export async function startBrowser(args = []) {
   });
 
   const browser = {
-    /** Opens `url`, in a window of its own if it is to be in sight beside others, after the script `before`, each answer at least `latency` ms behind its request: `{ evaluate(expression), until(expression, ms), picture(file), complaints, close() }`. */
+    /** Opens `url`, in a window of its own if it is to be in sight beside others, after the script `before`, each answer at least `latency` ms behind its request: `{ evaluate(expression), until(expression, ms), throttle(rate), picture(file), complaints, close() }`. */
     async open(url, { width = 1400, height = 1000, dark = false, before = '', newWindow = false, latency = 0 } = {}) {
       const { targetId } = await send('Target.createTarget', { url: 'about:blank', newWindow });
       const { sessionId } = await send('Target.attachToTarget', { targetId, flatten: true });
@@ -93,6 +93,11 @@ export async function startBrowser(args = []) {
             if (Date.now() > end) throw new Error(`not within ${ms} ms: ${expression}`);
             await new Promise((done) => setTimeout(done, 100));
           }
+        },
+        /** Limits the download rate of TCP, in bytes per second. -1: no limit. */
+        async throttle(downloadThroughput) {
+          await to('Network.enable');
+          await to('Network.emulateNetworkConditions', { offline: false, latency, downloadThroughput, uploadThroughput: -1 });
         },
         async picture(file, whole = false) {
           const { data } = await to('Page.captureScreenshot', { captureBeyondViewport: whole });

@@ -1,5 +1,6 @@
-//! Analysis of session records: comparison of cohorts ([`compare`]) in production experiments, and
-//! a study of networks and viewers with the papers' metrics ([`study`]).
+//! Analysis of session records: comparison of cohorts ([`compare`]) in production experiments, a
+//! study of networks and viewers with the papers' metrics ([`study`]), and the cause of one
+//! viewer's freezes ([`why`]).
 //!
 //! Cohorts are assigned per viewer, not per session, so intervals come from a bootstrap over whole
 //! viewers ([`qoe::stats::Clustered`]). Mean and median of each metric are tested, with p-values
@@ -20,6 +21,7 @@ mod read;
 mod robust;
 pub mod study;
 mod text;
+pub mod why;
 
 use std::collections::BTreeSet;
 

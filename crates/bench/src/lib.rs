@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod counted;
 mod edge;
 mod identity;
 mod loopback;
@@ -57,6 +58,8 @@ enum ProcessRole {
     Edge(edge::LiveCost),
     /// Run viewers on a lossy link for half an hour
     Soak(edge::Soak),
+    /// Run a workload whose instructions `bench/instructions` counts
+    Count(counted::Counted),
     /// Viewers of the live benchmark
     #[command(hide = true)]
     Watch(edge::Watch),
@@ -77,6 +80,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         }
     };
     match arguments.role {
+        Some(ProcessRole::Count(counted)) => return counted.run(),
         Some(ProcessRole::Fetch(fetch)) => return fetch.run(),
         Some(ProcessRole::Watch(watch)) => return watch.run(),
         Some(ProcessRole::Heap(heap)) => return heap.run(),

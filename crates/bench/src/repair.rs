@@ -105,6 +105,13 @@ struct Entrant {
     factory: SchemeFactory,
 }
 
+/// Returns our server with this scheme.
+pub(crate) fn contestant_of(name: &str) -> Result<Contestant, Failure> {
+    let all = schemes()?;
+    let known = all.iter().find(|(known, _)| *known == name);
+    known.map(|(_, scheme)| contestant(scheme)).ok_or_else(|| format!("no scheme {name}").into())
+}
+
 fn contestant(scheme: &SchemeFactory) -> Contestant {
     let shared = Arc::new(SharedBudget::new(100.0, 1 << 40));
     Contestant::Ours(Setup {

@@ -13,7 +13,8 @@ Examples:
   mendcast edge --config edge.toml --check
   mendcast edge --config edge.toml
 
-Signals: SIGHUP reloads the file, SIGTERM drains and ends.";
+Signals: SIGHUP reloads the file, SIGTERM drains and ends, SIGUSR1 switches the log to debug and
+back.";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
@@ -41,7 +42,7 @@ impl Arguments {
         if self.check {
             return check(&path, config);
         }
-        ::edge::logging::start(config.log.level)?;
+        ::edge::logging::start(config.log.level, config.log.format)?;
         Ok(::edge::run(&path, config)?)
     }
 }

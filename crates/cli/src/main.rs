@@ -8,6 +8,7 @@
 #[macro_use]
 mod output;
 mod error;
+mod manual;
 mod reference;
 
 #[cfg(feature = "edge")]
@@ -24,6 +25,8 @@ mod lab;
 mod link;
 #[cfg(any(feature = "edge", feature = "lab"))]
 mod records;
+#[cfg(feature = "edge")]
+mod seal;
 #[cfg(feature = "tools")]
 mod watch;
 
@@ -56,7 +59,7 @@ enum Command {
     /// Run the server, or check its configuration.
     #[cfg(feature = "edge")]
     Edge(edge::Arguments),
-    /// Show server, publisher, lossy links and four viewers in one process.
+    /// Show server, lossy links and four viewers in one process.
     #[cfg(all(feature = "edge", feature = "tools"))]
     Demo(demo::Arguments),
     /// Play a URL over HTTP/3 without a screen, and measure.
@@ -78,6 +81,12 @@ enum Command {
     /// Run experiments in virtual time.
     #[cfg(feature = "lab")]
     Lab(lab::Arguments),
+    /// Print a completion script for a shell.
+    #[command(after_long_help = manual::COMPLETIONS)]
+    Completions(manual::Completions),
+    /// Print the manual page, or write the pages of all commands.
+    #[command(after_long_help = manual::MAN)]
+    Man(manual::Man),
     /// Print a page of the reference.
     #[command(hide = true)]
     Reference {
@@ -85,6 +94,10 @@ enum Command {
         #[arg(value_enum, default_value_t)]
         page: reference::Page,
     },
+    /// Print the time to encrypt a packet of 1,200 bytes, to compare builds.
+    #[cfg(feature = "edge")]
+    #[command(hide = true)]
+    SealSpeed,
     /// Parse a command line without running it, for tests of the pages.
     #[command(hide = true, disable_help_flag = true)]
     Parse {
@@ -113,8 +126,18 @@ impl Command {
             Self::Keys(arguments) => arguments.run(),
             #[cfg(feature = "lab")]
             Self::Lab(arguments) => arguments.run(),
+            Self::Completions(arguments) => {
+                arguments.run(&Arguments::command());
+                Ok(())
+            }
+            Self::Man(arguments) => arguments.run(Arguments::command()),
             Self::Reference { page } => {
                 output::print(page.render(Arguments::command()));
+                Ok(())
+            }
+            #[cfg(feature = "edge")]
+            Self::SealSpeed => {
+                seal::run();
                 Ok(())
             }
             Self::Parse { words } => parse(words),

@@ -1,5 +1,6 @@
-//! Pages of the reference: docs/reference/commands.md from the definitions of the command line, and
-//! docs/reference/configuration.md from the table of keys.
+//! Pages of the reference: docs/reference/commands.md from the definitions of the command line,
+//! docs/reference/configuration.md from the table of keys, and docs/reference/openapi.json from the
+//! table of calls.
 
 use std::fmt::Write as _;
 
@@ -26,6 +27,9 @@ pub(crate) enum Page {
     /// docs/reference/configuration.md.
     #[cfg(feature = "edge")]
     Configuration,
+    /// docs/reference/openapi.json.
+    #[cfg(feature = "edge")]
+    Openapi,
 }
 
 impl Page {
@@ -35,6 +39,8 @@ impl Page {
             Self::Commands => commands_page(command),
             #[cfg(feature = "edge")]
             Self::Configuration => edge::config::Config::reference(),
+            #[cfg(feature = "edge")]
+            Self::Openapi => edge::openapi(),
         }
     }
 }

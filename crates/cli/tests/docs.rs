@@ -14,16 +14,18 @@ use edge::config::{Config, Sections as _};
 use pages::{Block, Call};
 
 /// Commands that do not run here, by their first words, and why. All others must end with success.
-const NOT_RUN: [(&str, &str); 13] = [
+const NOT_RUN: [(&str, &str); 15] = [
     ("edge --c", "serves until a signal, or checks files that only an installed server has"),
     ("demo", "plays in real time"),
     ("watch", "needs a server"),
     ("link", "relays until a signal"),
-    ("records", "needs records; tests/ab.rs, study.rs and output.rs run these"),
+    ("records", "needs records; tests/ab.rs, study.rs, why.rs and output.rs run these"),
     ("autoplex", "needs records, and the program of autoplex/"),
     ("keys rotate", "needs a key file; tests/output.rs runs it"),
     ("keys sign", "needs a configuration; tests/output.rs runs it"),
+    ("keys jwt", "needs a configuration; tests/live/tokens.rs runs it"),
     ("keys new --out", "writes to /etc; tests/output.rs runs it"),
+    ("man --out", "writes to /usr; tests/output.rs runs it"),
     ("lab run", "simulates for minutes; tests/lab.rs runs these with few sessions"),
     ("lab population", "as lab run"),
     ("lab visits", "as lab run"),

@@ -206,6 +206,36 @@ fn sighup_reads_the_file_again_and_a_bad_one_changes_nothing() {
     assert_eq!(running.exit_code(), Some(0));
 }
 
+#[test]
+fn json_logs_are_objects_and_sigusr1_switches_the_level() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let config = format!("{ANY_PORT}[log]\nformat = \"json\"\n");
+    let mut command = edge(dir.path(), &config, &[]);
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("started");
+    let stderr = BufReader::new(child.stderr.take().expect("piped"));
+    let mut running = Running { child, stderr };
+    let line = |running: &mut Running, part: &str| {
+        let line = running.line(part);
+        let value: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        assert!(value["time"].is_string() && value["message"].is_string(), "{line}");
+        value["level"].as_str().expect("a level").to_owned()
+    };
+    assert_eq!(line(&mut running, "listening on "), "info");
+    running.signal("USR1");
+    line(&mut running, "log level changed by SIGUSR1: debug");
+    running.signal("USR1");
+    line(&mut running, "log level changed by SIGUSR1: info");
+    running.signal("USR1");
+    line(&mut running, "log level changed by SIGUSR1: debug");
+    running.signal("HUP");
+    line(&mut running, "edge.toml reloaded");
+    running.signal("USR1");
+    // The reload had reset the level.
+    line(&mut running, "log level changed by SIGUSR1: debug");
+    running.signal("TERM");
+    assert_eq!(running.exit_code(), Some(0));
+}
+
 /// The creation times of a key file's rotating keys.
 fn created(path: &Path) -> Vec<u64> {
     let text = std::fs::read_to_string(path).expect("readable");

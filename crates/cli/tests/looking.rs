@@ -69,7 +69,7 @@ fn scratch(dir: &Path) {
     }
 }
 
-const LOOKING: [&[&str]; 18] = [
+const LOOKING: [&[&str]; 19] = [
     &["edge", "--config", "same.toml", "--check"],
     &["edge", "--config", "short.toml", "--check"],
     &["edge", "--config", "small.toml", "--check"],
@@ -83,6 +83,7 @@ const LOOKING: [&[&str]; 18] = [
     &["records", "ab", "records", "--json"],
     &["records", "study", "records"],
     &["records", "study", "records", "--json"],
+    &["records", "why", "1", "records", "--qlog", "records"],
     &["records", "export", "records"],
     &["records", "export", "records", "--format", "jsonl"],
     &["lab", "list"],

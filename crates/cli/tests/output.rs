@@ -60,6 +60,8 @@ fn every_command_that_prints_ends_silently_when_stdout_is_closed() {
         &["keys", "new"],
         &["keys", "sign", "--config", "edge.toml", "live/a"],
         &["lab", "list"],
+        &["completions", "bash"],
+        &["man"],
         &["reference"],
         &["--version"],
     ] {
@@ -143,6 +145,31 @@ fn help_fits_a_screen_and_survives_a_closed_stdout() {
         let output = closed(directory.path(), &with("--help"));
         assert_eq!((output.status.code(), text(&output.stderr)), (CLOSED, ""), "{name:?}");
     }
+}
+
+#[test]
+fn manual_pages_and_completions_have_every_command() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let output = command(directory.path(), &["man", "--out", "."]).output().expect("run");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).expect(name);
+    assert!(read("mendcast.1").contains("edge(1)"));
+    let scripts = ["bash", "zsh", "fish"].map(|shell| {
+        let output = command(directory.path(), &["completions", shell]).output().expect("run");
+        String::from_utf8(output.stdout).expect("text")
+    });
+    for name in commands(directory.path()) {
+        let page = read(&format!("mendcast-{}.1", name.join("-")));
+        assert!(page.contains(".SH SYNOPSIS"), "{name:?}: {page}");
+        let last = name.last().expect("a word");
+        assert!(scripts.iter().all(|script| script.contains(last.as_str())), "{name:?}");
+    }
+    assert!(!directory.path().join("mendcast-parse.1").exists());
+    assert!(scripts.iter().all(|script| !script.contains("seal-speed")));
+    let missing = command(directory.path(), &["man", "--out", "none"]).output().expect("run");
+    let said = text(&missing.stderr);
+    assert_eq!(missing.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("mendcast: none/mendcast.1: "), "{said}");
 }
 
 #[test]

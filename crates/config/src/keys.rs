@@ -12,13 +12,20 @@ use recovery::spare::MAX_COPIES;
 use startup::decision::Mode;
 
 use crate::{
-    Cipher, Container, Cors, Header, HttpUrl, Level, Network, OnFailure, Retry, Secret, Size,
-    Start, TakeOver, Upstream, Variant, sections,
+    AcmeChallenge, Cipher, Container, Cors, DomainName, Header, HttpUrl, KeySource, Level,
+    LogFormat, Network, OnFailure, PushUrl, Retry, Secret, Size, Start, StreamKey, TakeOver,
+    Upstream, Variant, sections,
 };
 
 /// Default recovery scheme.
 fn deadline() -> Choice {
     "deadline".parse().expect("a scheme of the catalogue")
+}
+
+/// Directory URL of the default ACME CA.
+fn lets_encrypt() -> HttpUrl {
+    let url = "https://acme-v02.api.letsencrypt.org/directory".parse();
+    HttpUrl(url.expect("a URL"))
 }
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -35,8 +42,10 @@ sections! {
         /// Addresses for viewers: UDP for HTTP/3, TCP for HTTP/1.1 and HTTP/2. `[::]` also accepts
         /// IPv4, unless an IPv4 address with the same port is listed too.
         listen: Vec<SocketAddr> = vec![SocketAddr::from(([0u16; 8], 4433))], effect AtStart;
-        /// Certificate chain in PEM, the server's own certificate first. If unset, a self-signed
-        /// certificate for development is generated.
+        /// Certificate chain in PEM, the server's own certificate first: the default for clients
+        /// without a server name (SNI) or with an unknown one. If unset, the first of
+        /// `[[certificate]]`, or else a self-signed certificate for development. Changed files are
+        /// loaded within 10 s.
         certificate: Option<PathBuf> = None, example "\"/etc/mendcast/chain.pem\"";
         /// Private key of the certificate in PEM (PKCS #8, SEC1 or PKCS #1).
         key: Option<PathBuf> = None, example "\"/etc/mendcast/key.pem\"";
@@ -49,6 +58,27 @@ sections! {
         cores: u16 = 0, in 0..=256, effect AtStart;
         /// Number of this node in its site, part of its connection IDs.
         server_id: u16 = 0, effect AtStart;
+    }
+
+    /// A certificate from an ACME CA such as Let's Encrypt, renewed by itself
+    /// (docs/operate/certificates.md). Its use means that you agree to the CA's terms of
+    /// service.
+    [acme] Acme {
+        /// Names of the certificate. If unset, ACME is off. Wildcards need another client.
+        domains: Option<Vec<DomainName>> = None, example "[\"edge.example\"]", effect AtStart;
+        /// Directory URL of the CA.
+        ca: HttpUrl = lets_encrypt(), effect AtStart;
+        /// Contact that the CA may use.
+        contact: Option<String> = None, example "\"mailto:ops@example.com\"", effect AtStart;
+        /// Directory of the account key and the certificate, readable by the server's user alone.
+        directory: PathBuf = "/var/lib/mendcast/acme".into(), effect AtStart;
+        /// Proof of control over the names. "tls-alpn-01": a handshake on port 443, where the
+        /// server or a port mapping must listen. "http-01": plain HTTP on port 80.
+        challenge: AcmeChallenge = AcmeChallenge::TlsAlpn01, effect AtStart;
+        /// Address for "http-01", in use during an order only.
+        http_listen: SocketAddr = SocketAddr::from(([0u16; 8], 80)), effect AtStart;
+        /// Trusted certificate authorities of the CA's own server in PEM, instead of the system's.
+        ca_file: Option<PathBuf> = None, example "\"/etc/mendcast/acme-ca.pem\"", effect AtStart;
     }
 
     /// Static files.
@@ -351,6 +381,17 @@ sections! {
         on_failure: OnFailure = OnFailure::Refuse;
     }
 
+    /// Tokens (JWT) that permit to play or publish (docs/operate/tokens.md).
+    [tokens] Tokens {
+        /// Tolerance for clocks of issuers, in `exp`, `nbf` and `iat`.
+        leeway: Duration = MINUTE, in Duration::ZERO..=MINUTE * 10;
+        /// Interval of fetches of `jwks` URLs. An unknown key ID causes a fetch after 30 s. Files
+        /// are checked every 5 s.
+        refresh: Duration = MINUTE * 10, in SECOND * 10..=DAY;
+        /// Trusted certificate authorities of `jwks` URLs in PEM, instead of the system's.
+        ca_file: Option<PathBuf> = None, example "\"/etc/mendcast/id-ca.pem\"";
+    }
+
     /// Caps on HTTP/3 sessions, learned from other sessions of their user group
     /// (docs/operate/autoplex.md).
     [autoplex] AutoPlex {
@@ -418,8 +459,11 @@ sections! {
 
     /// Logs. Messages go to stderr.
     [log] Log {
-        /// Least severe level of messages to log.
+        /// Least severe level of messages to log. SIGUSR1 and `POST /api/log` change it until the
+        /// next reload (docs/operate/logs.md).
         level: Level = Level::Info, effect AtOnce;
+        /// Format of messages: "text" for people, or "json", one object per line.
+        format: LogFormat = LogFormat::Text, effect AtStart;
         /// File with one line of JSON per closed connection. If unset, none is written.
         connections: Option<PathBuf> = None, example "\"/var/log/mendcast/connections.jsonl\"",
             effect AtStart;
@@ -434,6 +478,16 @@ sections! {
     }
 
     ;
+
+    /// Further certificates, chosen by server name (SNI): an exact name before a wildcard, then in
+    /// this order. Changed files are loaded within 10 s (docs/operate/certificates.md).
+    [[certificate]] Certificate {
+        /// Certificate chain in PEM, the server's own certificate first. Its DNS names are the
+        /// server names for which it is chosen.
+        certificate: PathBuf = PathBuf::new(), required "\"/etc/mendcast/b.example.pem\"";
+        /// Private key of the certificate in PEM (PKCS #8, SEC1 or PKCS #1).
+        key: PathBuf = PathBuf::new(), required "\"/etc/mendcast/b.example-key.pem\"";
+    }
 
     /// A cohort of viewers. Without any, all viewers share one. Unset keys inherit from [recovery]
     /// and [startup].
@@ -465,12 +519,28 @@ sections! {
         start: Option<Mode> = None, example "\"wira\"";
     }
 
-    /// Streams that only signed URLs play: `?expires=SECONDS&sig=HEX`, from `mendcast keys sign`.
+    /// Renditions of one stream as one HLS master playlist (docs/operate/ladder.md):
+    /// `/live/show/index.m3u8` plays the ladder `live/show`. Players switch between them.
+    [[ladder]] Ladder {
+        /// Name in URLs, `[[play]]` rules, hooks and records. No stream may be published under it.
+        name: String = String::new(), required "\"live/show\"";
+        /// Streams, published or pulled, at most 16: names, or a prefix and `*` for all live
+        /// streams that start with it. Absent ones are left out. Players start with the first one.
+        /// Their encoder must make key frames at equal times.
+        renditions: Vec<String> = Vec::new(), required "[\"live/show_720\", \"live/show_360\"]";
+    }
+
+    /// Streams that only signed URLs (`?expires=SECONDS&sig=HEX`, from `mendcast keys sign`) or
+    /// tokens (docs/operate/tokens.md) play. Each rule needs `key`, `jwks` or both.
     [[play]] Play {
         /// Stream name, or a prefix and `*`.
         stream: String = String::new(), required "\"paid/*\"";
-        /// Key of the signatures.
-        key: String = String::new(), required "\"a long random word\"";
+        /// Key of signed URLs, and of tokens signed with HS256.
+        key: Option<String> = None, example "\"a long random word\"";
+        /// Public keys (JWKS) of tokens signed with ES256 or RS256: a file, or a URL.
+        jwks: Option<KeySource> = None, example "\"https://id.example/jwks.json\"";
+        /// Audience that tokens must name in `aud`, so that publishers' tokens do not play.
+        audience: String = "play".into();
     }
 
     /// Streams pulled from other servers on demand.
@@ -504,7 +574,53 @@ sections! {
     [[publish]] Publish {
         /// Stream name such as "live/demo", or a prefix and `*`.
         stream: String = String::new(), required "\"live/*\"";
-        /// Key that the publisher appends to the stream's name as `?key=KEY`.
-        key: String = String::new(), required "\"a long random word\"";
+        /// Key that the publisher appends to the stream's name as `?key=KEY`. Also the key of
+        /// tokens signed with HS256 (`?token=TOKEN`, docs/operate/tokens.md).
+        key: Option<String> = None, example "\"a long random word\"";
+        /// Public keys (JWKS) of tokens signed with ES256 or RS256: a file, or a URL. Each rule
+        /// needs `key`, `jwks` or both.
+        jwks: Option<KeySource> = None, example "\"/etc/mendcast/jwks.json\"";
+        /// Audience that tokens must name in `aud`, so that viewers' tokens do not publish.
+        audience: String = "publish".into();
+    }
+
+    /// Published or pulled streams that are sent to other servers (docs/operate/push.md).
+    [[push]] Push {
+        /// Stream name, or a prefix and `*`.
+        stream: String = String::new(), required "\"live/*\"";
+        /// URL of the target, rtmp:// or rtmps://. `{name}` stands for the stream's name, `{tail}`
+        /// for the part that `*` matched, `{key}` for `key`.
+        url: Option<PushUrl> = None, required "\"rtmps://live.example/app/{key}\"";
+        /// Stream key that the platform shows, hidden from logs.
+        key: Option<StreamKey> = None, example "\"live_123_abcdef\"";
+        /// Trusted certificate authorities in PEM, instead of the system's.
+        ca_file: Option<PathBuf> = None, example "\"/etc/mendcast/target-ca.pem\"";
+        /// Maximum wait for the target's answer, and until it takes data.
+        timeout: Duration = SECOND * 10, in MILLISECOND * 100..=MINUTE;
+        /// Lag above which the push skips to the newest key frame, because the target is slow.
+        max_lag: Duration = SECOND * 5, in MILLISECOND * 100..=MINUTE;
+        /// Maximum wait between two attempts. The first is 1 s, and each further one twice as
+        /// long; each is shortened by a random part of up to a half.
+        retry: Duration = MINUTE, in MILLISECOND * 100..=HOUR;
+    }
+
+    /// Streams recorded to disk as HLS with fMP4 segments (docs/operate/record.md).
+    [[record]] Recording {
+        /// Stream name, or a prefix and `*`.
+        stream: String = String::new(), required "\"live/*\"";
+        /// Directory of the recordings, for this server alone. Below it each stream has a
+        /// directory, with one for each period of `rotate`.
+        directory: Option<PathBuf> = None, required "\"/var/lib/mendcast/recordings\"";
+        /// Target duration of a segment, which ends at the next key frame.
+        segment: Duration = SECOND * 6, in SECOND..=MINUTE;
+        /// Time after which a recording continues in a new directory with its own playlist.
+        rotate: Duration = HOUR, in MINUTE..=HOUR * 12;
+        /// Age at which finished recordings are removed. 0s: never.
+        keep: Duration = DAY * 7, in Duration::ZERO..=DAY * 3650;
+        /// Total size beyond which the oldest finished recordings are removed. 0B: no limit.
+        max_size: Size = Size::from_mib(100 << 10), in Size(0)..=Size(1 << 50);
+        /// Media that waits for a slow disk. Beyond it segments are dropped, as gaps in the
+        /// playlist.
+        queue: Size = Size::from_mib(64), in Size::from_mib(1)..=Size::from_mib(4096);
     }
 }

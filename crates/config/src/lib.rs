@@ -18,8 +18,12 @@
 mod changes;
 mod cors;
 mod describe;
+mod domain;
+mod key_source;
 mod keys;
+mod ladder;
 mod network;
+mod push_url;
 mod read;
 pub mod redacted;
 mod scheme;
@@ -38,15 +42,21 @@ pub use toml::de::DeValue;
 pub use changes::{Changes, Effect};
 pub use cors::Cors;
 pub use describe::{KeyText, SectionText};
+pub use domain::DomainName;
+pub use key_source::KeySource;
 pub use keys::*;
+pub use ladder::MAX_RENDITIONS;
 pub use network::{Network, any_contains};
+pub use push_url::{PushUrl, StreamKey};
 pub use read::{File, nearest};
 pub use scheme::{takes, unused};
 pub use secret::Secret;
 pub use sections::{Key, Problem, Section, Sections, Whole, assign};
 pub use url::{Header, HttpUrl, Upstream, Variant};
 pub use value::{Shown, Size, Value, one_of, quoted};
-pub use words::{Cipher, Container, Level, OnFailure, Retry, Start, TakeOver};
+pub use words::{
+    AcmeChallenge, Cipher, Container, Level, LogFormat, OnFailure, Retry, Start, TakeOver,
+};
 
 impl Config {
     /// Reads and checks the file at `path`. Relative paths in it start at its directory.
@@ -70,6 +80,9 @@ impl Config {
         let file = File::parse(name, text)?;
         let mut config = Self::default();
         file.read_into(&mut config, |_| false)?;
+        if let Some((list, index, what)) = config.unusable_rule() {
+            return Err(file.error(file.item(list, index), &format!("[{list}] key: {what}")));
+        }
         match config.contradiction() {
             Some((section, key, what)) => {
                 let span = file.position(section, key);
@@ -101,12 +114,34 @@ impl Config {
             return Some(("autoplex", "holdout", what));
         }
         let names: Vec<_> = self.cohort.iter().map(|cohort| &cohort.name).collect();
+        let is_consistent = |rule: &&Push| {
+            rule.url.as_ref().is_none_or(|url| url.takes_key() == rule.key.is_some())
+        };
+        if let Some(rule) = self.push.iter().find(|rule| !is_consistent(rule)) {
+            let what =
+                format!("expected a key exactly if url has {{key}}; stream {:?}", rule.stream);
+            return Some(("push", "key", what));
+        }
         let duplicate = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name));
         if let Some((_, name)) = duplicate {
             let what = format!("expected unique names, got {name:?} twice");
             return Some(("cohort", "name", what));
         }
-        None
+        let ladders = self.ladder.iter().map(|ladder| (&ladder.name[..], &ladder.renditions[..]));
+        ladder::fault(&ladders.collect::<Vec<_>>()).map(|(key, what)| ("ladder", key, what))
+    }
+
+    /// Returns a rule that nobody could satisfy, or everybody: list, index and expectation.
+    fn unusable_rule(&self) -> Option<(&'static str, usize, &'static str)> {
+        let play = self.play.iter().map(|rule| (&rule.key, rule.jwks.is_some()));
+        let publish = self.publish.iter().map(|rule| (&rule.key, rule.jwks.is_some()));
+        let play = play.enumerate().map(|(at, rule)| ("play", at, rule));
+        let publish = publish.enumerate().map(|(at, rule)| ("publish", at, rule));
+        play.chain(publish).find_map(|(list, at, (key, has_jwks))| match key {
+            Some(key) if key.is_empty() => Some((list, at, "expected a key, got an empty string")),
+            None if !has_jwks => Some((list, at, "expected key, jwks or both, got nothing")),
+            _ => None,
+        })
     }
 
     /// Replaces `running`. Keys that need a restart keep their running values. Returns the keys

@@ -47,6 +47,14 @@ impl<'a> File<'a> {
         found.map_or_else(|| header.span(), Spanned::span)
     }
 
+    /// Returns the position of an item of a list, or else of the file's start.
+    pub fn item(&self, list: &str, index: usize) -> Range<usize> {
+        let mut sections = self.table.get_ref().iter();
+        let body = sections.find(|(name, _)| name.get_ref() == list).map(|(_, body)| body);
+        let items = body.and_then(|body| body.get_ref().as_array());
+        items.and_then(|items| items.get(index)).map_or(0..0, Spanned::span)
+    }
+
     /// Sets the keys of all sections in `root`, except the top-level names that `is_other` accepts.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use super::value::{Value, quoted};
 use crate::redacted::Redacted;
 
 /// An `http` or `https` URL.
-#[derive(Clone, PartialEq, Eq, PartialOrd)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HttpUrl(pub Url);
 
 impl HttpUrl {

@@ -69,6 +69,26 @@ words! {
 }
 
 words! {
+    /// Proof of control over a name for an ACME CA.
+    AcmeChallenge {
+        /// A TLS handshake on port 443 (RFC 8737).
+        TlsAlpn01 = "tls-alpn-01",
+        /// A file over plain HTTP on port 80 (RFC 8555, section 8.3).
+        Http01 = "http-01",
+    }
+}
+
+words! {
+    /// Format of log messages.
+    LogFormat {
+        /// Lines for people.
+        Text = "text",
+        /// One JSON object per line.
+        Json = "json",
+    }
+}
+
+words! {
     /// Least severe level of messages to log.
     Level {
         /// Failures.
@@ -82,4 +102,9 @@ words! {
         /// Everything.
         Trace = "trace",
     }
+}
+
+impl Level {
+    /// All levels, the most severe first.
+    pub const ALL: [Self; 5] = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
 }

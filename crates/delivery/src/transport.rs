@@ -5,8 +5,8 @@ use core::time::Duration;
 
 use quic::Connection;
 use records::Record;
-use records::schema::AfterLoss as AfterLossColumns;
-use recovery::{LAGS, Latencies, OffTime, Totals, UnitTimes};
+use records::schema::{AfterLoss as AfterLossColumns, BurstLengths};
+use recovery::{BurstCounts, LAGS, Latencies, OffTime, Totals, UnitTimes};
 use startup::Guided;
 use startup::cookie::Verdict;
 use units::{Rate, Timestamp};
@@ -47,8 +47,8 @@ pub struct TransportStats {
     pub off_mode: OffTime,
     /// T_unit: times from the first transmission of data to its first copy.
     pub unit_times: UnitTimes,
-    /// Runs of consecutive lost packets, including spurious losses.
-    pub bursts: u64,
+    /// Runs of consecutive lost packets by size, including spurious losses.
+    pub bursts: BurstCounts,
     /// Length of the longest run, in packets.
     pub longest_burst: u32,
     /// Packets sent after a loss; `None` if it is not measured
@@ -82,7 +82,7 @@ impl TransportStats {
             latencies: recovery.latencies.clone(),
             off_mode: recovery.off_mode(now),
             unit_times: recovery.unit_times,
-            bursts: recovery.bursts.counts().iter().map(|&count| u64::from(count)).sum(),
+            bursts: *recovery.bursts.counts(),
             longest_burst: recovery.bursts.longest(),
             after_loss: recovery.correlation.as_ref().map(|known| known.counts()),
             jump: guided(connection).map(Guided::verdict).unwrap_or_default(),
@@ -99,7 +99,9 @@ impl TransportStats {
         self.latencies = self.latencies.since(&earlier.latencies);
         self.off_mode = self.off_mode.since(&earlier.off_mode);
         self.unit_times = self.unit_times.since(&earlier.unit_times);
-        self.bursts = self.bursts.saturating_sub(earlier.bursts);
+        for (now, then) in self.bursts.iter_mut().zip(earlier.bursts) {
+            *now = now.saturating_sub(then);
+        }
         if let (Some(now), Some(before)) = (&mut self.after_loss, &earlier.after_loss) {
             // These counts are reset on a new path, so all of them may be newer.
             let is_newer = now.iter().zip(before).all(|(now, then)| now.0 >= then.0);
@@ -140,7 +142,7 @@ impl TransportStats {
         path.packets_settled = count(t.settled());
         path.packets_lost = count(t.lost);
         path.packets_spurious = count(t.spurious);
-        path.bursts = count(self.bursts);
+        path.bursts = count(self.bursts.iter().map(|&runs| u64::from(runs)).sum());
         path.burst_longest = count(self.longest_burst.into());
         let recovery = &mut record.recovery;
         recovery.first_transmissions = count(t.first_transmissions);
@@ -163,7 +165,24 @@ impl TransportStats {
         recovery.recovery_deterioration = ratio(t.finished_late, t.finished);
         recovery.off_mode_ms_per_s = rate(ms(self.off_mode.total));
         recovery.off_mode_entries_per_s = rate(self.off_mode.entries as f64);
+        self.write_burst_lengths(&mut record.burst_lengths);
         self.write_after_loss(&mut record.after_loss);
+    }
+
+    fn write_burst_lengths(&self, to: &mut BurstLengths) {
+        let columns = [
+            &mut to.bursts_1,
+            &mut to.bursts_2,
+            &mut to.bursts_4,
+            &mut to.bursts_8,
+            &mut to.bursts_16,
+            &mut to.bursts_32,
+            &mut to.bursts_64,
+            &mut to.bursts_128,
+        ];
+        for (column, runs) in columns.into_iter().zip(self.bursts) {
+            *column = Some(runs.into());
+        }
     }
 
     fn write_after_loss(&self, to: &mut AfterLossColumns) {
@@ -228,14 +247,14 @@ mod tests {
         let before = TransportStats {
             totals: Totals { lost: 5, finished: 5, rounds: 7, ..transport().totals },
             unit_times: UnitTimes { count: 2, sum: Duration::from_millis(100) },
-            bursts: 4,
+            bursts: [3, 1, 0, 0, 0, 0, 0, 0, 0],
             after_loss: Some([(10, 2); LAGS.len()]),
             ..transport()
         };
         let now = TransportStats {
             totals: Totals { lost: 25, finished: 15, rounds: 27, ..before.totals },
             unit_times: UnitTimes { count: 4, sum: Duration::from_millis(300) },
-            bursts: 9,
+            bursts: [5, 2, 0, 0, 0, 0, 0, 1, 1],
             after_loss: Some([(30, 5); LAGS.len()]),
             ..before.clone()
         };
@@ -243,6 +262,9 @@ mod tests {
         assert_eq!(record.path.packets_lost, Some(20));
         assert_eq!(record.recovery.units_finished, Some(10));
         assert_eq!((record.recovery.rounds, record.path.bursts), (Some(20), Some(5)));
+        let lengths = record.burst_lengths;
+        assert_eq!((lengths.bursts_1, lengths.bursts_2), (Some(2), Some(1)));
+        assert_eq!((lengths.bursts_64, lengths.bursts_128), (Some(0), Some(1)));
         assert_eq!(record.recovery.t_unit_ms, Some(100.0));
         let after = record.after_loss;
         assert_eq!((after.after_1ms_sent, after.after_1ms_lost), (Some(20), Some(3)));

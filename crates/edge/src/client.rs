@@ -339,15 +339,18 @@ const MAX_CA_FILE: usize = 4 << 20;
 pub struct Clients(HashMap<PathBuf, Client>);
 
 impl Clients {
-    /// Reads the certificate authorities of the pull rules.
+    /// Reads the certificate authorities of the rules for pulls and pushes.
     ///
     /// # Errors
     /// One line: a file is unreadable or has no certificate.
     pub fn new(config: &Config) -> Result<Self, Error> {
         let mut clients = HashMap::new();
-        for file in config.pull.iter().filter_map(|rule| rule.ca_file.as_ref()) {
+        let pulls = config.pull.iter().map(|rule| ("pull", rule.ca_file.as_ref()));
+        let pushes = config.push.iter().map(|rule| ("push", rule.ca_file.as_ref()));
+        for (section, file) in pulls.chain(pushes) {
+            let Some(file) = file else { continue };
             let named = |e: &dyn fmt::Display| {
-                Error::new(format!("[pull] ca_file {}: {e}", file.display()))
+                Error::new(format!("[{section}] ca_file {}: {e}", file.display()))
             };
             let pem = small::read(file, MAX_CA_FILE).map_err(|e| named(&e))?;
             let client = Client::of_pem(&pem).map_err(|e| named(&e))?;

@@ -1,8 +1,9 @@
 //! Certificate chain and private key of the server, from PEM files or generated for development.
 
-mod expiry;
+mod x509;
 
 use core::fmt;
+use core::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,14 +16,16 @@ use rcgen::PublicKeyData as _;
 use rustls::crypto::{CryptoProvider, aws_lc_rs as provider};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::ProducesTickets;
-use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::server::{ProducesTickets, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 
 use crate::Error;
 use crate::clock::unix_now;
 use crate::disk::small;
 use crate::entropy::generator;
-use expiry::Validity;
+use x509::Validity;
+
+pub(crate) use x509::Names;
 
 /// Name in development certificates, besides `localhost` and the loopback addresses (`.test` never
 /// resolves: RFC 6761, section 6.2).
@@ -30,6 +33,13 @@ pub const DEVELOPMENT_NAME: &str = "mendcast.test";
 
 /// Validity of a development certificate: the maximum that browsers accept by hash.
 const DEVELOPMENT_VALIDITY: Duration = Duration::from_secs(14 * 86_400);
+
+/// ALPN identifier of an ACME CA that checks the control over a name (RFC 8737, section 6.2).
+pub(crate) const ACME_ALPN: &[u8] = b"acme-tls/1";
+
+/// Kinds of files, as errors name them.
+const CERTIFICATE: &str = "certificate";
+const PRIVATE_KEY: &str = "private key";
 
 /// A certificate chain with the key of its first certificate.
 #[derive(Debug)]
@@ -48,7 +58,19 @@ impl Identity {
     ///
     /// # Errors
     /// One line: a file is unreadable or not PEM, or the key does not match the certificate.
+    #[cfg(test)]
     pub fn load(chain: &Path, key: &Path) -> Result<Self, Error> {
+        Self::parse((chain, &read_chain(chain)?), (key, &read_key(key)?))
+    }
+
+    /// Parses the PEM texts of a chain and its key, read from these paths.
+    ///
+    /// # Errors
+    /// One line that names the path: a text is not PEM, or the key does not match the certificate.
+    pub(crate) fn parse(
+        (chain, chain_pem): (&Path, &[u8]),
+        (key, key_pem): (&Path, &[u8]),
+    ) -> Result<Self, Error> {
         let failed = |what, path: &Path, e: pem::Error| {
             let why = match e {
                 pem::Error::NoItemsFound => "not PEM, or of another kind".into(),
@@ -56,17 +78,12 @@ impl Identity {
             };
             Error::new(format!("{what} {}: {why}", path.display()))
         };
-        let read = |what, path: &Path| {
-            let read = small::read(path, small::MAX_SECRET);
-            read.map_err(|e| Error::new(format!("{what} {}: {e}", path.display())))
-        };
-        let (certificate, private) = ("certificate", "private key");
-        let certificates = CertificateDer::pem_slice_iter(&read(certificate, chain)?)
+        let certificates = CertificateDer::pem_slice_iter(chain_pem)
             .collect::<Result<Vec<_>, _>>()
             .and_then(|chain| (!chain.is_empty()).then_some(chain).ok_or(pem::Error::NoItemsFound))
-            .map_err(|e| failed(certificate, chain, e))?;
-        let private = PrivateKeyDer::from_pem_slice(&read(private, key)?)
-            .map_err(|e| failed(private, key, e))?;
+            .map_err(|e| failed(CERTIFICATE, chain, e))?;
+        let private =
+            PrivateKeyDer::from_pem_slice(key_pem).map_err(|e| failed(PRIVATE_KEY, key, e))?;
         let identity = Self { chain: certificates, key: private, development: None };
         identity.certified(&provider::default_provider()).map_err(|e| {
             let (chain, key) = (chain.display(), key.display());
@@ -123,7 +140,23 @@ impl Identity {
 
     /// Returns the expiry of the server's own certificate in seconds since 1970, if readable.
     pub fn expires(&self) -> Option<u64> {
-        expiry::validity(self.chain.first()?).map(|validity| validity.end)
+        x509::validity(self.chain.first()?).map(|validity| validity.end)
+    }
+
+    /// Returns the names of the server's own certificate. The common name is none: clients ignore
+    /// it (RFC 9525, section 2).
+    pub(crate) fn names(&self) -> Names {
+        self.chain.first().map_or_else(Names::default, |own| x509::names(own))
+    }
+
+    /// Returns the time in which all certificates of the chain are valid, both ends included, in
+    /// seconds since 1970.
+    pub(crate) fn validity(&self) -> RangeInclusive<u64> {
+        let all = self.validities().map(|(_, validity)| validity);
+        let (start, end) = all.fold((0, u64::MAX), |(start, end), validity| {
+            (validity.start.max(start), validity.end.min(end))
+        });
+        start..=end
     }
 
     /// Returns why clients reject the chain at `now` (seconds since 1970): a certificate is expired
@@ -155,32 +188,73 @@ impl Identity {
                 1 => "the certificate".to_owned(),
                 _ => format!("certificate {place} of {count} in the chain"),
             };
-            Some((name, expiry::validity(certificate)?))
+            Some((name, x509::validity(certificate)?))
         })
     }
 
-    fn certified(&self, provider: &CryptoProvider) -> Result<CertifiedKey, rustls::Error> {
+    /// Returns chain and key as TLS uses them.
+    ///
+    /// # Errors
+    /// TLS does not support the kind of certificate or key, or the key is another certificate's.
+    pub(crate) fn certified(
+        &self,
+        provider: &CryptoProvider,
+    ) -> Result<CertifiedKey, rustls::Error> {
         CertifiedKey::from_der(self.chain.clone(), self.key.clone_key(), provider)
     }
 
-    /// Returns the TLS 1.2 and 1.3 configuration for HTTP/1.1 and HTTP/2, with session tickets
-    /// sealed by `keys`.
+    /// Returns the configuration of a server over TCP that has this certificate alone.
     ///
     /// # Errors
     /// TLS does not support the kind of certificate or key.
+    #[cfg(test)]
     pub fn tcp(&self, keys: Arc<KeyRing>) -> Result<Arc<rustls::ServerConfig>, Error> {
         let failed = |e: rustls::Error| Error::new(format!("TLS: {e}"));
-        let provider = Arc::new(provider::default_provider());
-        let certified = self.certified(&provider).map_err(failed)?;
-        let mut config = rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(failed)?
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        config.ticketer = Arc::new(Tickets(keys));
-        Ok(Arc::new(config))
+        let certified = self.certified(&provider::default_provider()).map_err(failed)?;
+        tcp(Arc::new(rustls::sign::SingleCertAndKey::from(certified)), keys)
     }
+}
+
+/// Reads a file with a certificate chain.
+///
+/// # Errors
+/// One line: it is unreadable or too large.
+pub(crate) fn read_chain(path: &Path) -> Result<Vec<u8>, Error> {
+    read(CERTIFICATE, path)
+}
+
+/// Reads a file with a private key.
+///
+/// # Errors
+/// One line: it is unreadable or too large.
+pub(crate) fn read_key(path: &Path) -> Result<Vec<u8>, Error> {
+    read(PRIVATE_KEY, path)
+}
+
+fn read(what: &str, path: &Path) -> Result<Vec<u8>, Error> {
+    let read = small::read(path, small::MAX_SECRET);
+    read.map_err(|e| Error::new(format!("{what} {}: {e}", path.display())))
+}
+
+/// Returns the TLS 1.2 and 1.3 configuration for HTTP/1.1 and HTTP/2, with certificates of
+/// `resolver` and session tickets sealed by `keys`. Connections may also be of an ACME CA.
+///
+/// # Errors
+/// The TLS library lacks these versions.
+pub(crate) fn tcp(
+    resolver: Arc<dyn ResolvesServerCert>,
+    keys: Arc<KeyRing>,
+) -> Result<Arc<rustls::ServerConfig>, Error> {
+    let provider = Arc::new(provider::default_provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|e| Error::new(format!("TLS: {e}")))?
+        .with_no_client_auth()
+        .with_cert_resolver(resolver);
+    // Without a challenge, `resolver` has no certificate for the last.
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec(), ACME_ALPN.to_vec()];
+    config.ticketer = Arc::new(Tickets(keys));
+    Ok(Arc::new(config))
 }
 
 /// Formats seconds since 1970 as an HTTP date.

@@ -1,8 +1,6 @@
 //! Discovery of HTTP/3 by browsers: `Alt-Svc` (RFC 7838, section 3; RFC 9114, section 3.1), and the
 //! HTTPS record (RFC 9460), which lets the first visit use QUIC.
 
-use webpki::EndEntityCert;
-
 use crate::config::Config;
 use crate::plan::Plan;
 
@@ -29,7 +27,8 @@ pub(crate) fn alt_svc(config: &Config, port: u16) -> String {
 pub(crate) fn advice(plan: &Plan) -> Vec<String> {
     let config = &plan.config;
     let mut lines = Vec::new();
-    if plan.identity.development.is_some() {
+    let is_development = plan.certificates.default().identity.development.is_some();
+    if is_development {
         lines.push(
             "HTTP/3: browsers reject the development certificate over QUIC and use TCP, unless \
              started with the command that the server prints"
@@ -47,16 +46,14 @@ pub(crate) fn advice(plan: &Plan) -> Vec<String> {
         lines.push("HTTP/3: [server] listen has only loopback addresses".to_owned());
         return lines;
     }
-    let certificate = plan.identity.chain.first().map(EndEntityCert::try_from);
-    let names: Vec<&str> = match &certificate {
-        Some(Ok(certificate)) => certificate.valid_dns_names().collect(),
-        _ => Vec::new(),
-    };
+    let certificates: Vec<_> = plan.certificates.all().collect();
+    let names = certificates.iter().flat_map(|(_, certificate)| &certificate.names.dns);
+    let names: Vec<&str> = names.map(String::as_str).collect();
     if names.is_empty() {
         lines.push(
             "HTTP/3: no HTTPS record to publish: the certificate has no DNS names".to_owned(),
         );
-    } else if plan.identity.development.is_none() {
+    } else if !is_development {
         lines.push("HTTPS records for HTTP/3 from the first visit on (RFC 9460):".to_owned());
         let mut records: Vec<String> =
             names.iter().flat_map(|name| public.iter().map(|&port| https(name, port))).collect();

@@ -6,9 +6,11 @@
 
 #![forbid(unsafe_code)]
 
+mod acme;
 mod admin;
 mod autoplex;
 mod bans;
+mod certificates;
 mod check;
 mod client;
 mod clock;
@@ -27,6 +29,7 @@ mod ingest;
 mod invitation;
 mod io;
 pub mod keyfile;
+mod ladder;
 mod limits;
 mod live;
 pub mod logging;
@@ -36,6 +39,8 @@ pub mod passes;
 mod path_cookie;
 mod plan;
 mod play;
+mod push;
+mod record;
 mod reload;
 mod routes;
 mod saved_paths;
@@ -45,11 +50,13 @@ pub mod sessions;
 pub mod signing;
 mod state;
 mod sync;
+pub mod tokens;
 mod viewer;
 
 use config::redacted;
 
 pub use ::config;
+pub use admin::openapi;
 pub use check::{Checked, check};
 pub use finding::Finding;
 pub use names::matches;

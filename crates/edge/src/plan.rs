@@ -10,6 +10,7 @@ use ::quic::crypto::KeyRing;
 use aws_lc_rs::digest::{SHA256, digest};
 
 use crate::Error;
+use crate::certificates::{CertificateSet, Certificates};
 use crate::client::Clients;
 use crate::clock::unix_now;
 use crate::cohorts::Cohorts;
@@ -17,9 +18,10 @@ use crate::config::{Config, Secret};
 use crate::disk::small;
 use crate::files::Files;
 use crate::finding::Finding;
-use crate::identity::Identity;
+use crate::identity;
 use crate::loops::QuicState;
 use crate::passes::Passes;
+use crate::tokens::KeySets;
 
 /// Maximum size of a file that a reload compares, in bytes.
 const MAX_COMPARED: usize = 64 << 20;
@@ -30,22 +32,26 @@ pub(crate) type Contents = BTreeMap<&'static str, Vec<Vec<u8>>>;
 /// Parts of the running configuration that a reload may keep.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Running<'a> {
-    pub identity: &'a Arc<Identity>,
+    pub certificates: &'a Arc<Certificates>,
     pub quic: &'a QuicState,
-    pub contents: &'a Contents,
+    pub key_sets: &'a KeySets,
 }
 
 /// A configuration with its parsed files.
 #[derive(Debug)]
 pub struct Plan {
     pub(crate) config: Config,
-    pub(crate) identity: Arc<Identity>,
+    /// Store of the certificates in force. A reload keeps it.
+    pub(crate) store: Arc<Certificates>,
+    /// The certificates to put in force.
+    pub(crate) certificates: Arc<CertificateSet>,
     pub(crate) tcp_tls: Arc<rustls::ServerConfig>,
     pub(crate) files: Option<Arc<Files>>,
     pub(crate) clients: Clients,
     pub(crate) cohorts: Cohorts,
     pub(crate) passes: Passes,
     pub(crate) tokens: Vec<Secret>,
+    pub(crate) key_sets: Arc<KeySets>,
     /// QUIC state without qlog.
     pub(crate) quic: QuicState,
     pub(crate) contents: Contents,
@@ -72,27 +78,16 @@ impl Plan {
         let server = &config.server;
         let mut contents = contents(&config);
         let mut notes = Vec::new();
-        let mut identity = match (&server.certificate, &server.key) {
-            (Some(certificate), Some(key)) => Arc::new(Identity::load(certificate, key)?),
-            _ => match running.map(|running| running.identity) {
-                Some(identity) if identity.development.is_some() => identity.clone(),
-                _ => Arc::new(Identity::development()?),
-            },
-        };
-        if let (Some(running), Some(path)) = (running, &server.certificate)
-            && let Some(fault) = identity.fault(unix_now())
-            && running.identity.fault(unix_now()).is_none()
-        {
-            identity = running.identity.clone();
-            for key in CERTIFICATE_KEYS {
-                match running.contents.get(key) {
-                    Some(known) => contents.insert(key, known.clone()),
-                    None => contents.remove(key),
-                };
-            }
-            let what = format!("{fault}; the previous certificate remains in use, as it is valid");
-            notes.push(Finding::warning(CERTIFICATE_KEYS[0], path.display(), what));
+        let in_force = running.map(|running| running.certificates.current());
+        let certificates =
+            CertificateSet::load(&config, in_force.as_deref(), unix_now(), &mut notes)?;
+        for (key, hash) in certificates.contents() {
+            contents.entry(key).or_default().push(hash);
         }
+        let store = match running {
+            Some(running) => running.certificates.clone(),
+            None => Arc::new(Certificates::new(certificates.clone())),
+        };
         let read = |what: &str, path: &Path, e: std::io::Error| {
             Error::new(format!("{what} {}: {e}", path.display()))
         };
@@ -113,21 +108,24 @@ impl Plan {
             }
             None => None,
         };
-        let quic = QuicState::new(&config, &identity, keys, running.map(|running| running.quic))?;
+        let quic = QuicState::new(&config, &store, keys, running.map(|running| running.quic))?;
         let cohorts = Cohorts::new(&config)?;
         let clients = Clients::new(&config)?;
-        let tcp_tls = identity.tcp(quic.keys())?;
+        let tcp_tls = identity::tcp(store.clone(), quic.keys())?;
         let passes = Passes::new(quic.keys());
         let tokens = tokens(&config)?;
+        let key_sets = KeySets::load(&config, running.map(|running| running.key_sets))?;
         Ok(Self {
             config,
-            identity,
+            store,
+            certificates: Arc::new(certificates),
             tcp_tls,
             files,
             clients,
             cohorts,
             passes,
             tokens,
+            key_sets: Arc::new(key_sets),
             quic,
             contents,
             notes,
@@ -135,22 +133,18 @@ impl Plan {
     }
 }
 
-const CERTIFICATE_KEYS: [&str; 2] = ["[server] certificate", "[server] key"];
-
-/// Returns the hashes of the files of `config`. Unreadable files are left out: their readers report
-/// the reason.
+/// Returns the hashes of the files of `config`, without certificates. Unreadable files are left
+/// out: their readers report the reason.
 fn contents(config: &Config) -> Contents {
-    let server = &config.server;
     let singles = [
-        (CERTIFICATE_KEYS[0], &server.certificate),
-        (CERTIFICATE_KEYS[1], &server.key),
-        ("[server] key_file", &server.key_file),
+        ("[server] key_file", &config.server.key_file),
         ("[admin] token_file", &config.admin.token_file),
         ("[recovery] dqn", &config.recovery.dqn),
     ];
     let pulls = config.pull.iter().map(|rule| ("[[pull]] ca_file", &rule.ca_file));
+    let pushes = config.push.iter().map(|rule| ("[[push]] ca_file", &rule.ca_file));
     let mut contents = Contents::new();
-    for (key, path) in singles.into_iter().chain(pulls) {
+    for (key, path) in singles.into_iter().chain(pulls).chain(pushes) {
         let content = path.as_ref().and_then(|path| small::read(path, MAX_COMPARED).ok());
         if let Some(content) = content {
             let hash = digest(&SHA256, &content).as_ref().to_vec();

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use crate::config::{Config, any_contains};
 use crate::hooks::{self, Asker, Hook};
 use crate::ingest::pull::{self, Via};
+use crate::ladder;
 use crate::limits::{Full, Origin, Permit, Place};
 use crate::live::{Missing, NameLookup, start};
 use crate::names::matches;
@@ -52,7 +53,8 @@ pub(crate) fn find(
 fn look_up(state: &State, name: &str, remote: IpAddr) -> Result<Option<NameLookup>, Missing> {
     let live = &state.live;
     let exists = live.streams.get(name).is_some() || live.pulls.is_running(name);
-    if exists || live.outlets.ended(name).is_some() {
+    let is_ladder = || ladder::is_running(&state.config, &live.streams, name);
+    if exists || live.outlets.ended(name).is_some() || is_ladder() {
         return Ok(None);
     }
     let client = (!is_trusted(&state.config, remote)).then(|| Origin::of(remote));

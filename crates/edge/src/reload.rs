@@ -1,8 +1,8 @@
-//! Reloads: of the configuration file on SIGHUP or by the control API, and of the table of user
-//! groups whenever it changes.
+//! Reloads: of the configuration file on SIGHUP or by the control API, of the table of user groups
+//! whenever it changes, and of key sets.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
@@ -13,6 +13,8 @@ use crate::state::Shared;
 
 /// Interval between checks of the table of user groups.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+/// Interval between checks whether a key set is due.
+const KEYS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Reloads the configuration file, and notifies log and service manager.
 ///
@@ -57,5 +59,15 @@ pub(crate) async fn follow_table(shared: Arc<Shared>) {
         }
         drop(state);
         sleep(CHECK_INTERVAL).await;
+    }
+}
+
+/// Loads the key sets of tokens when they are due, until the process ends.
+pub(crate) async fn follow_key_sets(shared: Arc<Shared>) {
+    loop {
+        let state = shared.state();
+        state.key_sets.tick(state.config.tokens.refresh, Instant::now());
+        drop(state);
+        sleep(KEYS_INTERVAL).await;
     }
 }

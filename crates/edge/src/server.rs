@@ -11,7 +11,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 use crate::Error;
+use crate::acme;
 use crate::admin;
+use crate::certificates::watch;
 use crate::check;
 use crate::config::Config;
 use crate::entropy::random;
@@ -28,7 +30,7 @@ use crate::loops::mailbox::{Sender, mailbox};
 use crate::loops::pulse::Pulse;
 use crate::loops::supervisor::{self, End};
 use crate::plan;
-use crate::reload::{follow_table, reload};
+use crate::reload::{follow_key_sets, follow_table, reload};
 use crate::service;
 use crate::state::{Shared, State};
 
@@ -40,6 +42,8 @@ const LOSS_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Timeout of pending hook notifications at exit.
 const FINAL_HOOKS_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout of recordings at exit, if the disk is slow.
+const FINAL_RECORDINGS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval of the main runtime's heartbeat.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -118,6 +122,7 @@ impl Edge {
         let Self { shared, listeners, rtmp, admin } = self;
         // Requests on other threads spawn tasks here.
         let _ = shared.state().runtime.set(tokio::runtime::Handle::current());
+        acme::start(&shared)?;
         let end: End = Arc::new(supervisor::exit);
         let mut loops = start_tcp(&shared, &listeners, &end)?;
         loops.extend(start_quic(&shared, listeners, &end)?);
@@ -133,6 +138,8 @@ impl Edge {
         }
         fronts.spawn(housekeeping(shared.clone()));
         let follower = tokio::spawn(follow_table(shared.clone()));
+        let watcher = tokio::spawn(watch::run(shared.state().certificates.clone()));
+        let keys_keeper = tokio::spawn(follow_key_sets(shared.clone()));
         let keeper = tokio::spawn(memory::keep_within(shared.state().live.clone()));
         let admin = match admin {
             Some(listener) => {
@@ -146,6 +153,8 @@ impl Edge {
         while fronts.join_next().await.is_some() {}
         keeper.abort();
         follower.abort();
+        watcher.abort();
+        keys_keeper.abort();
         for running in loops {
             // A panic in a loop has already ended the process.
             let _ = tokio::task::spawn_blocking(move || running.join()).await;
@@ -161,6 +170,8 @@ impl Edge {
         }
         let state = shared.state();
         state.live.outlets.close();
+        state.live.recordings.finish(FINAL_RECORDINGS_TIMEOUT).await;
+        state.live.ladders.close();
         flush_sessions(&state, true);
         state.hooks.finish_notifications(FINAL_HOOKS_TIMEOUT).await;
         heartbeats.iter().for_each(tokio::task::JoinHandle::abort);
@@ -200,10 +211,13 @@ async fn housekeeping(shared: Arc<Shared>) {
     let mut drained = core::pin::pin!(shared.drained());
     loop {
         tokio::select! {
-            () = &mut drained => return,
+            () = &mut drained => return shared.state().live.recordings.leave(),
             () = tokio::time::sleep(Duration::from_secs(1)) => {
                 let state = shared.state();
                 state.live.outlets.tidy();
+                let runtime = tokio::runtime::Handle::current();
+                state.live.tend_outputs(&state.config, &state.clients, &runtime);
+                state.live.ladders.tidy();
                 if log_at <= Instant::now()
                     && let Some(line) = losses.line(shared.limits())
                 {
@@ -276,7 +290,7 @@ fn start_quic(
 }
 
 /// Runs the server of the configuration file `path`. SIGTERM and SIGINT drain it, a second one ends
-/// it at once, and SIGHUP reloads the file.
+/// it at once, SIGHUP reloads the file, and SIGUSR1 switches the log level.
 ///
 /// # Errors
 /// One line: the server cannot start.
@@ -291,6 +305,7 @@ pub fn run(path: &Path, config: Config) -> Result<(), Error> {
         let mut terminate = signals(SignalKind::terminate())?;
         let mut interrupt = signals(SignalKind::interrupt())?;
         let mut hangup = signals(SignalKind::hangup())?;
+        let mut user = signals(SignalKind::user_defined1())?;
 
         for listener in edge.listeners() {
             tracing::info!("listening on {}", listener.address);
@@ -306,7 +321,8 @@ pub fn run(path: &Path, config: Config) -> Result<(), Error> {
         let limit = shared.state().live.streams.memory().limit() >> 20;
         tracing::info!("memory limit of streams: {limit} MiB ([live] max_memory)");
         if let Some(listener) = edge.listeners().first()
-            && let Some(command) = shared.state().identity.chromium_command(listener.address.port())
+            && let Some(command) =
+                shared.state().identity().chromium_command(listener.address.port())
         {
             tracing::info!("self-signed development certificate; open with: {command}");
         }
@@ -319,6 +335,11 @@ pub fn run(path: &Path, config: Config) -> Result<(), Error> {
                 _ = hangup.recv() => {
                     // The reload logs its result.
                     let _ = reload(&shared);
+                    continue;
+                }
+                _ = user.recv() => {
+                    let level = logging::switch(shared.state().config.log.level).word();
+                    tracing::warn!("log level changed by SIGUSR1: {level}");
                     continue;
                 }
                 _ = terminate.recv() => {}

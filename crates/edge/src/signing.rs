@@ -4,15 +4,18 @@
 //! sent as `?expires=EXPIRES&sig=SIG`, with EXPIRES in seconds since 1970, over FLV, HLS and RTMP.
 //! When it expires, playback ends.
 
+use core::fmt;
+use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::hmac;
 
 use crate::clock::unix;
-use crate::config::{Config, Play};
+use crate::config::{Config, Play, Value as _};
 use crate::hex::hex;
 use crate::names::matches;
 use crate::passes::Grant;
+use crate::tokens::{self, KeySets, Terms, TokenError};
 
 /// Returns the query that permits playing `name` until `expires`.
 pub fn sign(key: &str, name: &str, expires: u64) -> String {
@@ -37,36 +40,100 @@ pub struct Permission {
     pub grant: Grant,
 }
 
-/// Returns the permission to play `name` at `now`, if the signature is valid. Streams without a
-/// rule are free.
-pub fn may_play(
-    config: &Config,
-    name: &str,
-    expires: Option<&str>,
-    signature: Option<&str>,
-    now: SystemTime,
-) -> Option<Permission> {
-    let mut rules = config.play.iter().filter(|rule| matches(&rule.stream, name)).peekable();
-    let has_hook = config.hooks.on_play.is_some();
-    if rules.peek().is_none() {
-        return Some(Permission { until: None, grant: grant(None, has_hook) });
+/// The proofs of a request that it may play: a signed URL or a token.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Proofs<'a> {
+    /// The parameter `expires`.
+    pub expires: Option<&'a str>,
+    /// The parameter `sig`.
+    pub signature: Option<&'a str>,
+    /// The token of the parameter `token` or of `Authorization: Bearer`. If present, the signature
+    /// is ignored.
+    pub token: Option<&'a str>,
+}
+
+/// Reason why a request may not play.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// No valid signature.
+    Signature,
+    /// The token is invalid.
+    Token(TokenError),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Signature => f.write_str("no valid signature"),
+            Self::Token(why) => why.fmt(f),
+        }
     }
-    let seconds = expires?.parse::<u64>().ok()?;
+}
+
+/// Returns the permission to play `name` at `now`, if the signature or token is valid. Streams
+/// without a rule are free.
+///
+/// # Errors
+/// The reason, which contains no secret.
+pub(crate) fn may_play(
+    config: &Config,
+    sets: &KeySets,
+    name: &str,
+    proofs: Proofs<'_>,
+    now: SystemTime,
+) -> Result<Permission, Refusal> {
+    let rules: Vec<_> = config.play.iter().filter(|rule| matches(&rule.stream, name)).collect();
+    let has_hook = config.hooks.on_play.is_some();
+    if rules.is_empty() {
+        return Ok(Permission { until: None, grant: grant(None, has_hook) });
+    }
+    let (rule, until) = match proofs.token {
+        Some(token) => {
+            let terms = rules.iter().map(|rule| Terms {
+                key: rule.key.as_deref(),
+                jwks: rule.jwks.as_ref(),
+                audience: &rule.audience,
+            });
+            let leeway = config.tokens.leeway;
+            let verified = tokens::verify(token, name, terms, sets, now, leeway);
+            sets.count(&verified);
+            let (index, until) = verified.map_err(Refusal::Token)?;
+            (rules[index], until)
+        }
+        None => signed(&rules, name, proofs, now).ok_or(Refusal::Signature)?,
+    };
+    Ok(Permission { until: Some(until), grant: grant(Some(rule), has_hook) })
+}
+
+/// Returns the rule that has signed a URL, and the URL's expiry.
+fn signed<'a>(
+    rules: &[&'a Play],
+    name: &str,
+    proofs: Proofs<'_>,
+    now: SystemTime,
+) -> Option<(&'a Play, SystemTime)> {
+    let seconds = proofs.expires?.parse::<u64>().ok()?;
     let until = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?;
-    let tag = unhex(signature?)?;
+    let tag = unhex(proofs.signature?)?;
     let text = message(name, seconds);
     let is_signed = |key: &str| hmac::verify(&hmac_key(key), text.as_bytes(), &tag).is_ok();
-    let rule = rules.find(|rule| unix(now) <= seconds && is_signed(&rule.key))?;
-    Some(Permission { until: Some(until), grant: grant(Some(rule), has_hook) })
+    let has_signed = |rule: &&&Play| rule.key.as_deref().is_some_and(is_signed);
+    let rule = rules.iter().find(|rule| unix(now) <= seconds && has_signed(rule))?;
+    Some((rule, until))
 }
 
 /// Returns the grant of a `rule`, or of no rule (`None`), with or without a hook's consent.
 fn grant(rule: Option<&Play>, has_hook: bool) -> Grant {
-    let (stream, key) = rule.map_or(("", ""), |rule| (&rule.stream, &rule.key));
     if rule.is_none() && !has_hook {
         return Grant::FREE;
     }
-    let text = format!("mendcast grant\n{}\n{has_hook}\n{stream}", rule.is_some());
+    let stream = rule.map_or("", |rule| &rule.stream);
+    let key = rule.and_then(|rule| rule.key.as_deref()).unwrap_or_default();
+    let mut text = format!("mendcast grant\n{}\n{has_hook}\n{stream}", rule.is_some());
+    if let Some(source) = rule.and_then(|rule| rule.jwks.as_ref()) {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n{}", source.toml().unwrap_or_default());
+    }
     let tag = hmac::sign(&hmac_key(key), text.as_bytes());
     Grant(tag.as_ref().iter().take(8).fold(0, |grant, byte| grant << 8 | u64::from(*byte)))
 }
@@ -93,6 +160,18 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
+    /// Returns the permission of a signed URL.
+    fn play(
+        config: &Config,
+        name: &str,
+        expires: Option<&str>,
+        signature: Option<&str>,
+        now: SystemTime,
+    ) -> Option<Permission> {
+        let sets = KeySets::load(config, None).expect("no files");
+        may_play(config, &sets, name, Proofs { expires, signature, token: None }, now).ok()
+    }
+
     #[test]
     fn signatures_are_valid_for_their_stream_and_time() {
         let text = "[[play]]\nstream = \"paid/*\"\nkey = \"secret\"";
@@ -102,7 +181,7 @@ mod tests {
         let expires = expires.trim_start_matches("expires=");
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let may = |name: &str, expires: &str, signature: &str, now: u64| {
-            may_play(&config, name, Some(expires), Some(signature), at(now)).is_some()
+            play(&config, name, Some(expires), Some(signature), at(now)).is_some()
         };
         assert!(may("paid/a", expires, signature, 1_000));
         assert!(!may("paid/a", expires, signature, 1_001), "expired");
@@ -110,14 +189,14 @@ mod tests {
         assert!(!may("paid/a", "2000", signature, 1_000), "another time");
         assert!(!may("paid/a", expires, &signature.replace(&signature[..1], "x"), 1_000));
         assert!(!may("paid/a", expires, "", 1_000));
-        assert_eq!(may_play(&config, "paid/a", None, None, at(0)), None);
+        assert_eq!(play(&config, "paid/a", None, None, at(0)), None);
         let free = Permission { until: None, grant: Grant::FREE };
-        assert_eq!(may_play(&config, "live/free", None, None, at(0)), Some(free));
+        assert_eq!(play(&config, "live/free", None, None, at(0)), Some(free));
         let tag = Some(signature);
-        let signed = may_play(&config, "paid/a", Some(expires), tag, at(0)).expect("signed");
+        let signed = play(&config, "paid/a", Some(expires), tag, at(0)).expect("signed");
         assert_eq!(signed.until, Some(at(1_000)));
         let never = Some("18446744073709551615");
-        assert_eq!(may_play(&config, "paid/a", never, tag, at(0)), None);
+        assert_eq!(play(&config, "paid/a", never, tag, at(0)), None);
         let other = sign("guess", "paid/a", 1_000);
         assert!(!may("paid/a", "1000", other.split_once("&sig=").expect("both").1, 0));
     }
@@ -137,7 +216,7 @@ mod tests {
             let (expires, signature) = query.split_once("&sig=").expect("both");
             let expires = expires.strip_prefix("expires=");
             let now = SystemTime::UNIX_EPOCH;
-            may_play(config, "live/a", expires, Some(signature), now).expect("granted").grant
+            play(config, "live/a", expires, Some(signature), now).expect("granted").grant
         };
         let (a, b) = (("live/*", "one"), ("live/*", "two"));
         let free = given(&config(&[], ""), "");

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use crate::Error;
 use crate::autoplex::AutoPlex;
 use crate::bans::Bans;
+use crate::certificates::Certificates;
 use crate::check;
 use crate::client::Clients;
 use crate::cohorts::Cohorts;
@@ -32,14 +33,15 @@ use crate::plan::{Contents, Plan, Running};
 use crate::saved_paths::SavedPaths;
 use crate::sessions::Sessions;
 use crate::sync::lock;
+use crate::tokens::KeySets;
 
 /// State derived from a configuration. A reload replaces it as a whole.
 #[derive(Debug)]
 pub struct State {
     /// The configuration.
     pub config: Config,
-    /// Certificate and key.
-    pub identity: Arc<Identity>,
+    /// Certificates in force.
+    pub(crate) certificates: Arc<Certificates>,
     /// TLS configuration of HTTP/1.1 and HTTP/2.
     pub tcp_tls: Arc<rustls::ServerConfig>,
     /// Static files, if configured.
@@ -68,6 +70,8 @@ pub struct State {
     pub passes: Passes,
     /// Tokens of the control API.
     pub tokens: Vec<Secret>,
+    /// Public keys of viewers' and publishers' tokens.
+    pub(crate) key_sets: Arc<KeySets>,
     /// State of the QUIC event loops.
     pub quic: QuicState,
     /// Hashes of the configured files.
@@ -84,7 +88,12 @@ impl State {
     }
 
     fn running(&self) -> Running<'_> {
-        Running { identity: &self.identity, quic: &self.quic, contents: &self.contents }
+        Running { certificates: &self.certificates, quic: &self.quic, key_sets: &self.key_sets }
+    }
+
+    /// Returns the default certificate.
+    pub fn identity(&self) -> Arc<Identity> {
+        self.certificates.current().default().identity.clone()
     }
 
     /// Opens the output files of `plan` (qlog and records), in place of `previous` if given.
@@ -114,10 +123,11 @@ impl State {
         };
         // Nothing may fail from here on, since running connections use the hooks, too.
         hooks.follow(&config.hooks);
+        plan.store.replace(plan.certificates);
         live.streams.memory().set_limit(memory::limit(&config.live, machine::memory()));
         Ok(Self {
             config,
-            identity: plan.identity,
+            certificates: plan.store,
             tcp_tls: plan.tcp_tls,
             files: plan.files,
             live,
@@ -132,6 +142,7 @@ impl State {
             cohorts: plan.cohorts,
             passes: plan.passes,
             tokens: plan.tokens,
+            key_sets: plan.key_sets,
             quic,
             contents: plan.contents,
         })

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use quic::Connection;
 use quic::observer::{Event, Observer};
-use recovery::{Guard, LAGS, Latencies, OffTime, Totals, UnitTimes};
+use recovery::{BurstCounts, Guard, LAGS, Latencies, OffTime, Totals, UnitTimes};
 use units::Timestamp;
 
 /// Bursts of consecutive lost packets.
@@ -17,6 +17,8 @@ pub struct LossBursts {
     pub packets: u64,
     /// Packets in the longest burst.
     pub longest: u32,
+    /// Bursts by size.
+    pub sizes: BurstCounts,
 }
 
 /// Packets sent within a certain time after a lost one.
@@ -52,14 +54,15 @@ pub struct Recovered {
 impl Recovered {
     pub(crate) fn of(connection: &Connection, now: Timestamp) -> Self {
         let recovery = connection.recovery();
-        let runs = recovery.bursts.counts().iter().map(|&count| u64::from(count)).sum();
+        let sizes = *recovery.bursts.counts();
+        let runs = sizes.iter().map(|&count| u64::from(count)).sum();
         let packets = connection.stats().packets_lost;
         let correlation = recovery.correlation.as_ref();
         Self {
             totals: recovery.totals,
             latencies: recovery.latencies.clone(),
             unit_times: recovery.unit_times,
-            bursts: LossBursts { runs, packets, longest: recovery.bursts.longest() },
+            bursts: LossBursts { runs, packets, longest: recovery.bursts.longest(), sizes },
             correlation: correlation.map_or_else(Default::default, |known| {
                 known.counts().map(|(sent, lost)| AfterLoss { sent, lost })
             }),
@@ -77,6 +80,9 @@ impl Recovered {
         self.bursts.runs += other.bursts.runs;
         self.bursts.packets += other.bursts.packets;
         self.bursts.longest = self.bursts.longest.max(other.bursts.longest);
+        for (own, other) in self.bursts.sizes.iter_mut().zip(other.bursts.sizes) {
+            *own += other;
+        }
         for (own, other) in self.correlation.iter_mut().zip(other.correlation) {
             own.sent += other.sent;
             own.lost += other.lost;
@@ -94,6 +100,10 @@ impl Recovered {
             own.sent = own.sent.saturating_sub(other.sent);
             own.lost = own.lost.saturating_sub(other.lost);
         }
+        let mut sizes = self.bursts.sizes;
+        for (own, other) in sizes.iter_mut().zip(earlier.bursts.sizes) {
+            *own = own.saturating_sub(other);
+        }
         Self {
             totals: self.totals.since(&earlier.totals),
             latencies: self.latencies.since(&earlier.latencies),
@@ -102,6 +112,7 @@ impl Recovered {
                 runs: self.bursts.runs.saturating_sub(earlier.bursts.runs),
                 packets: self.bursts.packets.saturating_sub(earlier.bursts.packets),
                 longest: self.bursts.longest,
+                sizes,
             },
             correlation,
             off_mode: self.off_mode.since(&earlier.off_mode),

@@ -82,6 +82,7 @@ impl LabServer {
             log: scenario.log_events.then(|| log.clone()),
             diary: scenario.diary.clone(),
             foresight: foresight.clone(),
+            own: scenario.transport.observer.clone(),
         };
         let config = EndpointConfig {
             transport: Arc::new(transport(scenario, watchers)),
@@ -330,17 +331,34 @@ struct Watchers {
     log: Option<EventLog>,
     diary: Option<Diary>,
     foresight: Option<Foresight>,
+    /// Observers of the scenario's own, such as a qlog.
+    own: Option<ObserverFactory>,
+}
+
+/// Two observers of one connection.
+struct Both(Watchers, Option<Box<dyn Observer + Send>>);
+
+impl Observer for Both {
+    fn on_event(&mut self, now: Timestamp, event: &observer::Event<'_>) {
+        self.0.on_event(now, event);
+        if let Some(own) = &mut self.1 {
+            own.on_event(now, event);
+        }
+    }
 }
 
 impl Watchers {
     /// Returns the factory of each connection's observers; `None` without any.
     fn factory(self) -> Option<ObserverFactory> {
         let is_watched = self.log.is_some() || self.diary.is_some() || self.foresight.is_some();
-        is_watched.then(|| {
-            let observe =
-                move |_: Timestamp, _: SocketAddr, _: &[u8]| -> Option<Box<dyn Observer + Send>> {
-                    Some(Box::new(self.clone()))
-                };
+        (is_watched || self.own.is_some()).then(|| {
+            let observe = move |now: Timestamp,
+                                remote: SocketAddr,
+                                odcid: &[u8]|
+                  -> Option<Box<dyn Observer + Send>> {
+                let own = self.own.as_ref().and_then(|own| own(now, remote, odcid));
+                Some(Box::new(Both(self.clone(), own)))
+            };
             Arc::new(observe) as ObserverFactory
         })
     }

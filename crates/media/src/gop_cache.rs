@@ -418,6 +418,11 @@ impl GopCache {
         self.tags.get(usize::try_from(place).ok()?)
     }
 
+    /// Returns the number of the current publisher's first tag, which may have been evicted.
+    pub fn publisher(&self) -> u64 {
+        self.publisher
+    }
+
     /// Returns the newest tag.
     pub fn newest(&self) -> Option<&Tag> {
         self.tags.back()

@@ -23,13 +23,16 @@ mod parts;
 mod playlist;
 pub mod pull;
 mod reference;
+mod rendition;
 mod retained;
 pub mod segmenter;
 mod unsupported;
 mod variant;
 
-pub use lookup::Availability;
+pub use lookup::{Availability, WholeSegment};
 pub use name::Name;
+pub use playlist::date_time;
 pub use pull::Pull;
 pub use reference::follow;
+pub use rendition::{Rendition, master};
 pub use segmenter::Segmenter;

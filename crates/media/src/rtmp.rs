@@ -25,6 +25,10 @@ pub use server::{Event, Request, Server};
 /// Default port of `rtmp` URLs.
 pub const DEFAULT_PORT: u16 = 1935;
 
+/// Property of `connect` with the servers that a published stream passed, in the form of a CDN-Loop
+/// field (RFC 8586). Other servers ignore it.
+pub const CDN_LOOP: &str = "cdnLoop";
+
 /// Limits and sizes of a connection.
 #[derive(Clone, Debug)]
 pub struct Config {

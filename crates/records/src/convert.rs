@@ -141,7 +141,6 @@ mod tests {
 
     use super::*;
     use crate::reader;
-    use crate::row::Row;
 
     /// Records written before the columns were declared in one table: four of the testbed, and a
     /// fifth line with every column.
@@ -156,10 +155,11 @@ mod tests {
         schema.columns().iter().map(|column| format!("{:?}", column.self_type())).collect()
     }
 
-    fn rows(path: PathBuf) -> Vec<Row> {
+    /// Values of each row. A column that the file lacks is as one without a value.
+    fn rows(path: PathBuf) -> Vec<Vec<Option<Value>>> {
         let mut rows = Vec::new();
         let input = reader::read(&[path], &Column::ALL, |_, row| {
-            rows.push(row.clone());
+            rows.push(Column::ALL.map(|column| row.value(column).cloned()).to_vec());
             Ok(())
         });
         let input = input.expect("read");
@@ -174,7 +174,11 @@ mod tests {
         let lines = File::open(stored("sessions.jsonl")).expect("a file");
         write(std::io::BufReader::new(lines), File::create(&path).expect("created"))
             .expect("written");
-        assert_eq!(columns(&path), columns(&stored("sessions.parquet")));
+        // Newer columns stand between them.
+        let mut new = columns(&path).into_iter();
+        for old in columns(&stored("sessions.parquet")) {
+            assert!(new.any(|column| column == old), "{old} is missing, or out of order");
+        }
         // The same values return from both formats of both versions.
         let (new, old) = (rows(path), rows(stored("sessions.parquet")));
         assert_eq!((old.len(), &new[..4]), (4, &old[..]));

@@ -252,6 +252,26 @@ schema! {
         burst_longest: i64, "packets", Amount, Quic;
     }
 
+    /// Burst lengths: runs of `bursts` by their size.
+    burst_lengths: BurstLengths {
+        /// Runs of 1 packet among `bursts`.
+        bursts_1: i64, "runs", AtMost(bursts), Quic;
+        /// Runs of 2 packets.
+        bursts_2: i64, "runs", AtMost(bursts), Quic;
+        /// Runs of 3 to 4 packets.
+        bursts_4: i64, "runs", AtMost(bursts), Quic;
+        /// Runs of 5 to 8 packets.
+        bursts_8: i64, "runs", AtMost(bursts), Quic;
+        /// Runs of 9 to 16 packets.
+        bursts_16: i64, "runs", AtMost(bursts), Quic;
+        /// Runs of 17 to 32 packets.
+        bursts_32: i64, "runs", AtMost(bursts), Quic;
+        /// Runs of 33 to 64 packets.
+        bursts_64: i64, "runs", AtMost(bursts), Quic;
+        /// Runs of 65 to 128 packets; the rest of `bursts` is longer.
+        bursts_128: i64, "runs", AtMost(bursts), Quic;
+    }
+
     /// Loss correlation: packets by the time since an earlier lost one was sent.
     after_loss: AfterLoss {
         /// Packets sent at most 1 ms after a lost one.

@@ -5,16 +5,17 @@
 use core::time::Duration;
 use units::Timestamp;
 
-/// Number of size classes; the last one counts all longer runs.
-pub const SIZES: usize = 32;
+/// Upper limits of the size classes, in packets. A further class counts longer runs.
+pub const BURST_SIZES: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+/// Runs by class of [`BURST_SIZES`], and longer ones.
+pub type BurstCounts = [u32; BURST_SIZES.len() + 1];
 /// Length of a period for [`Bursts::recent`], in round-trip times.
 const PERIOD_RTTS: u32 = 5;
 
 /// Runs of consecutive lost packet numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Bursts {
-    /// Runs by size, from 1; the last entry counts runs of [`SIZES`] packets and more.
-    counts: Option<Box<[u32; SIZES]>>,
+    counts: BurstCounts,
     longest: u32,
     last: Option<u64>,
     run: u32,
@@ -24,20 +25,24 @@ pub struct Bursts {
     turned: Timestamp,
 }
 
+/// Returns the class of a run of `size` packets, 1 or more.
+fn class(size: u32) -> usize {
+    BURST_SIZES.partition_point(|&limit| limit < size)
+}
+
 impl Bursts {
     pub(crate) fn on_lost(&mut self, now: Timestamp, rtt: Duration, number: u64) {
         self.turn(now, rtt);
         let follows = self.last.is_some_and(|last| last + 1 == number);
-        let counts = self.counts.get_or_insert_with(|| Box::new([0; SIZES]));
         if follows {
-            // Move the run to the next size class.
-            let before = &mut counts[(self.run as usize).min(SIZES) - 1];
+            // The run may move to the next class.
+            let before = &mut self.counts[class(self.run)];
             *before = before.saturating_sub(1);
             self.run = self.run.saturating_add(1);
         } else {
             self.run = 1;
         }
-        let place = &mut counts[(self.run as usize).min(SIZES) - 1];
+        let place = &mut self.counts[class(self.run)];
         *place = place.saturating_add(1);
         self.last = Some(number);
         self.present = self.present.max(self.run);
@@ -60,9 +65,9 @@ impl Bursts {
         self.present.max(self.former)
     }
 
-    /// Returns the runs by size, from 1; the last entry counts runs of 32 packets and more.
-    pub fn counts(&self) -> &[u32] {
-        self.counts.as_ref().map_or(&[], |counts| &counts[..])
+    /// Returns the runs by size class.
+    pub fn counts(&self) -> &BurstCounts {
+        &self.counts
     }
 
     /// Returns the longest run.
@@ -79,13 +84,12 @@ mod tests {
     fn runs_are_counted_by_their_final_size() {
         let mut bursts = Bursts::default();
         let rtt = Duration::from_millis(10);
-        for number in [3, 4, 5, 9, 20, 21].into_iter().chain(100..150) {
+        let runs = [3..6, 9..10, 20..22, 100..104, 200..205, 300..428, 500..629];
+        for number in runs.into_iter().flatten() {
             bursts.on_lost(Timestamp::ZERO, rtt, number);
         }
-        let of = |size: usize| bursts.counts()[size - 1];
-        assert_eq!((of(1), of(2), of(3), of(SIZES)), (1, 1, 1, 1));
-        assert_eq!(bursts.counts().iter().sum::<u32>(), 4);
-        assert_eq!(bursts.longest(), 50);
+        assert_eq!(*bursts.counts(), [1, 1, 2, 1, 0, 0, 0, 1, 1]);
+        assert_eq!(bursts.longest(), 129);
     }
 
     #[test]

@@ -64,7 +64,7 @@ mod statistics;
 mod table;
 
 pub use arq::Arq;
-pub use bursts::Bursts;
+pub use bursts::{BURST_SIZES, BurstCounts, Bursts};
 pub use contents::{Content, Fit};
 pub use correlation::{CALLS, Chances, LAGS, LossCorrelation};
 pub use guard::{Guard, SharedBudget};

@@ -24,6 +24,8 @@ pub enum Start {
     LowDelay,
     /// The oldest cached key frame, for packagers.
     Oldest,
+    /// The oldest cached key frame of the current publisher, for packagers that start over with it.
+    OldestOfPublisher,
 }
 
 /// Result of [`Cursor::next`].
@@ -145,6 +147,7 @@ impl Cursor {
             Start::KeyFrame => None,
             Start::LatestGop => Some(newest),
             Start::Oldest => cache.groups().next(),
+            Start::OldestOfPublisher => cache.groups().find(|g| g.start >= cache.publisher()),
             Start::LowDelay => {
                 // Estimates the length of a group from the last complete one.
                 let length = cache.groups().rev().nth(1);

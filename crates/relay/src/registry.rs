@@ -213,9 +213,21 @@ impl Publisher {
         self.stream.begin_at(start);
     }
 
+    /// Maps the publisher's time 0 to `base` in the stream's time, in wrapping milliseconds. Must
+    /// be called before the publisher's first tag. Tags at times that the stream already has are
+    /// dropped, so a base in the past costs the first group of pictures.
+    pub fn align(&self, base: u32) {
+        self.stream.align(base);
+    }
+
     /// Appends a tag with the publisher's timestamp. Returns false if the stream rejects it.
     pub fn push(&self, tag: Tag) -> bool {
         self.stream.push(self.number, tag)
+    }
+
+    /// Whether the stream accepts tags of this publisher: it has neither ended nor another one.
+    pub fn is_current(&self) -> bool {
+        self.stream.has_publisher(self.number)
     }
 
     /// The stream.

@@ -280,6 +280,17 @@ impl Stream {
         self.write().timeline.begin_at(start);
     }
 
+    /// Sets the stream time of a new publisher's time 0.
+    pub(crate) fn align(&self, base: u32) {
+        self.write().timeline.on_base(base);
+    }
+
+    /// Whether `publisher` is the current one.
+    pub(crate) fn has_publisher(&self, publisher: u64) -> bool {
+        let live = self.read();
+        live.status == Status::Live && live.publisher == publisher
+    }
+
     /// Appends a tag. Returns false if `publisher` is not the current one.
     pub(crate) fn push(&self, publisher: u64, tag: Tag) -> bool {
         let mut live = self.write();

@@ -34,6 +34,8 @@ const LOOK_AHEAD: usize = 64;
 #[derive(Debug)]
 pub struct Viewer {
     stream: Arc<Stream>,
+    /// Whether it counts among the stream's viewers.
+    is_counted: bool,
     cursor: Cursor,
     /// Registered waker, and the stream's wake count at registration.
     registered: Option<(Waker, u64)>,
@@ -69,15 +71,30 @@ impl Viewer {
         })
     }
 
+    /// Creates a viewer of the server's own, such as a recording. It does not count among the
+    /// stream's viewers, so that it neither keeps a pull running nor meets their limit.
+    pub fn attendant(stream: Arc<Stream>, start: Start, lags: Lags) -> Self {
+        let mut viewer = Self::with(stream, Cursor::new(start, lags));
+        viewer.is_counted = false;
+        viewer
+    }
+
     /// Creates a viewer for packagers. It joins at the oldest cached group of pictures and skips
     /// only evicted media. Returns `None` at the limit of viewers.
     pub fn packager(stream: Arc<Stream>) -> Option<Self> {
         stream.enter().then(|| Self::with(stream, Cursor::new(Start::Oldest, Lags::ANY)))
     }
 
+    /// As [`Viewer::packager`], but leaves out media of earlier publishers.
+    pub fn packager_of_publisher(stream: Arc<Stream>) -> Option<Self> {
+        let start = Start::OldestOfPublisher;
+        stream.enter().then(|| Self::with(stream, Cursor::new(start, Lags::ANY)))
+    }
+
     fn with(stream: Arc<Stream>, cursor: Cursor) -> Self {
         Self {
             stream,
+            is_counted: true,
             cursor,
             registered: None,
             progress: ViewerProgress::default(),
@@ -215,6 +232,8 @@ fn wait<T>(
 
 impl Drop for Viewer {
     fn drop(&mut self) {
-        self.stream.leave();
+        if self.is_counted {
+            self.stream.leave();
+        }
     }
 }

@@ -71,6 +71,8 @@ struct AfterLoss {
 pub(super) struct BurstLengths {
     length: Ratio,
     longest: Values,
+    /// Share of the runs up to a size, by the size.
+    sizes: [(u32, Ratio); 8],
     after: [(u32, AfterLoss); 6],
 }
 
@@ -82,6 +84,14 @@ impl Measure for BurstLengths {
             Column::packets_spurious,
             Column::bursts,
             Column::burst_longest,
+            Column::bursts_1,
+            Column::bursts_2,
+            Column::bursts_4,
+            Column::bursts_8,
+            Column::bursts_16,
+            Column::bursts_32,
+            Column::bursts_64,
+            Column::bursts_128,
             Column::after_1ms_sent,
             Column::after_5ms_sent,
             Column::after_20ms_sent,
@@ -97,6 +107,12 @@ impl Measure for BurstLengths {
             .map(|(lost, late)| lost + late);
         self.length.add(declared, row[Column::bursts]);
         self.longest.add(row[Column::burst_longest].filter(|longest| *longest > 0.0));
+        let mut runs = Some(0.0);
+        for ((limit, sum), (size, own)) in self.sizes.iter_mut().zip(row.burst_lengths()) {
+            *limit = size;
+            runs = runs.zip(own).map(|(before, own)| before + own);
+            sum.add(runs, row[Column::bursts]);
+        }
         let counts = row[Column::packets_lost].zip(row[Column::packets_settled]);
         // Expected loss next to a lost packet if the session's losses are independent. Computed per
         // session: in a pooled rate, sessions with high loss would make independent losses look
@@ -123,6 +139,15 @@ impl Measure for BurstLengths {
             )
             .figure("longest run of a session with loss: mean", longest.mean(1.0))
             .figure("95th percentile", longest.quantile(0.95, 1.0));
+        let mut sizes = StudyTable::new("burst_lengths", &["share of runs (%)"]);
+        for (limit, share) in &self.sizes {
+            let packets = if *limit == 1 { "packet" } else { "packets" };
+            let label = format!("runs of at most {limit} {packets}");
+            sizes = sizes.line(label, vec![share.cell(100.0)]);
+            if *limit == 1 {
+                sizes = sizes.paper(37.2, "ART 3.2, fig. 4a");
+            }
+        }
         let head = ["lost (%)", "if independent (%)", "ratio"];
         let mut lags = StudyTable::new("after_loss", &head);
         let (mut seen, mut chance) = (Vec::new(), Vec::new());
@@ -145,6 +170,7 @@ impl Measure for BurstLengths {
                  \"If independent\" distributes each session's own losses at random.",
             )
             .table(figures)
+            .table(sizes)
             .table(lags)
             .plot(Plot {
                 title: "Loss of packets by time since a lost one (%)".into(),

@@ -185,4 +185,20 @@ impl StudyRow {
         ];
         CLASSES.map(|(end, sent, lost)| (end, self[sent].zip(self[lost])))
     }
+
+    /// Returns the runs of lost packets by size: the class's upper limit in packets, and the number
+    /// of its runs.
+    pub(super) fn burst_lengths(&self) -> [(u32, Option<f64>); 8] {
+        const CLASSES: [(u32, Column); 8] = [
+            (1, Column::bursts_1),
+            (2, Column::bursts_2),
+            (4, Column::bursts_4),
+            (8, Column::bursts_8),
+            (16, Column::bursts_16),
+            (32, Column::bursts_32),
+            (64, Column::bursts_64),
+            (128, Column::bursts_128),
+        ];
+        CLASSES.map(|(limit, column)| (limit, self[column]))
+    }
 }

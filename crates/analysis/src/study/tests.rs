@@ -48,6 +48,10 @@ fn first() -> Record {
     record.path.packets_lost = Some(20);
     record.path.packets_spurious = Some(4);
     record.path.bursts = Some(8);
+    record.burst_lengths.bursts_1 = Some(3);
+    record.burst_lengths.bursts_2 = Some(1);
+    record.burst_lengths.bursts_4 = Some(1);
+    record.burst_lengths.bursts_8 = Some(3);
     record.path.burst_longest = Some(5);
     record.after_loss.after_20ms_sent = Some(100);
     record.after_loss.after_20ms_lost = Some(10);
@@ -89,6 +93,10 @@ fn second() -> Record {
     record.path.packets_lost = Some(60);
     record.path.packets_spurious = Some(0);
     record.path.bursts = Some(20);
+    record.burst_lengths.bursts_1 = Some(9);
+    record.burst_lengths.bursts_2 = Some(2);
+    record.burst_lengths.bursts_4 = Some(8);
+    record.burst_lengths.bursts_8 = Some(0);
     record.path.burst_longest = Some(10);
     record.after_loss.after_20ms_sent = Some(200);
     record.after_loss.after_20ms_lost = Some(50);
@@ -129,6 +137,9 @@ fn third() -> Record {
     record.path.packets_settled = Some(500);
     record.path.packets_lost = Some(0);
     record.path.bursts = Some(0);
+    record.burst_lengths.bursts_1 = Some(0);
+    record.burst_lengths.bursts_2 = Some(0);
+    record.burst_lengths.bursts_4 = Some(0);
     record.path.burst_longest = Some(0);
     record.after_loss.after_20ms_sent = Some(0);
     record.after_loss.after_20ms_lost = Some(0);
@@ -238,6 +249,15 @@ fn loss_and_what_follows_a_lost_packet() {
     // (20 + 4 + 60) in 28 bursts; longest 5 and 10.
     assert_eq!(figure(&study, "bursts", "mean run"), (Some(3.0), 3));
     assert_eq!(figure(&study, "bursts", "longest run"), (Some(7.5), 2));
+    // Of 28 runs in three sessions, whose records lack the classes above 8 packets.
+    for (packets, runs, sessions) in [(1, 12.0, 3), (2, 15.0, 3), (4, 24.0, 3), (8, 27.0, 3)] {
+        let share =
+            line(&study, "bursts", "burst_lengths", &format!("runs of at most {packets} "))[0];
+        assert!((share.0.expect("known") - 100.0 * runs / 28.0).abs() < 1e-4, "{packets}");
+        assert_eq!(share.1, sessions, "{packets}");
+    }
+    let longer = line(&study, "bursts", "burst_lengths", "runs of at most 16 ")[0];
+    assert_eq!(longer, (None, 0));
     // 60 of 300; under independence 100 × 19/999 and 200 × 59/999.
     let lag = line(&study, "bursts", "after_loss", "sent 5 to 20 ms");
     assert_eq!(lag, [(Some(20.0), 2), (Some(4.5712), 2), (Some(4.3752), 2)]);
@@ -492,7 +512,8 @@ fn a_section_says_what_records_lack() {
     let study = all();
     let section = |name| study.sections.iter().find(|one| one.name == name).expect("a section");
     let bursts = section("bursts").remarks(4);
-    assert!(bursts[0].starts_with("missing in all 4 records: after_1ms_sent, "), "{bursts:?}");
+    assert!(bursts[0].starts_with("missing in all 4 records: bursts_16, "), "{bursts:?}");
+    assert!(bursts[0].contains(", after_1ms_sent, "), "{bursts:?}");
     assert!(bursts[1].starts_with("in 3 of 4 records: packets_lost, "), "{bursts:?}");
     assert!(section("off_mode").remarks(3).is_empty());
     let text = studied("old.jsonl", r#"{"duration_s":5,"rtt_ms":20,"loss_rate":0.01}"#).text();

@@ -24,7 +24,7 @@ use ours::Ours;
 use quinn_proto::Quinn;
 use server::{MemoryServer, Pool};
 
-pub(crate) use returning::measure as measure_returning;
+pub(crate) use returning::{measure as measure_returning, returning_visits};
 pub(crate) use server::Setup;
 
 /// Transports under comparison.

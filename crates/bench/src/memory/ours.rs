@@ -207,7 +207,9 @@ impl Ours {
     }
 }
 
+// `bench/instructions` finds these functions by name.
 impl MemoryServer for Ours {
+    #[inline(never)]
     fn on_datagram(&mut self, now: Duration, from: SocketAddr, data: &mut [u8]) {
         let addresses = Addresses::of(from);
         let now = Timestamp::ZERO + now;
@@ -218,6 +220,7 @@ impl MemoryServer for Ours {
         }
     }
 
+    #[inline(never)]
     fn drive(&mut self, now: Duration, pool: &mut Pool, out: &mut Vec<Batch>) {
         for index in 0..self.handles.len() {
             self.serve(self.handles[index], Timestamp::ZERO + now, pool, out);

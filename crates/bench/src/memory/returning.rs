@@ -58,6 +58,11 @@ fn visits(identity: &Identity, cookies: bool) -> Result<f64, Failure> {
     Ok(cost.as_secs_f64() / VISITS as f64)
 }
 
+/// Runs [`VISITS`] visits with cookies. Returns the server's CPU seconds per visit.
+pub(crate) fn returning_visits(identity: &Identity) -> Result<f64, Failure> {
+    visits(identity, true)
+}
+
 /// Measures `rounds` rounds of about `times` visits each, with and without cookies alternating.
 pub(crate) fn measure(
     report: &mut BenchReport,

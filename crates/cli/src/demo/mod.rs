@@ -21,7 +21,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use edge::Unit;
-use edge::config::{Config, Level};
+use edge::config::{Config, Level, LogFormat};
 use edge::passes::ViewerId;
 use edge::{Edge, Shared};
 use links::{LinkConfig, Loss, PathConfig, Queue, parse_duration, parse_rate};
@@ -123,7 +123,7 @@ struct CohortViewer {
 
 impl Arguments {
     pub(crate) fn run(self) -> Result<(), Error> {
-        edge::logging::start(Level::Warn).map_err(Error::new)?;
+        edge::logging::start(Level::Warn, LogFormat::Text).map_err(Error::new)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -265,7 +265,7 @@ impl Arguments {
             print_line!("dashboard     http://{admin}/");
             print_line!("side by side, each player through a link of the same kind, in Chromium:");
             let origins: Vec<String> = viewers.iter().map(|v| v.page.to_string()).collect();
-            let chromium = shared.state().identity.chromium(&origins);
+            let chromium = shared.state().identity().chromium(&origins);
             if let Some(chromium) = chromium {
                 print_line!("  {chromium} \"{}\"", self.side_by_side(admin, viewers));
             }

@@ -1,8 +1,9 @@
-//! `mendcast records`: statistics, comparison and export of session records.
+//! `mendcast records`: statistics, comparison, explanation and export of session records.
 
 mod ab;
 mod export;
 mod study;
+mod why;
 
 use clap::{Args, Subcommand};
 
@@ -20,6 +21,8 @@ enum Command {
     Study(study::Study),
     /// Compare cohorts, with confidence intervals.
     Ab(ab::Ab),
+    /// Explain the freezes of one session: loss, outage, queue, publisher, server, player.
+    Why(why::Why),
     /// Print records as CSV or JSON lines.
     Export(export::Export),
 }
@@ -29,6 +32,7 @@ impl Arguments {
         match self.command {
             Command::Study(study) => study.run(),
             Command::Ab(ab) => ab.run(),
+            Command::Why(why) => why.run(),
             Command::Export(export) => export.run(),
         }
     }

@@ -142,7 +142,7 @@ fn signed_urls_play_flv_hls_and_rtmp_and_others_do_not() {
     assert_eq!((unruled.status.code(), unruled.stdout.len()), (Some(1), 0));
     let text = String::from_utf8(unruled.stderr).expect("text");
     assert!(
-        text.contains("no [[play]] rule names live/free") && text.lines().count() == 1,
+        text.contains("no [[play]] rule with a key names live/free") && text.lines().count() == 1,
         "{text}"
     );
 

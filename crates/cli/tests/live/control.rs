@@ -33,7 +33,7 @@ fn call(admin: SocketAddr, method: &str, path: &str, body: &str) -> (u16, Value)
 }
 
 /// The open sessions of the stream, by their protocol and format.
-fn viewers(edge: &Edge, stream: &str) -> Vec<(String, Value)> {
+pub(crate) fn viewers(edge: &Edge, stream: &str) -> Vec<(String, Value)> {
     let (status, list) = call(edge.admin(), "GET", &format!("/api/viewers?stream={stream}"), "");
     assert_eq!((status, &list["left_out"]), (200, &0.into()), "{list}");
     let entries = list["viewers"].as_array().expect("a list").clone();

@@ -159,7 +159,7 @@ fn publishers_are_refused_with_the_reason() {
     let open = |stream: &str| Publishing::open(edge.rtmp, stream).map(drop);
     let refusals = [
         ("live/a?key=another-word", "wrong key"),
-        ("live/a", "missing key: STREAM?key=KEY"),
+        ("live/a", "missing key: STREAM?key=KEY or STREAM?token=TOKEN"),
         ("other/a?key=secret", "no [[publish]] rule for this stream"),
         ("live/.a?key=secret", "invalid stream name"),
     ];

@@ -6,16 +6,20 @@
 #![cfg(all(feature = "edge", feature = "tools"))]
 
 mod access;
+mod acme;
 mod autoplex;
+mod certificates;
 #[path = "../common/mod.rs"]
 mod common;
 mod control;
 mod demo;
 mod hostile;
+mod ladder;
 mod limits;
 mod losses;
 mod nodes;
 mod operations;
+mod outputs;
 mod places;
 mod playback;
 mod pulls;
@@ -23,3 +27,4 @@ mod slow;
 mod stalling;
 mod support;
 mod takeover;
+mod tokens;

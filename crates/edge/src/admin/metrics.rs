@@ -18,10 +18,12 @@ use relay::memory::{Event, Memory};
 
 use super::control::Calls;
 use super::format::{self, Format};
+use super::outputs::{encode_pushes, encode_recordings};
 use super::process;
 use super::visitors::Limited;
 use crate::autoplex::AutoPlex;
 use crate::bans::Bans;
+use crate::certificates::Certificates;
 use crate::limits::Place;
 use crate::logging;
 use crate::loops::pulse::Pulse;
@@ -120,10 +122,16 @@ impl Collector for Edge {
         encode_family(&mut encoder, "requests_limited", help, "reason", refused)?;
         let help = "Log lines dropped";
         encode_family(&mut encoder, "log_lines_lost", help, "reason", logging::lost())?;
+        let help = "Tokens of viewers and publishers";
+        encode_family(&mut encoder, "tokens", help, "outcome", state.key_sets.tokens())?;
+        let help = "Loads of key sets";
+        encode_family(&mut encoder, "key_set_loads", help, "outcome", state.key_sets.loads())?;
         encode_saved_paths(&mut encoder, &state.saved_paths)?;
         encode_autoplex(&mut encoder, &state.autoplex)?;
         encode_control(&mut encoder, &state.bans, &self.calls)?;
         encode_memory(&mut encoder, state.live.streams.memory())?;
+        encode_pushes(&mut encoder, &state.live.pushes)?;
+        encode_recordings(&mut encoder, &state.live.recordings)?;
         let help = "Events of publishers and upstreams";
         let events = state.live.events.all();
         encode_family(&mut encoder, "ingest_events", help, "event", events)?;
@@ -182,11 +190,7 @@ fn encode_process(
     ] {
         encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
     }
-    if let Some(expires) = state.identity.expires() {
-        let (name, help) = ("certificate_expiry_timestamp_seconds", "Expiry of the certificate");
-        let mut gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        gauge.encode_gauge(&(expires as f64))?;
-    }
+    encode_certificates(encoder, &state.certificates)?;
     let streams = live.streams.totals();
     let sessions = &state.sessions;
     let udp_drops = process::udp_drops(shared.ports());
@@ -216,6 +220,29 @@ fn encode_process(
     }
     let help = "Player reports clamped to what their session allows";
     encode_family(encoder, "reports_clamped", help, "reason", sessions.clamped_reports())
+}
+
+/// Encodes the expiry of certificates by name, and events of their files. The number of names is
+/// that of configured certificates.
+fn encode_certificates(
+    encoder: &mut DescriptorEncoder<'_>,
+    certificates: &Certificates,
+) -> Result<(), Error> {
+    let mut expiries: BTreeMap<String, u64> = BTreeMap::new();
+    for (_, certificate) in certificates.current().all() {
+        if let Some(end) = certificate.identity.expires() {
+            // Several certificates can have one name, for clients of different abilities.
+            let known = expiries.entry(certificate.name()).or_insert(end);
+            *known = end.min(*known);
+        }
+    }
+    let (name, help) = ("certificate_expiry_timestamp_seconds", "Expiry of the certificate");
+    let mut gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (name, end) in &expiries {
+        gauge.encode_family(&[("name", name.as_str())])?.encode_gauge(&(*end as f64))?;
+    }
+    let help = "Changed files of certificates";
+    encode_family(encoder, "certificate_events", help, "event", certificates.events())
 }
 
 /// Encodes counters with one label.
@@ -447,6 +474,8 @@ mod tests {
     }
 
     const METRICS: &str = include_str!("../../../../docs/operate/metrics.md");
+    const PUSH: &str = include_str!("../../../../docs/operate/push.md");
+    const RECORD: &str = include_str!("../../../../docs/operate/record.md");
     const ALERTS: &str = include_str!("../../../../docs/operate/alerts.md");
     const FROZEN: &str = include_str!("../../../../docs/operate/frozen-viewer.md");
     const LIMITS: &str = include_str!("../../../../docs/operate/limits.md");
@@ -473,7 +502,11 @@ mod tests {
     #[test]
     fn manual_lists_exactly_the_metrics_of_a_scrape() {
         let scraped = families(&scrape(&edge()));
-        let cells = METRICS.lines().filter_map(|line| line.strip_prefix("| `mendcast_"));
+        let pages = [METRICS, PUSH, RECORD];
+        let cells = pages
+            .iter()
+            .flat_map(|page| page.lines())
+            .filter_map(|line| line.strip_prefix("| `mendcast_"));
         let listed: Vec<_> = cells
             .filter_map(|cell| Some(format!("mendcast_{}", cell.split_once('`')?.0)))
             .collect();

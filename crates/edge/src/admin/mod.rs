@@ -11,6 +11,7 @@ mod access;
 mod control;
 mod format;
 mod metrics;
+mod outputs;
 mod process;
 mod snapshot;
 mod user_groups;
@@ -45,6 +46,11 @@ use control::{Control, ControlResource, Reply};
 use format::Format;
 use snapshot::Sampler;
 use visitors::{EventStream, Visitor, Visitors};
+
+/// Returns the OpenAPI description of the admin listener, docs/reference/openapi.json.
+pub fn openapi() -> String {
+    control::openapi::describe()
+}
 
 /// Interval of dashboard events.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -210,6 +216,7 @@ impl Handler {
                 let text = lock(&self.sampler).sample(shared).to_string();
                 with_type(text_response(200, text), "application/json")
             }
+            "/api/openapi.json" => with_type(text_response(200, openapi()), "application/json"),
             "/metrics" => {
                 let accept = request.headers().get("accept").and_then(|field| field.to_str().ok());
                 let format = Format::accepted(accept);

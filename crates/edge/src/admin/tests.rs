@@ -1,8 +1,12 @@
 //! Tests of the admin listener over its socket.
 
+use super::control::openapi::{FIELDS, OPERATIONS, PAGES, TARGETS};
 use super::*;
 use crate::config::Config;
+use crate::live::settings;
+use crate::passes::ViewerId;
 use crate::server::Edge;
+use crate::sessions::Opening;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
@@ -302,4 +306,111 @@ async fn user_groups_are_shown_with_any_report_file() {
     let off = Listening::at("127.0.0.1:0", "").await;
     let state = ask(&off).await;
     assert_eq!((&state["mode"], fault(&state)), (&"off".into(), String::new()));
+}
+
+/// Whether an answer has exactly the described fields of this schema, with their types.
+fn check_fields(schema: &str, answer: &Value) {
+    let (_, fields) = FIELDS.iter().find(|(name, _)| *name == schema).expect(schema);
+    let answer = answer.as_object().expect("an object");
+    for (name, kind) in *fields {
+        let value = answer.get(*name).unwrap_or_else(|| panic!("{schema} lacks {name}"));
+        let is_right = match (kind.trim_end_matches('?'), value) {
+            ("any", _) => true,
+            (_, Value::Null) => kind.ends_with('?'),
+            ("string", value) => value.is_string(),
+            ("integer", value) => value.is_u64(),
+            ("number", value) => value.is_number(),
+            ("boolean", value) => value.is_boolean(),
+            (list, Value::Array(items)) if list.starts_with("[]") => {
+                let item = list.trim_start_matches("[]");
+                let objects = items.iter().filter(|item| item.is_object());
+                objects.for_each(|object| check_fields(item, object));
+                true
+            }
+            _ => false,
+        };
+        assert!(is_right, "{schema}: {name} = {value}, expected {kind}");
+    }
+    let is_known = |name: &String| {
+        let is_target = schema.starts_with("Ban") && TARGETS.contains(&name.as_str());
+        is_target || fields.iter().any(|(known, _)| known == name)
+    };
+    assert!(answer.keys().all(is_known), "{schema}: {answer:?}");
+}
+
+#[tokio::test]
+async fn calls_are_as_the_openapi_description_says() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("edge.toml");
+    std::fs::write(&file, "server.listen = \"127.0.0.1:0\"\n").expect("written");
+    let edge = Listening::at("127.0.0.1:0", "").await;
+    edge.shared.set_file(&file);
+    let state = edge.shared.state();
+    let _publisher = state.live.streams.publish("live/a", settings(&state.config.live));
+    let opening = Opening {
+        stream: "live/a".into(),
+        protocol: Protocol::Http1,
+        format: "flv",
+        remote: [192, 0, 2, 1].into(),
+        viewer: ViewerId::random(),
+        granted: SystemTime::now(),
+        until: None,
+        unit: None,
+        cohort: String::new(),
+        scheme: "",
+        tcp: None,
+    };
+    let viewer = opening.viewer.to_string();
+    let mut sessions = vec![state.sessions.begin(opening.clone(), vec![])];
+    for operation in &OPERATIONS {
+        // Ends the sessions of others.
+        if operation.path.contains("{viewer}") {
+            sessions.push(state.sessions.begin(opening.clone(), vec![]));
+        }
+        let path = operation.path.replace("{viewer}", &viewer).replace("{name}", "live/a");
+        let path = path.replace("{id}", "1");
+        let call = format!("{} {path}", operation.method.to_uppercase());
+        for (name, ..) in operation.query {
+            let (status, _, text) = edge.ask(&format!("{call}?{name}=%00"), OWN, "").await;
+            assert!(!text.contains("unknown parameter"), "{call} {name}: {status} {text}");
+        }
+        for (name, _) in operation.keys {
+            let body = format!("{{\"{name}\":7}}");
+            let (status, _, text) = edge.ask(&call, JSON, &body).await;
+            let error: Value = serde_json::from_str(&text).expect("JSON");
+            assert_eq!((status, error["key"].as_str()), (400, Some(*name)), "{call}: {text}");
+            assert!(!text.contains("unknown key"), "{call} {name}: {text}");
+        }
+        let body = match operation.answer {
+            "Banned" => BAN,
+            "Log" if operation.method == "post" => r#"{"level":"info"}"#,
+            "Ended" => r#"{"for":"10m"}"#,
+            _ => "",
+        };
+        let (status, _, text) = edge.ask(&call, JSON, body).await;
+        assert_eq!(status, operation.status, "{call}: {text}");
+        check_fields(operation.answer, &serde_json::from_str(&text).expect("JSON"));
+    }
+    for (path, _, kind, statuses) in PAGES {
+        if path == "/api/events" {
+            continue;
+        }
+        let (status, head, _) = edge.ask(&format!("GET {path}"), "", "").await;
+        assert!(statuses.contains(&status) && head.contains(kind), "{path}: {head}");
+    }
+}
+
+#[tokio::test]
+async fn the_log_level_is_set_by_word() {
+    let edge = Listening::at("127.0.0.1:0", "log.level = \"warn\"\n").await;
+    let (status, _, text) = edge.ask("GET /api/log", "", "").await;
+    assert_eq!((status, text.contains("\"configured\":\"warn\"")), (200, true), "{text}");
+    for body in [r#"{"level":"loud"}"#, r#"{"level":"INFO"}"#, r#"{"level":7}"#, "{}"] {
+        let (status, _, text) = edge.ask("POST /api/log", JSON, body).await;
+        let error: Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!((status, &error["key"]), (400, &"level".into()), "{body}: {text}");
+    }
+    let (status, _, text) = edge.ask("POST /api/log", JSON, r#"{"level":"debug"}"#).await;
+    assert_eq!((status, text.contains("\"level\":\"debug\"")), (200, true), "{text}");
+    assert_eq!(edge.status("POST /api/log", "", r#"{"level":"debug"}"#).await, 403);
 }

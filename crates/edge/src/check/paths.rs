@@ -74,9 +74,15 @@ pub(super) fn check(config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut output_paths = 0;
     let qlog = config.quic.qlog_dir.as_ref().filter(|_| config.quic.qlog_sample > 0.0);
-    let directories =
-        [("[records] directory", config.records.directory.as_ref()), ("[quic] qlog_dir", qlog)];
-    for (key, path) in directories {
+    let acme = config.acme.domains.as_ref().map(|_| &config.acme.directory);
+    let directories = [
+        ("[records] directory", config.records.directory.as_ref()),
+        ("[quic] qlog_dir", qlog),
+        ("[acme] directory", acme),
+    ];
+    let recordings =
+        config.record.iter().map(|rule| ("[[record]] directory", rule.directory.as_ref()));
+    for (key, path) in directories.into_iter().chain(recordings) {
         let Some(path) = path else { continue };
         output_paths += 1;
         let fault = directory(path).err();

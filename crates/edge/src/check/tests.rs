@@ -11,12 +11,18 @@ const DAY: u64 = 86_400;
 
 /// Writes a certificate for a.test and its key into a directory.
 fn certificate(dir: &Path, from: i64, days: i64) -> (PathBuf, PathBuf) {
+    certificate_of(dir, &["a.test"], from, days)
+}
+
+/// Writes a certificate for these names and its key into a directory.
+fn certificate_of(dir: &Path, names: &[&str], from: i64, days: i64) -> (PathBuf, PathBuf) {
     let at = |days: i64| {
         let seconds = unix_now() as i64 + days * DAY as i64;
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds as u64)
     };
     let key = rcgen::KeyPair::generate().expect("generated");
-    let mut params = rcgen::CertificateParams::new(["a.test".to_owned()]).expect("valid");
+    let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut params = rcgen::CertificateParams::new(names).expect("valid");
     params.not_before = at(from).into();
     params.not_after = at(from + days).into();
     let pem = params.self_signed(&key).expect("signed").pem();
@@ -85,6 +91,11 @@ fn findings_name_key_value_and_allowed_values() {
         ("quic.congestion = \"copa\"".into(), "warning: [quic] congestion = copa: "),
         ("quic.congestion = \"cubic-live\"".into(), ""),
         ("[hooks]\nsecret = \"secret\"".into(), "warning: [hooks] secret = … (of all hooks)"),
+        (
+            "[[play]]\nstream = \"a\"\njwks = \"http://id.example/jwks?k=98765\"".into(),
+            "warning: [[play]] jwks = http://id.example/jwks?…: plain HTTP",
+        ),
+        ("[[publish]]\nstream = \"a\"\njwks = \"http://127.0.0.1:1/jwks\"".into(), ""),
         (format!("autoplex.table = \"{}\"", dir.path().display()), "warning: [autoplex] table = "),
         (format!("autoplex.table = \"{}\"", at("open")), "warning: [autoplex] table = "),
         (format!("autoplex.table = \"{}\"", at("none")), ""),
@@ -119,6 +130,57 @@ fn certificates_are_checked_by_date_and_size() {
         let all = look(from, days, times);
         assert!(all.len() == 1 && all[0].contains(part), "{all:?} has no {part}");
     }
+}
+
+#[test]
+fn certificates_of_a_list_are_checked_one_by_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let write = |stem: &str, names: &[&str], days: [i64; 2]| {
+        let folder = dir.path().join(stem);
+        std::fs::create_dir(&folder).expect("created");
+        let (chain, key) = certificate_of(&folder, names, days[0], days[1]);
+        let (chain, key) = (chain.display(), key.display());
+        format!("[[certificate]]\ncertificate = \"{chain}\"\nkey = \"{key}\"\n")
+    };
+    let good = write("good", &["a.test", "*.a.test"], [-1, 30]);
+    let twin = write("twin", &["x.test", "a.test"], [-1, 30]);
+    let expired = write("expired", &["b.test"], [-30, 29]);
+    let early = write("early", &["c.test"], [1, 30]);
+    let soon = write("soon", &["d.test"], [-1, 5]);
+    let nameless = write("nameless", &[], [-1, 30]);
+    let address = write("address", &["192.0.2.1"], [-1, 30]);
+    for (text, expected) in [
+        (good.clone(), ""),
+        (good.clone() + &twin, "warning: [[certificate]] certificate = "),
+        (good.clone() + &expired, "error: [[certificate]] certificate = "),
+        (good.clone() + &early, "error: [[certificate]] certificate = "),
+        (good.clone() + &soon, "warning: [[certificate]] certificate = "),
+        (good.clone() + &nameless, "error: [[certificate]] certificate = "),
+        (nameless.clone(), "error: [[certificate]] certificate = "),
+        (good.clone() + &address, "error: [[certificate]] certificate = "),
+        // The default certificate serves clients that connect to the address.
+        (address.clone(), ""),
+    ] {
+        let all = found(dir.path(), &text);
+        let is_right = match (&all[..], expected) {
+            ([], "") => true,
+            ([one], expected) => !expected.is_empty() && one.starts_with(expected),
+            _ => false,
+        };
+        assert!(is_right, "{text}: {all:?}, expected {expected:?}");
+    }
+    let config = format!("server.listen = \"127.0.0.1:0\"\n{good}{address}");
+    let config = Config::parse("edge.toml", &config).expect("valid");
+    let advice = check(&dir.path().join("edge.toml"), config).expect("a plan").advice;
+    assert!(advice[0].contains("good/chain.pem: a.test, *.a.test, valid until "), "{advice:?}");
+    assert!(advice[1].contains("address/chain.pem: 192.0.2.1, valid until "), "{advice:?}");
+    // A key of another certificate prevents the start.
+    let chain = dir.path().join("good/chain.pem");
+    let key = dir.path().join("twin/key.pem");
+    let text = format!("[[certificate]]\ncertificate = {chain:?}\nkey = {key:?}\n");
+    let config = Config::parse("edge.toml", &text).expect("valid");
+    let error = check(&dir.path().join("edge.toml"), config).expect_err("mismatch").to_string();
+    assert!(error.contains("keys may not be consistent: KeyMismatch"), "{error}");
 }
 
 #[test]
@@ -234,9 +296,9 @@ fn an_invalid_certificate_does_not_replace_a_valid_one() {
     let edge = crate::Edge::open(config()).expect("opened");
     let reload = |from, days| {
         certificate(dir.path(), from, days);
-        let before = edge.shared().state().identity.chain[0].clone();
+        let before = edge.shared().state().identity().chain[0].clone();
         let changes = edge.shared().reload(config()).expect("reloaded");
-        (edge.shared().state().identity.chain[0] == before, changes.for_new)
+        (edge.shared().state().identity().chain[0] == before, changes.for_new)
     };
     assert_eq!(reload(-30, 29), (true, vec![]), "expired");
     assert_eq!(reload(1, 29), (true, vec![]), "not valid yet");

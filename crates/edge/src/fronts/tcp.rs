@@ -29,6 +29,7 @@ use super::{accept, proxy};
 use crate::bans::Refused;
 use crate::config::any_contains;
 use crate::http::{Answer, RequestHead, Responder, Response, max_body};
+use crate::identity::ACME_ALPN;
 use crate::invitation::alt_svc;
 use crate::io::{MeasuredStream, TcpPath};
 use crate::limits::{Fault, Permit, Place, ProcessLimits};
@@ -118,6 +119,10 @@ impl TcpConnection {
         }
         let accepted = handshake(limits, &turns, &state, stream, remote, &place).await;
         let Some(stream) = accepted else { return };
+        if stream.get_ref().1.alpn_protocol() == Some(ACME_ALPN) {
+            // The handshake was all that the CA wanted.
+            return;
+        }
         serve_http(&shared, state, stream, remote, port, place).await;
     }
 }

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use media::{Assembler, Repair, Tag};
 use relay::{Publisher, Stream};
 
-use crate::live::Events;
+use super::alignment::Alignment;
+use crate::live::{Events, KeyFrames};
 
 /// A publisher with correction of its tags.
 #[derive(Debug)]
 pub struct PublisherInput {
     publisher: Publisher,
+    /// For renditions of a ladder.
+    alignment: Option<Box<Alignment>>,
     assembler: Box<Assembler>,
     ready: Vec<Tag>,
     /// Corrections already counted and logged.
@@ -21,7 +24,7 @@ impl PublisherInput {
     /// Creates the input of a publisher that has sent no tags.
     pub fn new(publisher: Publisher) -> Self {
         let assembler = Box::default();
-        Self { publisher, assembler, ready: Vec::new(), reported: Box::default() }
+        Self { publisher, alignment: None, assembler, ready: Vec::new(), reported: Box::default() }
     }
 
     /// Appends a tag with the publisher's timestamp, and counts corrections in `repairs`. Returns
@@ -30,7 +33,21 @@ impl PublisherInput {
         self.assembler.push(tag, &mut self.ready);
         self.report(repairs);
         // A closed stream rejects the first tag already.
-        self.ready.drain(..).all(|tag| self.publisher.push(tag))
+        self.forward()
+    }
+
+    fn forward(&mut self) -> bool {
+        let Self { publisher, alignment, ready, .. } = self;
+        ready.drain(..).all(|tag| match alignment {
+            Some(alignment) => alignment.push(publisher, tag),
+            None => publisher.push(tag),
+        })
+    }
+
+    /// Aligns the publisher with the other renditions of `ladder`. Must be called before its first
+    /// tag, instead of [`PublisherInput::begin_at`].
+    pub(crate) fn align(&mut self, keys: Arc<KeyFrames>, ladder: &str) {
+        self.alignment = Some(Box::new(Alignment::new(keys, ladder, &self.publisher)));
     }
 
     /// Sets the stream's first timestamp: [`Publisher::begin_at`].
@@ -66,7 +83,10 @@ impl PublisherInput {
 impl Drop for PublisherInput {
     fn drop(&mut self) {
         self.assembler.flush(&mut self.ready);
-        self.ready.drain(..).for_each(|tag| _ = self.publisher.push(tag));
+        self.forward();
+        if let Some(alignment) = &mut self.alignment {
+            alignment.release(&self.publisher);
+        }
     }
 }
 

@@ -1,9 +1,11 @@
 //! Sources of streams: RTMP publishers, and pulls from upstreams.
 
+mod alignment;
 mod input;
 pub(crate) mod pull;
 
 use core::fmt;
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,8 +16,10 @@ use tokio::time::sleep;
 use crate::bans::Bans;
 use crate::config::{Config, TakeOver};
 use crate::hooks::Grant;
+use crate::ladder;
 use crate::live::{ActivePublisher, Live, Publication, settings};
 use crate::names::{is_name, matches};
+use crate::tokens::{self, KeySets, Terms};
 
 pub use input::PublisherInput;
 
@@ -42,36 +46,62 @@ impl fmt::Display for Rejection {
 
 impl core::error::Error for Rejection {}
 
-/// Checks whether `remote` may publish `name` with this key. Returns the key if a rule requires
-/// one.
+/// The proofs of a publisher that it may publish.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct PublisherProofs<'a> {
+    /// The parameter `key`.
+    pub key: Option<&'a str>,
+    /// The parameter `token`. If present, the key is ignored.
+    pub token: Option<&'a str>,
+}
+
+/// Checks whether `remote` may publish `name` at `now` with these proofs. Returns the key or token
+/// if a rule requires one.
 ///
 /// # Errors
 /// The reason, as text for the publisher's user.
-pub fn authorize<'k>(
+pub(crate) fn authorize<'k>(
     config: &Config,
+    sets: &KeySets,
     name: &str,
-    key: Option<&'k str>,
+    proofs: PublisherProofs<'k>,
     remote: SocketAddr,
-) -> Result<Option<&'k str>, &'static str> {
+    now: SystemTime,
+) -> Result<Option<&'k str>, Cow<'static, str>> {
     if !is_name(name) {
-        return Err("invalid stream name");
+        return Err("invalid stream name".into());
+    }
+    if ladder::get(config, name).is_some() {
+        return Err("a [[ladder]] has this name".into());
     }
     if config.publish.is_empty() {
         let local = remote.ip().to_canonical().is_loopback();
-        return local.then_some(None).ok_or("publishing from other hosts needs a [[publish]] rule");
+        let why = "publishing from other hosts needs a [[publish]] rule";
+        return local.then_some(None).ok_or(why.into());
     }
-    let mut rules = config.publish.iter().filter(|rule| matches(&rule.stream, name)).peekable();
-    if rules.peek().is_none() {
-        return Err("no [[publish]] rule for this stream");
+    let rules: Vec<_> = config.publish.iter().filter(|rule| matches(&rule.stream, name)).collect();
+    if rules.is_empty() {
+        return Err("no [[publish]] rule for this stream".into());
     }
-    let given = key.ok_or("missing key: STREAM?key=KEY")?;
+    if let Some(token) = proofs.token {
+        let terms = rules.iter().map(|rule| Terms {
+            key: rule.key.as_deref(),
+            jwks: rule.jwks.as_ref(),
+            audience: &rule.audience,
+        });
+        let verified = tokens::verify(token, name, terms, sets, now, config.tokens.leeway);
+        sets.count(&verified);
+        return verified.map(|_| Some(token)).map_err(|why| why.to_string().into());
+    }
+    let given = proofs.key.ok_or("missing key: STREAM?key=KEY or STREAM?token=TOKEN")?;
     let same = |rule: &str| {
         let (rule, given) = (rule.as_bytes(), given.as_bytes());
         aws_lc_rs::constant_time::verify_slices_are_equal(rule, given).is_ok()
     };
     // Compare with every rule, so that the time reveals nothing.
-    let is_valid = rules.fold(false, |is_valid, rule| same(&rule.key) | is_valid);
-    is_valid.then_some(Some(given)).ok_or("wrong key")
+    let keys = rules.iter().filter_map(|rule| rule.key.as_deref());
+    let is_valid = keys.fold(false, |is_valid, key| same(key) | is_valid);
+    is_valid.then_some(Some(given)).ok_or("wrong key".into())
 }
 
 /// Starts to publish a stream. If it has a publisher, `[live] take_over` decides by `key` and
@@ -100,11 +130,14 @@ pub fn publish(
         other => other,
     };
     let publication = live.publishers.publish_as(name, key, publish);
-    let publication = publication.map_err(Rejection::Refused)?;
+    let mut publication = publication.map_err(Rejection::Refused)?;
     // Wall-clock timestamps: a later stream of this name, even after a restart, never reuses the
     // numbers and names of HLS segments, which derive from them.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    publication.publisher.begin_at(now.as_millis() as u32);
+    match ladder::of_rendition(config, name) {
+        Some(ladder) => publication.publisher.align(live.ladders.keys().clone(), &ladder.name),
+        None => publication.publisher.begin_at(now.as_millis() as u32),
+    }
     // A ban added meanwhile did not find the publisher.
     if bans.refuse_stream(name) {
         live.publishers.end(name);
@@ -145,9 +178,11 @@ mod tests {
         name: &str,
         key: Option<&str>,
         from: [u8; 4],
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), Cow<'static, str>> {
         let config = Config::parse("edge.toml", config).expect("valid");
-        let required_key = authorize(&config, name, key, (from, 1).into())?;
+        let sets = KeySets::load(&config, None).expect("no files");
+        let (proofs, now) = (PublisherProofs { key, token: None }, SystemTime::now());
+        let required_key = authorize(&config, &sets, name, proofs, (from, 1).into(), now)?;
         assert_eq!(required_key, key.filter(|_| !config.publish.is_empty()));
         Ok(())
     }
@@ -164,7 +199,7 @@ mod tests {
         assert_eq!(allowed(KEYS, "live/a", Some("one"), [192, 0, 2, 1]), Ok(()));
         assert_eq!(allowed(KEYS, "live/special", Some("one"), local), Ok(()));
         assert_eq!(allowed(KEYS, "live/special", Some("two"), local), Ok(()));
-        assert_eq!(allowed(KEYS, "live/a", Some("two"), local), Err("wrong key"));
+        assert_eq!(allowed(KEYS, "live/a", Some("two"), local), Err("wrong key".into()));
         assert!(allowed(KEYS, "live/a", None, local).is_err());
         assert!(allowed(KEYS, "other/a", Some("one"), local).is_err());
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use crate::config::Config;
+use crate::config::{self, Config};
 
 /// Descriptors for logs, admin connections, open files, resolvers and libraries.
 const MISCELLANEOUS: u64 = 512;
@@ -47,8 +47,18 @@ fn needed(config: &Config, cores: usize) -> u64 {
     let rtmp = config.rtmp.listen.as_ref().map_or(0, |_| config.rtmp.max_connections);
     // An HLS upstream may serve a playlist and a segment at the same time.
     let pulls = if config.pull.is_empty() { 0 } else { 2 * u64::from(config.live.max_streams) };
+    let streams = |rule: &config::Push| match rule.stream.ends_with('*') {
+        true => u64::from(config.live.max_streams),
+        false => 1,
+    };
+    let pushes: u64 = config.push.iter().map(streams).sum();
     let threads = cores as u64 * (PER_CORE + 2 * addresses);
-    u64::from(config.tcp.max_connections) + u64::from(rtmp) + pulls + threads + MISCELLANEOUS
+    u64::from(config.tcp.max_connections)
+        + u64::from(rtmp)
+        + pulls
+        + pushes
+        + threads
+        + MISCELLANEOUS
 }
 
 fn shortage(needed: u64, granted: u64) -> Option<String> {

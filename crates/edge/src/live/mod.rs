@@ -2,6 +2,9 @@
 
 mod events;
 mod flv;
+mod hls_viewers;
+mod key_frames;
+mod ladders;
 mod lookups;
 pub(crate) mod memory;
 mod outlet;
@@ -9,13 +12,21 @@ mod publishers;
 mod pulls;
 
 use relay::Registry;
+use tokio::runtime::Handle;
 
+use crate::client::Clients;
 use crate::config::Config;
+use crate::push::Pushes;
+use crate::record::Recordings;
 
 pub use delivery::{relay_settings as settings, start_policy as start};
 
 pub use events::{DeviationLog, Events};
 pub use flv::FlvBody;
+pub use hls_viewers::HlsViewers;
+pub(crate) use key_frames::KeyFrame;
+pub use key_frames::KeyFrames;
+pub use ladders::Ladders;
 pub use lookups::{NameLookup, NameLookups};
 pub use outlet::{Outlet, Outlets};
 pub use publishers::{ActivePublisher, ActivePublishers, Dismissal, Publication};
@@ -40,6 +51,12 @@ pub struct Live {
     pub lookups: NameLookups,
     /// HLS packagers.
     pub outlets: Outlets,
+    /// Streams sent to other servers.
+    pub pushes: Pushes,
+    /// Streams recorded to disk.
+    pub recordings: Recordings,
+    /// Ladders: alignment of their renditions, and viewers.
+    pub ladders: Ladders,
 }
 
 impl Live {
@@ -54,6 +71,15 @@ impl Live {
             pulls: Pulls::default(),
             lookups: NameLookups::default(),
             outlets: Outlets::default(),
+            pushes: Pushes::default(),
+            recordings: Recordings::default(),
+            ladders: Ladders::default(),
         }
+    }
+
+    /// Starts and ends pushes and recordings by the rules of `config`. Called each second.
+    pub(crate) fn tend_outputs(&self, config: &Config, clients: &Clients, runtime: &Handle) {
+        self.pushes.tend(&config.push, clients, &self.streams, runtime);
+        self.recordings.tend(&config.record, &self.streams, runtime);
     }
 }

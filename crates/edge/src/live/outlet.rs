@@ -15,17 +15,13 @@ use relay::memory::{Account, Event, Surplus};
 use relay::{Registry, Stream, Viewer};
 use tokio::runtime::Handle;
 
+use super::hls_viewers::{HlsViewers, VIEWER_IDLE};
 use crate::config;
 use crate::gzip::gzip;
-use crate::passes::ViewerId;
-use crate::sessions::Session;
 use crate::sync::lock;
 
 /// Time without requests after which packaging stops.
 const IDLE: Duration = Duration::from_secs(60);
-/// Time without requests after which a viewer's session ends. Packaging stops after the same time
-/// under memory pressure.
-const VIEWER_IDLE: Duration = Duration::from_secs(20);
 /// Maximum wait for the next playlist or segment. A new stream needs a whole segment first.
 const MAX_WAIT: Duration = Duration::from_secs(12);
 
@@ -41,7 +37,20 @@ fn segmenter_config(config: &config::Hls, shared: bool) -> SegmenterConfig {
         window: config.window.into(),
         bytes: config.cache.as_usize(),
         shared,
+        slot: None,
+        date_offset_ms: None,
     }
+}
+
+/// Properties that the renditions of a ladder have in common.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Timing {
+    /// As [`SegmenterConfig::slot`].
+    pub slot: Option<Duration>,
+    /// As [`SegmenterConfig::date_offset_ms`].
+    pub date_offset_ms: Option<i64>,
+    /// As [`SegmenterConfig::shared`].
+    pub shared: bool,
 }
 
 /// The segmenter of a stream, and its memory account.
@@ -76,7 +85,10 @@ pub struct Outlet {
     wakers: Mutex<Vec<Waker>>,
     last_request: Mutex<Instant>,
     over: AtomicBool,
-    viewers: Mutex<HashMap<ViewerId, (Arc<Session>, Instant)>>,
+    /// Shared with later outlets of the stream.
+    viewers: Arc<HlsViewers>,
+    /// Number of the stream's publisher at the start of packaging.
+    publisher: u64,
     /// The newest full playlist and delta update, each with its compressed form.
     gzipped: Mutex<[Option<(Bytes, Bytes)>; 2]>,
 }
@@ -145,46 +157,47 @@ impl Outlet {
         .await
     }
 
-    /// Removes idle viewers and viewers with an ended session.
-    fn forget_viewers(&self) {
-        // Sessions end after the lock is released.
-        let mut removed = Vec::new();
-        lock(&self.viewers).retain(|_, (session, last_request)| {
-            let stays = last_request.elapsed() < VIEWER_IDLE && !session.stay().is_over();
-            if !stays {
-                removed.push(session.clone());
-            }
-            stays
-        });
+    /// Returns the viewers.
+    pub(crate) fn viewers(&self) -> &HlsViewers {
+        &self.viewers
     }
 
-    /// Returns the viewer's session if it continues, and marks it active.
-    pub(crate) fn session(&self, viewer: ViewerId) -> Option<Arc<Session>> {
-        let session = {
-            let mut viewers = lock(&self.viewers);
-            let (session, last_request) =
-                viewers.get_mut(&viewer).filter(|(s, _)| !s.stay().is_over())?;
-            *last_request = Instant::now();
-            session.clone()
-        };
-        session.touch();
-        Some(session)
+    /// Returns the stream.
+    pub(crate) fn stream(&self) -> &Arc<Stream> {
+        &self.stream
     }
 
-    /// Opens a session with `open` for the first media of a viewer; `None` if `open` rejects or the
-    /// stream is full.
-    pub(crate) fn enter(
+    /// Marks the outlet as requested, so that packaging continues.
+    pub(crate) fn touch(&self) {
+        *lock(&self.last_request) = Instant::now();
+    }
+
+    /// Ends packaging. The task notices only at the stream's next tag, so evicts here.
+    fn stop(&self) {
+        self.over.store(true, Ordering::Relaxed);
+        lock(&self.packed).evict_all();
+        self.wake();
+    }
+
+    /// Whether no more segments follow.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// Returns the result of `look`. If there is none yet, the context is woken by new parts, and
+    /// at least once per second.
+    pub(crate) fn peek<T>(
         &self,
-        viewer: ViewerId,
-        open: impl FnOnce() -> Option<Arc<Session>>,
-    ) -> Option<Arc<Session>> {
-        if lock(&self.viewers).len() as u64 >= self.stream.settings().max_viewers {
-            return None;
+        context: &Context<'_>,
+        look: impl FnOnce(&Segmenter) -> Option<T>,
+    ) -> Option<T> {
+        let packed = lock(&self.packed);
+        let found = look(&packed.segmenter);
+        if found.is_none() {
+            // Registered under the lock, so that no wake-up is lost.
+            lock(&self.wakers).push(context.waker().clone());
         }
-        let session = open()?;
-        // A replaced session is dropped after the lock is released.
-        let _ended = lock(&self.viewers).insert(viewer, (session.clone(), Instant::now()));
-        Some(session)
+        found
     }
 
     /// Calls `look` with the segmenter.
@@ -205,7 +218,7 @@ impl Outlets {
         if now.is_some_and(|stream| !Arc::ptr_eq(&outlet.stream, &stream)) {
             return None;
         }
-        *lock(&outlet.last_request) = Instant::now();
+        outlet.touch();
         Some(outlet)
     }
 
@@ -218,27 +231,70 @@ impl Outlets {
         shared: bool,
         runtime: &Handle,
     ) -> Option<Arc<Outlet>> {
+        let config = segmenter_config(config, shared);
+        self.open(stream, config, runtime, Viewer::packager, |_| true)
+    }
+
+    /// As [`Outlets::of`], for a rendition of a ladder. A new publisher, or a slot unlike that of
+    /// the ladder, starts packaging again, so that segments stay aligned with other renditions.
+    pub(crate) fn of_rendition(
+        &self,
+        stream: &Arc<Stream>,
+        config: &config::Hls,
+        Timing { slot, date_offset_ms, shared }: Timing,
+        runtime: &Handle,
+    ) -> Option<Arc<Outlet>> {
+        let publisher = stream.stats().publishers;
+        let config = segmenter_config(config, shared);
+        let config = SegmenterConfig { slot, date_offset_ms, ..config };
+        self.open(stream, config, runtime, Viewer::packager_of_publisher, |outlet| {
+            let own = outlet.look(Segmenter::slot);
+            let is_aligned = slot.is_none() || own.is_none() || own == slot;
+            outlet.publisher == publisher && is_aligned
+        })
+    }
+
+    /// Returns the outlet of the stream if `is_current`. Otherwise starts a new one, which joins
+    /// the stream by `join`, with the viewers of the previous one.
+    fn open(
+        &self,
+        stream: &Arc<Stream>,
+        config: SegmenterConfig,
+        runtime: &Handle,
+        join: fn(Arc<Stream>) -> Option<Viewer>,
+        is_current: impl FnOnce(&Outlet) -> bool,
+    ) -> Option<Arc<Outlet>> {
         let mut outlets = lock(&self.0);
-        if let Some(outlet) = outlets.get(stream.name())
-            && Arc::ptr_eq(&outlet.stream, stream)
-        {
+        let previous = outlets.get(stream.name()).filter(|o| Arc::ptr_eq(&o.stream, stream));
+        let previous = previous.cloned();
+        if let Some(outlet) = previous.as_ref().filter(|outlet| is_current(outlet)) {
             return Some(outlet.clone());
         }
-        let viewer = Viewer::packager(stream.clone())?;
-        let segmenter = Segmenter::new(segmenter_config(config, shared));
+        let viewer = join(stream.clone())?;
         let account = stream.memory().account();
+        let viewers = previous.as_ref().map_or_else(Arc::default, |outlet| outlet.viewers.clone());
         let outlet = Arc::new(Outlet {
             stream: stream.clone(),
-            packed: Mutex::new(Packager { segmenter, account }),
+            publisher: stream.stats().publishers,
+            packed: Mutex::new(Packager { segmenter: Segmenter::new(config), account }),
             wakers: Mutex::default(),
             last_request: Mutex::new(Instant::now()),
             over: AtomicBool::new(false),
-            viewers: Mutex::default(),
+            viewers,
             gzipped: Mutex::default(),
         });
         runtime.spawn(outlet.clone().pack(viewer));
         outlets.insert(stream.name().to_owned(), outlet.clone());
+        drop(outlets);
+        if let Some(previous) = previous {
+            previous.stop();
+        }
         Some(outlet)
+    }
+
+    /// Whether the stream is being packaged.
+    pub(crate) fn has(&self, stream: &Arc<Stream>) -> bool {
+        lock(&self.0).get(stream.name()).is_some_and(|o| Arc::ptr_eq(&o.stream, stream))
     }
 
     /// Returns the stream of an outlet. It may be over, while players still request its end.
@@ -250,7 +306,7 @@ impl Outlets {
     pub(crate) fn tidy(&self) {
         let all: Vec<_> = lock(&self.0).values().cloned().collect();
         for outlet in all {
-            outlet.forget_viewers();
+            outlet.viewers.forget_idle();
             outlet.wake();
         }
         self.drop_idle(IDLE, |_| ());
@@ -273,12 +329,9 @@ impl Outlets {
         lock(&self.0).retain(|_, outlet| {
             let is_idle = lock(&outlet.last_request).elapsed() >= idle;
             if is_idle {
-                outlet.over.store(true, Ordering::Relaxed);
-                // The task notices only at the stream's next tag, so evict here.
-                lock(&outlet.packed).evict_all();
-                outlet.wake();
+                outlet.stop();
                 note(outlet);
-                dropped.push((outlet.clone(), core::mem::take(&mut *lock(&outlet.viewers))));
+                dropped.push((outlet.clone(), outlet.viewers.take()));
             }
             !is_idle
         });
@@ -300,6 +353,7 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
+    use crate::passes::ViewerId;
     use crate::sessions::{Opening, Sessions};
     use crate::viewer::Protocol;
 
@@ -412,13 +466,13 @@ mod tests {
         let (_b, unwatched) = setup.publish("live/unwatched").await;
         for outlet in [&watched, &unwatched] {
             let viewer = ViewerId::random();
-            outlet.enter(viewer, || Some(sessions.open(opening(viewer)))).expect("room");
-            let long_ago = Instant::now().checked_sub(VIEWER_IDLE).expect("enough uptime");
-            lock(&outlet.viewers).get_mut(&viewer).expect("entered").1 = long_ago;
+            let open = || Some(sessions.open(opening(viewer)));
+            outlet.viewers.enter(viewer, 1, open).expect("room");
+            outlet.viewers.set_idle(viewer);
         }
         set_idle(&unwatched, VIEWER_IDLE);
         setup.outlets.drop_unwatched();
-        assert_eq!((sessions.all().len(), lock(&watched.viewers).len()), (1, 1));
+        assert_eq!((sessions.all().len(), watched.viewers.len()), (1, 1));
         setup.outlets.tidy();
         assert!(sessions.all().is_empty());
         assert!(setup.outlets.get(&setup.streams, "live/watched").is_some());

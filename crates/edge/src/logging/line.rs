@@ -39,7 +39,7 @@ impl LogLine {
 }
 
 /// Whether a character breaks lines, controls terminals, or changes the display order.
-fn is_unsafe(character: char) -> bool {
+pub(super) fn is_unsafe(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
         || matches!(character, '\u{2060}'..='\u{206f}' | '\u{feff}')

@@ -5,6 +5,7 @@
 //! of them at will. Control characters are escaped and long lines are truncated (`LogLine`), since
 //! names and messages come from peers.
 
+mod json;
 mod line;
 mod throttle;
 
@@ -21,8 +22,9 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::Error;
-use crate::config::Level;
+use crate::config::{Level, LogFormat};
 use crate::disk::writer::DiskWriter;
+use json::Json;
 use line::LogLine;
 use throttle::Throttle;
 
@@ -38,6 +40,7 @@ static LOG: OnceLock<Log> = OnceLock::new();
 struct Log {
     writer: DiskWriter,
     throttle: Throttle,
+    format: LogFormat,
     /// Whether lines carry colours.
     has_colours: bool,
 }
@@ -47,21 +50,25 @@ struct Log {
 ///
 /// # Errors
 /// The thread cannot be started, or a log exists already.
-pub fn start(level: Level) -> Result<(), Error> {
+pub fn start(level: Level, format: LogFormat) -> Result<(), Error> {
     let error = |e: std::io::Error| Error::new(format!("log: {e}"));
     let writer = DiskWriter::start("log")?;
     let file = File::from(stderr().as_fd().try_clone_to_owned().map_err(error)?);
     writer.adopt(FILE, file).map_err(error)?;
-    let (throttle, has_colours) = (Throttle::new(filter(level)), stderr().is_terminal());
-    let taken = LOG.set(Log { writer, throttle, has_colours });
+    let has_colours = format == LogFormat::Text && stderr().is_terminal();
+    let throttle = Throttle::new(filter(level));
+    let taken = LOG.set(Log { writer, throttle, format, has_colours });
     taken.map_err(|_| Error::new("log: started twice"))?;
     let log = LOG.get().ok_or_else(|| Error::new("log: not started"))?;
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(Lines)
         .with_ansi(has_colours)
-        .with_target(false)
-        .with_filter(&log.throttle);
-    let subscriber = tracing_subscriber::registry().with(lines);
+        .with_target(false);
+    let lines = match format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.event_format(Json).boxed(),
+    };
+    let subscriber = tracing_subscriber::registry().with(lines.with_filter(&log.throttle));
     subscriber.try_init().map_err(|e| Error::new(format!("log: {e}")))?;
     std::panic::set_hook(Box::new(|cause| tracing::error!("{cause}")));
     Ok(())
@@ -73,6 +80,21 @@ pub(crate) fn set_level(level: Level) {
         log.throttle.set_level(filter(level));
         tracing::callsite::rebuild_interest_cache();
     }
+}
+
+/// Returns the level in force; `None` without a log.
+pub(crate) fn level() -> Option<Level> {
+    let level = LOG.get()?.throttle.level();
+    Level::ALL.into_iter().find(|known| filter(*known) == level)
+}
+
+/// Switches from the `configured` level to `debug` and back. If `configured` is `debug` or `trace`,
+/// switches to `info` and back. Returns the new level.
+pub(crate) fn switch(configured: Level) -> Level {
+    let other = if configured >= Level::Debug { Level::Info } else { Level::Debug };
+    let new = if level() == Some(other) { configured } else { other };
+    set_level(new);
+    new
 }
 
 /// Logs the number of lines dropped since the last report, if any. Call it periodically.
@@ -122,8 +144,13 @@ impl Write for Lines {
     /// Takes one whole line: the formatter writes each event at once.
     fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
         if let Some(log) = LOG.get() {
+            let line = match log.format {
+                LogFormat::Text => LogLine::new(text, log.has_colours).into_bytes(),
+                // Safe already.
+                LogFormat::Json => text.to_vec(),
+            };
             // Dropped lines are counted by the writer.
-            let _ = log.writer.append(FILE, LogLine::new(text, log.has_colours).into_bytes());
+            let _ = log.writer.append(FILE, line);
         }
         Ok(text.len())
     }

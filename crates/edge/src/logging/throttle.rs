@@ -62,6 +62,11 @@ impl Throttle {
         self.level.store(place, Ordering::Relaxed);
     }
 
+    /// Returns the level.
+    pub(super) fn level(&self) -> LevelFilter {
+        LEVELS[self.level.load(Ordering::Relaxed)]
+    }
+
     /// Returns the number of dropped lines.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out.load(Ordering::Relaxed)

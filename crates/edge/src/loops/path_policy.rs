@@ -23,6 +23,7 @@ use crate::clock::unix_now;
 use crate::cohorts::{Assignment, ClientFacts, Cohort};
 use crate::entropy::random;
 use crate::http::{RequestHead, Responder, Response};
+use crate::ladder;
 use crate::path_cookie;
 use crate::routes::hls;
 use crate::sessions::Session;
@@ -192,7 +193,7 @@ impl PathPolicy {
             let (body, streams) = (response.body(), &state.live.streams);
             let session = body.session()?.clone();
             let playing = body.live().map(FlvStream::playing).unwrap_or_else(|| Playing {
-                bitrate: streams.get(&session.opening().stream).and_then(|s| s.bitrate()),
+                bitrate: ladder::bitrate(&state.config, streams, &session.opening().stream),
                 lag: None,
             });
             Some((session, playing))

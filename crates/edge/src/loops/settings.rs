@@ -10,6 +10,7 @@ use recovery::{Guard, SharedBudget};
 
 use super::{key_log, qlog};
 use crate::Error;
+use crate::certificates::Certificates;
 use crate::clock::TicketClock;
 use crate::config::{self, Config};
 use crate::entropy::random;
@@ -49,7 +50,7 @@ impl QuicState {
     /// Certificate and key are unsuitable for TLS 1.3.
     pub fn new(
         config: &Config,
-        identity: &Identity,
+        certificates: &Arc<Certificates>,
         keys: Option<Arc<KeyRing>>,
         previous: Option<&Self>,
     ) -> Result<Self, Error> {
@@ -74,9 +75,12 @@ impl QuicState {
         let known = previous.map(|previous| &previous.budget).filter(|b| b.share() == share);
         let budget =
             known.cloned().unwrap_or_else(|| Arc::new(SharedBudget::new(share, MIN_BURST)));
-        let tls = TlsConfig::new(tls(&config.quic, identity, &keys, &single_use, &clock));
+        let identity = certificates.current().default().identity.clone();
+        let tls = TlsConfig::new(tls(&config.quic, &identity, &keys, &single_use, &clock));
+        let mut tls = tls.map_err(|e| Error::new(e.to_string()))?;
+        tls.resolve_certificates(certificates.clone());
         Ok(Self {
-            tls: Arc::new(tls.map_err(|e| Error::new(e.to_string()))?),
+            tls: Arc::new(tls),
             transport: Arc::new(transport(config, &budget)),
             keys,
             single_use,

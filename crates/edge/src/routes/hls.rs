@@ -18,7 +18,7 @@ use crate::bans::Refused;
 use crate::gzip::{self, gzip};
 use crate::http::{Answer, Body, RequestHead, Response};
 use crate::ingest::pull::Via;
-use crate::live::Outlet;
+use crate::live::{HlsViewers, Outlet};
 use crate::play::{ask_hook, begin, find, is_open, reserve};
 use crate::sessions::{Opening, Session};
 use crate::signing;
@@ -67,8 +67,8 @@ impl Resource {
 
 /// A resource of a stream, and the pass in its path.
 pub(super) struct HlsTarget<'a> {
-    pass: Option<&'a str>,
-    resource: Resource,
+    pub(super) pass: Option<&'a str>,
+    pub(super) resource: Resource,
 }
 
 impl<'a> HlsTarget<'a> {
@@ -104,14 +104,7 @@ pub(super) fn respond(
         }
         (None, _) => None,
         (Some(pass), _) => {
-            let pass = state.passes.of_stream(pass, name, now);
-            let valid = pass.filter(|pass| signing::holds(&state.config, name, pass.grant));
-            let opening = valid.map(|pass| Opening {
-                viewer: pass.viewer,
-                granted: pass.issued,
-                ..opening(state, head, name, "hls", now)
-            });
-            let admitted = opening.filter(|opening| !state.bans.refuse_player(opening));
+            let admitted = admit(state, head, name, pass, now);
             let Some(opening) = admitted else { return Response::plain(403, now).into() };
             Some(opening)
         }
@@ -119,14 +112,36 @@ pub(super) fn respond(
     let (state, name, remote) = (state.clone(), name.to_owned(), head.remote.ip());
     Answer::Later(Box::pin(async move {
         match outlet(&state, &name, remote, via, now) {
-            Ok(outlet) => request.answer(&state, &outlet, opening).await,
+            Ok(outlet) => {
+                let shared = is_shared(&state, &name);
+                let place = Place { outlet: &outlet, viewers: outlet.viewers(), shared };
+                request.answer(&state, place, opening).await
+            }
             Err(response) => *response,
         }
     }))
 }
 
+/// Returns the opening of a viewer with a valid pass for the stream or ladder `name`.
+pub(super) fn admit(
+    state: &State,
+    head: &RequestHead<'_>,
+    name: &str,
+    pass: &str,
+    now: SystemTime,
+) -> Option<Opening> {
+    let pass = state.passes.of_stream(pass, name, now);
+    let valid = pass.filter(|pass| signing::holds(&state.config, name, pass.grant));
+    let opening = valid.map(|pass| Opening {
+        viewer: pass.viewer,
+        granted: pass.issued,
+        ..opening(state, head, name, "hls", now)
+    });
+    opening.filter(|opening| !state.bans.refuse_player(opening))
+}
+
 /// Returns true if the stream's media has the same URLs for all viewers.
-fn is_shared(state: &State, name: &str) -> bool {
+pub(super) fn is_shared(state: &State, name: &str) -> bool {
     state.config.hls.shared && is_open(state, name)
 }
 
@@ -168,14 +183,12 @@ fn enter(
         let text = String::from_utf8_lossy(&text);
         let text = text.replace(MEDIA_PLAYLIST, &format!("~{pass}/{MEDIA_PLAYLIST}"));
         let page = state.passes.page(opening.viewer, now);
-        let text = Bytes::from(text);
-        let packed = request.gzips.then(|| gzip(&text).into());
-        request.text(text, packed).with(VIEWER, page)
+        request.master(text).with(VIEWER, page)
     }))
 }
 
 /// Returns the error text for a stream of this codec.
-fn unsupported(codec: Codec) -> String {
+pub(super) fn unsupported(codec: Codec) -> String {
     format!("{codec} is not supported over HLS: play the stream as FLV or RTMP")
 }
 
@@ -203,10 +216,20 @@ fn outlet(
     outlet.ok_or_else(|| Box::new(full(now)))
 }
 
+/// The segments and viewers that a request refers to.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) outlet: &'a Outlet,
+    /// Viewers of the stream or ladder.
+    pub(super) viewers: &'a HlsViewers,
+    /// Whether media has the same URLs for all viewers.
+    pub(super) shared: bool,
+}
+
 /// The parameters of a request.
-struct HlsRequest {
+pub(super) struct HlsRequest {
     resource: Resource,
-    now: SystemTime,
+    pub(super) now: SystemTime,
     head_only: bool,
     /// `_HLS_msn`, `_HLS_part` and `_HLS_skip`.
     after: Option<(u64, Option<usize>)>,
@@ -217,7 +240,7 @@ struct HlsRequest {
 }
 
 impl HlsRequest {
-    fn new(head: &RequestHead<'_>, resource: Resource, now: SystemTime) -> Self {
+    pub(super) fn new(head: &RequestHead<'_>, resource: Resource, now: SystemTime) -> Self {
         let number = |name: &str| head.parameter(name).map(str::parse::<u64>);
         let (msn, part) = (number("_HLS_msn"), number("_HLS_part"));
         // A part requires a segment, and both must be numbers.
@@ -236,7 +259,13 @@ impl HlsRequest {
     }
 
     /// Answers a viewer. `opening` is `None` for shared media without a pass.
-    async fn answer(self, state: &State, outlet: &Outlet, opening: Option<Opening>) -> Response {
+    pub(super) async fn answer(
+        self,
+        state: &State,
+        place: Place<'_>,
+        opening: Option<Opening>,
+    ) -> Response {
+        let outlet = place.outlet;
         if !self.is_valid {
             return Response::plain(400, self.now);
         }
@@ -244,12 +273,12 @@ impl HlsRequest {
             Resource::Master => Response::plain(404, self.now),
             Resource::Playlist => {
                 let answer = self.playlist(outlet).await;
-                self.count_playlist(&answer, state, outlet, opening);
+                self.count_playlist(&answer, state, place, opening);
                 answer
             }
             Resource::Init(id) => {
                 let init = outlet.look(|s| s.init(id));
-                self.media(init.map(|bytes| vec![bytes]), None, state, outlet, opening)
+                self.media(init.map(|bytes| vec![bytes]), None, state, place, opening)
             }
             Resource::Segment(name) => {
                 let parts = outlet.wait(|s| match s.availability_of(name, None) {
@@ -258,7 +287,7 @@ impl HlsRequest {
                 });
                 let parts = parts.await.flatten();
                 let slack = outlet.look(|s| s.slack(name, None));
-                self.media(parts, slack, state, outlet, opening)
+                self.media(parts, slack, state, place, opening)
             }
             Resource::Part(name, part) => {
                 let bytes = outlet.wait(|s| match s.availability_of(name, Some(part)) {
@@ -267,7 +296,7 @@ impl HlsRequest {
                 });
                 let parts = bytes.await.flatten().map(|bytes| vec![bytes]);
                 let slack = outlet.look(|s| s.slack(name, Some(part)));
-                self.media(parts, slack, state, outlet, opening)
+                self.media(parts, slack, state, place, opening)
             }
         }
     }
@@ -278,14 +307,14 @@ impl HlsRequest {
         &self,
         answer: &Response,
         state: &State,
-        outlet: &Outlet,
+        place: Place<'_>,
         opening: Option<Opening>,
     ) {
         let Some(opening) = opening.filter(|_| !self.head_only) else { return };
-        let known = outlet.session(opening.viewer);
+        let known = place.viewers.session(opening.viewer);
         if let (200, Body::Bytes(text)) = (answer.status, &answer.body)
-            && is_shared(state, &opening.stream)
-            && let Some(session) = known.or_else(|| session(state, outlet, opening))
+            && place.shared
+            && let Some(session) = known.or_else(|| session(state, place, opening))
         {
             session.add_media(text.len() as u64);
         }
@@ -313,6 +342,13 @@ impl HlsRequest {
         }
     }
 
+    /// Returns the response with a master playlist.
+    pub(super) fn master(&self, text: String) -> Response {
+        let text = Bytes::from(text);
+        let packed = self.gzips.then(|| gzip(&text).into());
+        self.text(text, packed)
+    }
+
     /// Returns the response with a playlist, compressed if `packed` is given.
     fn text(&self, text: Bytes, packed: Option<Bytes>) -> Response {
         let coded = packed.is_some();
@@ -337,7 +373,7 @@ impl HlsRequest {
         parts: Option<Vec<Bytes>>,
         slack: Option<Duration>,
         state: &State,
-        outlet: &Outlet,
+        place: Place<'_>,
         opening: Option<Opening>,
     ) -> Response {
         let Some(parts) = parts else { return Response::plain(404, self.now) };
@@ -358,7 +394,7 @@ impl HlsRequest {
         if self.head_only {
             return Response { status: 200, headers, body: Body::Empty };
         }
-        let session = match opening.map(|opening| session(state, outlet, opening)) {
+        let session = match opening.map(|opening| session(state, place, opening)) {
             Some(None) => return full(self.now),
             known => known.flatten(),
         };
@@ -370,10 +406,12 @@ impl HlsRequest {
 
 /// Returns the viewer's session, started if necessary; `None` if the stream or address is full, or
 /// the operator has dismissed the viewer since the request.
-fn session(state: &State, outlet: &Outlet, opening: Opening) -> Option<Arc<Session>> {
-    let known = outlet.session(opening.viewer);
+fn session(state: &State, place: Place<'_>, opening: Opening) -> Option<Arc<Session>> {
+    let Place { outlet, viewers, .. } = place;
+    let known = viewers.session(opening.viewer);
     known.or_else(|| {
-        outlet.enter(opening.viewer, || {
+        let most = outlet.stream().settings().max_viewers;
+        viewers.enter(opening.viewer, most, || {
             let permits = reserve(state, &opening).ok()?;
             begin(state, opening, permits)
         })

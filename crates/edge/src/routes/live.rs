@@ -2,7 +2,8 @@
 //!
 //! `/live/demo.flv` is the stream `live/demo` as FLV, in one response that lasts as long as the
 //! stream. `/live/demo/index.m3u8` is its HLS master playlist, with media below
-//! `/live/demo/~PASS/`. An unpublished stream is pulled if a `[[pull]]` rule matches.
+//! `/live/demo/~PASS/`. A `[[ladder]]` has a master playlist of several streams. An unpublished
+//! stream is pulled if a `[[pull]]` rule matches.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -10,8 +11,8 @@ use std::time::SystemTime;
 
 use relay::Status;
 
-use super::hls;
 use super::viewing::{VIEWER, denied, enter, full, missing, preflight, with_cors};
+use super::{hls, ladder};
 use crate::config::Cors;
 use crate::http::{Answer, Body, RequestHead, Response};
 use crate::ingest::pull::Via;
@@ -34,16 +35,20 @@ pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> O
         return (state.config.live.cors != Cors::SameOrigin)
             .then(|| with_cors(state, preflight(head, "GET, HEAD", "range", now)).into());
     }
-    if !is_known(state, name) && !has_ended() {
+    let ladder = ladder::Target::find(&state.config, name, file.as_ref());
+    if ladder.is_none() && !is_known(state, name) && !has_ended() {
         return None;
     }
     // RFC 5842, section 7.2: 508 Loop Detected.
     let Some(via) = Via::of(head.values("cdn-loop")) else {
         return Some(Response::plain(508, now).into());
     };
-    let answer = match (head.method, file) {
-        ("GET" | "HEAD", None) => flv(state, head, name, via, now),
-        ("GET" | "HEAD", Some(file)) => hls::respond(state, head, name, file, via, now),
+    let answer = match (head.method, file, ladder) {
+        ("GET" | "HEAD", file, Some(ladder)) => {
+            ladder::respond(state, head, ladder, file, (via, now))
+        }
+        ("GET" | "HEAD", None, None) => flv(state, head, name, via, now),
+        ("GET" | "HEAD", Some(file), None) => hls::respond(state, head, name, file, via, now),
         // RFC 9110, section 15.5.6: a 405 MUST carry Allow.
         _ => Response::plain(405, now).with("allow", "GET, HEAD").into(),
     };

@@ -2,6 +2,7 @@
 //! passes, pages, and files.
 
 pub mod hls;
+mod ladder;
 mod live;
 pub(crate) mod pages;
 mod viewing;

@@ -9,8 +9,9 @@ use crate::live::Missing;
 use crate::passes::{Grant, ViewerId};
 use crate::play::ViewerRejection;
 use crate::sessions::Opening;
-use crate::signing;
+use crate::signing::{self, Proofs, Refusal};
 use crate::state::State;
+use crate::tokens::Part;
 
 /// Header field with the player's page pass.
 pub(super) const VIEWER: &str = "mendcast-viewer";
@@ -65,20 +66,41 @@ pub(super) fn enter_by(
     format: &'static str,
     now: SystemTime,
 ) -> Result<(Opening, Grant), Box<Response>> {
-    let (expires, signature) = (head.parameter("expires"), head.parameter("sig"));
-    let permission = signing::may_play(&state.config, name, expires, signature, now);
-    let grant = permission.map_or(Grant::FREE, |permission| permission.grant);
-    let admitted = permission.map(|permission| Opening {
-        until: permission.until,
-        ..opening(state, head, name, format, now)
-    });
+    let proofs = Proofs {
+        expires: head.parameter("expires"),
+        signature: head.parameter("sig"),
+        token: head.parameter("token").or_else(|| bearer(head)),
+    };
+    let permission = signing::may_play(&state.config, &state.key_sets, name, proofs, now);
+    let permission = permission.map_err(|why| Box::new(refused(&why, now)))?;
+    let opening = Opening { until: permission.until, ..opening(state, head, name, format, now) };
     // A pass issued in the second of the viewer's dismissal would be invalid.
-    if admitted.as_ref().is_some_and(|opening| state.bans.is_dismissed(opening)) {
+    if state.bans.is_dismissed(&opening) {
         return Err(Box::new(late(now)));
     }
-    let admitted = admitted.filter(|opening| !state.bans.refuse_player(opening));
-    let admitted = admitted.map(|opening| (opening, grant));
-    admitted.ok_or_else(|| Box::new(Response::plain(403, now)))
+    if state.bans.refuse_player(&opening) {
+        return Err(Box::new(Response::plain(403, now)));
+    }
+    Ok((opening, permission.grant))
+}
+
+/// Returns the token in the header field Authorization (RFC 6750, section 2.1).
+fn bearer<'a>(head: &RequestHead<'a>) -> Option<&'a str> {
+    let (scheme, token) = head.value("authorization")?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim_start())
+}
+
+/// Returns the response to a viewer without permission (RFC 6750, section 3.1).
+fn refused(why: &Refusal, now: SystemTime) -> Response {
+    match why {
+        Refusal::Signature => Response::plain(403, now),
+        // The key set is fetched within seconds of the start.
+        Refusal::Token(error) if error.part == Part::Keys => {
+            Response::text(503, &why.to_string(), now).with("retry-after", "1")
+        }
+        Refusal::Token(_) => Response::text(401, &why.to_string(), now)
+            .with("www-authenticate", "Bearer error=\"invalid_token\""),
+    }
 }
 
 /// Returns the response for an unavailable stream.

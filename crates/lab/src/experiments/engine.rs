@@ -15,6 +15,7 @@ use super::output::note;
 use super::parallel::in_parallel;
 use super::rows::{RunRow, SenderCurve};
 use super::spec::{AxisRange, ComparedScheme, Point, Spec, Sweep, quantity};
+use super::waits::{self, RunWaits};
 use crate::error::{Error, RunError};
 use crate::recovered::{Diary, FinishedUnit};
 use crate::setup::{Kind, Setup, mbps, round_trip};
@@ -25,6 +26,7 @@ use crate::traffic::Traffic;
 pub(crate) struct Results {
     pub rows: Vec<RunRow>,
     pub curves: Vec<SenderCurve>,
+    pub waits: Vec<RunWaits>,
     pub cpu: Duration,
 }
 
@@ -79,7 +81,7 @@ pub(crate) fn run(
         let cpu = start.and_then(|start| start.try_elapsed()).unwrap_or_default();
         (done, cpu)
     });
-    let mut curves = Vec::new();
+    let (mut curves, mut waits) = (Vec::new(), Vec::new());
     let cpu = done.iter().map(|(_, cpu)| *cpu).sum();
     for (job, (done, _)) in jobs.iter().zip(done) {
         for &place in &job.rows {
@@ -88,6 +90,15 @@ pub(crate) fn run(
                 Ok((measured, samples)) => {
                     // Formulas use the keys of the row, not of the shared run.
                     row.values = evaluate(measured, &row.setup(spec)?);
+                    let kept = spec.waits.then(|| waits::ranks(&measured.units)).flatten();
+                    waits.extend(kept.map(|(units, ranks)| RunWaits {
+                        sweep: row.sweep,
+                        scheme: row.scheme.clone(),
+                        point: row.point.clone(),
+                        seed: row.seed,
+                        units,
+                        ranks,
+                    }));
                     if !samples.is_empty() {
                         curves.push(SenderCurve {
                             sweep: row.sweep,
@@ -101,7 +112,7 @@ pub(crate) fn run(
             }
         }
     }
-    Ok(Results { rows, curves, cpu })
+    Ok(Results { rows, curves, waits, cpu })
 }
 
 fn row(place: usize, scheme: &ComparedScheme, point: &Point, drawn: &Point, seed: u64) -> RunRow {

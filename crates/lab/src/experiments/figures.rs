@@ -18,6 +18,7 @@ use super::output::{note, write_file, write_page};
 use super::page::{self, ExperimentReport};
 use super::rows::{RunRow, SenderCurve, describe};
 use super::spec::Spec;
+use super::waits::{self, RunWaits};
 use crate::error::{Context as _, Error, FileError, NameError};
 
 macro_rules! built_in {
@@ -123,6 +124,7 @@ fn run_for(
     files::write_made(out, &made, text)?;
     files::write_rows(out, &results.rows)?;
     files::write_curves(out, &results.curves)?;
+    waits::write(out, &results.waits)?;
     for row in results.rows.iter().filter(|row| !row.error.is_empty()) {
         let place = describe(&row.point);
         note(format_args!(
@@ -219,6 +221,7 @@ pub(super) struct StoredExperiment {
     made: Made,
     rows: Vec<RunRow>,
     curves: Vec<SenderCurve>,
+    waits: Vec<RunWaits>,
     delivery: Delivery,
     verdicts: Vec<ClaimVerdict>,
 }
@@ -232,12 +235,20 @@ impl StoredExperiment {
         spec.set(&made.set)?;
         let rows = files::read_rows(out, &spec)?;
         let curves = files::read_curves(out, &spec)?;
+        let waits = waits::read_waits(out, &spec)?;
         let (delivery, verdicts) = (Delivery::of(&rows), verdicts(&spec, &rows));
-        Ok(Self { spec, made, rows, curves, delivery, verdicts })
+        Ok(Self { spec, made, rows, curves, waits, delivery, verdicts })
+    }
+
+    /// Returns a quantile of the recovery time that a scheme saves against the baseline, in
+    /// milliseconds, over the lost units of all runs of a sweep.
+    pub(super) fn pooled_saving(&self, sweep: &str, scheme: &str, q: f64) -> Option<f64> {
+        let place = self.spec.sweeps.iter().position(|one| one.title == sweep)?;
+        waits::pooled_saving(&self.spec, &self.waits, place, scheme, q)
     }
 
     pub(super) fn report(&self) -> ExperimentReport<'_> {
-        let Self { spec, made, rows, curves, delivery, verdicts } = self;
+        let Self { spec, made, rows, curves, delivery, verdicts, .. } = self;
         ExperimentReport { spec, made, rows, curves, delivery, verdicts }
     }
 }

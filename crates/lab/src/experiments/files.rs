@@ -144,7 +144,7 @@ fn head() -> String {
 }
 
 /// Replaces field separators.
-fn clean(text: &str) -> String {
+pub(super) fn clean(text: &str) -> String {
     text.replace([',', '\n', '"'], " ")
 }
 
@@ -165,7 +165,7 @@ pub(crate) fn write_rows(out: &Path, rows: &[RunRow]) -> Result<(), Error> {
     write_file(&out.join("results.csv"), &text)
 }
 
-fn read(path: &Path) -> Result<String, Error> {
+pub(super) fn read(path: &Path) -> Result<String, Error> {
     std::fs::read_to_string(path).at(path)
 }
 
@@ -182,7 +182,7 @@ pub(crate) fn read_rows(out: &Path, spec: &Spec) -> Result<Vec<RunRow>, Error> {
     rows.collect()
 }
 
-fn malformed(path: &Path, line: usize) -> Error {
+pub(super) fn malformed(path: &Path, line: usize) -> Error {
     FileError::Malformed { path: path.to_owned(), line }.into()
 }
 
@@ -208,7 +208,7 @@ fn read_row(line: &str, spec: &Spec) -> Option<RunRow> {
 }
 
 /// Finds the point that has this text.
-fn read_point(text: &str, spec: &Spec, sweep: usize) -> Option<Point> {
+pub(super) fn read_point(text: &str, spec: &Spec, sweep: usize) -> Option<Point> {
     spec.sweeps[sweep].points().into_iter().find(|point| describe(point) == text)
 }
 

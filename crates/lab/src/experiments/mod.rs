@@ -19,6 +19,7 @@ mod spec;
 mod speed;
 mod verdict;
 mod viewing;
+mod waits;
 
 use std::path::Path;
 

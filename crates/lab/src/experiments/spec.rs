@@ -55,6 +55,9 @@ pub(crate) struct Spec {
     /// Records the senders' state over time in the first run of each point.
     #[serde(default)]
     pub curves: bool,
+    /// Keeps the recovery times of all runs, to pool them ([`super::waits`]).
+    #[serde(default)]
+    pub waits: bool,
     /// Sections, and unknown names.
     #[serde(flatten)]
     others: BTreeMap<String, Value>,

@@ -126,6 +126,19 @@ impl LiveSource {
         }
     }
 
+    /// Blocks the publisher's uplink for `length`, from `at` on: tags of this time are published at
+    /// its end. Media times are unchanged.
+    #[must_use]
+    pub fn blocked(mut self, at: Duration, length: Duration) -> Self {
+        let until = at + length;
+        for entry in &mut self.entries {
+            if (at..until).contains(&entry.published) {
+                entry.published = until;
+            }
+        }
+        self
+    }
+
     /// Duration of the stream.
     pub fn length(&self) -> Duration {
         self.length

@@ -227,6 +227,7 @@ pub(super) mod tests {
                 played_s: 100.0 - freezes as f64,
                 behind_ms: None,
             },
+            replicas: 10,
             replica_bytes: 10,
             first_bytes: 1_000,
             finished: 10,
@@ -236,7 +237,10 @@ pub(super) mod tests {
             off_mode_ms_per_s: 400.0,
             off_mode_entries_per_s: 20.0,
             srtt_ms: 90.0,
+            rtt_min_ms: 80.0,
+            goodput_mbps: 1.0,
             loss_rate: Some(0.04),
+            bursts: [4, 2, 1, 1, 0, 0, 0, 0, 0],
         }
     }
 

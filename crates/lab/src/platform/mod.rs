@@ -29,6 +29,7 @@ mod session;
 mod specification;
 mod summary;
 mod unit;
+mod utility;
 mod visits;
 mod watching;
 

@@ -1,6 +1,7 @@
 //! Numbers that the papers report for their fleets, next to ours: calibrated ones, and predicted
 //! ones. "Journal" is AutoRec's journal version, "MM'24" its earlier one.
 
+use recovery::{BURST_SIZES, BurstCounts};
 use serde::{Deserialize, Serialize};
 
 use super::arm::{FLEET_AUTOREC, FLEET_MM24};
@@ -8,6 +9,7 @@ use super::compare::{ArmResults, SessionTrial};
 use super::metrics::{COST, DETERIORATION, FREEZES, FROZEN, RECOVERY};
 use super::run::SessionRow;
 use super::session::Session;
+use super::utility;
 
 /// A number of a paper, and ours.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -127,6 +129,13 @@ pub(super) fn predictions(
             table.add(&format!("{name}: {what}"), stated, "%", *paper, (gain, sessions));
         }
     }
+    if let Some(arm) = overall.iter().position(|arm| arm.name == FLEET_MM24) {
+        for change in utility::changes(trials, baseline, arm) {
+            let what = format!("AutoRec of MM'24: {}", change.what);
+            let ours = (change.ours, change.sessions);
+            table.add(&what, change.stated, "%", change.paper, ours);
+        }
+    }
     table.all
 }
 
@@ -143,13 +152,6 @@ fn gain(arm: &ArmResults, base: &ArmResults, metric: usize) -> Option<f64> {
     }
 }
 
-/// Mean and maximum recovery latency of a session with lost data, counting 0 if all of it arrived
-/// in the first round. Only this reading explains the 26.8 ms of table I, less than any round-trip
-/// time, and its 123.2 ms against the 231.2 ms of figure 21.
-fn with_zeros(row: &SessionRow) -> Option<(f64, f64)> {
-    (row.finished > 0).then(|| row.recovery_ms.unwrap_or((0.0, 0.0)))
-}
-
 /// Loss recovery of plain retransmission.
 fn recovery(table: &mut PredictionTable, rows: &[&SessionRow], base: &ArmResults) {
     let rows = || rows.iter().copied();
@@ -164,14 +166,14 @@ fn recovery(table: &mut PredictionTable, rows: &[&SessionRow], base: &ArmResults
     }
     let latency = mean(rows(), |row| Some(row.recovery_ms?.0));
     table.add("ARQ: recovery latency", "journal VII-B, figure 21", "ms", 231.2, latency);
-    let latency = mean(rows(), |row| with_zeros(row).map(|both| both.0));
+    let latency = mean(rows(), |row| row.recovery_with_zeros().map(|both| both.0));
     let stated = "journal III-C, MM'24 5.2";
     table.add("ARQ: recovery latency, none is 0", stated, "ms", 123.2, latency);
-    let longest = mean(rows(), |row| with_zeros(row).map(|both| both.1));
+    let longest = mean(rows(), |row| row.recovery_with_zeros().map(|both| both.1));
     table.add("ARQ: largest recovery latency, none is 0", stated, "ms", 279.3, longest);
     for (name, class, latency, longest) in TABLE_I {
         let of = |pick: fn((f64, f64)) -> f64| {
-            mean(rows().filter(|row| class.has(row)), |row| with_zeros(row).map(pick))
+            mean(rows().filter(|row| class.has(row)), |row| row.recovery_with_zeros().map(pick))
         };
         let what = format!("ARQ: recovery latency, none is 0, {name}");
         table.add(&what, "journal, table I", "ms", latency, of(|both| both.0));
@@ -181,6 +183,40 @@ fn recovery(table: &mut PredictionTable, rows: &[&SessionRow], base: &ArmResults
     let twice = mean(rows(), |row| Some(if row.rounds_max >= 2 { 100.0 } else { 0.0 }));
     let what = "ARQ: connections with two and more retransmissions";
     table.add(what, "journal III-A, figure 3", "%", 43.0, twice);
+    bursts(table, rows());
+}
+
+/// Sizes of bursts, over all connections.
+fn bursts<'a>(table: &mut PredictionTable, rows: impl Iterator<Item = &'a SessionRow>) {
+    let mut counts = BurstCounts::default();
+    let mut sessions = 0;
+    for row in rows.filter(|row| row.bursts.iter().any(|&runs| runs > 0)) {
+        counts.iter_mut().zip(row.bursts).for_each(|(sum, runs)| *sum += runs);
+        sessions += 1;
+    }
+    let all: u32 = counts.iter().sum();
+    let single = (all > 0).then(|| 100.0 * f64::from(counts[0]) / f64::from(all));
+    let stated = "ART 3.2, figure 4a";
+    table.add("ARQ: bursts of one packet", stated, "%", 37.2, (single, sessions));
+    for (percentile, paper) in [(90.0, 13.0), (95.0, 27.0), (99.0, 125.0)] {
+        let what = format!("ARQ: burst size, {percentile}th percentile");
+        let size = burst_quantile(&counts, percentile / 100.0);
+        table.add(&what, stated, "packets", paper, (size, sessions));
+    }
+}
+
+/// Quantile of burst sizes, linear within a class; `None` without bursts or above the last limit.
+fn burst_quantile(counts: &BurstCounts, q: f64) -> Option<f64> {
+    let wanted = q * f64::from(counts.iter().sum::<u32>());
+    let (mut below, mut low) = (0.0, 0.0);
+    for (&runs, limit) in counts.iter().zip(BURST_SIZES.map(f64::from)) {
+        let runs = f64::from(runs);
+        if runs > 0.0 && below + runs >= wanted {
+            return Some(low + (limit - low) * (wanted - below) / runs);
+        }
+        (below, low) = (below + runs, limit);
+    }
+    None
 }
 
 /// Stream quality under plain retransmission.
@@ -228,6 +264,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn quantiles_of_bursts_exist_up_to_the_largest_limit() {
+        assert_eq!(burst_quantile(&[0; 9], 0.5), None);
+        assert_eq!(burst_quantile(&[10, 0, 0, 0, 0, 0, 0, 0, 0], 0.9), Some(0.9));
+        assert_eq!(burst_quantile(&[5, 0, 0, 0, 0, 0, 0, 0, 5], 0.5), Some(1.0));
+        assert_eq!(burst_quantile(&[5, 0, 0, 0, 0, 0, 0, 0, 5], 0.9), None);
+    }
+
+    #[test]
     fn predictions_stand_beside_the_papers_numbers_and_a_scheme_that_is_not_there_has_none() {
         let names = ["arq".to_owned(), FLEET_AUTOREC.to_owned()];
         let mut trials = Vec::new();
@@ -244,6 +288,9 @@ mod tests {
         assert_eq!(ours("ARQ: largest recovery latency, none is 0, loss 3 to 10 %"), Some(400.0));
         assert_eq!(ours("ARQ: recovery latency, none is 0, loss 10 to 30 %"), None);
         assert_eq!(ours("ARQ: connections with two and more retransmissions"), Some(95.0));
+        // 20 sessions with 4, 2, 1 and 1 bursts of at most 1, 2, 4 and 8 packets.
+        assert_eq!(ours("ARQ: bursts of one packet"), Some(50.0));
+        assert_eq!(ours("ARQ: burst size, 95th percentile"), Some(4.0 + 4.0 * 0.6));
         assert_eq!(ours("AutoRec: freezes"), Some(-25.0));
         assert_eq!(ours("AutoRec of MM'24: freezes"), None);
         let deterioration = ours("ARQ: deterioration rate, over all lost data").expect("known");

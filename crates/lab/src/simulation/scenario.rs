@@ -161,6 +161,7 @@ impl Scenario {
             begins,
             seed: self.seed.wrapping_add(1 << 32),
             diary: None,
+            transport: TransportConfig { observer: None, ..self.transport.clone() },
             rival: None,
             ..self.clone()
         })

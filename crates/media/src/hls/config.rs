@@ -31,6 +31,14 @@ pub struct SegmenterConfig {
     /// Whether media files are in the parent directory of the playlist, so that per-viewer playlist
     /// directories share them.
     pub shared: bool,
+    /// Duration of the slots that number segments, in whole milliseconds. Renditions with aligned
+    /// times and equal slots have equal sequence numbers at equal times. `None`, the default:
+    /// derived from the first segment.
+    pub slot: Option<Duration>,
+    /// Difference of wall time and stream time, in milliseconds, that EXT-X-PROGRAM-DATE-TIME
+    /// starts from, so that renditions have equal dates at equal times. Ignored if it is more than
+    /// 5 s from the arrival. `None`, the default: dates start at the arrival of the first frame.
+    pub date_offset_ms: Option<i64>,
 }
 
 impl Default for SegmenterConfig {
@@ -42,6 +50,8 @@ impl Default for SegmenterConfig {
             window: 6,
             bytes: 32 << 20,
             shared: false,
+            slot: None,
+            date_offset_ms: None,
         }
     }
 }

@@ -23,6 +23,21 @@ pub enum Availability {
     TooFar,
 }
 
+/// A complete segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WholeSegment {
+    /// Name, for [`Segmenter::segment`].
+    pub name: Name,
+    /// ID of its initialisation segment, for [`Segmenter::init`].
+    pub init: u64,
+    /// Whether a discontinuity precedes it.
+    pub discontinuity: bool,
+    /// Start in milliseconds since 1970.
+    pub wall_ms: i64,
+    /// Duration in milliseconds.
+    pub duration_ms: i64,
+}
+
 impl Segmenter {
     /// Returns the media playlist, or its delta update if `skip` is set (`_HLS_skip=YES`). `None`
     /// before the first segment is complete.
@@ -39,6 +54,22 @@ impl Segmenter {
     /// Returns the names of the complete retained segments, oldest first.
     pub fn segments(&self) -> impl Iterator<Item = Name> {
         self.retained.segments.iter().filter(|segment| segment.complete).map(|segment| segment.name)
+    }
+
+    /// Returns the complete retained segments, oldest first.
+    pub fn whole_segments(&self) -> impl Iterator<Item = WholeSegment> {
+        let complete = self.retained.segments.iter().filter(|segment| segment.complete);
+        complete.map(|segment| {
+            let mut versions = self.retained.versions.iter();
+            let version = versions.find(|version| version.number == segment.version);
+            WholeSegment {
+                name: segment.name,
+                init: version.map_or(0, |version| version.id),
+                discontinuity: segment.discontinuity,
+                wall_ms: segment.wall_ms,
+                duration_ms: segment.duration_ms(),
+            }
+        })
     }
 
     /// Returns the IDs of their initialisation segments, oldest first. Empty for transport streams.

@@ -12,6 +12,9 @@
 //! change of tracks ends a segment at once, and intervals without media have no segments. Segment
 //! numbers then run ahead of the slots, or catch up by one extra slot per segment.
 //!
+//! Renditions of one stream need equal slots. [`SegmenterConfig::slot`] sets them for a rendition
+//! that is packaged later than others.
+//!
 //! Durations are fixed after the first segment, because EXT-X-TARGETDURATION and PART-TARGET must
 //! not change (draft-pantos-hls-rfc8216bis, sections 4.4.3.1 and 4.4.3.7).
 
@@ -26,7 +29,7 @@ const ROUNDING_MS: i64 = 5;
 /// Durations of a stream's slots, segments and parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Pace {
-    slot_ms: i64,
+    pub(super) slot_ms: i64,
     /// EXT-X-TARGETDURATION, in seconds.
     pub(super) target_s: i64,
     /// PART-TARGET.
@@ -48,9 +51,11 @@ impl Pace {
         // A segment cut short by a change of tracks does not reveal the key frame interval.
         let is_whole = first.length_ms >= wanted * 9 / 10;
         let length_ms = if is_whole { first.length_ms } else { wanted };
-        let slot_ms = (length_ms + ROUNDING_MS) / STEP_MS * STEP_MS;
+        let own_ms = ((length_ms + ROUNDING_MS) / STEP_MS * STEP_MS).max(STEP_MS);
+        let given_ms = config.slot.and_then(|slot| i64::try_from(slot.as_millis()).ok());
+        let slot_ms = given_ms.filter(|given_ms| *given_ms > 0).unwrap_or(own_ms);
         Self {
-            slot_ms: slot_ms.max(STEP_MS),
+            slot_ms,
             target_s: ((slot_ms.max(first.length_ms) + 500) / 1_000).max(1),
             part_ms: part_target_ms(config.part.as_millis() as i64, length_ms, first.frame_us),
             frame_rate: 1_000_000_000 / first.frame_us.max(1),
@@ -119,6 +124,14 @@ mod tests {
             assert_eq!((pace.slot_ms, pace.target_s), (slot, target), "{length}");
             assert!(length <= pace.max_segment_ms());
         }
+    }
+
+    #[test]
+    fn a_given_slot_overrides_the_first_segment() {
+        let slot = Some(core::time::Duration::from_secs(4));
+        let config = SegmenterConfig { slot, ..SegmenterConfig::default() };
+        let pace = Pace::new(&config, &First { length_ms: 2_000, frame_us: 40_000 });
+        assert_eq!((pace.slot_ms, pace.target_s, pace.slot(8_100)), (4_000, 4, 2));
     }
 
     #[test]

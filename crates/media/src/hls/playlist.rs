@@ -5,7 +5,7 @@
 use core::fmt::Write as _;
 
 use super::retained::RetainedSegment;
-use super::segmenter::{Container, MEDIA_PLAYLIST, Segmenter};
+use super::segmenter::{Container, Segmenter};
 
 impl Container {
     const fn extension(self) -> &'static str {
@@ -120,48 +120,16 @@ impl Segmenter {
              #EXT-X-MEDIA-SEQUENCE:{first}\n#EXT-X-ENDLIST\n"
         )
     }
-
-    /// Renders the master playlist; `None` before there is a complete segment.
-    pub(super) fn master_playlist(&self) -> Option<String> {
-        let complete = || self.retained.segments.iter().filter(|segment| segment.complete);
-        let rate = |bytes: usize, ms: i64| bytes as i64 * 8_000 / ms.max(1);
-        let peak = complete().map(|segment| rate(segment.size(), segment.duration_ms())).max()?;
-        let size = complete().map(RetainedSegment::size).sum();
-        let average = rate(size, complete().map(RetainedSegment::duration_ms).sum());
-        let tracks = &self.retained.versions.back()?.tracks;
-        let codecs: Vec<&str> = [
-            tracks.video.as_ref().map(|video| &video.codecs[..]),
-            tracks.audio.as_ref().map(|audio| &audio.codecs[..]),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
-        let mut text = String::from("#EXTM3U\n#EXT-X-VERSION:6\n");
-        let _ = write!(
-            text,
-            "#EXT-X-STREAM-INF:BANDWIDTH={peak},AVERAGE-BANDWIDTH={average},CODECS=\"{}\"",
-            codecs.join(",")
-        );
-        if let Some(video) = tracks.video.as_ref().filter(|video| video.width > 0) {
-            let _ = write!(text, ",RESOLUTION={}x{}", video.width, video.height);
-        }
-        let rate = self.pace.map_or(0, |pace| pace.frame_rate);
-        if tracks.video.is_some() && rate > 0 {
-            let _ = write!(text, ",FRAME-RATE={}", seconds(rate));
-        }
-        let _ = writeln!(text, "\n{MEDIA_PLAYLIST}");
-        Some(text)
-    }
 }
 
 /// Formats milliseconds as seconds with three decimals.
-fn seconds(ms: i64) -> String {
+pub(super) fn seconds(ms: i64) -> String {
     format!("{}.{:03}", ms / 1_000, ms % 1_000)
 }
 
 /// Formats milliseconds since 1970 as an ISO 8601 date and time in UTC. Days are counted in eras of
 /// 400 years that start in March, so that a leap day is the last of its year.
-fn date_time(ms: i64) -> String {
+pub fn date_time(ms: i64) -> String {
     let (days, ms) = (ms.div_euclid(86_400_000) + 719_468, ms.rem_euclid(86_400_000));
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;

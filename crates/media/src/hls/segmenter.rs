@@ -44,6 +44,8 @@ const MAX_WALL_DRIFT_MS: i64 = 1_000;
 /// Maximum correction of dates per segment. Players treat dates as exact: a step without a
 /// discontinuity makes them request media where there is none.
 const MAX_WALL_STEP_MS: i64 = 10;
+/// Maximum difference of a date that renditions have in common from the arrival.
+const MAX_DATE_ERROR_MS: u64 = 5_000;
 /// Segments retained after they leave the playlist, for downloads in progress. RFC 8216, section
 /// 6.2.2, requires another full window, which live players do not need.
 const SPARE_SEGMENTS: usize = 2;
@@ -327,7 +329,10 @@ impl Segmenter {
 
     /// Opens a segment at `at` with the sample `first`.
     pub(super) fn open(&mut self, at: i64, wall_ms: i64, first: &Bytes) {
-        let (time, wall) = self.wall.unwrap_or((at, wall_ms));
+        let stream_ms = self.clock.stream_ms(at);
+        let common_ms = self.config.date_offset_ms.map(|offset| stream_ms.saturating_add(offset));
+        let common_ms = common_ms.filter(|date| date.abs_diff(wall_ms) <= MAX_DATE_ERROR_MS);
+        let (time, wall) = self.wall.unwrap_or((at, common_ms.unwrap_or(wall_ms)));
         let expected = wall + at - time;
         let drift = wall_ms - expected;
         let step = if drift.abs() > MAX_WALL_DRIFT_MS { drift } else { 0 };
@@ -337,7 +342,6 @@ impl Segmenter {
         self.changed = false;
         self.grid = Grid::default();
         self.ts = ts::SegmentWriter::default();
-        let stream_ms = self.clock.stream_ms(at);
         // After this long without media, no request waits for earlier segments.
         if let Some(slot) = self.pace.map(|pace| pace.slot(stream_ms))
             && slot > self.msn + MAX_BEHIND

@@ -89,6 +89,8 @@ pub struct Client {
     link: RtmpLink,
     url: Url,
     intent: Intent,
+    /// Servers that the published stream passed; empty if unknown.
+    passed: String,
     state: ClientState,
     events: VecDeque<ClientEvent>,
 }
@@ -100,7 +102,17 @@ impl Client {
         let (handshake, hello) = Handshake::client(random);
         let mut link = RtmpLink::new(config, handshake);
         link.writer.raw(hello);
-        Self { link, url, intent, state: ClientState::Connecting, events: VecDeque::new() }
+        let (passed, state) = (String::new(), ClientState::Connecting);
+        Self { link, url, intent, passed, state, events: VecDeque::new() }
+    }
+
+    /// Announces the servers that the published stream passed, in the form of a CDN-Loop field
+    /// (RFC 8586), as the property [`CDN_LOOP`](super::CDN_LOOP) of `connect`. Must be called
+    /// before the first [`Client::handle`].
+    #[must_use]
+    pub fn with_passed_servers(mut self, passed: String) -> Self {
+        self.passed = passed;
+        self
     }
 
     /// Handles bytes from the server. Drain events and output after each call.
@@ -141,8 +153,13 @@ impl Client {
 
     /// Queues a tag of the published stream. Ignored before [`ClientEvent::Publishing`].
     pub fn send_tag(&mut self, tag: &Tag) {
+        self.send_tag_at(tag, tag.timestamp());
+    }
+
+    /// Like [`Client::send_tag`], with another timestamp.
+    pub fn send_tag_at(&mut self, tag: &Tag, timestamp: u32) {
         if let (Intent::Publish, ClientState::Active(stream)) = (self.intent, self.state) {
-            self.link.publish_tag(stream, tag);
+            self.link.publish_tag(stream, tag, timestamp);
         }
     }
 
@@ -188,6 +205,9 @@ impl Client {
                 member("videoCodecs", 252.0.into()),
                 member("videoFunction", 1.0.into()),
             ]),
+        }
+        if !self.passed.is_empty() {
+            properties.push(member(super::CDN_LOOP, self.passed.as_str().into()));
         }
         properties.extend(enhanced_properties());
         self.link.set_chunk_size();

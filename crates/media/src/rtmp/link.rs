@@ -344,12 +344,12 @@ impl RtmpLink {
 
     /// Like [`RtmpLink::send_tag`], for publishers: marks metadata for servers to store for later
     /// viewers.
-    pub(super) fn publish_tag(&mut self, stream: u32, tag: &Tag) {
+    pub(super) fn publish_tag(&mut self, stream: u32, tag: &Tag, timestamp: u32) {
         if tag.role() != Role::Metadata {
-            return self.send_tag(stream, tag, tag.timestamp());
+            return self.send_tag(stream, tag, timestamp);
         }
         let payload = [SET_DATA_FRAME, &tag.payload()[..]].concat();
-        self.writer.message(DATA, Kind::Script.number(), stream, tag.timestamp(), payload.into());
+        self.writer.message(DATA, Kind::Script.number(), stream, timestamp, payload.into());
     }
 }
 

@@ -37,6 +37,8 @@ pub struct Request {
     pub tc_url: String,
     /// Name and version of the client, as reported by it; may be empty.
     pub flash_ver: String,
+    /// Servers that the stream passed, as reported by the client (RFC 8586); may be empty.
+    pub cdn_loop: String,
 }
 
 /// Event of a connection. A client that only closes the connection causes no event.
@@ -328,6 +330,7 @@ impl Server {
             query: query.to_owned(),
             tc_url: text("tcUrl").to_owned(),
             flash_ver: text("flashVer").to_owned(),
+            cdn_loop: text(super::CDN_LOOP).to_owned(),
         });
         let mut answer = vec![
             ("fmsVer".to_owned(), "FMS/3,0,1,123".into()),

@@ -29,7 +29,7 @@ pub use rand_chacha::rand_core::CryptoRng;
 pub use single_use::SingleUseLog;
 pub use ticket::{MAX_OWN_BYTES, PendingTicket};
 pub use tls::{
-    Cipher, ConfigError, KeyChange, KeyLog, Level, OneRttProtection, SystemTime, TimeProvider, Tls,
-    TlsConfig, TlsError, TlsSettings, UnixTime,
+    Cipher, ConfigError, KeyChange, KeyLog, Level, OneRttProtection, ResolvesServerCert,
+    SystemTime, TimeProvider, Tls, TlsConfig, TlsError, TlsSettings, UnixTime,
 };
 pub use token::{AddressToken, InvalidToken, RetryToken, Token, open_token};

@@ -21,6 +21,7 @@ use super::ticket::{PendingTicket, SessionStore, TicketPolicy};
 
 pub use rustls::KeyLog;
 pub use rustls::pki_types::UnixTime;
+pub use rustls::server::ResolvesServerCert;
 pub use rustls::time_provider::{DefaultTimeProvider as SystemTime, TimeProvider};
 
 /// An encryption level that carries CRYPTO frames (RFC 9001, section 4.1.4).
@@ -129,6 +130,12 @@ impl TlsConfig {
             early_data_context: settings.early_data_context,
         };
         Ok(Self { server: Arc::new(server), tickets: Arc::new(tickets), one_rtt: settings.one_rtt })
+    }
+
+    /// Asks `resolver` for the certificate of each handshake, by the client's server name, instead
+    /// of using the settings' certificate. Called on the loop's thread: `resolver` must not block.
+    pub fn resolve_certificates(&mut self, resolver: Arc<dyn ResolvesServerCert>) {
+        Arc::make_mut(&mut self.server).cert_resolver = resolver;
     }
 
     /// Passes the TLS secrets of new connections to `log`, so that captures can be decrypted.

@@ -206,3 +206,49 @@ fn the_bit_rate_is_known_after_one_second() {
     setup.publisher.push(frame(50).with_timestamp(u32::MAX - 5));
     assert!(stream.bitrate().is_none_or(|rate| rate.as_mbps_f64() < 1.0));
 }
+
+#[test]
+fn aligned_publishers_have_the_given_times() {
+    let registry = Registry::new(10);
+    // Encoders of one ladder whose clocks start at different times.
+    for (base, first) in [(500_000_u32, 0), (400_000, 100_000), (u32::MAX - 499_999, 1_000_000)] {
+        let name = format!("live/{first}");
+        let publisher = registry.publish(&name, settings()).expect("no publisher");
+        publisher.align(base);
+        let key = tag(Kind::Video, first, &[0x17, 1, 0, 0, 0, 1]);
+        assert!(publisher.push(tag(Kind::Video, first, &[0x17, 0, 0, 0, 0, 1])));
+        assert!(publisher.push(key.clone()));
+        let stream = publisher.stream().clone();
+        let newest = || stream.with_cache(|cache| cache.newest().map(Tag::timestamp));
+        assert_eq!(newest(), Some(500_000), "{first}");
+        // Returns 3 s later with another clock.
+        drop(publisher);
+        let publisher = registry.publish(&name, settings()).expect("no publisher");
+        publisher.align(503_000);
+        assert!(publisher.push(key.with_timestamp(0)));
+        assert_eq!(newest(), Some(503_000), "{first}");
+    }
+}
+
+#[test]
+fn a_packager_of_the_publisher_leaves_out_earlier_ones() {
+    let mut setup = Setup::new(Start::LatestGop, settings());
+    setup.publish(2);
+    let stream = setup.publisher.stream().clone();
+    let mut packager = Viewer::packager_of_publisher(stream.clone()).expect("room");
+    let expected = [(Role::SequenceHeader, 0), (Role::KeyFrame, 0), (Role::InterFrame, 40)];
+    assert_eq!(pull(&mut packager), expected);
+    drop(setup.publisher);
+    let second = setup.registry.publish("live/demo", settings()).expect("no publisher");
+    let mut early = Viewer::packager_of_publisher(stream.clone()).expect("room");
+    assert!(pull(&mut early).is_empty(), "waits");
+    second.align(5_000);
+    second.push(header(2));
+    second.push(frame(0));
+    second.push(frame(1));
+    let late = Viewer::packager_of_publisher(stream).expect("room");
+    for mut packager in [early, late] {
+        let got: Vec<_> = pull(&mut packager).into_iter().map(|(role, _)| role).collect();
+        assert_eq!(got, [Role::SequenceHeader, Role::KeyFrame, Role::InterFrame]);
+    }
+}

@@ -39,12 +39,23 @@ impl Answer {
 
     /// Sends a request with this body and reads the response's head.
     pub fn to(io: Box<dyn Io>, method: &str, path: &str, body: &[u8]) -> io::Result<Self> {
+        Self::with(io, method, path, "", body)
+    }
+
+    /// The same with further fields, each with its line end.
+    fn with(
+        io: Box<dyn Io>,
+        method: &str,
+        path: &str,
+        fields: &str,
+        body: &[u8],
+    ) -> io::Result<Self> {
         let mut input = BufReader::new(io);
         let length = match body.len() {
             0 => String::new(),
             length => format!("content-length: {length}\r\n"),
         };
-        let head = format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n{length}\r\n");
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n{fields}{length}\r\n");
         input.get_mut().write_all(&[head.as_bytes(), body].concat())?;
         input.get_mut().flush()?;
         let mut head = String::new();
@@ -140,6 +151,13 @@ pub fn post(address: SocketAddr, path: &str, body: &[u8]) -> Answer {
 /// The answer to a GET over TLS.
 pub fn get(address: SocketAddr, path: &str) -> Answer {
     request(address, "GET", path)
+}
+
+/// The answer to a GET over TLS with a token in its header.
+pub fn get_with_token(address: SocketAddr, path: &str, token: &str) -> Answer {
+    let field = format!("authorization: Bearer {token}\r\n");
+    let io = Box::new(secure(connect(address)));
+    Answer::with(io, "GET", path, &field, b"").expect("an answer")
 }
 
 /// The answer to a GET over TLS from this address of loopback.

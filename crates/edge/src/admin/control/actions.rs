@@ -10,7 +10,8 @@ use super::input::{JsonFields, Query};
 use super::reply::Reply;
 use crate::admin::snapshot::{describe_stream, viewers_of_streams};
 use crate::bans::{Ban, BanTarget, BansFull, MAX_BANS};
-use crate::config::Network;
+use crate::config::{Level, Network, Value as _};
+use crate::logging;
 use crate::names::is_name;
 use crate::passes::ViewerId;
 use crate::reload::reload;
@@ -227,6 +228,27 @@ fn end_stream(state: &State, name: &str) -> bool {
         state.live.streams.end(&stream);
     }
     true
+}
+
+/// Returns the level of the log in force, and the configured one.
+pub(super) fn log(shared: &Shared, mut query: Query) -> Result<Reply, Reply> {
+    query.finish()?;
+    let configured = shared.state().config.log.level;
+    let level = logging::level().unwrap_or(configured);
+    Ok(Reply::new(200, json!({ "level": level.word(), "configured": configured.word() })))
+}
+
+/// Sets the level of the log until the next reload.
+pub(super) fn set_log_level(shared: &Shared, mut fields: JsonFields) -> Done {
+    let given = fields.text("level")?;
+    fields.finish()?;
+    let wrong = || Reply::wrong("level", format!("expected {}", Level::expected()));
+    let level = Level::ALL.iter().find(|level| Some(level.word()) == given.as_deref());
+    let level = *level.ok_or_else(wrong)?;
+    logging::set_level(level);
+    let configured = shared.state().config.log.level.word();
+    let answer = json!({ "level": level.word(), "configured": configured });
+    Ok((Reply::new(200, answer), format!("log level is {}", level.word())))
 }
 
 /// Reloads the configuration file.

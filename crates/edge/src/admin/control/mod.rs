@@ -6,6 +6,7 @@
 
 mod actions;
 mod input;
+pub(super) mod openapi;
 mod reply;
 
 use std::collections::BTreeMap;
@@ -43,6 +44,7 @@ pub(super) enum ControlResource {
     Kick(String),
     Bans,
     Ban(String),
+    Log,
     Reload,
     Drain,
 }
@@ -56,6 +58,7 @@ impl ControlResource {
             "streams" => Self::Streams,
             "viewers" => Self::Viewers,
             "bans" => Self::Bans,
+            "log" => Self::Log,
             "reload" => Self::Reload,
             "drain" => Self::Drain,
             _ => match rest.split_once('/')? {
@@ -76,6 +79,8 @@ impl ControlResource {
             (Self::Streams, "GET" | "HEAD") => Ok(ControlAction::ListStreams),
             (Self::Viewers, "GET" | "HEAD") => Ok(ControlAction::ListViewers),
             (Self::Bans, "GET" | "HEAD") => Ok(ControlAction::ListBans),
+            (Self::Log, "GET" | "HEAD") => Ok(ControlAction::ShowLog),
+            (Self::Log, "POST") => Ok(ControlAction::SetLogLevel),
             (Self::Bans, "POST") => Ok(ControlAction::Ban),
             (Self::Ban(_), "DELETE") => Ok(ControlAction::Unban),
             (Self::Viewer(_), "DELETE") | (Self::Kick(_), "POST") => Ok(ControlAction::Kick),
@@ -83,7 +88,7 @@ impl ControlResource {
             (Self::Reload, "POST") => Ok(ControlAction::Reload),
             (Self::Drain, "POST") => Ok(ControlAction::Drain),
             (Self::Streams | Self::Viewers, _) => Err("GET, HEAD"),
-            (Self::Bans, _) => Err("GET, HEAD, POST"),
+            (Self::Bans | Self::Log, _) => Err("GET, HEAD, POST"),
             (Self::Ban(_) | Self::Viewer(_), _) => Err("DELETE"),
             (Self::Kick(_) | Self::End(_) | Self::Reload | Self::Drain, _) => Err("POST"),
         }
@@ -96,10 +101,12 @@ enum ControlAction {
     ListStreams,
     ListViewers,
     ListBans,
+    ShowLog,
     Kick,
     Ban,
     Unban,
     End,
+    SetLogLevel,
     Reload,
     Drain,
 }
@@ -110,10 +117,12 @@ impl ControlAction {
             Self::ListStreams => "list_streams",
             Self::ListViewers => "list_viewers",
             Self::ListBans => "list_bans",
+            Self::ShowLog => "show_log",
             Self::Kick => "kick",
             Self::Ban => "ban",
             Self::Unban => "unban",
             Self::End => "end",
+            Self::SetLogLevel => "set_log_level",
             Self::Reload => "reload",
             Self::Drain => "drain",
         }
@@ -121,7 +130,7 @@ impl ControlAction {
 
     /// Whether it changes something.
     const fn changes(self) -> bool {
-        !matches!(self, Self::ListStreams | Self::ListViewers | Self::ListBans)
+        !matches!(self, Self::ListStreams | Self::ListViewers | Self::ListBans | Self::ShowLog)
     }
 }
 
@@ -203,7 +212,9 @@ impl Control {
             ControlResource::Streams => return actions::streams(shared, query),
             ControlResource::Viewers => return actions::viewers(shared, query),
             ControlResource::Bans if !action.changes() => return actions::bans(shared, query),
+            ControlResource::Log if !action.changes() => return actions::log(shared, query),
             ControlResource::Bans => actions::ban(shared, fields)?,
+            ControlResource::Log => actions::set_log_level(shared, fields)?,
             ControlResource::Ban(id) => actions::unban(shared, &id, fields)?,
             ControlResource::Viewer(id) | ControlResource::Kick(id) => {
                 actions::kick(shared, &id, fields)?

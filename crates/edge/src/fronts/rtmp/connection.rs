@@ -10,6 +10,7 @@
 
 mod deadlines;
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -28,13 +29,12 @@ use tokio::net::TcpStream;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::naming::stream_name;
+use super::naming::{proofs, publisher_proofs, stream_name};
 use super::places::Places;
 use super::roles::{RoleEvent, RtmpPlayer, RtmpRole, Waiting};
 use crate::bans::Refused;
 use crate::entropy::noise;
 use crate::hooks::Hook;
-use crate::http::parameter;
 use crate::ingest::pull::Via;
 use crate::ingest::{ENDED, authorize, lose, publish};
 use crate::limits::{Fault, Place};
@@ -53,11 +53,6 @@ const READ_SIZE: usize = 64 * 1024;
 const MAX_SLICES: usize = 64;
 /// Timeout for the final messages to a rejected or ended peer.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Token bucket for messages without media (acknowledgements, pongs, commands): burst, and rate per
-/// second.
-const MAX_IDLE_MESSAGES: u32 = 500;
-const IDLE_MESSAGES_PER_SECOND: f64 = 100.0;
-
 /// Reason for an abnormal end.
 pub(super) enum AbnormalEnd {
     /// A protocol violation or network error.
@@ -230,17 +225,6 @@ impl RtmpConnection {
         }
     }
 
-    /// Refills the peer's allowance of messages without media.
-    fn allow_messages(&mut self) {
-        let now = Instant::now();
-        let passed = now.duration_since(self.times.allowed).as_secs_f64();
-        let more = (passed * IDLE_MESSAGES_PER_SECOND) as u32;
-        if more > 0 {
-            self.times.allowed = now;
-        }
-        self.server.allow(more, MAX_IDLE_MESSAGES);
-    }
-
     /// Ends publishing when the drain's grace period is over: the stream ends for its viewers, and
     /// the publisher reconnects to another server.
     fn on_drained(&mut self) {
@@ -360,18 +344,21 @@ impl RtmpConnection {
     async fn on_publish(&mut self, request: &Request) {
         self.on_request();
         let name = stream_name(request);
-        let key = parameter(&request.query, "key");
         let config = &self.state.config;
         let live = &self.state.live;
         let bans = &self.state.bans;
         let granted = async {
             if bans.refuse(Refused::Publish, self.remote.ip()) {
-                return Err("refused".to_owned());
+                return Err(Cow::from("refused"));
             }
             if bans.refuse_stream(&name) {
-                return Err(ENDED.to_owned());
+                return Err(ENDED.into());
             }
-            let key = authorize(config, &name, key, self.remote)?;
+            let (sets, now) = (&self.state.key_sets, SystemTime::now());
+            let proofs = publisher_proofs(request);
+            let key = authorize(config, sets, &name, proofs, self.remote, now)?;
+            let via = Via::of([request.cdn_loop.as_bytes()].into_iter());
+            let via = via.ok_or("the stream passed this server already")?;
             let what = json!({
                 "stream": name,
                 "protocol": Protocol::Rtmp.name(),
@@ -381,7 +368,10 @@ impl RtmpConnection {
             let asker = play::asker(config, self.remote.ip());
             let asked = self.state.hooks.ask(&config.hooks, Hook::Publish, asker, what);
             let grant = asked.await.map_err(|why| why.to_string())?;
-            publish(live, bans, config, &name, key, grant).map_err(|why| why.to_string())
+            let held = publish(live, bans, config, &name, key, grant);
+            let held = held.map_err(|why| why.to_string())?;
+            live.pushes.set_passed(&name, via);
+            Ok(held)
         };
         match granted.await {
             Ok(held) => {
@@ -410,7 +400,7 @@ impl RtmpConnection {
                 self.role = RtmpRole::Waits(Box::new(waiting));
                 self.places.newcomer = None;
             }
-            Err(why) => self.refuse_player(&name, why),
+            Err(why) => self.refuse_player(&name, &why),
         }
     }
 
@@ -420,14 +410,12 @@ impl RtmpConnection {
         self.ending = true;
     }
 
-    async fn admit(&mut self, name: &str, request: &Request) -> Result<Waiting, &'static str> {
-        let parameter = |name: &str| parameter(&request.query, name);
-        let (expires, signature) = (parameter("expires"), parameter("sig"));
-        let now = SystemTime::now();
-        let permission = may_play(&self.state.config, name, expires, signature, now);
-        let until = permission.ok_or("no valid signature")?.until;
+    async fn admit(&mut self, name: &str, request: &Request) -> Result<Waiting, Cow<'static, str>> {
+        let (config, sets, now) = (&self.state.config, &self.state.key_sets, SystemTime::now());
+        let permission = may_play(config, sets, name, proofs(request), now);
+        let until = permission.map_err(|why| why.to_string())?.until;
         if !play::is_known(&self.state, name) {
-            return Err("no such stream");
+            return Err("no such stream".into());
         }
         let opening = Opening {
             stream: name.to_owned(),
@@ -443,7 +431,7 @@ impl RtmpConnection {
             tcp: None,
         };
         if self.state.bans.refuse_player(&opening) {
-            return Err("refused");
+            return Err("refused".into());
         }
         // A player that waits for the hook or the stream already holds its places.
         if self.places.player.is_none() {

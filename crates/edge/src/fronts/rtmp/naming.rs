@@ -1,7 +1,11 @@
-//! Stream names of RTMP clients. Encoders split the name between application, stream and URL in
-//! various ways.
+//! Stream names and proofs of RTMP clients. Encoders split the name between application, stream and
+//! URL in various ways.
 
 use media::rtmp::Request;
+
+use crate::http::parameter;
+use crate::ingest::PublisherProofs;
+use crate::signing::Proofs;
 
 /// Returns the stream's name: application and stream name, without empty parts.
 ///
@@ -23,6 +27,18 @@ pub(super) fn stream_name(request: &Request) -> String {
 fn path(rest: &str) -> &str {
     let (_, path) = rest.split_once('/').unwrap_or_default();
     path.split(['?', '#']).next().unwrap_or_default()
+}
+
+/// Returns the proofs of a player, from the query of the stream's name.
+pub(super) fn proofs(request: &Request) -> Proofs<'_> {
+    let parameter = |name: &str| parameter(&request.query, name);
+    Proofs { expires: parameter("expires"), signature: parameter("sig"), token: parameter("token") }
+}
+
+/// Returns the proofs of a publisher, from the query of the stream's name.
+pub(super) fn publisher_proofs(request: &Request) -> PublisherProofs<'_> {
+    let parameter = |name: &str| parameter(&request.query, name);
+    PublisherProofs { key: parameter("key"), token: parameter("token") }
 }
 
 fn joined(paths: &[&str]) -> String {
@@ -55,8 +71,8 @@ mod tests {
             ("live", "http://x2", "", "live/http:/x2"),
         ] {
             let [app, stream, tc_url] = [app, stream, tc_url].map(str::to_owned);
-            let (query, flash_ver) = (String::new(), String::new());
-            let request = Request { app, stream, query, tc_url, flash_ver };
+            let [query, flash_ver, cdn_loop] = [const { String::new() }; 3];
+            let request = Request { app, stream, query, tc_url, flash_ver, cdn_loop };
             assert_eq!(stream_name(&request), name, "{request:?}");
         }
     }

@@ -76,7 +76,7 @@ impl Server {
 
     /// Returns the configuration of a client that trusts the server's certificate.
     fn client_tls(&self, alpn: &[u8]) -> rustls::ClientConfig {
-        let certificate: CertificateDer<'static> = self.shared.state().identity.chain[0].clone();
+        let certificate: CertificateDer<'static> = self.shared.state().identity().chain[0].clone();
         let mut roots = rustls::RootCertStore::empty();
         roots.add(certificate).expect("a certificate");
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

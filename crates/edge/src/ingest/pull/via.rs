@@ -36,10 +36,19 @@ impl Via {
         (!is_loop).then_some(Self(via))
     }
 
+    /// Returns true if no server is known.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the servers and this one, separated by commas.
+    pub(crate) fn text(&self) -> String {
+        if self.0.is_empty() { node().to_owned() } else { format!("{}, {}", self.0, node()) }
+    }
+
     /// Returns the field of a pull for this request.
     pub(super) fn field(&self) -> HeaderValue {
-        let all =
-            if self.0.is_empty() { node().to_owned() } else { format!("{}, {}", self.0, node()) };
+        let all = self.text();
         let all = HeaderValue::try_from(all).or_else(|_| HeaderValue::from_str(node()));
         all.expect("letters and digits")
     }

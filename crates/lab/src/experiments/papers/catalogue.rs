@@ -90,6 +90,8 @@ pub(crate) struct NumberSource {
     /// Values of axes, by key.
     #[serde(default)]
     pub at: BTreeMap<String, Value>,
+    /// A metric with its prefix, or `pooled:wait_p95_ms`: a percentile of the recovery time saved,
+    /// over the lost units of all runs.
     pub metric: String,
 }
 
@@ -157,13 +159,24 @@ impl Figure {
 }
 
 impl NumberSource {
+    /// Returns the quantile of a pooled metric.
+    pub(super) fn pooled(&self) -> Option<f64> {
+        let percentile = self.metric.strip_prefix("pooled:wait_p")?.strip_suffix("_ms")?;
+        let percentile: f64 = percentile.parse().ok()?;
+        (0.0..=100.0).contains(&percentile).then_some(percentile / 100.0)
+    }
+
     /// Returns whether the results have the number; those of other commands always do.
     fn has_run(&self) -> Result<bool, Error> {
         if COMMANDS.iter().any(|name| self.results.starts_with(name)) {
             return Ok(true);
         }
         let spec = Spec::parse(built_in(&self.results)?)?;
-        Term::parse(&self.metric)?;
+        match self.pooled() {
+            Some(_) if !spec.waits || self.sweep.is_none() => return Ok(false),
+            Some(_) => {}
+            None => drop(Term::parse(&self.metric)?),
+        }
         let is_wanted = |title: &String| self.sweep.as_ref().is_none_or(|sweep| sweep == title);
         let is_at = |point: &[(String, Value)]| is_at(&self.at, point);
         let mut sweeps = spec.sweeps.iter().filter(|sweep| is_wanted(&sweep.title));

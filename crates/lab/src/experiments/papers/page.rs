@@ -12,6 +12,10 @@ use super::results::AllResults;
 
 /// Most judged numbers of a figure that its page lists one by one. Above, it shows their counts.
 const MAX_LISTED: usize = 24;
+/// Most rows of such counts by scheme and metric. Above, they are counted by scheme.
+const MAX_COUNTED: usize = 8;
+/// Most lines of failed claims of a figure.
+const MAX_FAILURES: usize = 4;
 /// Directory of plots beside the pages.
 pub(super) const PICTURES: &str = "pictures";
 
@@ -158,28 +162,34 @@ impl<'a> JudgedFigure<'a> {
     }
 }
 
-/// Lists the claims that do not hold. Claims with the same reason share a line.
+/// Lists the claims that do not hold. Claims with the same reason share a line, and lines with the
+/// most claims stand first.
 fn write_failures(out: &mut String, verdicts: &[ClaimVerdict]) -> std::fmt::Result {
-    let failed: Vec<&ClaimVerdict> = verdicts.iter().filter(|v| !v.holds()).collect();
-    let mut done: Vec<&str> = Vec::new();
-    for verdict in &failed {
-        let why = verdict.why.as_deref().unwrap_or_default();
-        if why.is_empty() {
-            writeln!(out, "- {}", verdict.text)?;
-        } else if !done.contains(&why) {
-            let same: Vec<&str> = failed
-                .iter()
-                .filter(|other| other.why.as_deref() == Some(why))
-                .map(|other| other.text.as_str())
-                .collect();
-            writeln!(out, "- {} *Why:* {why}", same.join(" "))?;
-            done.push(why);
+    let mut lines: Vec<(Option<&str>, Vec<&str>)> = Vec::new();
+    for verdict in verdicts.iter().filter(|verdict| !verdict.holds()) {
+        let why = verdict.why.as_deref().filter(|why| !why.is_empty());
+        match lines.iter_mut().find(|(known, _)| why.is_some() && *known == why) {
+            Some((_, claims)) => claims.push(&verdict.text),
+            None => lines.push((why, vec![&verdict.text])),
         }
+    }
+    lines.sort_by_key(|(why, claims)| core::cmp::Reverse((why.is_some(), claims.len())));
+    for (why, claims) in lines.iter().take(MAX_FAILURES) {
+        let more = match claims.len() - 1 {
+            0 => String::new(),
+            more => format!(" And {more} more."),
+        };
+        let why = why.map_or(String::new(), |why| format!(" *Why:* {why}"));
+        writeln!(out, "- {}{more}{why}", claims[0])?;
+    }
+    let rest: usize = lines.iter().skip(MAX_FAILURES).map(|(_, claims)| claims.len()).sum();
+    if rest > 0 {
+        writeln!(out, "- {rest} other claims, which `mendcast lab report --page FILE` lists.")?;
     }
     Ok(())
 }
 
-/// Lists all numbers that the paper states, or counts them by scheme and metric.
+/// Lists all numbers that the paper states, or counts them.
 fn write_cells(
     out: &mut String,
     report: &ExperimentReport<'_>,
@@ -189,19 +199,7 @@ fn write_cells(
         return Ok(());
     }
     if cells.len() > MAX_LISTED {
-        writeln!(out, "| scheme | metric | {COUNTED} |\n|---|---|---|")?;
-        let mut done = Vec::new();
-        for cell in cells {
-            let key = (cell.scheme, &cell.term.text);
-            if done.contains(&key) {
-                continue;
-            }
-            let of = cells.iter().filter(|c| (c.scheme, &c.term.text) == key);
-            let counts: VerdictCounts = of.map(|cell| cell.verdict).collect();
-            writeln!(out, "| {} | {} | {} |", cell.scheme, key.1, counts.text())?;
-            done.push(key);
-        }
-        return writeln!(out);
+        return write_counts(out, cells);
     }
     writeln!(
         out,
@@ -215,6 +213,31 @@ fn write_cells(
         let (paper, ours) = (number_or_range(cell.paper), with_ci(cell.ours));
         let (scheme, term, verdict) = (cell.scheme, &cell.term.text, cell.verdict.word());
         writeln!(out, "| {point} | {scheme} | {term} | {paper} | {ours} | {verdict} |")?;
+    }
+    writeln!(out)
+}
+
+/// Counts verdicts by scheme and metric, or by scheme if those are many.
+fn write_counts(out: &mut String, cells: &[Cell<'_>]) -> std::fmt::Result {
+    let mut counts: Vec<((&str, &str), VerdictCounts)> = Vec::new();
+    let mut count = |key, verdict| match counts.iter_mut().find(|(known, _)| *known == key) {
+        Some((_, counts)) => counts.add(verdict),
+        None => counts.push((key, [verdict].into_iter().collect())),
+    };
+    cells.iter().for_each(|cell| count((cell.scheme, cell.term.text.as_str()), cell.verdict));
+    if counts.len() > MAX_COUNTED {
+        let mut by_scheme: Vec<((&str, &str), VerdictCounts)> = Vec::new();
+        for ((scheme, _), own) in counts {
+            match by_scheme.iter_mut().find(|((known, _), _)| *known == scheme) {
+                Some((_, counts)) => *counts += own,
+                None => by_scheme.push(((scheme, "all"), own)),
+            }
+        }
+        counts = by_scheme;
+    }
+    writeln!(out, "| scheme | metric | {COUNTED} |\n|---|---|---|")?;
+    for ((scheme, metric), counts) in &counts {
+        writeln!(out, "| {scheme} | {metric} | {} |", counts.text())?;
     }
     writeln!(out)
 }

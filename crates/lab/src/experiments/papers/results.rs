@@ -63,6 +63,16 @@ struct PopulationLines {
     overall: Vec<PopulationArm>,
     #[serde(default)]
     percentiles: Vec<PopulationPercentiles>,
+    #[serde(default)]
+    predictions: Vec<PopulationPrediction>,
+}
+
+/// A number of a paper's fleet, of the baseline unless its name says otherwise.
+#[derive(Clone, Debug, Deserialize)]
+struct PopulationPrediction {
+    what: String,
+    unit: String,
+    ours: Option<f64>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -116,6 +126,11 @@ impl PopulationLines {
             }
         }
         self.add_percentiles(&mut all);
+        all.extend(self.predictions.iter().filter_map(|prediction| {
+            let value = Estimate { mean: prediction.ours?, half: None };
+            let metric = format!("predicted:{}", prediction.what);
+            Some(ResultLine::of_scheme(&self.baseline, metric, &prediction.unit, value))
+        }));
         all
     }
 
@@ -237,6 +252,11 @@ impl AllResults {
             let value = Estimate { mean: line.mean, half: line.ci95 };
             return Some(OurNumber { value, is_share: line.unit == "1" });
         };
+        if let Some(q) = from.pooled() {
+            let saving = stored.pooled_saving(from.sweep.as_deref()?, &from.scheme, q)?;
+            let value = Estimate { mean: saving, half: None };
+            return Some(OurNumber { value, is_share: false });
+        }
         let report = stored.report();
         let term = Term::parse(&from.metric).ok()?;
         let groups = groups(report.rows);

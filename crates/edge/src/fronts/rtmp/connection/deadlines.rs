@@ -10,7 +10,23 @@ use crate::limits::Fault;
 /// Handshake bytes from the peer: C0, C1 and C2 (specification 1.0, section 5.2).
 const HANDSHAKE_BYTES: u64 = 1 + 2 * 1_536;
 
+/// Token bucket for messages without media (acknowledgements, pongs, commands): burst, and rate per
+/// second.
+const MAX_IDLE_MESSAGES: u32 = 500;
+const IDLE_MESSAGES_PER_SECOND: f64 = 100.0;
+
 impl RtmpConnection {
+    /// Refills the peer's allowance of messages without media.
+    pub(super) fn allow_messages(&mut self) {
+        let now = Instant::now();
+        let passed = now.duration_since(self.times.allowed).as_secs_f64();
+        let more = (passed * IDLE_MESSAGES_PER_SECOND) as u32;
+        if more > 0 {
+            self.times.allowed = now;
+        }
+        self.server.allow(more, MAX_IDLE_MESSAGES);
+    }
+
     /// Whether the handshake is complete.
     fn is_open(&self) -> bool {
         self.received >= HANDSHAKE_BYTES

@@ -1,10 +1,21 @@
-//! Parses the validity of X.509 certificates (RFC 5280, section 4.1).
+//! Parses validity and names of X.509 certificates (RFC 5280, sections 4.1 and 4.2.1.6).
+
+use core::net::IpAddr;
 
 const SEQUENCE: u8 = 0x30;
 /// The version field, absent for version 1.
 const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
+/// The field of extensions, and their elements.
+const EXTENSIONS: u8 = 0xa3;
+const OBJECT_IDENTIFIER: u8 = 0x06;
+const OCTET_STRING: u8 = 0x04;
+/// Identifier of the subject alternative name: 2.5.29.17.
+const ALTERNATIVE_NAME: &[u8] = &[0x55, 0x1d, 0x11];
+/// General names: a DNS name and an IP address.
+const DNS_NAME: u8 = 0x82;
+const IP_ADDRESS: u8 = 0x87;
 
 /// The validity of a certificate in seconds since 1970, both ends included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,8 +25,17 @@ pub(super) struct Validity {
     pub end: u64,
 }
 
-/// Parses the validity of a DER certificate; `None` if malformed.
-pub(super) fn validity(der: &[u8]) -> Option<Validity> {
+/// Names in a certificate's subject alternative name.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Names {
+    /// DNS names in lower case, without a final dot. A wildcard is `*.` and a name.
+    pub dns: Vec<String>,
+    /// IP addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// Splits off the part of a DER certificate before its validity. `None` if malformed.
+fn from_validity(der: &[u8]) -> Option<&[u8]> {
     let (SEQUENCE, certificate, _) = element(der)? else { return None };
     let (SEQUENCE, mut rest, _) = element(certificate)? else { return None };
     if let (VERSION, _, after) = element(rest)? {
@@ -25,7 +45,68 @@ pub(super) fn validity(der: &[u8]) -> Option<Validity> {
     for _ in 0..3 {
         (_, _, rest) = element(rest)?;
     }
-    let (SEQUENCE, validity, _) = element(rest)? else { return None };
+    Some(rest)
+}
+
+/// Parses the names of a DER certificate. Malformed certificates and names have none.
+pub(super) fn names(der: &[u8]) -> Names {
+    let mut names = Names::default();
+    let Some(mut rest) = from_validity(der).and_then(alternative_names) else { return names };
+    while let Some((kind, content, after)) = element(rest) {
+        rest = after;
+        match kind {
+            DNS_NAME => names.dns.extend(dns_name(content)),
+            IP_ADDRESS => {
+                let v4 = <[u8; 4]>::try_from(content).map(IpAddr::from);
+                let v6 = <[u8; 16]>::try_from(content).map(IpAddr::from);
+                names.addresses.extend(v4.or(v6).ok());
+            }
+            _ => {}
+        }
+    }
+    names
+}
+
+/// Returns the content of the subject alternative name, given a certificate from its validity on.
+fn alternative_names(mut rest: &[u8]) -> Option<&[u8]> {
+    let extensions = loop {
+        let (kind, content, after) = element(rest)?;
+        if kind == EXTENSIONS {
+            break content;
+        }
+        rest = after;
+    };
+    let (SEQUENCE, mut extensions, _) = element(extensions)? else { return None };
+    loop {
+        let (SEQUENCE, extension, after) = element(extensions)? else { return None };
+        extensions = after;
+        let (OBJECT_IDENTIFIER, identifier, mut value) = element(extension)? else { return None };
+        if identifier != ALTERNATIVE_NAME {
+            continue;
+        }
+        // A flag may precede the value.
+        loop {
+            let (kind, content, after) = element(value)?;
+            if kind == OCTET_STRING {
+                let (SEQUENCE, names, _) = element(content)? else { return None };
+                return Some(names);
+            }
+            value = after;
+        }
+    }
+}
+
+/// Returns a DNS name in lower case, or `None` if it has characters that no host name has.
+fn dns_name(content: &[u8]) -> Option<String> {
+    let is_of_host = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_*".contains(byte);
+    let name = core::str::from_utf8(content).ok()?.to_ascii_lowercase();
+    let name = name.strip_suffix('.').unwrap_or(&name);
+    (!name.is_empty() && name.bytes().all(|byte| is_of_host(&byte))).then(|| name.to_owned())
+}
+
+/// Parses the validity of a DER certificate; `None` if malformed.
+pub(super) fn validity(der: &[u8]) -> Option<Validity> {
+    let (SEQUENCE, validity, _) = element(from_validity(der)?)? else { return None };
     let (kind, start, rest) = element(validity)?;
     let start = time(kind, start).unwrap_or(0);
     let (kind, end, _) = element(rest)?;
@@ -101,6 +182,30 @@ mod tests {
             ("2024022912000x", None),
         ] {
             assert_eq!(seconds(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_lower_case_and_complete() {
+        let key = rcgen::KeyPair::generate().expect("generated");
+        let of = |names: &[&str]| {
+            let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+            let params = rcgen::CertificateParams::new(names).expect("valid");
+            params.self_signed(&key).expect("signed").der().to_vec()
+        };
+        let der = of(&["A.Test", "*.b.test", "192.0.2.1", "::1"]);
+        let found = names(&der);
+        assert_eq!(found.dns, ["a.test", "*.b.test"]);
+        let addresses: [IpAddr; 2] = ["192.0.2.1".parse().expect("v4"), "::1".parse().expect("v6")];
+        assert_eq!(found.addresses, addresses);
+        assert_eq!(names(&of(&[])), Names::default());
+        assert_eq!(dns_name(b"a\n.test"), None);
+        assert_eq!(dns_name(b"a.test.").as_deref(), Some("a.test"));
+        for at in 0..der.len() {
+            let _ = names(&der[..at]);
+            let mut broken = der.clone();
+            broken[at] ^= 0xff;
+            let _ = names(&broken);
         }
     }
 

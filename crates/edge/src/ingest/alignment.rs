@@ -1,0 +1,200 @@
+//! Alignment of a publisher with the other renditions of its ladder.
+//!
+//! Tags are held back until the first key frame, which determines the stream time of them all
+//! ([`KeyFrames`]). Viewers need the key frame anyway.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use media::{Kind, Role, Tag};
+use relay::Publisher;
+
+use crate::live::{KeyFrame, KeyFrames};
+
+/// Maximum number of tags held back. Two seconds of audio have about 100.
+const MAX_TAGS: usize = 256;
+/// Maximum bytes held back, without the key frame.
+const MAX_BYTES: usize = 1 << 20;
+/// Maximum media time held back, in milliseconds. A publisher without a key frame until then is
+/// aligned by the arrival of its tags.
+const MAX_HELD_MS: u32 = 2_000;
+/// Maximum distance of a header's timestamp from the first frame, in milliseconds. Encoders send
+/// headers with arbitrary timestamps, mostly 0.
+const MAX_HEADER_DISTANCE_MS: u32 = 1_000;
+
+/// The alignment of a publisher.
+#[derive(Debug)]
+pub(crate) struct Alignment {
+    keys: Arc<KeyFrames>,
+    ladder: String,
+    held: Vec<Tag>,
+    held_bytes: usize,
+    is_aligned: bool,
+}
+
+impl Alignment {
+    /// Creates the alignment of a new publisher with the other renditions of `ladder`.
+    pub(crate) fn new(keys: Arc<KeyFrames>, ladder: &str, publisher: &Publisher) -> Self {
+        keys.forget(ladder, publisher.stream().name());
+        let ladder = ladder.to_owned();
+        Self { keys, ladder, held: Vec::new(), held_bytes: 0, is_aligned: false }
+    }
+
+    /// Appends a tag to the stream, or holds it back. Returns false if the stream accepts no more
+    /// tags.
+    pub(crate) fn push(&mut self, publisher: &Publisher, tag: Tag) -> bool {
+        if self.is_aligned {
+            return self.pass(publisher, tag);
+        }
+        let is_key = is_key(&tag);
+        self.held_bytes += tag.bytes().len();
+        self.held.push(tag);
+        let times = self.held.iter().filter(|tag| is_frame(tag)).map(Tag::timestamp);
+        let first_ms = times.clone().next();
+        let span_ms =
+            first_ms.zip(times.last()).map_or(0, |(first, last)| last.wrapping_sub(first));
+        // Audio may run slightly behind.
+        let is_long = (MAX_HELD_MS..1 << 31).contains(&span_ms);
+        if is_key || is_long || self.held.len() >= MAX_TAGS || self.held_bytes > MAX_BYTES {
+            return self.release(publisher);
+        }
+        // A publisher that was replaced must learn of it.
+        publisher.is_current()
+    }
+
+    /// Appends all tags held back.
+    pub(crate) fn release(&mut self, publisher: &Publisher) -> bool {
+        let held = core::mem::take(&mut self.held);
+        if self.is_aligned || held.is_empty() {
+            return true;
+        }
+        self.is_aligned = true;
+        let frame = held.iter().rfind(|tag| is_key(tag));
+        let frame = frame.or_else(|| held.iter().rfind(|tag| is_frame(tag)));
+        let own_ms = frame.or(held.last()).map_or(0, Tag::timestamp);
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (name, wall_ms) = (publisher.stream().name(), wall.as_millis() as u32);
+        let (base, basis) = self.keys.align(&self.ladder, name, (Instant::now(), own_ms), wall_ms);
+        tracing::debug!("{name}: aligned in the ladder {}: {basis:?}", self.ladder);
+        publisher.align(base);
+        let near = |tag: Tag| {
+            let ahead = tag.timestamp().wrapping_sub(own_ms);
+            let is_far = ahead.min(ahead.wrapping_neg()) > MAX_HEADER_DISTANCE_MS;
+            if is_far && !is_frame(&tag) { tag.with_timestamp(own_ms) } else { tag }
+        };
+        held.into_iter().all(|tag| self.pass(publisher, near(tag)))
+    }
+
+    fn pass(&self, publisher: &Publisher, tag: Tag) -> bool {
+        let (is_key, own_ms) = (is_key(&tag), tag.timestamp());
+        let accepted = publisher.push(tag);
+        if is_key && accepted {
+            let stream = publisher.stream();
+            let stream_ms = stream.with_cache(|cache| cache.newest().map(Tag::timestamp));
+            let at = Instant::now();
+            let key = stream_ms.map(|stream_ms| KeyFrame { at, own_ms, stream_ms });
+            if key.is_some_and(|key| self.keys.push(&self.ladder, stream.name(), key)) {
+                tracing::warn!(
+                    "{}: no other rendition of the ladder {} has key frames at these times: \
+                     switches are visible; set equal key frame intervals and no scene cuts",
+                    stream.name(),
+                    self.ladder
+                );
+            }
+        }
+        accepted
+    }
+}
+
+fn is_key(tag: &Tag) -> bool {
+    tag.kind() == Kind::Video && tag.role() == Role::KeyFrame
+}
+
+fn is_frame(tag: &Tag) -> bool {
+    tag.kind() != Kind::Script && !tag.role().is_header()
+}
+
+#[cfg(test)]
+mod tests {
+    use relay::{Registry, Settings};
+
+    use super::*;
+
+    fn tag(kind: Kind, time: u32, payload: &[u8]) -> Tag {
+        Tag::new(kind, time, payload).expect("short")
+    }
+
+    struct Setup {
+        keys: Arc<KeyFrames>,
+        streams: Registry,
+    }
+
+    impl Setup {
+        fn publish(&self, name: &str) -> (Publisher, Alignment) {
+            let publisher = self.streams.publish(name, Settings::default()).expect("room");
+            let alignment = Alignment::new(self.keys.clone(), "live/show", &publisher);
+            (publisher, alignment)
+        }
+    }
+
+    fn times(publisher: &Publisher) -> Vec<u32> {
+        let at = |cache: &media::GopCache| {
+            let numbers = cache.base()..cache.head();
+            numbers
+                .filter_map(|n| cache.get(n))
+                .filter(|t| is_frame(t))
+                .map(Tag::timestamp)
+                .collect()
+        };
+        publisher.stream().with_cache(at)
+    }
+
+    #[test]
+    fn renditions_with_different_clocks_have_equal_times() {
+        let setup = Setup { keys: Arc::default(), streams: Registry::new(10) };
+        let mut newest = Vec::new();
+        for (name, clock) in [("live/a", 0), ("live/b", 900_000_000), ("live/c", 77)] {
+            let (publisher, mut alignment) = setup.publish(name);
+            for (time, payload) in [(0, [0xaf, 0]), (10, [0xaf, 1]), (30, [0xaf, 1])] {
+                assert!(alignment.push(&publisher, tag(Kind::Audio, clock + time, &payload)));
+            }
+            assert!(times(&publisher).is_empty(), "held back");
+            // The header has no meaningful time.
+            alignment.push(&publisher, tag(Kind::Video, 0, &[0x17, 0, 0, 0, 0, 1]));
+            alignment.push(&publisher, tag(Kind::Video, clock + 40, &[0x17, 1, 0, 0, 0, 1]));
+            let seen = times(&publisher);
+            assert_eq!(seen.len(), 3, "{name}");
+            let key = seen[2];
+            assert_eq!([key - 30, key - 10], seen[..2], "{name}");
+            newest.push(key);
+        }
+        assert_eq!(newest[1..], [newest[0]; 2]);
+    }
+
+    /// Tags that the stream has accepted.
+    fn tags(publisher: &Publisher) -> u64 {
+        publisher.stream().stats().tags
+    }
+
+    #[test]
+    fn tags_without_a_key_frame_are_held_back_within_bounds() {
+        let setup = Setup { keys: Arc::default(), streams: Registry::new(10) };
+        for (step, size, held) in [(23, 10, 87), (0, 10, 255), (0, 100_000, 10)] {
+            let (publisher, mut alignment) = setup.publish(&format!("live/{step}-{size}"));
+            let payload = vec![[0xaf, 1]; size / 2].concat();
+            for n in 0..held {
+                assert!(alignment.push(&publisher, tag(Kind::Audio, n * step, &payload)));
+                assert_eq!(tags(&publisher), 0, "{n} of {step} {size}");
+            }
+            assert!(alignment.push(&publisher, tag(Kind::Audio, held * step, &payload)));
+            assert_eq!(tags(&publisher), u64::from(held) + 1, "{step} {size}");
+        }
+        let (publisher, mut alignment) = setup.publish("live/short");
+        alignment.push(&publisher, tag(Kind::Audio, 0, &[0xaf, 1]));
+        assert!(alignment.release(&publisher) && tags(&publisher) == 1, "at its end");
+        setup.streams.end(publisher.stream());
+        let (publisher, mut alignment) = setup.publish("live/ended");
+        setup.streams.end(publisher.stream());
+        assert!(!alignment.push(&publisher, tag(Kind::Audio, 0, &[0xaf, 1])), "it has ended");
+    }
+}

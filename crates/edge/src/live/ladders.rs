@@ -1,0 +1,123 @@
+//! The ladders that viewers request: packagers of their renditions, and viewers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use media::Tag;
+use media::hls::Segmenter;
+use relay::{Status, Stream};
+use tokio::runtime::Handle;
+
+use super::hls_viewers::HlsViewers;
+use super::key_frames::KeyFrames;
+use super::outlet::{Outlet, Outlets, Timing};
+use crate::config;
+use crate::sync::lock;
+
+/// Minimum interval of look-ups of a ladder's renditions.
+const RECHECK: Duration = Duration::from_millis(500);
+
+/// All ladders of the process, by name.
+#[derive(Debug, Default)]
+pub struct Ladders {
+    keys: Arc<KeyFrames>,
+    requested: Mutex<HashMap<String, Arc<RequestedLadder>>>,
+}
+
+/// A ladder that viewers have requested.
+#[derive(Debug, Default)]
+pub struct RequestedLadder {
+    viewers: HlsViewers,
+    timing: Mutex<Timing>,
+    /// Time of the last call of [`RequestedLadder::is_due`] that returned true.
+    due: Mutex<Option<Instant>>,
+}
+
+impl RequestedLadder {
+    /// Returns the viewers, whichever renditions they request.
+    pub(crate) fn viewers(&self) -> &HlsViewers {
+        &self.viewers
+    }
+
+    /// Whether the running renditions must be looked up again. At most every [`RECHECK`], because
+    /// players request playlists several times per second.
+    pub(crate) fn is_due(&self) -> bool {
+        let mut due = lock(&self.due);
+        let is_due = due.is_none_or(|last| last.elapsed() >= RECHECK);
+        if is_due {
+            *due = Some(Instant::now());
+        }
+        is_due
+    }
+
+    /// Returns the packagers of the `renditions`, started on `runtime` if necessary. `is_shared`
+    /// tells whether the media of a stream has the same URLs for all viewers. Renditions without
+    /// room for a packager are left out.
+    ///
+    /// All renditions are packaged while viewers request one of them, so that a switch finds
+    /// segments.
+    pub(crate) fn open(
+        &self,
+        renditions: &[Arc<Stream>],
+        outlets: &Outlets,
+        config: &config::Hls,
+        is_shared: impl Fn(&str) -> bool,
+        runtime: &Handle,
+    ) -> Vec<Arc<Outlet>> {
+        let mut timing = lock(&self.timing);
+        if !renditions.iter().any(|stream| outlets.has(stream)) {
+            *timing = Timing { date_offset_ms: date_offset_ms(renditions), ..Timing::default() };
+        }
+        let open = |timing: Timing| -> Vec<Arc<Outlet>> {
+            let open = |stream: &Arc<Stream>| {
+                let timing = Timing { shared: is_shared(stream.name()), ..timing };
+                outlets.of_rendition(stream, config, timing, runtime)
+            };
+            renditions.iter().filter_map(open).collect()
+        };
+        let opened = open(*timing);
+        opened.iter().for_each(|outlet| outlet.touch());
+        if timing.slot.is_some() {
+            return opened;
+        }
+        // The first rendition with a segment determines the slots of all.
+        timing.slot = opened.iter().find_map(|outlet| outlet.look(Segmenter::slot));
+        if timing.slot.is_some() { open(*timing) } else { opened }
+    }
+}
+
+/// Returns the difference of wall time and stream time of the first live rendition.
+fn date_offset_ms(renditions: &[Arc<Stream>]) -> Option<i64> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    let mut live = renditions.iter().filter(|stream| stream.status() == Status::Live);
+    let newest_ms =
+        live.find_map(|stream| stream.with_cache(|cache| cache.newest().map(Tag::timestamp)))?;
+    // Stream time is the time with these 32 bits that is nearest to the wall clock.
+    let ahead_ms = newest_ms.wrapping_sub(now.as_millis() as u32) as i32;
+    Some(-i64::from(ahead_ms))
+}
+
+impl Ladders {
+    /// Returns the key frames of all ladders.
+    pub(crate) fn keys(&self) -> &Arc<KeyFrames> {
+        &self.keys
+    }
+
+    /// Returns the ladder of this name, which the configuration must have.
+    pub(crate) fn get(&self, name: &str) -> Arc<RequestedLadder> {
+        lock(&self.requested).entry(name.to_owned()).or_default().clone()
+    }
+
+    /// Removes idle viewers. Called once per second.
+    pub(crate) fn tidy(&self) {
+        let all: Vec<_> = lock(&self.requested).values().cloned().collect();
+        all.iter().for_each(|ladder| ladder.viewers.forget_idle());
+    }
+
+    /// Ends all sessions, at process exit.
+    pub(crate) fn close(&self) {
+        let all: Vec<_> = lock(&self.requested).drain().collect();
+        all.iter().for_each(|(_, ladder)| drop(ladder.viewers.take()));
+    }
+}

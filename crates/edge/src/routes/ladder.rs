@@ -1,0 +1,251 @@
+//! HLS of a ladder: the master playlist `LADDER/index.m3u8`, and media below
+//! `LADDER/RENDITION/~PASS/`. The pass is one of the ladder, so viewers may switch.
+
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant, SystemTime};
+
+use media::hls::segmenter::MEDIA_PLAYLIST;
+use media::hls::{Rendition, Segmenter, master};
+use relay::{Status, Stream};
+
+use super::hls::{self, HlsRequest, HlsTarget, Place, Resource, admit, is_shared};
+use super::viewing::{VIEWER, denied, enter_by, full, late};
+use crate::bans::Refused;
+use crate::config::Config;
+use crate::http::{Answer, RequestHead, Response};
+use crate::ingest::pull::{self, Via};
+use crate::ladder;
+use crate::live::Outlet;
+use crate::play::{ask_hook, find, reserve};
+use crate::state::State;
+
+/// Maximum wait for the first segments of any rendition.
+const MAX_WAIT: Duration = Duration::from_secs(12);
+/// Maximum wait for the first segments of further renditions. Players load the master playlist
+/// once, and would never use one that is left out.
+const MAX_WAIT_FOR_OTHERS: Duration = Duration::from_secs(3);
+
+/// A ladder, or one of its renditions.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    ladder: String,
+    rendition: Option<String>,
+}
+
+impl Target {
+    /// Returns the target of a name in a URL; `None` for a name of a stream. `file` is the HLS
+    /// resource, if any.
+    pub(super) fn find(config: &Config, name: &str, file: Option<&HlsTarget<'_>>) -> Option<Self> {
+        if let Some(ladder) = ladder::get(config, name) {
+            return Some(Self { ladder: ladder.name.clone(), rendition: None });
+        }
+        // The master playlist of one rendition has a URL of its own.
+        let file = file.filter(|file| file.resource != Resource::Master);
+        let (ladder, rendition) = file.and_then(|_| ladder::split(config, name))?;
+        Some(Self { ladder: ladder.name.clone(), rendition: Some(rendition.to_owned()) })
+    }
+}
+
+pub(super) fn respond(
+    state: &Arc<State>,
+    head: &RequestHead<'_>,
+    Target { ladder, rendition }: Target,
+    file: Option<HlsTarget<'_>>,
+    (via, now): (Via, SystemTime),
+) -> Answer {
+    let Some(HlsTarget { pass, resource }) = file else {
+        let text = format!("{ladder} is a ladder: play {ladder}/index.m3u8, or one rendition");
+        return Response::text(404, &text, now).into();
+    };
+    let request = HlsRequest::new(head, resource, now);
+    let Some(rendition) = rendition else {
+        return match (pass, resource) {
+            (None, Resource::Master) => enter(state, head, ladder, via, request),
+            _ => Response::plain(404, now).into(),
+        };
+    };
+    let opening = match pass {
+        Some(pass) => {
+            let admitted = admit(state, head, &ladder, pass, now);
+            let Some(opening) = admitted else { return Response::plain(403, now).into() };
+            Some(opening)
+        }
+        None => {
+            let is_free = resource != Resource::Playlist && is_shared(state, &rendition);
+            if !is_free || state.bans.refuse(Refused::Play, head.remote.ip()) {
+                return Response::plain(403, now).into();
+            }
+            None
+        }
+    };
+    let state = state.clone();
+    Answer::Later(Box::pin(async move {
+        let viewed = state.live.ladders.get(&ladder);
+        let Some(outlet) = outlet(&state, &ladder, &rendition, resource) else {
+            let text = format!("{rendition} is not live: play another rendition of {ladder}");
+            return Response::text(404, &text, now);
+        };
+        let shared = is_shared(&state, &rendition);
+        let place = Place { outlet: &outlet, viewers: viewed.viewers(), shared };
+        let mut answer = pin!(request.answer(&state, place, opening));
+        // Woken at least once per second.
+        poll_fn(|context| match answer.as_mut().poll(context) {
+            Poll::Pending if is_gone(&state, &ladder, outlet.stream()) => {
+                Poll::Ready(Response::plain(404, now))
+            }
+            other => other,
+        })
+        .await
+    }))
+}
+
+/// Returns the running renditions of a ladder that the configuration still has.
+fn running(state: &State, ladder: &str) -> Vec<Arc<Stream>> {
+    let ladder = ladder::get(&state.config, ladder);
+    ladder
+        .map_or_else(Vec::new, |ladder| ladder::running(&state.config, &state.live.streams, ladder))
+}
+
+/// Whether the rendition has no publisher while another one has. Players must then switch.
+fn is_gone(state: &State, ladder: &str, rendition: &Arc<Stream>) -> bool {
+    rendition.status() != Status::Live
+        && running(state, ladder)
+            .iter()
+            .any(|stream| !Arc::ptr_eq(stream, rendition) && stream.status() == Status::Live)
+}
+
+/// Returns the packager of a rendition for a media request; `None` if players must switch.
+fn outlet(state: &State, ladder: &str, rendition: &str, resource: Resource) -> Option<Arc<Outlet>> {
+    let known = state.live.outlets.get(&state.live.streams, rendition);
+    let is_current = || !state.live.ladders.get(ladder).is_due();
+    if resource != Resource::Playlist || known.is_some() && is_current() {
+        return known.filter(|outlet| !is_gone(state, ladder, outlet.stream()));
+    }
+    let opened = open(state, ladder, &running(state, ladder))?;
+    let found = opened.into_iter().find(|outlet| outlet.stream().name() == rendition);
+    // An ended ladder still has the end of its playlists.
+    let ended = known.filter(|outlet| !is_gone(state, ladder, outlet.stream()));
+    found.or(ended)
+}
+
+/// Packages these renditions. `None` before the start of the server is complete.
+fn open(state: &State, ladder: &str, renditions: &[Arc<Stream>]) -> Option<Vec<Arc<Outlet>>> {
+    let live = &state.live;
+    let shared = |name: &str| is_shared(state, name);
+    let runtime = state.runtime.get()?;
+    Some(live.ladders.get(ladder).open(
+        renditions,
+        &live.outlets,
+        &state.config.hls,
+        shared,
+        runtime,
+    ))
+}
+
+/// Answers a viewer's first request: the master playlist with a new pass.
+fn enter(
+    state: &Arc<State>,
+    head: &RequestHead<'_>,
+    ladder: String,
+    via: Via,
+    request: HlsRequest,
+) -> Answer {
+    let now = request.now;
+    let (opening, grant) = match enter_by(state, head, &ladder, "hls", now) {
+        Ok(entered) => entered,
+        Err(refusal) => return Answer::Now(*refusal),
+    };
+    let Ok(permits) = reserve(state, &opening) else { return full(now).into() };
+    let (state, query, remote) = (state.clone(), head.query().to_owned(), head.remote.ip());
+    Answer::Later(Box::pin(async move {
+        // Held until the response. The session starts with the first media.
+        let _permits = permits;
+        let lookup = match ask_hook(state.clone(), opening.clone(), query).await {
+            Ok(lookup) => lookup,
+            Err(why) => return denied(why, now),
+        };
+        pull_absent(&state, &ladder, remote, &via);
+        drop(lookup);
+        let renditions = running(&state, &ladder);
+        if renditions.is_empty() {
+            return Response::text(404, &format!("no rendition of {ladder} is live"), now);
+        }
+        let found = wait(&state, &ladder, &renditions).await;
+        if found.is_empty() {
+            return unplayable(&state, &ladder, &renditions, now);
+        }
+        let (viewer, until) = (opening.viewer, opening.until);
+        let pass = state.passes.stream(viewer, &ladder, grant, now, until);
+        // Relative to LADDER/.
+        let uri = |name: &str| format!("{name}/~{pass}/{MEDIA_PLAYLIST}");
+        let found: Vec<(String, Rendition)> =
+            found.into_iter().map(|(name, rendition)| (uri(&name), rendition)).collect();
+        let text = master(found.iter().map(|(uri, rendition)| (&uri[..], rendition)));
+        let page = state.passes.page(viewer, now);
+        request.master(text).with(VIEWER, page)
+    }))
+}
+
+/// Starts to pull the renditions that are not live. Those that cannot be pulled stay absent.
+fn pull_absent(state: &Arc<State>, ladder: &str, remote: IpAddr, via: &Via) {
+    let Some(ladder) = ladder::get(&state.config, ladder) else { return };
+    for name in ladder::fixed(&state.config, ladder) {
+        if state.live.streams.get(name).is_none() && pull::may_start(state, name) {
+            let _absent = find(state, name, remote, via.clone()).is_err();
+        }
+    }
+}
+
+/// Returns the response if no rendition has segments.
+fn unplayable(
+    state: &State,
+    ladder: &str,
+    renditions: &[Arc<Stream>],
+    now: SystemTime,
+) -> Response {
+    let outlets = open(state, ladder, renditions).unwrap_or_default();
+    let codec = outlets.iter().find_map(|o| o.look(Segmenter::unsupported_stream));
+    match codec {
+        Some(codec) => Response::text(415, &hls::unsupported(codec), now),
+        None => late(now),
+    }
+}
+
+/// Waits for the first segments of the renditions. Returns those that have segments, with their
+/// names.
+async fn wait(state: &State, ladder: &str, renditions: &[Arc<Stream>]) -> Vec<(String, Rendition)> {
+    let began = Instant::now();
+    let mut first = None;
+    poll_fn(|context| {
+        // Again each time: a rendition may have to start over, aligned with the others.
+        let outlets = open(state, ladder, renditions).unwrap_or_default();
+        let (found, is_complete) = look(&outlets, context);
+        if !found.is_empty() {
+            first.get_or_insert_with(Instant::now);
+        }
+        let is_late = first.is_some_and(|first| first.elapsed() >= MAX_WAIT_FOR_OTHERS)
+            || began.elapsed() >= MAX_WAIT;
+        if is_complete || is_late { Poll::Ready(found) } else { Poll::Pending }
+    })
+    .await
+}
+
+/// Returns the renditions with segments, and whether no further one is to be expected.
+fn look(outlets: &[Arc<Outlet>], context: &Context<'_>) -> (Vec<(String, Rendition)>, bool) {
+    let mut found = Vec::new();
+    let mut is_complete = true;
+    for outlet in outlets {
+        match outlet.peek(context, Segmenter::rendition) {
+            Some(rendition) => found.push((outlet.stream().name().to_owned(), rendition)),
+            None => {
+                let codec = outlet.look(Segmenter::unsupported_stream);
+                is_complete &= outlet.is_over() || codec.is_some();
+            }
+        }
+    }
+    (found, is_complete)
+}

@@ -1,0 +1,135 @@
+// Unmodified hls.js plays a ladder: three renditions of one ffmpeg, which the edge aligns. It switches by command and by
+// the rate of its network, without a freeze. MENDCAST names the binary.
+import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test, { after, before } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { closeBrowsers, has, hasBrowser, startBrowser } from './browser.mjs';
+import { freePort, start, stopAll, wait } from './programs.mjs';
+
+const BINARY = process.env.MENDCAST;
+const HLS_JS = fileURLToPath(new URL('../node_modules/hls.js/dist/hls.min.js', import.meta.url));
+const missing = (!BINARY && 'MENDCAST names no binary') || (!hasBrowser() && 'no chromium') || (!has('ffmpeg', '-version') && 'no ffmpeg');
+/** Width, height, and bit rate of the pictures. */
+const RENDITIONS = [[160, 90, '100k'], [320, 180, '400k'], [640, 360, '1200k']];
+const WIDTHS = RENDITIONS.map(([width]) => width);
+
+const folder = mkdtempSync(join(tmpdir(), 'mendcast-ladder-'));
+const pages = createServer((request, response) => {
+  const isScript = request.url === '/hls.js';
+  response.setHeader('content-type', isScript ? 'text/javascript' : 'text/html');
+  response.end(isScript ? readFileSync(HLS_JS) : '<!doctype html><script src="/hls.js"></script><body>');
+});
+let site;
+let browser;
+
+const publish = (rtmp) => {
+  const inputs = ['-f', 'lavfi', '-i', 'testsrc2=size=640x360:rate=25,noise=alls=20:allf=t', '-f', 'lavfi', '-i', 'sine=frequency=440:sample_rate=48000'];
+  const scaled = RENDITIONS.map(([width, height], n) => `[s${n}]scale=${width}:${height}[v${n}]`);
+  const filter = `[0:v]split=${RENDITIONS.length}${RENDITIONS.map((_, n) => `[s${n}]`).join('')};${scaled.join(';')}`;
+  const outputs = RENDITIONS.flatMap(([width, , rate], n) => ['-map', `[v${n}]`, '-map', '1:a', '-c:v', 'libx264', '-preset', 'ultrafast',
+    '-b:v', rate, '-maxrate', rate, '-bufsize', rate, '-g', '50', '-keyint_min', '50', '-sc_threshold', '0', '-bf', '0', '-pix_fmt', 'yuv420p',
+    '-c:a', 'aac', '-b:a', '48k', '-f', 'flv', `rtmp://127.0.0.1:${rtmp}/live/show_${width}`]);
+  return start('ffmpeg', ['-v', 'error', '-re', ...inputs, '-filter_complex', filter, ...outputs]);
+};
+
+/** Plays a URL, and records freezes, jumps and errors. */
+const watch = (url) => `(() => {
+  const video = document.body.appendChild(Object.assign(document.createElement('video'), { muted: true, width: 400 }));
+  const view = window.view = { frozen: [], jumps: [], time: 0, errors: [] };
+  const hls = window.hls = new Hls({ enableWorker: false });
+  hls.on(Hls.Events.ERROR, (_, { details, fatal, response }) => view.errors.push([details, fatal, response?.code ?? 0].join(' ')));
+  hls.loadSource(${JSON.stringify(url)});
+  hls.attachMedia(video);
+  video.play();
+  let since = performance.now();
+  setInterval(() => {
+    const now = performance.now();
+    view.width = video.videoWidth;
+    if (video.currentTime === view.time) return;
+    if (view.time > 0.5 && now - since > 500) view.frozen.push([view.time.toFixed(2), Math.round(now - since)]);
+    const step = video.currentTime - view.time;
+    if (view.time > 0.5 && (step < 0 || step > 0.6)) view.jumps.push(step.toFixed(2));
+    [view.time, since] = [video.currentTime, now];
+  }, 40);
+})()`;
+
+/** Start times that differ between levels for a segment with the same number. */
+const misaligned = `(() => {
+  const starts = new Map();
+  let compared = 0;
+  const wrong = [];
+  for (const { details } of hls.levels) {
+    for (const { sn, start } of details?.fragments ?? []) {
+      if (!starts.has(sn)) starts.set(sn, start);
+      else if (Math.abs(starts.get(sn) - start) > 0.02) wrong.push([sn, starts.get(sn), start]);
+      else compared += 1;
+    }
+  }
+  return { compared, wrong };
+})()`;
+
+before(async () => {
+  if (missing) return;
+  const [port, rtmp] = [await freePort(), await freePort()];
+  const config = join(folder, 'edge.toml');
+  const renditions = WIDTHS.map((width) => `"live/show_${width}"`).join(', ');
+  writeFileSync(config, `server.listen = "127.0.0.1:${port}"\nrtmp.listen = "127.0.0.1:${rtmp}"\nlive.cors = "*"\n[[ladder]]\nname = "live/show"\nrenditions = [${renditions}]\n`);
+  const edge = start(BINARY, ['edge', '--config', config]);
+  const [, hash] = await edge.says(/spki-list=(\S+)/);
+  publish(rtmp);
+  for (const width of WIDTHS) await edge.says(new RegExp(`live/show_${width}: published`));
+  await new Promise((ready) => pages.listen(0, '127.0.0.1', ready));
+  site = { edge, url: `https://127.0.0.1:${port}/live/show/index.m3u8`, page: `http://127.0.0.1:${pages.address().port}/` };
+  // The browser limits the rate of TCP only.
+  browser = await startBrowser(['--disable-quic', `--ignore-certificate-errors-spki-list=${hash}`]);
+});
+
+after(async () => {
+  pages.close();
+  await closeBrowsers();
+  await stopAll();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+async function play() {
+  const page = await browser.open(site.page, { width: 500, height: 400, newWindow: true });
+  await page.until('window.Hls');
+  await page.evaluate(watch(site.url));
+  await page.until('window.view.time > 3', 40_000);
+  return page;
+}
+
+const shown = async (page) => `${JSON.stringify(await page.evaluate('window.view'), null, 1)}\n${site.edge.said}`;
+
+test('hls.js switches between renditions by command without a freeze or a jump', { skip: missing, timeout: 120_000 }, async () => {
+  const page = await play();
+  assert.equal(await page.evaluate('hls.levels.length'), 3);
+  for (const level of [2, 0, 1, 2]) {
+    await page.evaluate(`hls.nextLevel = ${level}`);
+    await page.until(`view.width === ${WIDTHS[level]}`, 20_000).catch(async (error) => assert.fail(`${error}: ${await shown(page)}`));
+    await wait(2_000);
+  }
+  const { frozen, jumps, errors } = await page.evaluate('window.view');
+  assert.deepEqual([frozen, jumps, errors], [[], [], []], await shown(page));
+  const { compared, wrong } = await page.evaluate(misaligned);
+  assert.deepEqual(wrong, []);
+  assert.ok(compared >= 3, `${compared} segments compared`);
+  assert.doesNotMatch(site.edge.said, /no other rendition/);
+  await page.close();
+});
+
+test('hls.js follows the rate of its network up and down', { skip: missing, timeout: 180_000 }, async () => {
+  const page = await play();
+  await page.until('hls.currentLevel === 2', 60_000).catch(async (error) => assert.fail(`${error}: ${await shown(page)}`));
+  await page.throttle(35_000);
+  await page.until('view.width === 160', 60_000).catch(async (error) => assert.fail(`${error}: ${await shown(page)}`));
+  await page.throttle(-1);
+  await page.until('view.width > 160', 60_000).catch(async (error) => assert.fail(`${error}: ${await shown(page)}`));
+  const fatal = await page.evaluate('view.errors.filter((error) => error.includes("true"))');
+  assert.deepEqual(fatal, [], await shown(page));
+  await page.close();
+});
