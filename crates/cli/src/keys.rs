@@ -84,7 +84,13 @@ struct Sign {
     /// Configuration file with the keys in its `[[play]]` rules.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Lifetime of the query.
+    #[command(flatten)]
+    validity: Validity,
+}
+
+#[derive(Debug, Args)]
+struct Validity {
+    /// Lifetime of the permission.
     #[arg(
         long = "for",
         value_name = "DURATION",
@@ -105,14 +111,8 @@ struct Jwt {
     /// Use a `[[publish]]` rule instead of a `[[play]]` rule.
     #[arg(long)]
     publish: bool,
-    /// Lifetime of the token.
-    #[arg(
-        long = "for",
-        value_name = "DURATION",
-        default_value = "1h",
-        value_parser = units::parse_duration
-    )]
-    lifetime: Duration,
+    #[command(flatten)]
+    validity: Validity,
 }
 
 impl Arguments {
@@ -151,7 +151,7 @@ impl Sign {
         let mut rules = config.play.iter().filter(|rule| matches(&rule.stream, stream));
         let key = rules.find_map(|rule| rule.key.as_ref());
         let key = key.ok_or_else(|| no_rule(&self.config, "play", stream))?;
-        let expires = unix_now().saturating_add(self.lifetime.as_secs());
+        let expires = unix_now().saturating_add(self.validity.lifetime.as_secs());
         print_line!("{}", signing::sign(key, stream, expires));
         Ok(())
     }
@@ -168,7 +168,7 @@ impl Jwt {
         let found = matching.find_map(|(_, key, audience)| Some((key.as_ref()?, audience)));
         let (key, audience) = found.ok_or_else(|| no_rule(&self.config, section, stream))?;
         let now = unix_now();
-        let expires = now.saturating_add(self.lifetime.as_secs());
+        let expires = now.saturating_add(self.validity.lifetime.as_secs());
         let token = tokens::issue(key, stream, audience, now, expires);
         print_line!("{}", token.map_err(Error::new)?);
         Ok(())

@@ -16,8 +16,8 @@ fn is_stream(name: &str) -> bool {
     name.len() <= MAX_NAME && name.split('/').all(is_part)
 }
 
-/// Returns the first wrong key of the ladders, given as names and renditions, and what is wrong
-/// with it.
+/// Checks the ladders, which are pairs of a name and its renditions. Returns the first wrong key
+/// and its problem.
 pub(crate) fn fault(ladders: &[(&str, &[String])]) -> Option<(&'static str, String)> {
     for (index, (name, renditions)) in ladders.iter().enumerate() {
         if !is_stream(name) {

@@ -5,6 +5,7 @@ use core::fmt;
 use media::rtmp;
 use toml::de::DeValue;
 
+use crate::url::is_template;
 use crate::value::{Value, quoted};
 
 /// Stands for the stream key in a URL.
@@ -19,14 +20,10 @@ pub struct PushUrl(String);
 
 impl PushUrl {
     fn parse(text: &str) -> Option<Self> {
-        // Stream names must not choose the server, so they may not be in the authority.
-        let (scheme, rest) = text.split_once("://")?;
-        let authority = rest.split(['/', '?', '#']).next()?;
         let url = Self(text.to_owned());
         let filled = url.filled("a/a", "a/a");
-        let misplaced = scheme.contains('{') || authority.contains('{');
-        let is_whole = !filled.contains(['{', '}']) && rtmp::Url::parse(&filled).is_ok();
-        (is_whole && !misplaced && !text.contains(char::is_control)).then_some(url)
+        let is_url = rtmp::Url::parse(&filled).is_ok() && !text.contains(char::is_control);
+        (is_url && is_template(text, &filled)).then_some(url)
     }
 
     /// Returns the URL with a placeholder for the key.

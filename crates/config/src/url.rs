@@ -41,6 +41,14 @@ impl Value for HttpUrl {
     }
 }
 
+/// Returns whether all placeholders of a URL template are known and in path or query, given the
+/// URL that it becomes. Stream names must not choose the server.
+pub(crate) fn is_template(text: &str, filled: &str) -> bool {
+    let Some((scheme, rest)) = text.split_once("://") else { return false };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    !scheme.contains('{') && !authority.contains('{') && !filled.contains(['{', '}'])
+}
+
 /// URL template of an upstream. In path and query, `{name}` is the stream's name and `{tail}` the
 /// part that the `*` of the rule matched.
 #[derive(Clone, PartialEq, Eq, PartialOrd)]
@@ -48,14 +56,10 @@ pub struct Upstream(String);
 
 impl Upstream {
     fn parse(text: &str) -> Option<Self> {
-        // Stream names must not choose the server, so they may not be in the authority.
-        let (scheme, rest) = text.split_once("://")?;
-        let authority = rest.split(['/', '?', '#']).next()?;
         let upstream = Self(text.to_owned());
         let url = upstream.filled("a/a", "a/a");
-        let misplaced = scheme.contains('{') || authority.contains('{') || url.contains(['{', '}']);
         let is_url = rtmp::Url::parse(&url).is_ok() || HttpUrl::parse(&url).is_some();
-        (is_url && !misplaced).then_some(upstream)
+        (is_url && is_template(text, &url)).then_some(upstream)
     }
 
     fn filled(&self, name: &str, tail: &str) -> String {

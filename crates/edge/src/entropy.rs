@@ -20,6 +20,12 @@ pub(crate) fn generator() -> impl CryptoRng {
     ChaCha12Rng::from_seed(random().unwrap_or_default())
 }
 
+/// Returns a number in 0..1 that spreads the attempts of many servers.
+pub(crate) fn jitter() -> f64 {
+    let [high, low, ..] = random().unwrap_or_default();
+    f64::from(u16::from_be_bytes([high, low])) / 65536.0
+}
+
 /// Returns bytes for an RTMP handshake, which need to be unique, not secret.
 pub(crate) fn noise() -> media::rtmp::Random {
     let mut noise = [0; 1_528];

@@ -31,7 +31,6 @@ mod variant;
 
 pub use lookup::{Availability, WholeSegment};
 pub use name::Name;
-pub use playlist::date_time;
 pub use pull::Pull;
 pub use reference::follow;
 pub use rendition::{Rendition, master};

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod calendar;
 mod ids;
 mod mark;
 mod mix;
@@ -13,6 +14,7 @@ mod rate;
 mod span;
 mod time;
 
+pub use calendar::{date_time, parse_compact_date};
 pub use ids::{Direction, Ecn, PacketNumber, Side, StreamId};
 pub use mark::Mark;
 pub use mix::{GOLDEN_GAMMA, mix64};

@@ -100,20 +100,8 @@ pub(super) fn plain(text: &str) -> String {
     shown.collect()
 }
 
-/// Time in UTC, to the second, such as `2026-11-28T09:48:47Z` (days to civil date: Hinnant,
-/// "chrono-compatible low-level date algorithms").
+/// Time in UTC, to the second, such as `2026-11-28T09:48:47Z`.
 pub(super) fn utc(ms: f64) -> String {
-    let seconds = (ms / 1e3) as i64;
-    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let shifted = days.saturating_add(719_468);
-    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    let text = units::date_time(ms as i64);
+    text.split('.').next().unwrap_or_default().to_owned() + "Z"
 }

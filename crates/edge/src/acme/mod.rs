@@ -22,7 +22,7 @@ use crate::client::Client;
 use crate::clock::unix_now;
 use crate::config;
 use crate::disk::small;
-use crate::entropy::random;
+use crate::entropy::jitter;
 use crate::redacted::Redacted;
 use crate::state::Shared;
 use client::CaClient;
@@ -107,12 +107,6 @@ fn is_due(validity: &RangeInclusive<u64>, now: u64, jitter: f64) -> bool {
     let lifetime = validity.end().saturating_sub(*validity.start());
     let margin = lifetime / 3 + (lifetime as f64 / 30.0 * jitter) as u64;
     now >= validity.end().saturating_sub(margin)
-}
-
-/// Returns a random number in 0..1.
-fn jitter() -> f64 {
-    let [high, low, ..] = random().unwrap_or_default();
-    f64::from(u16::from_be_bytes([high, low])) / 65536.0
 }
 
 /// Keeps one certificate.

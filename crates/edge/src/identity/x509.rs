@@ -144,21 +144,8 @@ fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 
 /// Converts `YYYYMMDDhhmmss` to seconds since 1970.
 fn seconds(text: &str) -> Option<u64> {
-    if text.len() != 14 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let number = |from: usize, to: usize| text[from..to].parse::<u64>().ok();
-    let (year, month, day) = (number(0, 4)?, number(4, 6)?, number(6, 8)?);
-    let (hours, minutes, seconds) = (number(8, 10)?, number(10, 12)?, number(12, 14)?);
-    if year < 1970 || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
-    // With years starting in March, the leap day is last.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1;
-    // Days from 1 March of year 0 to 1 January 1970.
-    let days = days - 719_468;
-    Some(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+    let ms = units::parse_compact_date(text).filter(|_| text.len() == 14)?;
+    u64::try_from(ms / 1_000).ok().filter(|_| ms >= 0)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The live streams of the process, with their publishers, pulls and HLS packagers.
 
+mod accounted;
 mod events;
 mod flv;
 mod hls_viewers;
@@ -21,6 +22,7 @@ use crate::record::Recordings;
 
 pub use delivery::{relay_settings as settings, start_policy as start};
 
+pub(crate) use accounted::AccountedSegmenter;
 pub use events::{DeviationLog, Events};
 pub use flv::FlvBody;
 pub use hls_viewers::HlsViewers;

@@ -11,10 +11,11 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use media::hls::Segmenter;
 use media::hls::segmenter::{Container, SegmenterConfig};
-use relay::memory::{Account, Event, Surplus};
+use relay::memory::Event;
 use relay::{Registry, Stream, Viewer};
 use tokio::runtime::Handle;
 
+use super::accounted::AccountedSegmenter;
 use super::hls_viewers::{HlsViewers, VIEWER_IDLE};
 use crate::config;
 use crate::gzip::gzip;
@@ -53,35 +54,11 @@ pub(crate) struct Timing {
     pub shared: bool,
 }
 
-/// The segmenter of a stream, and its memory account.
-#[derive(Debug)]
-struct Packager {
-    segmenter: Segmenter,
-    account: Account,
-}
-
-impl Packager {
-    /// Updates the account and evicts beyond the stream's share.
-    fn update_account(&mut self) {
-        let Some(surplus) = self.account.set(self.segmenter.bytes()) else { return };
-        match surplus {
-            Surplus::Excess(bytes) => self.segmenter.shed(bytes),
-            Surplus::Beyond(bytes) => self.segmenter.shrink_to(bytes),
-        }
-        self.account.shrink(self.segmenter.bytes());
-    }
-
-    fn evict_all(&mut self) {
-        self.segmenter.shrink_to(0);
-        let _ = self.account.set(self.segmenter.bytes());
-    }
-}
-
 /// The HLS packager of a stream, and its viewers.
 #[derive(Debug)]
 pub struct Outlet {
     stream: Arc<Stream>,
-    packed: Mutex<Packager>,
+    packed: Mutex<AccountedSegmenter>,
     wakers: Mutex<Vec<Waker>>,
     last_request: Mutex<Instant>,
     over: AtomicBool,
@@ -271,12 +248,11 @@ impl Outlets {
             return Some(outlet.clone());
         }
         let viewer = join(stream.clone())?;
-        let account = stream.memory().account();
         let viewers = previous.as_ref().map_or_else(Arc::default, |outlet| outlet.viewers.clone());
         let outlet = Arc::new(Outlet {
             stream: stream.clone(),
             publisher: stream.stats().publishers,
-            packed: Mutex::new(Packager { segmenter: Segmenter::new(config), account }),
+            packed: Mutex::new(AccountedSegmenter::new(stream, config)),
             wakers: Mutex::default(),
             last_request: Mutex::new(Instant::now()),
             over: AtomicBool::new(false),

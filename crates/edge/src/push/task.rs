@@ -11,7 +11,7 @@ use super::connection::{Failure, Pushing, connect};
 use super::counts::{PushEvent, TargetCounts};
 use crate::client::Client;
 use crate::config;
-use crate::entropy::random;
+use crate::entropy::jitter;
 
 /// Wait before the second attempt; each further wait is twice as long.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
@@ -100,9 +100,7 @@ fn tail<'a>(rule: &config::Push, name: &'a str) -> &'a str {
 /// Returns a random time between half of `wait` and `wait`, so that many pushes do not return to a
 /// restarted target at once.
 fn jittered(wait: Duration) -> Duration {
-    let bytes = random().unwrap_or_default();
-    let number = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-    wait / 2 + (wait / 2).mul_f64(f64::from(number) / f64::from(u32::MAX))
+    (wait / 2).mul_f64(1.0 + jitter())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::segment::WrittenSegment;
 use super::take::Take;
-use media::hls::date_time;
+use units::{date_time, parse_compact_date};
 
 /// Length of a time in names: `20261128T094847Z`.
 const TIME_LEN: usize = 16;
@@ -80,25 +80,8 @@ pub(super) fn start_ms(path: &Path) -> Option<i64> {
     let (time, number) = name.split_at_checked(TIME_LEN)?;
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let is_numbered = number.is_empty() || number.strip_prefix('-').is_some_and(is_number);
-    let bytes = time.as_bytes();
-    let has_shape = bytes[8] == b'T' && bytes[15] == b'Z' && is_numbered;
-    let digits = |range: core::ops::Range<usize>| -> Option<i64> {
-        let text = time.get(range)?;
-        is_number(text).then(|| text.parse().ok())?
-    };
-    let [year, month, day] = [digits(0..4)?, digits(4..6)?, digits(6..8)?];
-    let [hour, minute, second] = [digits(9..11)?, digits(11..13)?, digits(13..15)?];
-    // Days from a civil date, in eras of 400 years that start in March.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let day_of_year = (153 * month + 2) / 5 + day - 1;
-    let year_of_era = year.rem_euclid(400);
-    let days = year.div_euclid(400) * 146_097 + year_of_era * 365 + year_of_era / 4
-        - year_of_era / 100
-        + day_of_year
-        - 719_468;
-    let ms = (((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000;
-    // Rejects dates such as the 31st of February.
-    (has_shape && compact(ms) == time).then_some(ms)
+    let time = time.strip_suffix('Z').filter(|time| time.as_bytes().get(8) == Some(&b'T'))?;
+    is_numbered.then(|| parse_compact_date(time))?
 }
 
 #[cfg(test)]

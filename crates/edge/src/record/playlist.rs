@@ -4,7 +4,7 @@
 use core::fmt::Write as _;
 use core::time::Duration;
 
-use media::hls::date_time;
+use units::date_time;
 
 use super::segment::Gap;
 
@@ -113,7 +113,7 @@ impl Playlist {
         let (seconds, ms) = (duration_ms / 1_000, duration_ms % 1_000);
         let _ = writeln!(text, "{EXTINF}{seconds}.{ms:03},\n{}", file_name(self.next));
         self.started.get_or_insert(date);
-        // After a gap the decoder starts anew.
+        // After a gap the decoder restarts.
         (self.init, self.is_interrupted) = (Some(init), gap);
         self.next += 1;
         // RFC 8216, section 4.3.3.1: durations rounded to the nearest integer are at most this.

@@ -5,15 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use media::hls::Segmenter;
 use media::hls::segmenter::{Container, SegmenterConfig};
-use relay::memory::{Account, Surplus};
 use relay::{Lags, Start, Stream, Viewer};
 use tokio::sync::Notify;
 
 use super::segment::{Gap, Settings, WrittenSegment};
 use super::writer::{GapReason, Writer};
 use crate::config;
+use crate::live::AccountedSegmenter;
 
 /// Segments that the packager keeps: the writer takes them at once.
 const WINDOW: usize = 1;
@@ -31,8 +30,7 @@ pub(super) struct RecordTask {
 
 /// The packager, and segments passed so far.
 struct Packager {
-    segmenter: Segmenter,
-    account: Account,
+    packed: AccountedSegmenter,
     /// Sequence number of the next segment to pass.
     next: u64,
     /// Dropped segments that the next passed one reports.
@@ -44,26 +42,22 @@ impl RecordTask {
     pub(super) async fn run(self, end: Arc<Notify>) {
         let name = self.stream.name();
         let viewer = Viewer::attendant(self.stream.clone(), Start::LatestGop, Lags::ANY);
-        let mut packager = Packager {
-            segmenter: Segmenter::new(SegmenterConfig {
-                container: Container::Fmp4,
-                segment: self.rule.segment,
-                part: self.rule.segment,
-                window: WINDOW,
-                bytes: self.rule.queue.as_usize(),
-                shared: false,
-                ..SegmenterConfig::default()
-            }),
-            account: self.stream.memory().account(),
-            next: 0,
-            gaps: Vec::new(),
+        let config = SegmenterConfig {
+            container: Container::Fmp4,
+            segment: self.rule.segment,
+            part: self.rule.segment,
+            window: WINDOW,
+            bytes: self.rule.queue.as_usize(),
+            ..SegmenterConfig::default()
         };
+        let packed = AccountedSegmenter::new(&self.stream, config);
+        let mut packager = Packager { packed, next: 0, gaps: Vec::new() };
         tracing::info!("{name}: recording started");
         let has_ended = tokio::select! {
             () = self.pack(viewer, &mut packager) => true,
             () = end.notified() => false,
         };
-        packager.segmenter.end();
+        packager.packed.segmenter.end();
         self.pass_on(&mut packager);
         let is_leaving = self.is_leaving.load(Ordering::Relaxed);
         if !is_leaving {
@@ -84,9 +78,10 @@ impl RecordTask {
             let lag = Duration::from_millis(viewer.lag_ms().into());
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             let has_news =
-                packager.segmenter.push(&tag, now.saturating_sub(lag).as_millis() as u64);
-            packager.update_account();
-            if let Some(codec) = packager.segmenter.unsupported_codec().filter(|_| !is_logged) {
+                packager.packed.segmenter.push(&tag, now.saturating_sub(lag).as_millis() as u64);
+            if let Some(codec) =
+                packager.packed.segmenter.unsupported_codec().filter(|_| !is_logged)
+            {
                 is_logged = true;
                 let name = self.stream.name();
                 tracing::warn!("{name}: a recording cannot carry {codec}: track dropped");
@@ -94,12 +89,14 @@ impl RecordTask {
             if has_news {
                 self.pass_on(packager);
             }
+            // After the complete segments were passed on, which it may evict.
+            packager.packed.update_account();
         }
     }
 
     /// Passes new complete segments to the writer.
     fn pass_on(&self, packager: &mut Packager) {
-        let segmenter = &packager.segmenter;
+        let segmenter = &packager.packed.segmenter;
         let new: Vec<_> = segmenter
             .whole_segments()
             .filter(|segment| segment.name.msn >= packager.next)
@@ -128,17 +125,5 @@ impl RecordTask {
                 packager.gaps = back.gaps;
             }
         }
-    }
-}
-
-impl Packager {
-    /// Updates the memory account of the stream, and evicts beyond its share.
-    fn update_account(&mut self) {
-        let Some(surplus) = self.account.set(self.segmenter.bytes()) else { return };
-        match surplus {
-            Surplus::Excess(bytes) => self.segmenter.shed(bytes),
-            Surplus::Beyond(bytes) => self.segmenter.shrink_to(bytes),
-        }
-        self.account.shrink(self.segmenter.bytes());
     }
 }

@@ -290,7 +290,7 @@ async fn a_full_disk_makes_gaps_and_touches_no_viewer() {
 async fn a_stuck_disk_drops_segments_and_blocks_nobody() {
     let scratch = tempfile::tempdir().expect("a directory");
     // Continues an unfinished recording; its next file is a pipe, whose opening blocks.
-    let now = media::hls::date_time(
+    let now = units::date_time(
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("now").as_millis() as i64,
     );
     let name: String = now[..19].chars().filter(|c| *c != '-' && *c != ':').chain(['Z']).collect();

@@ -11,7 +11,7 @@ use super::error::{Part, TokenError};
 
 /// Maximum number of keys of a set, supported or not.
 const MAX_KEYS: usize = 100;
-/// Maximum number of keys with the same ID and algorithm, each of which costs a verification.
+/// Maximum number of keys with the same ID and algorithm. Each costs a verification.
 const MAX_SAME_ID: usize = 4;
 /// Bytes of a coordinate of P-256.
 const COORDINATE: usize = 32;

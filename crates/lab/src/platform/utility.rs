@@ -91,7 +91,7 @@ pub(super) fn changes(
     add("utility", stated, -6.3, change(&pairs, utility), &pairs);
     add("utility, 80th percentile", stated, -13.4, quantile_change(&pairs, 0.8), &pairs);
     let (low, high) = pairs.split_at(pairs.len() / 2);
-    let stated = "MM'24 5.2, figure 14b";
+    let stated = "MM'24 5.2, figure 14b: end of its range";
     let latency = |row: &SessionRow| row.recovery_with_zeros().map(|both| both.0);
     for (name, half, deteriorated, waited) in
         [("low", low, -30.0, -10.0), ("high", high, -50.0, -35.0)]

@@ -4,6 +4,8 @@
 
 use core::fmt::Write as _;
 
+use units::date_time;
+
 use super::retained::RetainedSegment;
 use super::segmenter::{Container, Segmenter};
 
@@ -125,33 +127,4 @@ impl Segmenter {
 /// Formats milliseconds as seconds with three decimals.
 pub(super) fn seconds(ms: i64) -> String {
     format!("{}.{:03}", ms / 1_000, ms % 1_000)
-}
-
-/// Formats milliseconds since 1970 as an ISO 8601 date and time in UTC. Days are counted in eras of
-/// 400 years that start in March, so that a leap day is the last of its year.
-pub fn date_time(ms: i64) -> String {
-    let (days, ms) = (ms.div_euclid(86_400_000) + 719_468, ms.rem_euclid(86_400_000));
-    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, next_year) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let year = year + era * 400 + next_year;
-    let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60);
-    let ms = ms % 1_000;
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates_match_the_calendar() {
-        assert_eq!(date_time(0), "1970-01-01T00:00:00.000Z");
-        assert_eq!(date_time(951_782_400_000), "2000-02-29T00:00:00.000Z");
-        assert_eq!(date_time(1_709_251_199_999), "2024-02-29T23:59:59.999Z");
-        assert_eq!(date_time(4_107_542_400_000), "2100-03-01T00:00:00.000Z");
-    }
 }

@@ -150,7 +150,7 @@ pub(crate) const FIELDS: [(&str, &[(&str, &str)]); 12] = [
     ("Banned", &[("id", "integer"), ("left_s", "number"), ("ended", "integer")]),
 ];
 
-/// Targets of bans, of which each ban has one.
+/// Targets of bans. Each ban has one.
 pub(crate) const TARGETS: [&str; 3] = ["prefix", "viewer", "stream"];
 
 /// Returns the description, indented, with a final line feed.

@@ -19,7 +19,7 @@ use super::report::{PullError, Reason, Reporter};
 use super::source::PullSource;
 use super::via::Via;
 use crate::config;
-use crate::entropy::random;
+use crate::entropy::jitter;
 use crate::ingest::PublisherInput;
 use crate::live::settings;
 use crate::redacted::Redacted;
@@ -294,8 +294,7 @@ impl Puller {
 
 /// Returns 0.75 to 1.25 of `wait`, so that pulls from one failed upstream do not return together.
 fn jittered(wait: Duration) -> Duration {
-    let byte = random().unwrap_or_default()[0];
-    wait.mul_f64(0.75 + f64::from(byte) / 512.0)
+    wait.mul_f64(0.75 + jitter() / 2.0)
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
             sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(LIMIT, wait).await.unwrap_or_else(|_| panic!("waited in vain: {what}"));
+    timeout(LIMIT, wait).await.unwrap_or_else(|_| panic!("not within {LIMIT:?}: {what}"));
 }
 
 fn set(keys: &[&Ec]) -> String {
