@@ -69,18 +69,23 @@ fn after_round(n: usize, f: usize, loss: f64) -> Vec<f64> {
     left
 }
 
+fn checked_lambda(lambda: f64) -> Result<f64, BadValue> {
+    let is_allowed = (0.0..=1e6).contains(&lambda);
+    BadValue::unless(is_allowed, "lambda", lambda, "0 to 1,000,000")
+}
+
 impl Plan {
     /// Solves the process by backward induction over the rounds, for up to `frame` missing
     /// packets.
     ///
     /// # Errors
     /// The loss rate is not between 0 and 1, the frame is empty or has more than 55 packets, or λ
-    /// is negative.
+    /// is not between 0 and 1,000,000.
     pub fn solve(loss: f64, frame: usize, lambda: f64) -> Result<Self, BadValue> {
         BadValue::unless((0.0..1.0).contains(&loss), "loss", loss, "0 to below 1")?;
         let is_sized = (1..=MAX_FRAME).contains(&frame);
         BadValue::unless(is_sized, "frame", frame, "1 to 55 packets")?;
-        BadValue::unless(lambda >= 0.0, "lambda", lambda, "0 and above")?;
+        checked_lambda(lambda)?;
         let rounds: Vec<_> = (1..=frame).map(|n| options(n, loss)).collect();
         let mut plan = Self { repairs: Vec::new(), costs: Vec::new() };
         for _ in 0..MAX_ROUNDS {
@@ -151,9 +156,9 @@ impl Planner {
     /// Creates a planner.
     ///
     /// # Errors
-    /// λ is negative or no number.
+    /// λ is not between 0 and 1,000,000.
     pub fn new(lambda: f64) -> Result<Self, BadValue> {
-        BadValue::unless(lambda >= 0.0, "lambda", lambda, "0 and above")?;
+        checked_lambda(lambda)?;
         Ok(Self { lambda, plans: BTreeMap::new() })
     }
 

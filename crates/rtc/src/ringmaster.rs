@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-use links::{Link, Packet};
+use links::{Link, Packet, Passage};
 use units::{Ecn, Timestamp};
 
 use crate::calls::CallPath;
@@ -61,6 +61,23 @@ pub struct Tambur {
     pub key_behind: bool,
 }
 
+impl Tambur {
+    /// Checks τ and the amount of parity.
+    ///
+    /// # Errors
+    /// A value is out of range.
+    pub fn check(&self) -> Result<(), BadValue> {
+        checked_tau(self.tau)?;
+        match self.parity {
+            Parity::One => Ok(()),
+            Parity::Ratio(ratio) => {
+                let is_allowed = (0.0..=1.0).contains(&ratio);
+                BadValue::unless(is_allowed, "parity", ratio, "0 to 1").map(drop)
+            }
+        }
+    }
+}
+
 /// Recovery of a conference.
 #[derive(Clone, Debug)]
 pub enum Protection {
@@ -68,6 +85,8 @@ pub enum Protection {
     Engine(Box<Engine>),
     /// Tambur.
     Tambur(Tambur),
+    /// A sender that knows the fates of its packets: each is delayed until it will arrive.
+    Clairvoyant,
 }
 
 /// Results of a conference.
@@ -109,6 +128,7 @@ struct World<'a> {
     /// Frames of waiting parity packets, which leave after data.
     parities: std::collections::VecDeque<usize>,
     parity_sent: u64,
+    passage: Passage,
     down: Link<Carried>,
     up: Link<Ack>,
     pace: Pace,
@@ -171,14 +191,17 @@ impl Conference {
         self.source.checked()?;
         let CallPath { rate, rtt, .. } = self.path;
         let arq = |engine: &Engine| EngineSender::new(engine, rate, rtt, seed);
+        let plain = || Engine::new("arq", &Default::default());
+        let mut passage = Passage::Ordinary;
         let (sender, tambur) = match protection {
             Protection::Engine(engine) => (arq(engine), None),
+            Protection::Clairvoyant => {
+                passage = Passage::Insistent;
+                (arq(&plain()?).unreliable(), None)
+            }
             Protection::Tambur(tambur) => {
-                checked_tau(tambur.tau)?;
-                if let Parity::Ratio(ratio) = tambur.parity {
-                    BadValue::unless((0.0..=1.0).contains(&ratio), "parity", ratio, "0 to 1")?;
-                }
-                let sender = arq(&Engine::new("arq", &Default::default())?);
+                tambur.check()?;
+                let sender = arq(&plain()?);
                 let sender = if tambur.retransmits { sender } else { sender.unreliable() };
                 (sender, Some(*tambur))
             }
@@ -191,6 +214,7 @@ impl Conference {
             sender,
             parities: Default::default(),
             parity_sent: 0,
+            passage,
             down,
             up,
             pace: Pace::new(rate, PACKET.into()),
@@ -379,7 +403,8 @@ impl World<'_> {
             };
             self.pace.on_sent(now);
             let payload = Carried { packet, parity_of };
-            self.down.send(now, Packet { size: PACKET.into(), ecn: Ecn::NotEct, payload });
+            let packet = Packet { size: PACKET.into(), ecn: Ecn::NotEct, payload };
+            self.down.send_as(now, packet, self.passage);
         }
         self.pace.is_asked = true;
     }

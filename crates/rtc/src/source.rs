@@ -47,6 +47,12 @@ impl Source {
         n == 0 || self.key_every > 0 && n.is_multiple_of(self.key_every.into())
     }
 
+    /// Packets of the largest frame.
+    pub fn largest(&self) -> usize {
+        let mean = f64::from(self.packets) * self.key_factor;
+        (mean * (1.0 + self.variation)).round() as usize
+    }
+
     /// Packets of frame `n`, at least one.
     pub fn size(&self, n: u64, is_key: bool, seed: u64) -> u32 {
         let draw = mix64(seed.wrapping_add(n.wrapping_mul(GOLDEN_GAMMA)));

@@ -51,5 +51,21 @@ mod tests {
         for bad in [text(&["-0.1", "0.0"]), text(&["0.03", "0.015"]), "1\n2\n".to_owned()] {
             assert!(error(&bad).starts_with("trace cell.log = "), "{}", error(&bad));
         }
+        for (bad, part) in [
+            ("", "empty"),
+            ("# only a header\n", "empty"),
+            ("nan 5 30ms 0\n", "`time`"),
+            ("18446744073709551615 5 30ms 0\n", "`time`"),
+            ("0 inf 30ms 0\n", "`rate`"),
+            ("0 5 -30ms 0\n", "`rtt`"),
+            ("0 5 30ms nan\n", "`loss`"),
+            ("0 5 30ms 1.5\n", "`loss`"),
+            ("0 5 30ms\n", "3 columns"),
+            ("0 5 30ms 0\n0 5 30ms 0\n", "ascend"),
+        ] {
+            let error = error(bad);
+            let is_named = error.starts_with("trace cell.log = ") && error.lines().count() == 1;
+            assert!(is_named && error.contains(part), "{error}");
+        }
     }
 }

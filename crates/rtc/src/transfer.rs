@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-use links::{Link, LinkConfig, Packet, Queue};
+use links::{Link, LinkConfig, Packet, Passage, Queue};
 use units::{Ecn, Timestamp};
 
 use crate::block::{BlockRate, BlockReceiver, BlockSender};
@@ -62,6 +62,7 @@ impl TransferOutcome {
 
 struct World {
     sender: EngineSender,
+    passage: Passage,
     code: Option<(BlockSender, BlockReceiver)>,
     down: Link<Vec<u8>>,
     up: Link<u64>,
@@ -76,13 +77,14 @@ struct World {
 }
 
 impl Transfer {
-    /// Runs the transfer. Equal seeds give paths with equal fates.
+    /// Runs the transfer. Equal seeds give paths with equal fates. Without an engine, the sender
+    /// knows the fates of its packets: each is delayed until it will arrive.
     ///
     /// # Errors
     /// A value is out of range.
     pub fn run(
         &self,
-        engine: &Engine,
+        engine: Option<&Engine>,
         code: Option<BlockCode>,
         seed: u64,
     ) -> Result<TransferOutcome, BadValue> {
@@ -91,10 +93,18 @@ impl Transfer {
         let link = |loss| LinkConfig { delay: Some(*rtt / 2), loss, ..LinkConfig::default() };
         let (rated, queue) = (Some(*rate), Queue::drop_tail(QUEUE));
         let down = LinkConfig { rate: rated, queue, ..link(Some(loss.clone())) };
-        let mut sender = EngineSender::new(engine, *rate, *rtt, seed);
+        let of = |engine: &Engine| EngineSender::new(engine, *rate, *rtt, seed);
+        let (mut sender, passage) = match engine {
+            Some(engine) => (of(engine), Passage::Ordinary),
+            None => {
+                let plain = Engine::new("arq", &Default::default())?;
+                (of(&plain).unreliable(), Passage::Insistent)
+            }
+        };
         sender.push(Timestamp::ZERO, 0..self.packets, None);
         let mut world = World {
             sender,
+            passage,
             code: code.map(|BlockCode { rate, timeout }| {
                 (BlockSender::new(rate, timeout), BlockReceiver::new(rate))
             }),
@@ -151,7 +161,7 @@ impl World {
         for payload in packets {
             // On the wire, all packets are full.
             let packet = Packet { size: PACKET.into(), ecn: Ecn::NotEct, payload };
-            self.down.send(self.now, packet);
+            self.down.send_as(self.now, packet, self.passage);
         }
     }
 
@@ -229,7 +239,7 @@ mod tests {
             rate: BlockRate::new(data, repair).expect("in range"),
             timeout: Duration::from_millis(5),
         });
-        transfer(loss).run(&arq, code, 5).expect("in range")
+        transfer(loss).run(Some(&arq), code, 5).expect("in range")
     }
 
     #[test]
@@ -242,6 +252,17 @@ mod tests {
         let coded = run("none", Some((9, 1)));
         assert!((0.110..0.113).contains(&coded.sent.redundancy()), "{coded:?}");
         assert_eq!((coded.restored, coded.by_copies), (0, 0));
+    }
+
+    #[test]
+    fn no_transfer_completes_before_the_clairvoyant_senders() {
+        let bound = transfer("4%").run(None, None, 5).expect("in range");
+        assert_eq!((bound.sent.overhead(), bound.has_failed()), (0.0, false));
+        let took = bound.completion.expect("complete");
+        assert!((240..260).contains(&took.as_millis()), "{took:?}");
+        for code in [None, Some((9, 1)), Some((3, 1))] {
+            assert!(run("4%", code).completion.is_some_and(|t| t >= took), "{code:?}");
+        }
     }
 
     #[test]

@@ -68,12 +68,20 @@ pub struct Mask {
 }
 
 impl Mask {
+    /// Most data packets of a group.
+    pub const MAX_DATA: usize = 48;
+
     /// Creates the mask of a group.
     ///
     /// # Errors
     /// There are more repair than data packets, or more than 48 data packets.
     pub fn new(data: usize, repairs: usize) -> Result<Self, BadValue> {
-        BadValue::unless((1..=48).contains(&data), "mask.data", data, "1 to 48 packets")?;
+        BadValue::unless(
+            (1..=Self::MAX_DATA).contains(&data),
+            "mask.data",
+            data,
+            "1 to 48 packets",
+        )?;
         let allowed = format!("at most the group's {data} data packets");
         BadValue::unless(repairs <= data, "mask.repairs", repairs, &allowed)?;
         Ok(Self { data, repairs })

@@ -1,6 +1,7 @@
 //! A call in virtual time: frames at a fixed rate, an acknowledgement per packet, and a deadline
 //! for each frame (AutoRec, section VII-A; modelled on Hairpin's published simulator).
 
+mod bounds;
 mod code;
 mod receiver;
 
@@ -17,6 +18,7 @@ use crate::maker::Engine;
 use crate::sender::{EngineSender, Outgoing, PACKET, Sender, Sent};
 use crate::source::Source;
 use crate::webrtc_fec::Version;
+use bounds::{Insistent, Prompt};
 use code::{CodeSender, Rule};
 
 pub use code::LossCount;
@@ -82,6 +84,10 @@ pub enum Policy {
     /// A sender that knows the fates of its packets: each is delayed until it will arrive. No
     /// sender has fewer late frames.
     Clairvoyant,
+    /// A sender that retransmits lost data one round-trip time after its transmission, as soon as
+    /// an acknowledgement could be missed, and whose retransmissions are never lost. No sender has
+    /// fewer late frames if its copies wait for signs of a loss.
+    Reactive,
 }
 
 /// Results of a call.
@@ -93,37 +99,6 @@ pub struct CallOutcome {
     pub sent: Sent,
 }
 
-/// The sender of a [`Policy::Clairvoyant`]: first transmissions alone.
-#[derive(Debug, Default)]
-struct Insistent {
-    queue: std::collections::VecDeque<u32>,
-    next: u64,
-}
-
-impl Sender for Insistent {
-    fn push(&mut self, _: Timestamp, ids: core::ops::Range<u32>, _: Option<Timestamp>) {
-        self.queue.extend(ids);
-    }
-
-    fn on_ack(&mut self, _: Timestamp, _: u64, _: &[u32]) {}
-
-    fn on_timer(&mut self, _: Timestamp) {}
-
-    fn next_timer(&self) -> Option<Timestamp> {
-        None
-    }
-
-    fn next_packet(&mut self, _: Timestamp) -> Option<Outgoing> {
-        let id = self.queue.pop_front()?;
-        self.next += 1;
-        Some(Outgoing { number: self.next - 1, id: Some(id), batch: None, is_copy: false })
-    }
-
-    fn sent(&self) -> Sent {
-        Sent { first: self.next, ..Sent::default() }
-    }
-}
-
 /// An acknowledgement: the packet, and data that it restored.
 type Ack = (u64, Vec<u32>);
 
@@ -132,7 +107,8 @@ struct World<'a> {
     seed: u64,
     sender: Box<dyn Sender>,
     receiver: Receiver,
-    passage: Passage,
+    /// Of first transmissions and of copies.
+    passages: [Passage; 2],
     down: Link<Outgoing>,
     up: Link<Ack>,
     pace: Pace,
@@ -148,6 +124,7 @@ impl Policy {
             Self::WebRtc(version, _) => coded(Rule::WebRtc(*version)),
             Self::Hairpin(lambda, count) => coded(Rule::Hairpin(Planner::new(*lambda)?, *count)),
             Self::Clairvoyant => Box::new(Insistent::default()),
+            Self::Reactive => Box::new(Prompt::new(path.rtt, path.trace.clone())),
         })
     }
 }
@@ -168,16 +145,17 @@ impl Call {
             Policy::WebRtc(_, decoding) => *decoding,
             _ => Decoding::Mds,
         };
-        let passage = match policy {
-            Policy::Clairvoyant => Passage::Insistent,
-            _ => Passage::Ordinary,
+        let passages = match policy {
+            Policy::Clairvoyant => [Passage::Insistent; 2],
+            Policy::Reactive => [Passage::Ordinary, Passage::Spared],
+            _ => [Passage::Ordinary; 2],
         };
         let mut world = World {
             call: self,
             seed,
             sender: policy.sender(&self.path, seed)?,
             receiver: Receiver::new(decoding),
-            passage,
+            passages,
             down,
             up,
             pace: Pace::new(self.path.rate, PACKET.into()),
@@ -241,9 +219,10 @@ impl World<'_> {
                 return;
             };
             self.pace.on_sent(now);
+            let passage = self.passages[usize::from(packet.is_copy)];
             let size = u32::from(PACKET);
             let packet = Packet { size, ecn: Ecn::NotEct, payload: packet };
-            self.down.send_as(now, packet, self.passage);
+            self.down.send_as(now, packet, passage);
         }
         self.pace.is_asked = true;
     }

@@ -34,7 +34,7 @@ fn all() -> Vec<Policy> {
     all.extend([LOW_COST, STANDARD, HIGH_COST].map(hairpin));
     all.extend([Version::Of14, Version::Now].map(|v| Policy::WebRtc(v, Decoding::Mds)));
     all.push(Policy::WebRtc(Version::Now, Decoding::Xor));
-    all.push(Policy::Clairvoyant);
+    all.extend([Policy::Clairvoyant, Policy::Reactive]);
     all
 }
 
@@ -71,6 +71,24 @@ fn schemes_trade_cost_for_frames_in_time() {
         assert!(late(&policy) < late(&engine("arq")), "{policy:?}");
     }
     assert_eq!(late(&Policy::Clairvoyant), 0.0);
+}
+
+#[test]
+fn no_sender_that_reacts_is_below_the_reactive_bound_and_none_below_the_clairvoyant() {
+    // The second transmission arrives 75 ms after the first, and 113 ms with a round trip of 75 ms.
+    let late = |call: &Call, policy: &Policy| run(call, policy).deadlines.missed();
+    let near = call("20%", 60);
+    assert_eq!(late(&near, &Policy::Reactive), 0);
+    assert!(late(&near, &engine("arq")) > 0);
+    let mut far = call("5%", 60);
+    far.path.rtt = Duration::from_millis(75);
+    let bound = late(&far, &Policy::Reactive);
+    // A frame is late if one of its six packets is lost: 1 − 0.95^6, four standard deviations.
+    assert!((953 - 108..953 + 108).contains(&bound), "{bound}");
+    for policy in ["arq", "art-code", "art-paper", "deadline"].map(engine) {
+        assert!(late(&far, &policy) >= bound, "{policy:?}");
+    }
+    assert_eq!(late(&far, &Policy::Clairvoyant), 0);
 }
 
 #[test]

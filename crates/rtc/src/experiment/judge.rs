@@ -1,8 +1,10 @@
 //! Results of an experiment: means with intervals, the paper's numbers, and verdicts of claims.
 
 use core::fmt::Write as _;
+use std::collections::BTreeMap;
 
 use qoe::stats::Estimate;
+use serde::Serialize;
 
 use super::{Claim, Comparison, Experiment, Metrics};
 
@@ -13,6 +15,29 @@ pub struct Results<'a> {
     runs: usize,
     /// By condition, scheme and run.
     all: Vec<Metrics>,
+}
+
+/// A line of `summary.json`, in the form of the testbed's other commands. The pages of the papers
+/// read it.
+#[derive(Clone, Debug, Serialize)]
+pub struct SummaryLine<'a> {
+    /// Name of the experiment.
+    pub experiment: &'a str,
+    /// Label of the scheme.
+    pub scheme: &'a str,
+    /// Label of the condition, under the key `condition`.
+    pub point: BTreeMap<&'static str, &'a str>,
+    /// Name of a metric; `late_per_10000`; or `ratio:METRIC@SCHEME`, the ratio of this scheme's
+    /// mean to the other scheme's, for pairs that a claim compares.
+    pub metric: String,
+    /// `1` for shares.
+    pub unit: &'static str,
+    /// Mean over the runs.
+    pub mean: f64,
+    /// Half the 95 % interval. `None` for a single run.
+    pub ci95: Option<f64>,
+    /// Number of runs.
+    pub runs: usize,
 }
 
 /// Verdict of a claim in a condition.
@@ -52,8 +77,16 @@ pub fn metric_name(metric: &str) -> &str {
     }
 }
 
-/// Factor from a metric's value to the unit in tables.
-fn scale(metric: &str) -> f64 {
+fn unit(metric: &str) -> &'static str {
+    match metric {
+        "key_frames" => "",
+        "completion_ms" => "ms",
+        _ => "1",
+    }
+}
+
+/// Returns the factor from a metric's value to the unit in tables.
+pub fn scale(metric: &str) -> f64 {
     match metric {
         "key_frames" | "completion_ms" => 1.0,
         _ => 100.0,
@@ -91,6 +124,69 @@ impl<'a> Results<'a> {
     /// The experiment.
     pub fn experiment(&self) -> &'a Experiment {
         self.experiment
+    }
+
+    /// Number of runs per point.
+    pub fn runs(&self) -> usize {
+        self.runs
+    }
+
+    /// Returns the lines of `summary.json`. Points without a finite value have none.
+    pub fn summary(&self) -> Vec<SummaryLine<'a>> {
+        let experiment = self.experiment;
+        let mut lines = Vec::new();
+        for (at, condition) in experiment.conditions.iter().enumerate() {
+            for (index, scheme) in experiment.schemes.iter().enumerate() {
+                let mut push = |metric: String, unit, value: Option<Estimate>| {
+                    lines.extend(value.map(|Estimate { mean, half }| SummaryLine {
+                        experiment: &experiment.name,
+                        scheme: &scheme.label,
+                        point: [("condition", &*condition.label)].into(),
+                        metric,
+                        unit,
+                        mean,
+                        ci95: half,
+                        runs: self.runs,
+                    }));
+                };
+                for metric in experiment.platform.metrics() {
+                    push((*metric).to_owned(), unit(metric), self.estimate(at, index, metric));
+                }
+                let late = self.values(at, index, "late").into_iter().map(|late| late * 1e4);
+                push("late_per_10000".to_owned(), "", Estimate::of(late));
+                for (claim, other) in self.compared(&scheme.label) {
+                    let metric = format!("ratio:{}@{other}", claim.metric);
+                    push(metric, "", self.ratio(at, claim, other));
+                }
+            }
+        }
+        lines
+    }
+
+    /// Claims that compare the scheme with another, and that other scheme.
+    fn compared(&self, scheme: &str) -> impl Iterator<Item = (&'a Claim, &'a str)> {
+        let own = self.experiment.claims.iter().filter(move |claim| claim.scheme == scheme);
+        own.filter_map(|claim| match &claim.is {
+            Comparison::Below(other) | Comparison::Within { scheme: other, .. } => {
+                Some((claim, other.as_str()))
+            }
+            Comparison::AtMost(_) | Comparison::AtLeast(_) => None,
+        })
+    }
+
+    /// Ratio of means, with the interval of its linearization. `None` if the other mean is 0.
+    fn ratio(&self, condition: usize, claim: &Claim, other: &str) -> Option<Estimate> {
+        let of = |label| self.values(condition, self.index(label), &claim.metric);
+        let (own, other) = (of(&claim.scheme), of(other));
+        let mean = Estimate::of(other.iter().copied())?.mean;
+        let ratio = Estimate::of(own.iter().copied())?.mean / mean;
+        let rest = own.iter().zip(&other).map(|(own, other)| (own - ratio * other) / mean);
+        Estimate::of(rest).map(|rest| Estimate { mean: ratio, half: rest.half })
+    }
+
+    fn index(&self, label: &str) -> usize {
+        let found = self.experiment.schemes.iter().position(|scheme| scheme.label == label);
+        found.expect("checked by the parser")
     }
 
     fn cell(&self, condition: usize, scheme: usize, metric: &str) -> String {
@@ -172,11 +268,7 @@ impl<'a> Results<'a> {
     }
 
     fn verdict(&self, claim: &Claim, condition: usize) -> Verdict {
-        let index = |label: &str| {
-            let found = self.experiment.schemes.iter().position(|scheme| scheme.label == label);
-            found.expect("checked by the parser")
-        };
-        let of = |label: &str| self.values(condition, index(label), &claim.metric);
+        let of = |label: &str| self.values(condition, self.index(label), &claim.metric);
         let own = of(&claim.scheme);
         let (other, factor, sign) = match &claim.is {
             Comparison::Below(scheme) => (of(scheme), 1.0, 1.0),

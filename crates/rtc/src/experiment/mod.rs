@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::BadValue;
 
-pub use judge::{Judged, Results, Verdict, metric_name};
+pub use judge::{Judged, Results, SummaryLine, Verdict, metric_name, scale};
 pub use setup::{Metrics, Platform};
 use setup::{SchemeTable, SetupKeys};
 
@@ -23,21 +23,29 @@ macro_rules! built_in {
 pub const BUILT_IN: [(&str, &str); 4] =
     built_in!["rtc-fig19", "rtc-fig20", "block-fig22", "block-fig6"];
 
+/// Highest number of runs.
+const MAX_RUNS: u64 = 10_000;
+/// Longest value in an error, in bytes.
+const MAX_SHOWN: usize = 100;
+
 /// A specification.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// Name of the experiment and its file.
+    /// Name of the experiment and its file: letters, digits and hyphens.
     pub name: String,
     /// One line.
     pub title: String,
     /// Measurement and method, in a few sentences.
     pub about: String,
-    /// Default runs per point. 1 and above.
+    /// Default runs per point. 1 to 10,000.
     pub runs: u64,
     /// Settings that the paper does not state.
     #[serde(default)]
     pub not_stated: Vec<String>,
+    /// Sentences on results, for pages.
+    #[serde(default)]
+    pub findings: Vec<String>,
     /// Platform of all runs.
     pub platform: Platform,
     #[serde(default)]
@@ -155,7 +163,11 @@ pub struct Job {
 }
 
 fn parsed<T: DeserializeOwned>(what: &str, table: toml::Table) -> Result<T, BadValue> {
-    let shown = table.iter().map(|(key, value)| format!("{key} = {value}"));
+    let shown = table.iter().map(|(key, value)| match value.to_string() {
+        // The content of a trace.
+        text if text.len() > MAX_SHOWN => format!("{key} = …"),
+        text => format!("{key} = {text}"),
+    });
     let shown = shown.collect::<Vec<_>>().join(", ");
     let why = |why: toml::de::Error| why.message().replace('\n', " ");
     toml::Value::Table(table)
@@ -186,36 +198,78 @@ impl Experiment {
     /// Adds a condition that replays this trace.
     ///
     /// # Errors
-    /// The trace is invalid.
+    /// The trace is invalid, or was added before.
     pub fn add_trace(&mut self, file: &str, text: &str) -> Result<(), BadValue> {
         crate::trace::parse(file, text)?;
         let mut set = toml::Table::new();
         set.insert("trace".to_owned(), text.into());
         set.insert("trace_name".to_owned(), file.into());
         self.conditions.push(Condition { label: format!("trace {file}"), set });
-        Ok(())
+        self.check()
     }
 
     /// Overrides a key of the set-up in all conditions, such as `duration=10s`.
-    pub fn set(&mut self, key: &str, value: &str) {
+    ///
+    /// # Errors
+    /// The key is unknown, or the value is out of range.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), BadValue> {
         let plain = value.parse::<toml::Value>().unwrap_or_else(|_| value.into());
         self.setup.insert(key.to_owned(), plain.clone());
         for condition in &mut self.conditions {
             condition.set.remove(key);
         }
+        self.check()
     }
 
     fn check(&self) -> Result<(), BadValue> {
-        BadValue::unless(self.runs > 0, "runs", self.runs, "1 and above")?;
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        let is_name = !self.name.is_empty() && self.name.chars().all(is_plain);
+        BadValue::unless(is_name, "name", &self.name, "letters, digits and hyphens")?;
+        let is_allowed = (1..=MAX_RUNS).contains(&self.runs);
+        BadValue::unless(is_allowed, "runs", self.runs, "1 to 10,000")?;
+        for (key, count) in [("conditions", self.conditions.len()), ("schemes", self.schemes.len())]
+        {
+            BadValue::unless(count > 0, key, count, "at least one")?;
+        }
+        let schemes = self.schemes.iter().map(|scheme| self.scheme(scheme));
+        let schemes = schemes.collect::<Result<Vec<_>, _>>()?;
         for condition in 0..self.conditions.len() {
-            self.setup(condition)?;
+            let setup = self.setup(condition)?;
+            schemes.iter().try_for_each(|scheme| setup.check_with(scheme))?;
         }
-        for scheme in &self.schemes {
-            self.scheme(scheme)?;
+        self.check_labels()?;
+        self.check_numbers()
+    }
+
+    fn check_numbers(&self) -> Result<(), BadValue> {
+        for Paper { value: [low, high], .. } in &self.paper {
+            let is_range = low.is_finite() && high.is_finite() && low <= high;
+            let value = format!("[{low}, {high}]");
+            BadValue::unless(is_range, "paper.value", value, "a range of numbers")?;
         }
+        for claim in &self.claims {
+            let (number, is_allowed) = match claim.is {
+                Comparison::Below(_) => continue,
+                Comparison::AtMost(bound) | Comparison::AtLeast(bound) => {
+                    (bound, bound.is_finite())
+                }
+                Comparison::Within { factor, .. } => (factor, factor.is_finite() && factor > 0.0),
+            };
+            BadValue::unless(is_allowed, "claims.is", number, "a number, a factor above 0")?;
+        }
+        Ok(())
+    }
+
+    fn check_labels(&self) -> Result<(), BadValue> {
         let labels = self.conditions.iter().map(|condition| &condition.label);
         let conditions: Vec<_> = labels.collect();
         let schemes: Vec<_> = self.schemes.iter().map(|scheme| &scheme.label).collect();
+        for (key, labels) in [("conditions.label", &conditions), ("schemes.label", &schemes)] {
+            let mut seen = labels.iter().enumerate().filter(|(at, l)| labels[..*at].contains(l));
+            if let Some((_, label)) = seen.next() {
+                return Err(BadValue::new(key, label, "a label of its own"));
+            }
+        }
         let known = |key: &str, label: &String, all: &[&String]| match all.contains(&label) {
             true => Ok(()),
             false => Err(BadValue::new(key, label, "a label of this file")),

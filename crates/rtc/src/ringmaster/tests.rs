@@ -60,6 +60,16 @@ fn a_streaming_code_repairs_what_its_frames_cannot() {
 }
 
 #[test]
+fn a_clairvoyant_sender_freezes_only_in_outages() {
+    let bursts = "ge:p=0.2,r=0.8,good=1%,bad=80%,slot=30ms";
+    let outcome = run(bursts, 20, &Protection::Clairvoyant);
+    assert_eq!((outcome.frozen, outcome.unshown, outcome.key_frames), (0.0, 0.0, 1));
+    assert_eq!(outcome.sent.overhead(), 0.0);
+    assert!(run(bursts, 20, &engine("arq")).frozen > 0.0);
+    assert!(run("script:5s+2s", 20, &Protection::Clairvoyant).frozen > 0.05);
+}
+
+#[test]
 fn impossible_codes_are_rejected() {
     let error = |tambur| {
         let outcome = conference("none", 1).run(&Protection::Tambur(tambur), 1);
