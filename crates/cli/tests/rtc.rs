@@ -128,7 +128,7 @@ fn results_in_a_directory_become_lines_of_the_papers() {
         panic!("{why}: {}", text(&output.stderr));
     });
     assert!(tables.contains("| FEC 9 + 1 |") && tables.contains("Commit "), "{tables}");
-    assert!(read("out/block-fig22/1-tradeoff.svg").is_ok_and(|plot| plot.contains("<circle")));
+    assert!(read("out/block-fig22/1-tradeoff.svg").is_ok_and(|plot| plot.contains("sender-only<")));
     let mut report = Command::new(env!("CARGO_BIN_EXE_mendcast"));
     report.args(["lab", "report", "out", "--papers", "pages"]).current_dir(directory.path());
     let report = report.output().expect("run");
