@@ -20,7 +20,8 @@
 #   make lab          runs all experiments into out/ and writes pages of docs/reproduce/: results.md, with every table
 #                     in target/results.md (RUNS=100 per point, two hours of CPU time), viewers.md (SESSIONS=500 of each
 #                     of five seeds, a quarter of an hour), first-frame.md, autoplex-figures.md (DAY=4000 viewers per
-#                     day behind shared bottlenecks), and papers.md with a page per paper
+#                     day behind shared bottlenecks), client-changes.md (TRACE=FILE also replays a recorded path), and
+#                     papers.md with a page per paper
 #   make reference    writes commands.md, configuration.md and openapi.json of docs/reference/ from their definitions in the code
 #   make site         builds docs/ into target/site with mdbook, and checks its links
 #   make autoplex     builds the decision program of user groups (mendcast autoplex decide) next to the release build
@@ -147,6 +148,7 @@ lab: need-cargo need-cc
 	  --policies bbr,paper-retransmission,demand-3,safe,oracle
 	cat out/groups/autoplex.md out/groups/autoplex-shared.md > docs/reproduce/autoplex-figures.md
 	cp out/groups/*.svg docs/reproduce/pictures/
+	-$(LAB) rtc $(addprefix --trace ,$(TRACE)) --out out --page docs/reproduce/client-changes.md > $(TARGET)/rtc.md
 	$(LAB) report out --papers docs/reproduce
 
 # The generated pages of the reference.
@@ -211,6 +213,8 @@ lint: need-cargo need-cc
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p mendcast --bin mendcast --no-default-features --features edge --locked -- -D warnings
+	@! $(CARGO) tree --locked -p mendcast --no-default-features --features edge -e normal --prefix none | \
+	  grep -E '^(mendcast-rtc|mendcast-lab|reed-solomon)' || { echo "the server contains crates of the testbed"; exit 1; }
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --locked check $(DENY); \
 	  else echo "skipped: cargo deny (cargo install --locked cargo-deny)"; fi

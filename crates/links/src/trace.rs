@@ -225,6 +225,11 @@ impl Rows {
         &self.rows
     }
 
+    /// Round-trip time at `now`.
+    pub fn rtt(&self, now: Timestamp) -> Duration {
+        self.at(now, &mut 0).0.rtt
+    }
+
     /// Returns the row at `now`, and the start of the next one. `cursor` is a hint that may have
     /// any value and is updated.
     #[inline]

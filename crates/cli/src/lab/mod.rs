@@ -5,6 +5,7 @@ mod execution;
 mod groups;
 mod population;
 mod report;
+mod rtc;
 mod run;
 mod train;
 mod visits;
@@ -33,6 +34,8 @@ enum Command {
     Visits(visits::Visits),
     /// Run days of viewers in user groups, and compare caps.
     Groups(groups::Groups),
+    /// Run calls, conferences and files under schemes that change the client.
+    Rtc(rtc::Rtc),
     /// Train the network of the scheme art-dqn.
     Train(train::Train),
     /// Rewrite reports from stored results, and print their summary.
@@ -53,6 +56,7 @@ impl Arguments {
             Command::Population(population) => population.run(),
             Command::Visits(visits) => visits.run(),
             Command::Groups(groups) => groups.run(),
+            Command::Rtc(rtc) => rtc.run(),
             Command::Train(train) => train.run(),
             Command::Report(report) => report.run(),
         }

@@ -23,6 +23,7 @@ mod waits;
 
 use std::path::Path;
 
+use self::files::Made;
 use crate::error::{Context as _, Error, ValueError};
 
 pub use deploy::{DEFAULT as DEPLOYMENT_EXPERIMENT, deployment, with_deployment};
@@ -70,6 +71,12 @@ pub fn report(folders: &[&Path]) -> Result<Results, Error> {
         figures::report(&folder)?;
     }
     figures::markdown(folders)
+}
+
+/// Describes the origin of results made now: the commit of the current directory, and the machine.
+pub fn origin() -> String {
+    let Made { commit, machine, .. } = Made::here();
+    format!("Commit {commit}; {machine}.")
 }
 
 #[cfg(test)]

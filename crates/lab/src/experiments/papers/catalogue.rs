@@ -15,9 +15,9 @@ use crate::error::{Error, FigureFlaw, SpecificationError};
 const TEXT: &str = include_str!("../../../../../experiments/papers.toml");
 /// Maximum number of words of a cause.
 const MAX_CAUSE_WORDS: usize = 15;
-/// Commands with results beside `lab run`: those that write a `summary.json`, and
-/// `mendcast-bench`.
-const COMMANDS: [&str; 4] = ["population", "visits", "groups", "bench"];
+/// Directories of results beside those of `lab run`: of commands that write a `summary.json`, of
+/// the experiments of `lab rtc`, and of `mendcast-bench`. Crate `rtc` checks its own lines.
+const COMMANDS: [&str; 6] = ["population", "visits", "groups", "rtc-", "block-", "bench"];
 
 /// All papers.
 #[derive(Clone, Debug, Deserialize)]
@@ -85,7 +85,7 @@ pub(crate) struct StatedNumber {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NumberSource {
-    /// Name of an experiment, or of the directory of `lab population`, `visits` or `groups`.
+    /// Name of an experiment, or of the directory of `lab population`, `visits`, `groups` or `rtc`.
     pub results: String,
     pub scheme: String,
     #[serde(default)]

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use super::population::Population;
 use super::specification::Specification;
 use crate::error::{Error, RunError, ValueError};
-use crate::experiments::files::Made;
+use crate::experiments::origin;
 use crate::experiments::output::{SUMMARY, write_file, write_json};
 use crate::experiments::parallel::in_order;
 use course::{Bottleneck, PolicyRun};
@@ -170,8 +170,7 @@ fn days(
 
 /// Appends the command and version to a page.
 fn signed(page: String) -> String {
-    let Made { commit, machine, .. } = Made::here();
-    format!("{page}\nCommit {commit}; {machine}.\n")
+    format!("{page}\n{}\n", origin())
 }
 
 /// Expands policies to courses. On shared bottlenecks each policy runs with one of two sessions
