@@ -70,6 +70,7 @@ const BUILT_IN: &[(&str, &str)] = &built_in![
     "art-fig24",
     "art-fig26",
     "art-fig27",
+    "dash-fig25",
     "congestion-curves",
     "links",
     "congestion-fairness",
