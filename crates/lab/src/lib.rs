@@ -1,14 +1,15 @@
 //! Testbed in virtual time: the product's transport, an unmodified third-party client, and link
 //! models between them, in one thread whose clock jumps from event to event.
 //!
-//! [`run`] makes one download, or one view of a live stream, under a [`Scenario`]. [`experiments`]
-//! sweeps scenarios and writes results, plots and a report. [`platform`] runs the sessions of a
-//! population of viewers and compares their playback. The same scenario gives the same event log:
-//! see [`EventLog`].
+//! [`run`] makes one download, or one view of a live stream or a video, under a [`Scenario`].
+//! [`experiments`] sweeps scenarios and writes results, plots and a report. [`platform`] runs the
+//! sessions of a population of viewers and compares their playback. The same scenario gives the
+//! same event log: see [`EventLog`].
 
 #![forbid(unsafe_code)]
 
 mod client;
+mod dash;
 mod ends;
 pub mod error;
 mod event_log;
@@ -26,6 +27,7 @@ mod traffic;
 pub mod training;
 
 pub use client::ClientKind;
+pub use dash::{Adaptation, Dash, DashOutcome, DashPlayer, Ladder, SegmentArrival, Video};
 pub use ends::Cipher;
 pub use error::Error;
 pub use event_log::{Digest, EventLog};

@@ -11,6 +11,7 @@ mod view;
 
 pub(crate) use broadcast::Broadcast;
 pub use encoder::Encoder;
+pub(crate) use encoder::gaussian;
 pub(crate) use reception::Reception;
 pub use recording::Recording;
 pub(crate) use reporter::Reporter;

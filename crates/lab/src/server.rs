@@ -1,5 +1,5 @@
-//! The server under test: the product's endpoint. Live streams are served over HTTP/3 by the
-//! product's `http3` and `delivery`. For other traffic, a small application answers `GET BYTES`
+//! The server under test: the product's endpoint. Live streams and videos are served over HTTP/3 by
+//! the product's `http3` and `delivery`. For other traffic, a small application answers `GET BYTES`
 //! with that many bytes of a pattern.
 
 use std::net::SocketAddr;
@@ -21,6 +21,7 @@ use recovery::Scheme;
 use startup::Cookie;
 use units::{Ecn, StreamId, Timestamp};
 
+use crate::dash::Origin;
 use crate::ends::{Cipher, IDLE_TIMEOUT, PATTERN, pattern};
 use crate::event_log::EventLog;
 use crate::identity::{UNIX_ORIGIN, certificate, wall_clock};
@@ -63,7 +64,9 @@ pub(crate) struct LabServer {
     frames: Option<FrameTraffic>,
     /// The live stream, and the HTTP/3 server that serves it.
     pub live: Option<(Broadcast, http3::Server)>,
-    /// Startup of a live view's connection.
+    /// The server of a video.
+    dash: Option<Origin>,
+    /// Startup of the connection of a live view or a video.
     pub opening: Opening,
     /// Cap of a live view's connection.
     pub held: Option<Held>,
@@ -117,6 +120,10 @@ impl LabServer {
                     };
                     Some((Broadcast::new(live.clone()), http3::Server::new(config)))
                 }
+                _ => None,
+            },
+            dash: match &scenario.traffic {
+                Traffic::Dash(dash) => Some(Origin::new(dash.video.clone())),
                 _ => None,
             },
             opening: Opening::new(scenario.start_options),
@@ -213,6 +220,12 @@ impl LabServer {
     }
 
     fn on_event(&mut self, now: Timestamp, handle: Handle, event: Event) {
+        if let (Some(origin), Some(connection)) = (&mut self.dash, self.endpoint.connection(handle))
+        {
+            let requests = origin.on_event(now, connection, event);
+            self.asked.extend((0..requests).map(|_| now));
+            return;
+        }
         let Some((source, http)) = &mut self.live else {
             if let Event::Stream(StreamEvent::Readable(id)) = event {
                 self.read(now, handle, id);
@@ -266,6 +279,12 @@ impl LabServer {
                 capping.update(now, connection, Some(*parameters), playing);
             }
             return source.fill(http, now, connection);
+        }
+        if let Some(origin) = &mut self.dash {
+            if let Some(length) = origin.first_size() {
+                self.opening.look_at_file(connection, length);
+            }
+            return origin.fill(now, connection);
         }
         let Some(PendingAnswer { id, total, sent }) = &mut self.answer else { return };
         let (id, total) = (*id, *total);

@@ -41,6 +41,15 @@ impl Opening {
         Self { start_options, known: None, started: None }
     }
 
+    /// Called when the response with a file of this size begins or continues. As in the edge, only
+    /// saved path state and a response above the initial window lead to a decision.
+    pub(crate) fn look_at_file(&mut self, connection: &mut Connection, length: u64) {
+        let is_long = length > congestion::initial_window(connection.mtu());
+        if is_long && self.start_options.past.is_some() {
+            self.look(connection, Some(length));
+        }
+    }
+
     /// Called when the live response begins or continues. `first_frame` is the response's size up
     /// to the end of the first frame, if known.
     pub(crate) fn look(&mut self, connection: &mut Connection, first_frame: Option<u64>) {

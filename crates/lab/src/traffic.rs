@@ -1,11 +1,12 @@
-//! Traffic of a server: a file, a live stream through the product's relay, or one of two endless
-//! sources for loss recovery experiments: frames of equal size published in bursts, and unlimited
-//! bytes (a sender that is never in off-mode).
+//! Traffic of a server: a file, a live stream through the product's relay, a video with several
+//! bitrates, or one of two endless sources for loss recovery experiments: frames of equal size
+//! published in bursts, and unlimited bytes (a sender that is never in off-mode).
 
 use core::time::Duration;
 
 use units::{Rate, Timestamp};
 
+use crate::dash::Dash;
 use crate::live::Live;
 
 /// Content of the client's request.
@@ -18,6 +19,8 @@ pub enum Traffic {
     },
     /// A view of a live stream.
     Live(Live),
+    /// A playback of a video, until its last segment has arrived.
+    Dash(Dash),
     /// A frame of `rate / fps` every `1 / fps`, from the request until the end of the run. Nothing
     /// is skipped: excess data waits.
     Frames {
@@ -41,9 +44,14 @@ impl Traffic {
         }
     }
 
+    /// Returns whether requests are HTTP/3.
+    pub(crate) fn is_http3(&self) -> bool {
+        matches!(self, Self::Live(_) | Self::Dash(_))
+    }
+
     /// Application protocol of the request.
     pub(crate) fn alpn(&self) -> &'static [u8] {
-        if matches!(self, Self::Live(_)) { b"h3" } else { b"hq-interop" }
+        if self.is_http3() { b"h3" } else { b"hq-interop" }
     }
 
     /// Returns whether the run ends at its time limit instead of the last byte.

@@ -3,13 +3,16 @@
 use bytes::Bytes;
 use units::Timestamp;
 
+use crate::dash::{self, DashOutcome};
 use crate::ends::pattern;
-use crate::live::{FrameArrival, Live, Reception};
+use crate::live::{FrameArrival, Reception};
+use crate::traffic::Traffic;
 
 /// Expected content.
 enum Expected {
     Pattern(Bytes),
     Live(Box<Reception>),
+    Dash(Box<dash::Reception>),
 }
 
 /// Data received by a client.
@@ -27,11 +30,14 @@ pub(crate) struct Download {
 }
 
 impl Download {
-    /// Expects a live stream, or the pattern.
-    pub(crate) fn of(live: Option<&Live>) -> Self {
-        let expected = match live {
-            Some(live) => Expected::Live(Box::new(Reception::new(live.clone()))),
-            None => Expected::Pattern(pattern()),
+    /// Expects this traffic. The client's first packet leaves at `begins`.
+    pub(crate) fn of(traffic: &Traffic, begins: Timestamp) -> Self {
+        let expected = match traffic {
+            Traffic::Live(live) => Expected::Live(Box::new(Reception::new(live.clone()))),
+            Traffic::Dash(dash) => {
+                Expected::Dash(Box::new(dash::Reception::new(dash.clone(), begins)))
+            }
+            _ => Expected::Pattern(pattern()),
         };
         Self {
             expected,
@@ -44,12 +50,43 @@ impl Download {
         }
     }
 
-    /// Completes one of `times` answers. Returns whether another request follows.
+    /// Completes one of `times` answers, or a segment of a video. Returns whether another request
+    /// follows at once.
     pub(crate) fn complete(&mut self, now: Timestamp, times: u32) -> bool {
         self.completed.push(now);
         self.before = self.received;
+        if let Expected::Dash(reception) = &mut self.expected {
+            self.intact &= reception.complete(now);
+            self.finished = reception.is_complete();
+            return reception.due().is_some_and(|due| due <= now);
+        }
         self.finished = self.completed.len() >= times as usize;
         !self.finished
+    }
+
+    /// Returns the path of the next segment of a video, and notes its request; `None` for other
+    /// traffic.
+    pub(crate) fn ask(&mut self, now: Timestamp) -> Option<String> {
+        match &mut self.expected {
+            Expected::Dash(reception) => Some(reception.ask(now)),
+            _ => None,
+        }
+    }
+
+    /// Time of the next request for a segment that the player delays.
+    pub(crate) fn due(&self) -> Option<Timestamp> {
+        match &self.expected {
+            Expected::Dash(reception) => reception.due(),
+            _ => None,
+        }
+    }
+
+    /// Playback of a video.
+    pub(crate) fn dash(&self) -> Option<&DashOutcome> {
+        match &self.expected {
+            Expected::Dash(reception) => Some(reception.outcome()),
+            _ => None,
+        }
     }
 
     /// Compares received data with the requested content, byte by byte.
@@ -58,6 +95,11 @@ impl Download {
             Expected::Pattern(pattern) => pattern,
             Expected::Live(reception) => {
                 self.intact &= reception.take(now, data);
+                self.received += data.len() as u64;
+                return;
+            }
+            Expected::Dash(reception) => {
+                self.intact &= reception.take(data);
                 self.received += data.len() as u64;
                 return;
             }
@@ -75,8 +117,8 @@ impl Download {
     /// Received frames of a live stream.
     pub(crate) fn arrivals(&self) -> &[FrameArrival] {
         match &self.expected {
-            Expected::Pattern(_) => &[],
             Expected::Live(reception) => &reception.arrivals,
+            _ => &[],
         }
     }
 }
@@ -87,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_wrong_byte_is_seen() {
-        let mut download = Download::of(None);
+        let mut download = Download::of(&Traffic::Download { bytes: 1 }, Timestamp::ZERO);
         let mut answer = pattern().repeat(2);
         download.take(Timestamp::ZERO, &answer[..70_000]);
         assert!(download.intact && download.received == 70_000);

@@ -40,7 +40,7 @@ macro_rules! viewer {
                     endpoint,
                     handle,
                     connection,
-                    download: Download::of(request.live()),
+                    download: Download::of(&request.traffic, request.begins),
                     request,
                     stream: None,
                     buffer: Vec::new(),
@@ -51,7 +51,7 @@ macro_rules! viewer {
                 self.epoch + now.since(Timestamp::ZERO)
             }
 
-            fn ask(&mut self) {
+            fn ask(&mut self, now: Timestamp) {
                 if let Some(control) = self.request.control().filter(|_| self.stream.is_none()) {
                     let stream = self.connection.streams().open($proto::Dir::Uni);
                     let written =
@@ -66,8 +66,9 @@ macro_rules! viewer {
                     self.download.failed = Some("the server allows no streams".to_owned());
                     return;
                 };
+                let text = self.request.text(self.download.ask(now).as_deref());
                 let mut send = self.connection.send_stream(stream);
-                if send.write(&self.request.text()).is_err() || send.finish().is_err() {
+                if send.write(&text).is_err() || send.finish().is_err() {
                     self.download.failed = Some("the request could not be written".to_owned());
                 }
                 self.stream = Some(stream);
@@ -95,7 +96,7 @@ macro_rules! viewer {
                 // The next transmission carries the window update in any case.
                 let _ = chunks.finalize();
                 if is_complete && self.download.complete(now, self.request.times) {
-                    self.ask();
+                    self.ask(now);
                 }
             }
         }
@@ -106,8 +107,13 @@ macro_rules! viewer {
             }
 
             fn deadline(&mut self) -> Option<Timestamp> {
-                let at = self.connection.poll_timeout()?;
-                Some(Timestamp::ZERO + at.saturating_duration_since(self.epoch))
+                let timer = self
+                    .connection
+                    .poll_timeout()
+                    .map(|at| Timestamp::ZERO + at.saturating_duration_since(self.epoch));
+                // Before its first request, the client waits for the handshake.
+                let due = self.download.due().filter(|_| self.stream.is_some());
+                timer.into_iter().chain(due).min()
             }
 
             fn on_timeout(&mut self, now: Timestamp) {
@@ -138,7 +144,7 @@ macro_rules! viewer {
                 }
                 while let Some(event) = self.connection.poll() {
                     match event {
-                        $proto::Event::Connected => self.ask(),
+                        $proto::Event::Connected => self.ask(now),
                         $proto::Event::ConnectionLost { reason } => {
                             self.download.failed = Some(reason.to_string());
                         }
@@ -146,6 +152,9 @@ macro_rules! viewer {
                     }
                 }
                 self.read(now);
+                if self.stream.is_some() && self.download.due().is_some_and(|due| due <= now) {
+                    self.ask(now);
+                }
                 loop {
                     self.buffer.clear();
                     let transmit = transmit(&mut self.connection, instant, &mut self.buffer);

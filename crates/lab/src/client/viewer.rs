@@ -12,7 +12,6 @@ use super::http3;
 use super::kind::ClientKind;
 use crate::ends::{Cipher, LIVE_PATH};
 use crate::identity::{SERVER_NAME, certificate, wall_clock};
-use crate::live::Live;
 use crate::traffic::Traffic;
 
 /// Request of a client.
@@ -41,24 +40,18 @@ impl ClientRequest {
         seed
     }
 
-    /// Bytes written to the request stream.
-    pub(super) fn text(&self) -> Vec<u8> {
-        match &self.traffic {
-            Traffic::Live(_) => http3::get(SERVER_NAME, LIVE_PATH),
+    /// Bytes written to the request stream. `segment` is the path of a video's segment.
+    pub(super) fn text(&self, segment: Option<&str>) -> Vec<u8> {
+        match (&self.traffic, segment) {
+            (_, Some(path)) => http3::get(SERVER_NAME, path),
+            (Traffic::Live(_), _) => http3::get(SERVER_NAME, LIVE_PATH),
             _ => format!("GET {}\n", self.traffic.bytes()).into_bytes(),
         }
     }
 
     /// Bytes written to a unidirectional stream before the request, if any.
     pub(super) fn control(&self) -> Option<&'static [u8]> {
-        self.live().map(|_| http3::CONTROL)
-    }
-
-    pub(super) fn live(&self) -> Option<&Live> {
-        match &self.traffic {
-            Traffic::Live(live) => Some(live),
-            _ => None,
-        }
+        self.traffic.is_http3().then_some(http3::CONTROL)
     }
 }
 

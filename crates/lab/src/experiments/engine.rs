@@ -134,6 +134,9 @@ fn shorten(setup: &mut Setup, seconds: f64) {
     knobs.measure_from = knobs.measure_from.min(longest / 2);
     source.requests = source.requests.min(2);
     knobs.warm_up = knobs.warm_up.min(1);
+    if source.kind == Kind::Dash {
+        source.segment = source.segment.min(source.duration / 2);
+    }
     if source.kind == Kind::Download {
         source.bytes.0 = source.bytes.0.min(200_000);
         source.transfer = Duration::ZERO;
@@ -224,6 +227,7 @@ fn work(job: &Job) -> Done {
                 viewing.watch(setup.player(), live, seen, scenario.measure_from);
             }
         }
+        all.playbacks.add(&scenario.traffic, outcome.dash);
         let pages = diary.take();
         all.rounds_max.extend(match outcome.asked.len() {
             0 | 1 => vec![outcome.recovery.totals.rounds_max.into()],

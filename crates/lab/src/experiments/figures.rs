@@ -71,6 +71,7 @@ const BUILT_IN: &[(&str, &str)] = &built_in![
     "art-fig26",
     "art-fig27",
     "art-gamma",
+    "dash-fig25",
     "congestion-curves",
     "links",
     "congestion-fairness",

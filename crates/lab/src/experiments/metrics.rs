@@ -6,6 +6,7 @@ use core::time::Duration;
 use qoe::player::FreezeRates;
 use recovery::autorec::formulas;
 
+use super::playback::Playbacks;
 use super::viewing::{Viewing, Watched};
 use crate::error::NameError;
 use crate::recovered::{FinishedUnit, Recovered};
@@ -33,6 +34,7 @@ pub(crate) struct Measurements {
     pub viewing: Viewing,
     /// Playback at the rival's viewers.
     pub rival_viewing: Viewing,
+    pub playbacks: Playbacks,
     /// Stream bytes delivered, and the bytes on the wire that carried them.
     pub payload: [u64; 2],
     pub packets_lost: u64,
@@ -350,6 +352,14 @@ metrics! {
         let (lost, settled) = m.rival_viewing.first_loss;
         ratio(lost, settled)
     };
+    // Playback of a video: mean bitrate, number and time of rebufferings, time until playback
+    // starts, changes of the bitrate, and download rate while segments are requested.
+    "bitrate_kbps", "kbps", None, |m, _| m.playbacks.bitrate_kbps();
+    "rebufferings", "1", None, |m, _| m.playbacks.rebufferings();
+    "rebuffering_s", "s", None, |m, _| m.playbacks.rebuffering_s();
+    "startup_delay_ms", "ms", None, |m, _| m.playbacks.startup_ms();
+    "bitrate_switches", "1", None, |m, _| m.playbacks.switches();
+    "download_kbps", "kbps", None, |m, _| m.playbacks.download_kbps();
 }
 
 impl RunMetric {

@@ -14,6 +14,7 @@ pub(crate) mod output;
 mod page;
 pub(crate) mod papers;
 pub(crate) mod parallel;
+mod playback;
 mod rows;
 mod spec;
 mod speed;

@@ -217,7 +217,7 @@ impl<'a> Sizes<'a> {
 }
 
 /// Approximately normal with variance 1: the sum of twelve uniform numbers less 6.
-fn gaussian(random: &mut Random) -> f64 {
+pub(crate) fn gaussian(random: &mut Random) -> f64 {
     (0..12).map(|_| random.fraction()).sum::<f64>() - 6.0
 }
 

@@ -18,6 +18,7 @@ use super::words::{
     Spreads,
 };
 use crate::client::ClientKind;
+use crate::dash::{Adaptation, Ladder};
 use crate::ends::Cipher;
 use crate::simulation::Oracle;
 
@@ -125,12 +126,25 @@ config::sections! {
         /// Whether the request arrived in 0-RTT data. Startup then has no round-trip sample, only
         /// the saved or the usual value.
         early: bool = false;
+        /// DASH: rule that chooses bitrates: "throughput" (rate-based: 0.9 of a moving average),
+        /// "average" (rate-based: mean download rate over 1.2), or "bba" (buffer-based: BBA-0).
+        adaptation: Adaptation = Adaptation::Throughput;
+        /// DASH: buffered media required to start playback, at most `max_buffer`. Usual: one to
+        /// three segments.
+        start_after: Duration = SECOND * 4, in MILLISECOND..=MINUTE * 10;
+        /// DASH: buffered media required to resume playback after rebuffering, at most
+        /// `max_buffer`.
+        resume_after: Duration = SECOND * 4, in MILLISECOND..=MINUTE * 10;
+        /// DASH: maximum of buffered media, at least one segment. The next segment is requested
+        /// once it fits. Usual: 12 s (dash.js) to 240 s (BBA's deployment).
+        max_buffer: Duration = SECOND * 30, in MILLISECOND * 100..=MINUTE * 10;
     }
 
     /// The data that the server sends.
     [source] Stream {
-        /// "frames" of equal size, "unbounded" data, a "download", or "live": an encoder's stream
-        /// or a file through the product's relay.
+        /// "frames" of equal size, "unbounded" data, a "download", "live": an encoder's stream or a
+        /// file through the product's relay, or "dash": a video with several bitrates, segment by
+        /// segment over HTTP/3.
         kind: Kind = Kind::Frames;
         /// Rate of the frames or the stream, sound included.
         rate: Rate = Rate::from_mbps(4), in Rate::from_kbps(1)..=Rate::from_mbps(100_000);
@@ -142,10 +156,11 @@ config::sections! {
         /// Live: size ratio of a key frame to a P-frame. Usual: 3 to 10. Test Model 5 of MPEG-2
         /// starts at 2.7; WebRTC's encoder allows at most 9 times the mean frame.
         key_ratio: f64 = 6.0, in 0.1..=1_000.0;
-        /// Live: standard deviation of the logarithm of frame sizes; 0 for one size per frame
-        /// type. The rate per group of pictures stays exact. Sizes are lognormal (Krunz and
-        /// Tripathi, SIGMETRICS 1997). The width depends on the content: we chose 0.2 for a talk
-        /// and 0.6 for sport.
+        /// Live and DASH: standard deviation of the logarithm of frame or segment sizes; 0 for one
+        /// size per frame type or bitrate. The rate per group of pictures stays exact, and the mean
+        /// rate of a video stays near its bitrate. Sizes are lognormal (Krunz and Tripathi,
+        /// SIGMETRICS 1997). The width depends on the content: we chose 0.2 for a talk and 0.6 for
+        /// sport.
         size_variation: f64 = 0.0, in 0.0..=2.0;
         /// Live: correlation of that logarithm between consecutive frames. Usual within a scene:
         /// 0.5 to 0.9 (our choice).
@@ -164,6 +179,11 @@ config::sections! {
         flv: Option<PathBuf> = None, example "\"clip.flv\"";
         /// Live and frames: length of the data already cached when a request arrives.
         cached: Duration = Duration::ZERO, in Duration::ZERO..=MINUTE * 60;
+        /// DASH: bitrates of the video, rising. Default: Big Buck Bunny in the DASH dataset of
+        /// 2014.
+        ladder: Ladder = Ladder::default();
+        /// DASH: duration of a segment. Usual: 2 to 10 s.
+        segment: Duration = SECOND * 4, in MILLISECOND * 100..=MINUTE;
         /// Size of a download.
         bytes: Size = Size(1_000_000), in Size(1)..=Size(1_000_000_000_000);
         /// Minimum size of a download, as transfer time at `[path] rate`.
@@ -172,7 +192,8 @@ config::sections! {
         requests: u32 = 1, in 1..=10_000;
         /// Whether all requests share one connection and its learned state.
         same_connection: bool = false;
-        /// Virtual duration of streams and endless sources; timeout of downloads.
+        /// Virtual duration of streams and endless sources; timeout of downloads. DASH: duration of
+        /// the video, in whole segments. Its playback may take 20 times as long.
         duration: Duration = MINUTE, in MILLISECOND * 100..=DAY;
     }
 

@@ -9,6 +9,9 @@ use links::{Reorder, Steps};
 use qoe::Policy;
 use recovery::catalog::{Choice, names};
 use startup::decision::Mode;
+use units::Rate;
+
+use crate::dash::Ladder;
 
 /// A type with a text form.
 pub trait Text: FromStr {
@@ -127,5 +130,21 @@ impl Value for PlayerModel {
     }
     fn toml(&self) -> Option<String> {
         config::quoted(&self.0.to_string())
+    }
+}
+
+impl Value for Ladder {
+    fn expected() -> String {
+        format!(
+            "1 to {} rising rates from \"1bps\" to \"{}\", such as [\"400kbps\", \"1mbps\"]",
+            Self::MAX_RUNGS,
+            Self::MAX_RATE
+        )
+    }
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        Self::new(Vec::<Rate>::read(value)?)
+    }
+    fn toml(&self) -> Option<String> {
+        self.rates().to_vec().toml()
     }
 }

@@ -17,6 +17,7 @@ use startup::{Cookie, PathState, Prefix};
 use super::words::{Accounting, DetectionRules, Kind, Place};
 use super::{Learnt, Setup};
 use crate::client::ClientKind;
+use crate::dash::{Dash, DashPlayer, Video};
 use crate::ends::Cipher;
 use crate::error::{Context as _, Error, ValueError};
 use crate::identity::UNIX_ORIGIN;
@@ -25,6 +26,8 @@ use crate::simulation::{Rival, Scenario};
 use crate::start_options::StartOptions;
 use crate::traffic::Traffic;
 
+/// Maximum duration of a playback, as multiple of the video's. Rebuffering may take the rest.
+const MAX_PLAYBACK: u32 = 20;
 /// Time allowed for the last frames of a stream.
 const TAIL: Duration = Duration::from_secs(30);
 /// Maximum of `[recovery] max_redundancy`, which no scheme reaches: runs without a guard, as in the
@@ -140,7 +143,29 @@ impl Setup {
                 Traffic::Download { bytes: source.bytes.0.max(carried) }
             }
             Kind::Live => Traffic::Live(self.live(seed)?),
+            Kind::Dash => Traffic::Dash(self.dash(seed)),
         })
+    }
+
+    fn dash(&self, seed: u64) -> Dash {
+        let (source, player) = (&self.lab.source, &self.lab.player);
+        let segments = source.duration.as_nanos() / source.segment.as_nanos();
+        Dash {
+            video: Video {
+                ladder: source.ladder.clone(),
+                segment: source.segment,
+                // A day of segments of 100 ms at most.
+                segments: u32::try_from(segments).unwrap_or(u32::MAX),
+                variation: source.size_variation,
+                seed,
+            },
+            player: DashPlayer {
+                adaptation: player.adaptation,
+                start_after: player.start_after,
+                resume_after: player.resume_after,
+                max_buffer: player.max_buffer,
+            },
+        }
     }
 
     /// The stream of a live source, from a file or an encoder.
@@ -279,6 +304,29 @@ impl Setup {
                 return Err(ValueError::Conflict(what));
             }
         }
+        if source.kind == Kind::Dash { self.check_dash() } else { Ok(()) }
+    }
+
+    /// Checks durations of a video and its player against each other.
+    fn check_dash(&self) -> Result<(), ValueError> {
+        let (source, player) = (&self.lab.source, &self.lab.player);
+        let (segment, buffer) = (source.segment, player.max_buffer);
+        let (at_least, at_most) =
+            (("at least", "source.segment"), ("at most", "player.max_buffer"));
+        for (key, is_wrong, (bound, other)) in [
+            ("source.duration", source.duration < segment, at_least),
+            ("player.max_buffer", buffer < segment, at_least),
+            ("player.start_after", player.start_after > buffer, at_most),
+            ("player.resume_after", player.resume_after > buffer, at_most),
+        ] {
+            if is_wrong {
+                return Err(ValueError::NotAllowed {
+                    key: key.to_owned(),
+                    value: self.text_of(key),
+                    allowed: format!("{bound} `{other}`, {}", self.text_of(other)),
+                });
+            }
+        }
         Ok(())
     }
 
@@ -322,6 +370,7 @@ impl Setup {
             limit: match traffic {
                 // The stream ends by itself. Data in flight then still arrives.
                 Traffic::Live(_) => lab.source.duration + TAIL,
+                Traffic::Dash(_) => lab.source.duration * MAX_PLAYBACK + TAIL,
                 _ => lab.source.duration,
             },
             rival: self.rival(&traffic)?,
@@ -409,6 +458,46 @@ mod tests {
         assert!(refused(&also("source.rate", "90kbps")).contains("`source.audio`"));
         let line = refused(&also("source.flv", "/nowhere.flv"));
         assert!(line.contains("`source.flv`: /nowhere.flv"), "{line}");
+    }
+
+    #[test]
+    fn durations_of_a_video_and_its_player_must_fit_together() {
+        let dash = ("source.kind", "dash");
+        for (keys, line) in [
+            (
+                &[dash, ("source.duration", "3s")][..],
+                "`source.duration` is 3s; it may be at least `source.segment`, 4s",
+            ),
+            (
+                &[dash, ("player.max_buffer", "3999ms"), ("player.start_after", "1s")],
+                "`player.max_buffer` is 3999ms; it may be at least `source.segment`, 4s",
+            ),
+            (
+                &[dash, ("player.start_after", "31s")],
+                "`player.start_after` is 31s; it may be at most `player.max_buffer`, 30s",
+            ),
+            (
+                &[dash, ("player.resume_after", "31s")],
+                "`player.resume_after` is 31s; it may be at most `player.max_buffer`, 30s",
+            ),
+            (
+                &[dash, ("source.same_connection", "true")],
+                "`source.same_connection` is for downloads only",
+            ),
+        ] {
+            assert_eq!(refused(keys), line);
+        }
+        let longest = [dash, ("source.duration", "86400s"), ("source.segment", "100ms")];
+        let Traffic::Dash(longest) = with(&longest).scenario(1).expect("valid").traffic else {
+            panic!("no video");
+        };
+        assert_eq!(longest.video.segments, 864_000);
+        let Traffic::Dash(usual) = with(&[dash]).scenario(7).expect("valid").traffic else {
+            panic!("no video");
+        };
+        assert_eq!((usual.video.segments, usual.video.seed), (15, 7));
+        // Other sources ignore the player of a video.
+        assert!(with(&[("player.start_after", "31s")]).scenario(1).is_ok());
     }
 
     #[test]

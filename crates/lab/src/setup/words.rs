@@ -11,6 +11,8 @@ config::words! {
         Download = "download",
         /// A stream with key frames through the product's relay.
         Live = "live",
+        /// A video with several bitrates.
+        Dash = "dash",
     }
 }
 

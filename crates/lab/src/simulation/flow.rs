@@ -230,7 +230,7 @@ impl Flow {
             Traffic::Download { bytes } => {
                 download.finished && download.received == bytes * u64::from(self.scenario.times)
             }
-            Traffic::Live(_) => download.finished,
+            Traffic::Live(_) | Traffic::Dash(_) => download.finished,
             Traffic::Frames { .. } | Traffic::Unbounded => download.failed.is_none(),
         }
     }
@@ -275,6 +275,7 @@ impl Flow {
             cap: self.server.held.as_ref().and_then(|(capping, _)| capping.min_rate()),
             learned: self.server.learned(),
             live,
+            dash: download.dash().cloned(),
             rival: None,
             samples: Vec::new(),
         }

@@ -8,6 +8,7 @@ use quic::Stats;
 use startup::Cookie;
 use units::{Rate, Timestamp};
 
+use crate::dash::DashOutcome;
 use crate::event_log::Digest;
 use crate::live::LiveOutcome;
 use crate::recovered::Recovered;
@@ -84,6 +85,8 @@ pub struct RunOutcome {
     pub learned: Option<Cookie>,
     /// Live stream as received by the client.
     pub live: Option<LiveOutcome>,
+    /// Playback of a video at the client.
+    pub dash: Option<DashOutcome>,
     /// The second server and client. Packets and links are counted in the first outcome only.
     pub rival: Option<Box<RunOutcome>>,
     /// States of the first sender, with [`Scenario::sample_every`](crate::Scenario::sample_every).
