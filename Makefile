@@ -132,7 +132,7 @@ LAB = $(TARGET)/release/mendcast lab
 lab: need-cargo need-cc
 	$(CARGO) build --release --locked --bin mendcast
 	-$(LAB) run transport speed --out out
-	-$(LAB) run 'autorec*' 'art*' 'formula*' 'guard*' 'live*' 'deadline*' 'probes' 'wira*' 'congestion*' --runs $(RUNS) --out out
+	-$(LAB) run 'autorec*' 'art*' 'dash*' 'formula*' 'guard*' 'live*' 'deadline*' 'probes' 'wira*' 'congestion*' --runs $(RUNS) --out out
 	$(LAB) report out --page $(TARGET)/results.md > $(TARGET)/summary.md
 	mv $(TARGET)/summary.md docs/reproduce/results.md
 	cp out/deadline-rtt/1-freezes_per_100s.svg docs/reproduce/pictures/deadline-freezes.svg
