@@ -23,6 +23,7 @@ mod outputs;
 mod places;
 mod playback;
 mod pulls;
+mod rtmps;
 mod slow;
 mod stalling;
 mod support;
