@@ -231,7 +231,7 @@ async fn housekeeping(shared: Arc<Shared>) {
                 state.live.outlets.tidy();
                 let runtime = tokio::runtime::Handle::current();
                 state.live.tend_outputs(&state.config, &state.clients, &runtime);
-                state.live.ladders.tidy();
+                state.live.ladders.tidy(&state.config, &state.live.streams);
                 if log_at <= Instant::now()
                     && let Some(line) = losses.line(shared.limits())
                 {

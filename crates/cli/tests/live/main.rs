@@ -15,6 +15,7 @@ mod control;
 mod demo;
 mod hostile;
 mod ladder;
+mod ladder_flv;
 mod limits;
 mod losses;
 mod nodes;

@@ -254,6 +254,7 @@ fn page(request: &Request<Incoming>, path: &str, remote: SocketAddr) -> Response
         remote,
         protocol: Protocol::Http1,
         cohort: None,
+        path_rate: None,
         tcp: None,
         body: &[],
     };

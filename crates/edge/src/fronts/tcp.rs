@@ -275,6 +275,7 @@ async fn answer(
         remote,
         protocol,
         cohort: None,
+        path_rate: path.latest_rate(),
         tcp: Some(path),
         body: &[],
     };
