@@ -148,10 +148,13 @@ sections! {
         shared: bool = false;
     }
 
-    /// RTMP, for publishers and players. It is not encrypted.
+    /// RTMP and RTMPS, for publishers and players. The limits apply to both together.
     [rtmp] Rtmp {
-        /// Addresses to listen on. If unset, RTMP is disabled.
+        /// Addresses of RTMP, which is not encrypted. If unset, it is disabled.
         listen: Option<Vec<SocketAddr>> = None, example "\"[::]:1935\"", effect AtStart;
+        /// Addresses of RTMPS, which is RTMP over TLS with the server's certificates
+        /// (docs/operate/certificates.md). If unset, it is disabled.
+        tls_listen: Option<Vec<SocketAddr>> = None, example "\"[::]:1936\"", effect AtStart;
         /// Maximum number of connections; further ones are closed. At most a quarter have neither
         /// published nor played yet, and at most half are players. The rest is for publishers.
         max_connections: u32 = 1_000, in 1..=1_000_000;
@@ -161,7 +164,8 @@ sections! {
         /// Maximum silence of a publisher, and maximum time for a player to take data or answer a
         /// ping; then the connection ends.
         timeout: Duration = SECOND * 15, in SECOND..=MINUTE * 10;
-        /// Maximum duration of the handshake, even if bytes keep trickling in.
+        /// Maximum duration of the handshake, even if bytes keep trickling in. Applies to the
+        /// handshakes of TLS and RTMP separately.
         handshake_timeout: Duration = SECOND * 5, in MILLISECOND * 100..=MINUTE;
         /// Maximum time to `publish` or `play`, from the connection's start or the end of the
         /// previous one, even if other messages arrive.

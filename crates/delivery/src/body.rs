@@ -4,6 +4,8 @@ use core::task::{Context, Poll};
 use core::time::Duration;
 use std::io;
 
+use units::Rate;
+
 use crate::flv::{FlvStream, Piece};
 use crate::playhead::Buffered;
 
@@ -32,6 +34,9 @@ pub trait Body {
     fn buffered(&self) -> Option<Buffered> {
         None
     }
+
+    /// Handles a measurement of the path: the rate at which the transport sends.
+    fn on_path_rate(&mut self, _rate: Rate) {}
 
     /// Handles the acknowledgement of a live stream's whole first frame.
     fn on_first_frame(&mut self);

@@ -7,6 +7,7 @@ use quic::Connection;
 use quic::streams::SendProgress;
 use units::{Mark, StreamId, Timestamp};
 
+use crate::start::is_unmeasured;
 use crate::{Body, FlvStream, Framing, Piece, Playhead};
 
 /// Maximum of unsent bytes per stream; live streams have a lower limit.
@@ -101,6 +102,9 @@ impl<B: Body> Delivery<B> {
             (Some(rate), Some(_)) => relay::send_ahead(rate).min(HIGH_WATER),
             _ => HIGH_WATER,
         };
+        if let Some(rate) = connection.pacing_rate().filter(|_| !is_unmeasured(connection)) {
+            self.body.on_path_rate(rate);
+        }
         let began = *self.began.get_or_insert(now);
         loop {
             let Some(progress) = connection.send_progress(id) else { return Filled::Finished };

@@ -99,6 +99,11 @@ impl FlvStream {
         own.freeze().chain(rest)
     }
 
+    /// Returns the viewer, to change its rendition.
+    pub fn viewer_mut(&mut self) -> &mut Viewer {
+        &mut self.viewer
+    }
+
     /// Returns the bytes of the file up to the end of the first frame, before any of it is
     /// delivered; `None` if the frame is not cached yet. The time base tag is included, although
     /// streams without an origin have none.

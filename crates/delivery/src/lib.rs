@@ -8,7 +8,8 @@
 //!
 //! [`start()`] starts a connection by the rules of `startup`, and [`path_state`] saves its path
 //! state for the next one. [`Capping`] applies the caps of the viewer's user group.
-//! [`TransportStats`] collects transport statistics and writes them to the session's record.
+//! [`RenditionChoice`] chooses among the renditions of a ladder. [`TransportStats`] collects
+//! transport statistics and writes them to the session's record.
 //!
 //! The crate has no IO and no clock: callers pass the time, and wakers signal progress.
 
@@ -20,6 +21,7 @@ mod delivery;
 mod flv;
 mod framing;
 mod playhead;
+mod rendition;
 mod set_up;
 mod start;
 mod transport;
@@ -30,6 +32,7 @@ pub use delivery::{Delivery, Filled};
 pub use flv::{FlvStream, Piece};
 pub use framing::Framing;
 pub use playhead::{Buffered, Playhead, STALE_REPORT};
+pub use rendition::RenditionChoice;
 pub use set_up::{relay_settings, start_policy, video_frames};
 pub use start::{Started, controller, guided, is_unmeasured, path_state, start};
 pub use transport::{AfterLoss, TransportStats};

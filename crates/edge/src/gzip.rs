@@ -167,6 +167,7 @@ mod tests {
                 remote: "127.0.0.1:1".parse().expect("an address"),
                 protocol: crate::viewer::Protocol::Http1,
                 cohort: None,
+                path_rate: None,
                 tcp: None,
                 body: &[],
             };

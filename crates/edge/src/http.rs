@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::{Buf as _, Bytes};
 use delivery::{Buffered, FlvStream, Piece};
+use units::Rate;
 
 use crate::cohorts::Cohort;
 use crate::disk::body::FileBody;
@@ -41,6 +42,8 @@ pub struct RequestHead<'a> {
     pub protocol: Protocol,
     /// The viewer and its cohort, on transports with a recovery scheme.
     pub cohort: Option<(Unit, &'a Cohort)>,
+    /// Delivery rate of the path, if known from this or an earlier connection.
+    pub path_rate: Option<Rate>,
     /// Path statistics of a TCP connection.
     pub tcp: Option<&'a Arc<TcpPath>>,
     /// Body, if [`max_body`] permits one.
@@ -225,6 +228,12 @@ impl delivery::Body for Responder {
         self.flv()?.session().buffered()
     }
 
+    fn on_path_rate(&mut self, rate: Rate) {
+        if let Body::Flv(body) = &mut self.0 {
+            body.on_path_rate(rate);
+        }
+    }
+
     fn on_first_frame(&mut self) {
         if let Some(session) = self.session() {
             session.on_first_frame();
@@ -365,6 +374,7 @@ pub(crate) mod tests {
             remote,
             protocol: Protocol::Http3,
             cohort: None,
+            path_rate: None,
             tcp: None,
             body: &[],
         };

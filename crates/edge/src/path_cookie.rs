@@ -77,6 +77,7 @@ mod tests {
             remote: ([192, 0, 2, 1], 1).into(),
             protocol: Protocol::Http3,
             cohort: None,
+            path_rate: None,
             tcp: None,
             body: &[],
         };

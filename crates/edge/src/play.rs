@@ -266,6 +266,7 @@ mod tests {
             remote: (address, 1).into(),
             protocol: Protocol::Http2,
             cohort: None,
+            path_rate: None,
             tcp: None,
             body: &[],
         }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use startup::cookie::{CookieRules, Verdict};
 use startup::{Carrier, Cookie, History, JumpLedger, PathState, Prefix, Refusal};
+use units::Rate;
 
 use crate::sync::lock;
 
@@ -80,6 +81,25 @@ impl SavedPaths {
         };
         let past = self.judge(Carrier::History, Ok(cookie), client, now, rules, buys);
         Ok(past.ok().map(|past| (Carrier::History, past)))
+    }
+
+    /// Returns the usual delivery rate of the path to a client, from its cookies or else from its
+    /// network. Spends and counts nothing.
+    pub(crate) fn rate(
+        &self,
+        received: &[ReceivedCookie],
+        client: IpAddr,
+        now: u64,
+        rules: &CookieRules,
+    ) -> Option<Rate> {
+        let history = lock(&self.history).get(Prefix::of(client)).copied();
+        let history = history.map(|cookie| (Carrier::History, cookie));
+        let received = received.iter().filter_map(|(c, cookie)| Some((*c, cookie.ok()?)));
+        received.chain(history).find_map(|(carrier, cookie)| {
+            let past = cookie.accept(carrier, client, now, rules).ok()?;
+            let Cookie { usual_rate, max_rate, .. } = past.cookie;
+            [usual_rate, max_rate].into_iter().find(|rate| *rate > Rate::ZERO)
+        })
     }
 
     fn judge(

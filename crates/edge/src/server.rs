@@ -17,7 +17,7 @@ use crate::certificates::watch;
 use crate::check;
 use crate::config::Config;
 use crate::entropy::random;
-use crate::fronts::{rtmp, threads};
+use crate::fronts::{Turns, rtmp, threads};
 use crate::hooks::Hook;
 use crate::io::socket::UdpSocket;
 use crate::io::{self, Listener, descriptors};
@@ -53,6 +53,7 @@ pub struct Edge {
     shared: Arc<Shared>,
     listeners: Vec<Listener>,
     rtmp: Vec<TcpListener>,
+    rtmps: Vec<TcpListener>,
     admin: Option<TcpListener>,
 }
 
@@ -71,9 +72,12 @@ impl Edge {
         check::credentials(&plan).iter().for_each(|finding| tracing::warn!("{}", finding.text()));
         let state = State::open(plan, None)?;
         let listeners = io::listen(&state.config, cores)?;
-        let rtmp =
-            state.config.rtmp.listen.iter().flatten().map(|&address| io::listen_tcp(address));
-        let rtmp = rtmp.collect::<Result<_, _>>()?;
+        let listen = |addresses: &Option<Vec<SocketAddr>>| {
+            addresses.iter().flatten().map(|&address| io::listen_tcp(address)).collect()
+        };
+        let rtmp: Result<_, Error> = listen(&state.config.rtmp.listen);
+        let rtmps: Result<_, Error> = listen(&state.config.rtmp.tls_listen);
+        let (rtmp, rtmps) = (rtmp?, rtmps?);
         let admin = match state.config.admin.listen {
             Some(address) => Some(io::listen_tcp(address)?),
             // Another server may use the default address.
@@ -91,7 +95,7 @@ impl Edge {
         };
         let ports = listeners.iter().map(|listener| listener.address.port()).collect();
         let shared = Arc::new(Shared::new(state, ports, cores, log));
-        Ok(Self { shared, listeners, rtmp, admin })
+        Ok(Self { shared, listeners, rtmp, rtmps, admin })
     }
 
     /// Returns the shared state, for reloads and to start the drain.
@@ -109,6 +113,11 @@ impl Edge {
         self.rtmp.iter().filter_map(|listener| listener.local_addr().ok()).collect()
     }
 
+    /// Returns the RTMPS addresses.
+    pub fn rtmps(&self) -> Vec<SocketAddr> {
+        self.rtmps.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+    }
+
     /// Returns the admin address, if there is a listener.
     pub fn admin(&self) -> Option<SocketAddr> {
         self.admin.as_ref().and_then(|listener| listener.local_addr().ok())
@@ -119,7 +128,7 @@ impl Edge {
     /// # Errors
     /// One line: the runtime rejects a socket.
     pub async fn serve(self) -> Result<(), Error> {
-        let Self { shared, listeners, rtmp, admin } = self;
+        let Self { shared, listeners, rtmp, rtmps, admin } = self;
         // Requests on other threads spawn tasks here.
         let _ = shared.state().runtime.set(tokio::runtime::Handle::current());
         acme::start(&shared)?;
@@ -131,10 +140,15 @@ impl Edge {
         let heartbeats: Vec<_> =
             main.iter().map(|pulse| tokio::spawn(heartbeat(pulse.clone()))).collect();
         let mut fronts = JoinSet::new();
-        for listener in rtmp {
+        // All handshakes on this runtime take turns.
+        let turns = Arc::new(Turns::new());
+        let plain = rtmp.into_iter().map(|listener| (listener, None));
+        for (listener, turns) in
+            plain.chain(rtmps.into_iter().map(|listener| (listener, Some(turns.clone()))))
+        {
             let listener = tokio::net::TcpListener::from_std(listener)
                 .map_err(|e| Error::new(format!("RTMP: {e}")))?;
-            fronts.spawn(rtmp::serve(listener, shared.clone()));
+            fronts.spawn(rtmp::serve(listener, shared.clone(), turns));
         }
         fronts.spawn(housekeeping(shared.clone()));
         let follower = tokio::spawn(follow_table(shared.clone()));
@@ -217,7 +231,7 @@ async fn housekeeping(shared: Arc<Shared>) {
                 state.live.outlets.tidy();
                 let runtime = tokio::runtime::Handle::current();
                 state.live.tend_outputs(&state.config, &state.clients, &runtime);
-                state.live.ladders.tidy();
+                state.live.ladders.tidy(&state.config, &state.live.streams);
                 if log_at <= Instant::now()
                     && let Some(line) = losses.line(shared.limits())
                 {
@@ -315,6 +329,9 @@ pub fn run(path: &Path, config: Config) -> Result<(), Error> {
         }
         for address in edge.rtmp() {
             tracing::info!("listening on {address} for RTMP");
+        }
+        for address in edge.rtmps() {
+            tracing::info!("listening on {address} for RTMPS");
         }
         let shared = edge.shared().clone();
         shared.set_file(path);

@@ -12,6 +12,12 @@ use media::{GopCache, Kind, Marks, Role, Tag};
 const LOOK_AHEAD: u64 = 64;
 /// Media time between two checks whether a viewer catches up, in milliseconds.
 const THINNING_CHECK_MS: u32 = 1_000;
+/// Maximum difference of equal times in two streams, in milliseconds. Encoders round.
+const MAX_ROUNDING_MS: u32 = 4;
+/// Time after a switch for which audio may be late, in milliseconds.
+const SEAM_MS: u32 = 2_000;
+/// Tags before a key frame that are searched for audio which the viewer lacks.
+const LOOK_BACK: u64 = 256;
 
 /// Join position of a new viewer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -72,6 +78,10 @@ pub struct Cursor {
     headers: Vec<Tag>,
     /// Newest delivered header of each kind.
     sent: Headers,
+    /// Timestamp of the newest delivered audio frame.
+    audio_time: Option<u32>,
+    /// After a switch: which tags to leave out.
+    seam: Option<Seam>,
     /// Timestamp of the newest delivered frame, or of the next one.
     time: Option<u32>,
     /// Timestamp of the first frame, or of a slightly earlier one that follows it.
@@ -79,6 +89,15 @@ pub struct Cursor {
     skips: u64,
     skipped_ms: u64,
     thinned: u64,
+}
+
+/// Where a viewer has come from another stream. The streams interleave audio and video differently.
+#[derive(Clone, Copy, Debug)]
+struct Seam {
+    /// Number of the key frame. Before it, only audio is delivered.
+    key: u64,
+    /// Timestamp of the newest audio frame of the other stream.
+    audio_time: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +121,8 @@ impl Cursor {
             position: Position::New,
             headers: Vec::new(),
             sent: Headers::default(),
+            audio_time: None,
+            seam: None,
             time: None,
             origin: None,
             skips: 0,
@@ -191,6 +212,7 @@ impl Cursor {
                 None => {}
             }
         }
+        let at = self.pass_seam(cache, at);
         self.update_thinning(cache, at);
         let at = self.skip_disposable(cache, at);
         self.position = Position::At(at);
@@ -232,6 +254,99 @@ impl Cursor {
         at
     }
 
+    /// Returns the next tag to deliver from `at` on: the other stream has delivered the video
+    /// before the key frame, and some of the audio.
+    fn pass_seam(&mut self, cache: &GopCache, mut at: u64) -> u64 {
+        let Some(seam) = self.seam else { return at };
+        while let Some(tag) = cache.get(at) {
+            let is_audio = tag.role() == Role::AudioFrame;
+            let is_new = is_audio && is_later(seam.audio_time, tag.timestamp());
+            let is_past = !is_audio && ms_between(seam.audio_time, tag.timestamp()) > SEAM_MS;
+            if at > seam.key && (is_new || is_past) {
+                self.seam = None;
+            }
+            if is_new || !is_audio && at >= seam.key {
+                break;
+            }
+            at += 1;
+        }
+        at
+    }
+
+    /// Returns the timestamp of the next tag if it is available and a key frame, at which
+    /// [`Cursor::switch`] is possible.
+    pub fn next_key(&self, cache: &GopCache) -> Option<u32> {
+        let Position::At(at) = self.position else { return None };
+        let tag = cache.get(at).filter(|_| self.headers.is_empty() && self.seam.is_none())?;
+        (tag.role() == Role::KeyFrame).then(|| tag.timestamp())
+    }
+
+    /// Returns true if the next tag is evicted, or too far behind, and a newer group is cached.
+    pub fn must_skip(&self, cache: &GopCache) -> bool {
+        let Position::At(at) = self.position else { return false };
+        (at < cache.base() || self.lag_ms(cache) > self.lags.skip)
+            && cache.groups().next_back().is_some_and(|group| group.start > at)
+    }
+
+    /// Continues with the cache of another stream with the same content on the same time line, at
+    /// its key frame of this time, as returned by [`Cursor::next_key`]. Audio that the viewer has
+    /// is left out, and audio that it lacks is added. Returns false, without a change, if the key
+    /// frame is not cached or the codecs differ.
+    pub fn switch(&mut self, cache: &GopCache, key_ms: u32) -> bool {
+        let is_same = |group: &&GopStart| {
+            let ahead = group.timestamp.wrapping_sub(key_ms);
+            ahead.min(ahead.wrapping_neg()) <= MAX_ROUNDING_MS
+        };
+        let Some(group) = cache.groups().find(is_same).filter(|g| self.has_codecs_of(&g.headers))
+        else {
+            return false;
+        };
+        let mut start = group.start;
+        if let Some(audio_time) = self.audio_time {
+            self.seam = Some(Seam { key: group.start, audio_time });
+            let lacks = |number: &u64| {
+                let tag = cache.get(*number);
+                tag.is_some_and(|tag| {
+                    tag.role() == Role::AudioFrame && is_later(audio_time, tag.timestamp())
+                })
+            };
+            let earliest = group.start.saturating_sub(LOOK_BACK).max(cache.base());
+            start = (earliest..group.start).find(lacks).unwrap_or(start);
+        }
+        self.queue_new_headers(group.headers.tags());
+        self.thinning = Thinning::Off(None);
+        self.position = Position::At(start);
+        true
+    }
+
+    /// Continues with the cache of another stream on the same time line, at its first key frame
+    /// after the delivered media, or at its newest one if it has several of them. Counts a skip.
+    /// Returns false, without a change, if the codecs differ.
+    pub fn restart(&mut self, cache: &GopCache) -> bool {
+        if !self.has_codecs_of(cache.headers()) {
+            return false;
+        }
+        let is_after =
+            |group: &&GopStart| self.time.is_none_or(|time| is_later(time, group.timestamp));
+        let start = cache.groups().rev().find(is_after).map_or(cache.head(), |group| group.start);
+        self.seam = self.audio_time.map(|audio_time| Seam { key: start, audio_time });
+        self.headers.clear();
+        self.thinning = Thinning::Off(None);
+        self.position = Position::Waiting(start);
+        self.skips += 1;
+        true
+    }
+
+    /// Whether players can continue with these headers: tracks and codecs are those of the
+    /// delivered headers.
+    fn has_codecs_of(&self, headers: &Headers) -> bool {
+        let codecs = |headers: &Headers| {
+            let of = |header: &Option<Tag>| header.as_ref().and_then(|tag| tag.class().codec);
+            [of(&headers.video), of(&headers.audio)]
+        };
+        codecs(&self.sent) == codecs(headers)
+    }
+
     fn jump(&mut self, cache: &GopCache, group: &GopStart) -> Next {
         self.position = Position::At(group.start);
         self.origin.get_or_insert_with(|| earliest(cache, group));
@@ -266,6 +381,9 @@ impl Cursor {
             }
         } else {
             self.time = Some(tag.timestamp());
+            if tag.role() == Role::AudioFrame {
+                self.audio_time = self.time;
+            }
         }
         Next::Tag(tag)
     }
@@ -303,6 +421,11 @@ fn earliest(cache: &GopCache, group: &GopStart) -> u32 {
     let times = frames.filter(|tag| !tag.role().is_header()).map(Tag::timestamp);
     times
         .fold(group.timestamp, |first, time| if ms_between(time, first) > 0 { time } else { first })
+}
+
+/// Returns true if `time` is later than `than` by more than rounding.
+fn is_later(than: u32, time: u32) -> bool {
+    ms_between(than, time) > MAX_ROUNDING_MS
 }
 
 /// Returns the time from `earlier` to `later` on a wrapping clock; 0 if `later` precedes `earlier`.

@@ -4,7 +4,7 @@ use core::num::NonZeroU32;
 use core::task::{Context, Poll, Waker};
 use std::sync::Arc;
 
-use media::{Role, Tag};
+use media::{GopCache, Role, Tag};
 
 use crate::cursor::{Cursor, Lags, Next, Start};
 use crate::stream::{LiveState, Status, Stream};
@@ -137,6 +137,60 @@ impl Viewer {
             }
             kinds => Poll::Ready(kinds),
         }
+    }
+
+    /// Returns the timestamp of the next tag if it is available and a key frame, at which
+    /// [`Viewer::switch`] is possible.
+    pub fn next_key(&self) -> Option<u32> {
+        self.stream.with_cache(|cache| self.cursor.next_key(cache))
+    }
+
+    /// Waits for the next change of the stream, although a tag may be available.
+    pub fn poll_change(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let live = self.stream.read();
+        wait(&mut self.registered, &self.stream, &live, context)
+    }
+
+    /// Returns true if the viewer is about to skip to a newer key frame.
+    pub fn must_skip(&self) -> bool {
+        self.stream.with_cache(|cache| self.cursor.must_skip(cache))
+    }
+
+    /// Continues with another stream of the same content and time line, at its key frame of this
+    /// time, which must be the time of the [next tag](Viewer::next_key). No frame is lost or
+    /// repeated. Returns false, without a change, if the key frame is not cached, the codecs
+    /// differ, or the other stream is full.
+    pub fn switch(&mut self, stream: &Arc<Stream>, key_ms: u32) -> bool {
+        self.move_to(stream, |cursor, cache| cursor.switch(cache, key_ms))
+    }
+
+    /// Continues with another stream of the same content and time line, at its first key frame
+    /// after the delivered media, or at its newest one if it has several of them. Counts a skip.
+    /// Returns false, without a change, if the codecs differ or the other stream is full.
+    pub fn restart(&mut self, stream: &Arc<Stream>) -> bool {
+        self.move_to(stream, Cursor::restart)
+    }
+
+    fn move_to(
+        &mut self,
+        stream: &Arc<Stream>,
+        move_cursor: impl FnOnce(&mut Cursor, &GopCache) -> bool,
+    ) -> bool {
+        if self.is_counted && !stream.enter() {
+            return false;
+        }
+        let has_moved = stream.with_cache(|cache| move_cursor(&mut self.cursor, cache));
+        let left = match has_moved {
+            true => core::mem::replace(&mut self.stream, stream.clone()),
+            false => stream.clone(),
+        };
+        if self.is_counted {
+            left.leave();
+        }
+        if has_moved {
+            self.registered = None;
+        }
+        has_moved
     }
 
     /// Offset of this viewer's timeline in the stream's, in wrapping milliseconds. `None` before

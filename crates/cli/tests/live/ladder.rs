@@ -300,7 +300,7 @@ fn a_ladder_without_renditions_says_why_and_its_name_is_no_stream() {
     );
     let answer = http::get(edge.address, "/live/show.flv");
     assert_eq!(answer.status, 404);
-    assert!(answer.text().contains("live/show is a ladder: play live/show/index.m3u8"));
+    assert_eq!(answer.text(), "404 no rendition of live/show is live\n");
     let refused = Publishing::open(edge.rtmp, "live/show").map(drop);
     assert_eq!(refused, Err("a [[ladder]] has this name".into()));
     for path in ["/live/show/media.m3u8", "/live/show/~x/media.m3u8", "/live/show/~x/index.m3u8"] {

@@ -216,6 +216,10 @@ impl Handler {
                 let text = lock(&self.sampler).sample(shared).to_string();
                 with_type(text_response(200, text), "application/json")
             }
+            "/api/outputs" => {
+                let text = outputs::describe(&shared.state().live).to_string();
+                with_type(text_response(200, text), "application/json")
+            }
             "/api/openapi.json" => with_type(text_response(200, openapi()), "application/json"),
             "/metrics" => {
                 let accept = request.headers().get("accept").and_then(|field| field.to_str().ok());
@@ -250,6 +254,7 @@ fn page(request: &Request<Incoming>, path: &str, remote: SocketAddr) -> Response
         remote,
         protocol: Protocol::Http1,
         cohort: None,
+        path_rate: None,
         tcp: None,
         body: &[],
     };

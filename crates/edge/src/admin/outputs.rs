@@ -1,16 +1,51 @@
-//! Metrics of pushed and recorded streams. Labels come from the configuration.
+//! Metrics and a description of pushed and recorded streams. Labels come from the configuration.
 
 use std::fmt::Error;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
+use serde_json::{Map, Value, json};
 
-use crate::push::{PushEvent, Pushes};
+use crate::live::Live;
+use crate::push::{PushEvent, Pushes, Target, TargetCounts};
 use crate::record::Recordings;
 
 type NoExemplar<'a> = Option<&'a Exemplar<[(&'static str, &'static str); 1], u64>>;
+
+/// Describes the targets of pushes and the directories of recordings, without secrets. Those of
+/// removed rules stay, as in metrics.
+pub(super) fn describe(live: &Live) -> Value {
+    let push = |((stream, target), counts): (Target, Arc<TargetCounts>)| {
+        let events = PushEvent::ALL.map(|event| (event.name().into(), counts.of(event).into()));
+        json!({
+            "stream": stream,
+            "target": target,
+            "connections": counts.connected.load(Ordering::Relaxed),
+            "bytes": counts.bytes.load(Ordering::Relaxed),
+            "skips": counts.skips.load(Ordering::Relaxed),
+            "events": Map::from_iter(events),
+        })
+    };
+    let recordings = live.recordings.counts().into_iter().map(|(directory, counts, running)| {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        json!({
+            "directory": directory,
+            "streams": running,
+            "queued_bytes": load(&counts.queued),
+            "segments": load(&counts.segments),
+            "bytes": load(&counts.bytes),
+            "removed": load(&counts.removed),
+            "gaps": { "queue": load(&counts.queue_gaps), "disk": load(&counts.disk_gaps) },
+        })
+    });
+    json!({
+        "pushes": live.pushes.counts().into_iter().map(push).collect::<Vec<_>>(),
+        "recordings": recordings.collect::<Vec<_>>(),
+    })
+}
 
 /// Encodes connections, bytes, skips and events of each target.
 pub(super) fn encode_pushes(
@@ -59,7 +94,7 @@ pub(super) fn encode_recordings(
     recordings: &Recordings,
 ) -> Result<(), Error> {
     let all = recordings.counts();
-    let load = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed) as f64;
+    let load = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64;
     let help = "Streams that are being recorded";
     let mut family = encoder.encode_descriptor("recordings", help, None, MetricType::Gauge)?;
     for (directory, _, running) in &all {

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::holder::{self, Holder};
-use crate::config::Config;
+use crate::config::{AcmeChallenge, Config};
 use crate::finding::Finding;
 
 /// A listen address.
@@ -75,8 +75,13 @@ fn listeners(config: &Config) -> Vec<Listener> {
     });
     let tcp = |key, address| Listener { key, address, has_udp: false, is_split: false };
     let rtmp = config.rtmp.listen.iter().flatten().map(|&address| tcp("[rtmp] listen", address));
+    let rtmps = config.rtmp.tls_listen.iter().flatten();
+    let rtmps = rtmps.map(|&address| tcp("[rtmp] tls_listen", address));
     let admin = config.admin.listen.iter().map(|&address| tcp("[admin] listen", address));
-    server.chain(rtmp).chain(admin).collect()
+    let acme = config.acme.domains.iter().map(|_| config.acme.http_listen);
+    let acme = acme.filter(|_| config.acme.challenge == AcmeChallenge::Http01);
+    let acme = acme.map(|address| tcp("[acme] http_listen", address));
+    server.chain(rtmp).chain(rtmps).chain(admin).chain(acme).collect()
 }
 
 fn bind(one: &Listener) -> Option<Finding> {

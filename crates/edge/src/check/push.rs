@@ -11,9 +11,9 @@ use crate::names::matches;
 /// Stands for the part of a name that `*` matches.
 const SAMPLE: &str = "mendcast-check";
 
-/// Finds pushes that return to this server under a name that is pushed again. `[rtmp] listen` and
-/// the host of the target must show it: other loops end at run time, by the servers that a stream
-/// passed.
+/// Finds pushes that return to this server under a name that is pushed again. The listeners of
+/// `[rtmp]` and the host of the target must show it: other loops end at run time, by the servers
+/// that a stream passed.
 pub(super) fn check(config: &Config) -> Vec<Finding> {
     config.push.iter().filter_map(|rule| returning(config, rule)).collect()
 }
@@ -50,8 +50,8 @@ fn is_own(config: &Config, url: &rtmp::Url) -> bool {
         Some(address) if address == own.to_canonical() => true,
         _ => is_local && (own.is_unspecified() || own.to_canonical().is_loopback()),
     };
-    let mut own = config.rtmp.listen.iter().flatten();
-    !url.tls && own.any(|own| own.port() == url.port && leads_to(own.ip()))
+    let listen = if url.tls { &config.rtmp.tls_listen } else { &config.rtmp.listen };
+    listen.iter().flatten().any(|own| own.port() == url.port && leads_to(own.ip()))
 }
 
 #[cfg(test)]
@@ -63,6 +63,16 @@ mod tests {
             "[rtmp]\nlisten = \"{listen}\"\n[[push]]\nstream = \"{stream}\"\nurl = \"{url}\""
         );
         check(&Config::parse("edge.toml", &text).expect("valid"))
+    }
+
+    #[test]
+    fn a_push_that_returns_over_rtmps_is_an_error() {
+        let rule = "[[push]]\nstream = \"live/*\"\nurl = \"rtmps://localhost:1936/{name}\"";
+        for (key, count) in [("tls_listen", 1), ("listen", 0)] {
+            let text = format!("[rtmp]\n{key} = \"[::]:1936\"\n{rule}");
+            let config = Config::parse("edge.toml", &text).expect("valid");
+            assert_eq!(check(&config).len(), count, "{key}");
+        }
     }
 
     #[test]

@@ -53,6 +53,7 @@ fn findings_name_key_value_and_allowed_values() {
     let at = |name: &str| dir.path().join(name).display().to_string();
     std::fs::write(at("open"), "sixteen-letters-").expect("written");
     std::fs::set_permissions(at("open"), std::fs::Permissions::from_mode(0o644)).expect("set");
+    let acme = format!("[acme]\ndomains = [\"a.example\"]\ndirectory = \"{}\"\n", at("acme"));
     for (text, expected) in [
         (String::new(), ""),
         (format!("log.connections = \"{}\"", at("no/x")), "error: [log] connections = "),
@@ -65,6 +66,23 @@ fn findings_name_key_value_and_allowed_values() {
         (format!("server.listen = \"{udp}\""), "warning: [server] listen = "),
         (format!("rtmp.listen = \"{tcp}\""), "warning: [rtmp] listen = "),
         (format!("admin.listen = \"{tcp}\""), "warning: [admin] listen = "),
+        (format!("rtmp.tls_listen = \"{tcp}\""), "warning: [rtmp] tls_listen = "),
+        (
+            "server.listen = \"127.0.0.1:9\"\nrtmp.tls_listen = \"[::]:9\"".into(),
+            "error: [rtmp] tls_listen = [::]:9: [server] listen = 127.0.0.1:9 has this address",
+        ),
+        (format!("{acme}[server]\nlisten = \"127.0.0.1:9\""), ""),
+        (
+            format!("{acme}challenge = \"http-01\"\nhttp_listen = \"{tcp}\""),
+            "warning: [acme] http_listen = ",
+        ),
+        (
+            format!(
+                "{acme}challenge = \"http-01\"\nhttp_listen = \"127.0.0.1:9\"\n\
+                 [rtmp]\nlisten = \"0.0.0.0:9\""
+            ),
+            "error: [acme] http_listen = 127.0.0.1:9: [rtmp] listen = 0.0.0.0:9 has this address",
+        ),
         (
             "server.listen = \"192.0.2.1:9\"".into(),
             "error: [server] listen = 192.0.2.1:9: not an address of",

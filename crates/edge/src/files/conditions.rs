@@ -139,6 +139,7 @@ mod tests {
             remote,
             protocol,
             cohort,
+            path_rate: None,
             tcp: None,
             body,
         };

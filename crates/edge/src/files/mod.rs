@@ -65,8 +65,17 @@ impl Files {
             let fields = fields.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
             let fields = fields.collect();
             let (cohort, body) = (None, &[][..]);
-            let head =
-                RequestHead { method, target, fields, remote, protocol, cohort, tcp: None, body };
+            let head = RequestHead {
+                method,
+                target,
+                fields,
+                remote,
+                protocol,
+                cohort,
+                path_rate: None,
+                tcp: None,
+                body,
+            };
             files.respond(&head, now)
         });
         Answer::Later(Box::pin(async move {

@@ -41,8 +41,17 @@ impl Site {
         let fields = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
         let (remote, protocol) = (([127, 0, 0, 1], 1).into(), Protocol::Http3);
         let (cohort, body) = (None, &[][..]);
-        let head =
-            RequestHead { method, target, fields, remote, protocol, cohort, tcp: None, body };
+        let head = RequestHead {
+            method,
+            target,
+            fields,
+            remote,
+            protocol,
+            cohort,
+            path_rate: None,
+            tcp: None,
+            body,
+        };
         self.files.respond(&head, UNIX_EPOCH + NOW)
     }
 
@@ -209,7 +218,17 @@ fn answers_wait_for_the_disk() {
     let fields = vec![("range", b"bytes=2-4".as_slice())];
     let (remote, protocol) = (([127, 0, 0, 1], 1).into(), Protocol::Http3);
     let (method, target, cohort, body) = ("GET", "/a%20b.txt", None, &[][..]);
-    let head = RequestHead { method, target, fields, remote, protocol, cohort, tcp: None, body };
+    let head = RequestHead {
+        method,
+        target,
+        fields,
+        remote,
+        protocol,
+        cohort,
+        path_rate: None,
+        tcp: None,
+        body,
+    };
     let Answer::Later(answer) = files.answer(&head, UNIX_EPOCH + NOW) else {
         panic!("the disk was read at once");
     };

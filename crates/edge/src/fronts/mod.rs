@@ -1,7 +1,10 @@
-//! TCP fronts: HTTP/1.1 and HTTP/2, and RTMP. QUIC is served by the event loops.
+//! TCP fronts: HTTP/1.1 and HTTP/2, RTMP and RTMPS. QUIC is served by the event loops.
 
 mod accept;
+mod handshakes;
 mod proxy;
 pub(crate) mod rtmp;
 mod tcp;
 pub(crate) mod threads;
+
+pub(crate) use handshakes::Turns;

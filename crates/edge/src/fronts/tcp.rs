@@ -2,7 +2,6 @@
 //! (RFC 7838, section 3; RFC 9114, section 3.1).
 
 mod activity;
-mod handshakes;
 
 use std::convert::Infallible;
 use std::io;
@@ -25,6 +24,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::server::TlsStream;
 
+use super::handshakes::Turns;
 use super::{accept, proxy};
 use crate::bans::Refused;
 use crate::config::any_contains;
@@ -37,7 +37,6 @@ use crate::routes::respond;
 use crate::state::{Shared, State};
 use crate::viewer::Protocol;
 use activity::{Activity, Open};
-use handshakes::Turns;
 
 /// Maximum header bytes per request, as in HTTP/3.
 const MAX_HEADERS: u32 = 16 * 1024;
@@ -276,6 +275,7 @@ async fn answer(
         remote,
         protocol,
         cohort: None,
+        path_rate: path.latest_rate(),
         tcp: Some(path),
         body: &[],
     };

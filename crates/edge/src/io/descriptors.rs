@@ -44,7 +44,12 @@ pub(crate) fn raise(config: &Config, cores: usize) {
 /// Returns the maximum number of descriptors under this configuration.
 fn needed(config: &Config, cores: usize) -> u64 {
     let addresses = config.server.listen.len() as u64;
-    let rtmp = config.rtmp.listen.as_ref().map_or(0, |_| config.rtmp.max_connections);
+    let rtmp = config
+        .rtmp
+        .listen
+        .as_ref()
+        .or(config.rtmp.tls_listen.as_ref())
+        .map_or(0, |_| config.rtmp.max_connections);
     // An HLS upstream may serve a playlist and a segment at the same time.
     let pulls = if config.pull.is_empty() { 0 } else { 2 * u64::from(config.live.max_streams) };
     let streams = |rule: &config::Push| match rule.stream.ends_with('*') {

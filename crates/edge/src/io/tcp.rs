@@ -17,6 +17,7 @@ use records::Record;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
+use units::Rate;
 
 use crate::config::Config;
 use crate::sync::lock;
@@ -27,6 +28,9 @@ use intake::Intake;
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum wait for the peer's close after ours.
 const LINGER: Duration = Duration::from_secs(1);
+
+/// Minimum bytes of a measured rate: more than the initial window of RFC 6928.
+const MIN_MEASURED: u64 = 16_000;
 
 /// Sets the options that accepted connections inherit. Logs those that the kernel rejects.
 pub(super) fn configure(listener: &impl AsFd, config: &Config) {
@@ -62,6 +66,12 @@ impl TcpPath {
         let mut counts = lock(&self.counts);
         *counts = TcpCounts { delivery_rate: now.delivery_rate.max(counts.delivery_rate), ..now };
     }
+
+    /// Returns the latest delivery rate, if measured by more than a handshake.
+    pub fn latest_rate(&self) -> Option<Rate> {
+        let TcpCounts { sent_bytes, latest_rate, .. } = *lock(&self.counts);
+        (latest_rate > 0 && sent_bytes >= MIN_MEASURED).then(|| Rate::from_bps(latest_rate))
+    }
 }
 
 /// Path statistics since the start of a session.
@@ -75,6 +85,11 @@ impl SincePath {
     /// Starts now.
     pub fn new(path: &Arc<TcpPath>) -> Self {
         Self { path: path.clone(), before: *lock(&path.counts) }
+    }
+
+    /// Returns the latest delivery rate of the path, if measured.
+    pub fn latest_rate(&self) -> Option<Rate> {
+        self.path.latest_rate()
     }
 
     /// Fills the columns that TCP can answer, if the connection has a round-trip time.

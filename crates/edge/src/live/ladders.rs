@@ -6,13 +6,15 @@ use std::time::{Duration, Instant, SystemTime};
 
 use media::Tag;
 use media::hls::Segmenter;
-use relay::{Status, Stream};
+use relay::{Registry, Status, Stream};
 use tokio::runtime::Handle;
 
 use super::hls_viewers::HlsViewers;
 use super::key_frames::KeyFrames;
 use super::outlet::{Outlet, Outlets, Timing};
-use crate::config;
+use super::renditions::RunningRenditions;
+use crate::config::{self, Config};
+use crate::ladder;
 use crate::sync::lock;
 
 /// Minimum interval of look-ups of a ladder's renditions.
@@ -28,6 +30,8 @@ pub struct Ladders {
 /// A ladder that viewers have requested.
 #[derive(Debug, Default)]
 pub struct RequestedLadder {
+    /// Running renditions, updated each second for viewers whose players cannot choose.
+    running: Arc<RunningRenditions>,
     viewers: HlsViewers,
     timing: Mutex<Timing>,
     /// Time of the last call of [`RequestedLadder::is_due`] that returned true.
@@ -38,6 +42,11 @@ impl RequestedLadder {
     /// Returns the viewers, whichever renditions they request.
     pub(crate) fn viewers(&self) -> &HlsViewers {
         &self.viewers
+    }
+
+    /// Returns the running renditions, as of at most a second ago.
+    pub(crate) fn running(&self) -> &Arc<RunningRenditions> {
+        &self.running
     }
 
     /// Whether the running renditions must be looked up again. At most every [`RECHECK`], because
@@ -109,10 +118,16 @@ impl Ladders {
         lock(&self.requested).entry(name.to_owned()).or_default().clone()
     }
 
-    /// Removes idle viewers. Called once per second.
-    pub(crate) fn tidy(&self) {
-        let all: Vec<_> = lock(&self.requested).values().cloned().collect();
-        all.iter().for_each(|ladder| ladder.viewers.forget_idle());
+    /// Removes idle viewers, and updates the running renditions. Called once per second.
+    pub(crate) fn tidy(&self, config: &Config, streams: &Registry) {
+        let all: Vec<_> =
+            lock(&self.requested).iter().map(|(name, all)| (name.clone(), all.clone())).collect();
+        for (name, requested) in all {
+            requested.viewers.forget_idle();
+            let running = ladder::get(config, &name)
+                .map_or_else(Vec::new, |ladder| ladder::running(config, streams, ladder));
+            requested.running.set(running);
+        }
     }
 
     /// Ends all sessions, at process exit.

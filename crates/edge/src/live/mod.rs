@@ -11,6 +11,7 @@ pub(crate) mod memory;
 mod outlet;
 mod publishers;
 mod pulls;
+mod renditions;
 
 use relay::Registry;
 use tokio::runtime::Handle;
@@ -33,6 +34,7 @@ pub use lookups::{NameLookup, NameLookups};
 pub use outlet::{Outlet, Outlets};
 pub use publishers::{ActivePublisher, ActivePublishers, Dismissal, Publication};
 pub use pulls::{Budget, Missing, Pull, Pulls};
+pub(crate) use renditions::RenditionFollower;
 
 /// The live streams of the process. Reloads keep them.
 #[derive(Debug)]

@@ -43,6 +43,7 @@ impl ReceivedRequest {
             remote: connection.addresses().remote,
             protocol: self.protocol,
             cohort: None,
+            path_rate: None,
             tcp: None,
             body: &self.body,
         }

@@ -17,7 +17,7 @@ use startup::cookie::CookieRules;
 use startup::decision::{Inputs, Limits, Mode};
 use startup::perception::DEFAULT_LIMIT;
 use startup::{Carrier, Cookie, PathState, Perception, Refresh, Refusal};
-use units::Timestamp;
+use units::{Rate, Timestamp};
 
 use crate::clock::unix_now;
 use crate::config;
@@ -204,6 +204,20 @@ impl ConnectionStart {
         };
         self.past = Some(past);
         past
+    }
+
+    /// Returns the rate of the path: as measured, or else as saved.
+    pub(super) fn rate(
+        &self,
+        connection: &Connection,
+        all: &SavedPaths,
+        config: &config::Startup,
+    ) -> Option<Rate> {
+        let measured = delivery::guided(connection).map(|guided| guided.rates().usual());
+        measured.filter(|rate| *rate > Rate::ZERO).or_else(|| {
+            let client = connection.addresses().remote.ip();
+            all.rate(&self.cookies, client, unix_now(), &rules(config))
+        })
     }
 
     fn begin(

@@ -14,7 +14,7 @@ use std::time::Duration;
 use ::quic::{Connection, HandshakeInfo};
 use delivery::{Body as _, Delivery, FlvStream, Playing, Started};
 use startup::Guided;
-use units::Timestamp;
+use units::{Rate, Timestamp};
 
 use super::connection_start::{self, ConnectionStart, Issued};
 use super::watch::Watch;
@@ -93,6 +93,11 @@ impl PathPolicy {
     /// Notes that the handshake is confirmed.
     pub(super) fn on_connected(&mut self, now: Timestamp) {
         self.start.on_connected(now);
+    }
+
+    /// Returns the delivery rate of the path, as measured or saved.
+    pub(super) fn rate(&self, connection: &Connection, state: &State) -> Option<Rate> {
+        self.start.rate(connection, &state.saved_paths, &state.config.startup)
     }
 
     /// Takes the saved path state of a request's HTTP cookie.

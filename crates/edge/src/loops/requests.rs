@@ -159,6 +159,9 @@ impl Requests {
         if let Some(policy) = &mut self.policy {
             policy.on_request(&self.state, &head);
             head.cohort = Some(policy.cohort());
+            if head.path().ends_with(".flv") {
+                head.path_rate = policy.rate(connection, &self.state);
+            }
         }
         let answer = routes::respond(&self.state, &head, SystemTime::now());
         match answer.for_method(head.method) {

@@ -23,8 +23,7 @@ use crate::ingest::pull::Via;
 use crate::names::matches;
 use crate::sync::lock;
 
-use counts::TargetCounts;
-pub(crate) use counts::{PushCounts, PushEvent, Target};
+pub(crate) use counts::{PushCounts, PushEvent, Target, TargetCounts};
 use task::PushTask;
 
 /// Maximum number of streams with known servers that they passed.

@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
+use delivery::RenditionChoice;
 use media::hls::segmenter::MEDIA_PLAYLIST;
 use media::hls::{Rendition, Segmenter, master};
 use relay::{Status, Stream};
+use units::Rate;
 
 use super::hls::{self, HlsRequest, HlsTarget, Place, Resource, admit, is_shared};
 use super::viewing::{VIEWER, denied, enter_by, full, late};
@@ -19,7 +21,7 @@ use crate::config::Config;
 use crate::http::{Answer, RequestHead, Response};
 use crate::ingest::pull::{self, Via};
 use crate::ladder;
-use crate::live::Outlet;
+use crate::live::{Missing, Outlet};
 use crate::play::{ask_hook, find, reserve};
 use crate::state::State;
 
@@ -54,13 +56,9 @@ pub(super) fn respond(
     state: &Arc<State>,
     head: &RequestHead<'_>,
     Target { ladder, rendition }: Target,
-    file: Option<HlsTarget<'_>>,
+    HlsTarget { pass, resource }: HlsTarget<'_>,
     (via, now): (Via, SystemTime),
 ) -> Answer {
-    let Some(HlsTarget { pass, resource }) = file else {
-        let text = format!("{ladder} is a ladder: play {ladder}/index.m3u8, or one rendition");
-        return Response::text(404, &text, now).into();
-    };
     let request = HlsRequest::new(head, resource, now);
     let Some(rendition) = rendition else {
         return match (pass, resource) {
@@ -172,7 +170,7 @@ fn enter(
         drop(lookup);
         let renditions = running(&state, &ladder);
         if renditions.is_empty() {
-            return Response::text(404, &format!("no rendition of {ladder} is live"), now);
+            return absent(&ladder, now);
         }
         let found = wait(&state, &ladder, &renditions).await;
         if found.is_empty() {
@@ -188,6 +186,30 @@ fn enter(
         let page = state.passes.page(viewer, now);
         request.master(text).with(VIEWER, page)
     }))
+}
+
+/// Returns the first rendition of a viewer whose player cannot choose, on a path of this rate.
+///
+/// # Errors
+/// No rendition runs.
+pub(super) fn first(
+    state: &Arc<State>,
+    ladder: &str,
+    path_rate: Option<Rate>,
+    (remote, via): (IpAddr, &Via),
+) -> Result<Arc<Stream>, Missing> {
+    pull_absent(state, ladder, remote, via);
+    let all = running(state, ladder);
+    state.live.ladders.get(ladder).running().set(all.clone());
+    let live: Vec<_> = all.iter().filter(|stream| stream.status() == Status::Live).collect();
+    let bitrates: Vec<_> = live.iter().map(|stream| stream.bitrate()).collect();
+    let first = live.get(RenditionChoice::first(&bitrates, path_rate)).copied();
+    first.or(all.first()).cloned().ok_or(Missing::Unknown)
+}
+
+/// Returns the response if no rendition runs.
+pub(super) fn absent(ladder: &str, now: SystemTime) -> Response {
+    Response::text(404, &format!("no rendition of {ladder} is live"), now)
 }
 
 /// Starts to pull the renditions that are not live. Those that cannot be pulled stay absent.

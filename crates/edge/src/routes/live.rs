@@ -2,8 +2,9 @@
 //!
 //! `/live/demo.flv` is the stream `live/demo` as FLV, in one response that lasts as long as the
 //! stream. `/live/demo/index.m3u8` is its HLS master playlist, with media below
-//! `/live/demo/~PASS/`. A `[[ladder]]` has a master playlist of several streams. An unpublished
-//! stream is pulled if a `[[pull]]` rule matches.
+//! `/live/demo/~PASS/`. A `[[ladder]]` has a master playlist of several streams; as FLV, the
+//! rendition follows the delivery rate. An unpublished stream is pulled if a `[[pull]]` rule
+//! matches.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -16,8 +17,9 @@ use super::{hls, ladder};
 use crate::config::Cors;
 use crate::http::{Answer, Body, RequestHead, Response};
 use crate::ingest::pull::Via;
-use crate::live::FlvBody;
+use crate::live::{FlvBody, Missing, RenditionFollower};
 use crate::play::{ask_hook, begin, find, is_known, reserve, watch};
+use crate::sessions::Opening;
 use crate::state::State;
 
 /// Answers a request for a live stream; `None` for any other request.
@@ -44,10 +46,11 @@ pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> O
         return Some(Response::plain(508, now).into());
     };
     let answer = match (head.method, file, ladder) {
-        ("GET" | "HEAD", file, Some(ladder)) => {
-            ladder::respond(state, head, ladder, file, (via, now))
-        }
-        ("GET" | "HEAD", None, None) => flv(state, head, name, via, now),
+        ("GET" | "HEAD", file, Some(ladder)) => match file {
+            Some(file) => ladder::respond(state, head, ladder, file, (via, now)),
+            None => flv(state, head, name, true, (via, now)),
+        },
+        ("GET" | "HEAD", None, None) => flv(state, head, name, false, (via, now)),
         ("GET" | "HEAD", Some(file), None) => hls::respond(state, head, name, file, via, now),
         // RFC 9110, section 15.5.6: a 405 MUST carry Allow.
         _ => Response::plain(405, now).with("allow", "GET, HEAD").into(),
@@ -61,12 +64,13 @@ pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> O
     })
 }
 
+/// Answers with a stream, or with the renditions of a ladder in turn.
 fn flv(
     state: &Arc<State>,
     head: &RequestHead<'_>,
     name: &str,
-    via: Via,
-    now: SystemTime,
+    is_ladder: bool,
+    (via, now): (Via, SystemTime),
 ) -> Answer {
     let opening = match enter(state, head, name, "flv", now) {
         Ok(opening) => opening,
@@ -83,29 +87,42 @@ fn flv(
     }
     let Ok(permits) = reserve(state, &opening) else { return full(now).into() };
     let state = state.clone();
-    let respond = move |state: &State, viewer, opening, permits| {
+    let respond = move |state: &State, viewer, opening: Opening, permits| {
+        let requested = is_ladder.then(|| state.live.ladders.get(&opening.stream));
+        let follower = requested
+            .map(|known| RenditionFollower::new(known.running().clone(), opening.tcp.clone()));
         let Some(session) = begin(state, opening, permits) else {
             return Response::plain(403, now);
         };
         let frames = delivery::video_frames(&state.config.startup);
-        let body = Body::Flv(Box::new(FlvBody::new(viewer, session, frames)));
+        let body = FlvBody::new(viewer, session, frames);
+        let body = match follower {
+            Some(follower) => body.following(follower),
+            None => body,
+        };
+        let body = Body::Flv(Box::new(body));
         Response { status: 200, headers, body }
     };
     let live = state.live.streams.get(name).filter(|stream| stream.status() == Status::Live);
-    if let Some(stream) = live
+    if let Some(stream) = live.filter(|_| !is_ladder)
         && state.config.hooks.on_play.is_none()
     {
         let Some(viewer) = watch(&state, stream) else { return full(now).into() };
         return respond(&state, viewer, opening, permits).into();
     }
-    let query = head.query().to_owned();
+    let (query, path_rate) = (head.query().to_owned(), head.path_rate);
     Answer::Later(Box::pin(async move {
         let lookup = match ask_hook(state.clone(), opening.clone(), query).await {
             Ok(lookup) => lookup,
             Err(why) => return denied(why, now),
         };
-        let stream = match find(&state, &opening.stream, opening.remote, via) {
+        let found = match is_ladder {
+            true => ladder::first(&state, &opening.stream, path_rate, (opening.remote, &via)),
+            false => find(&state, &opening.stream, opening.remote, via),
+        };
+        let stream = match found {
             Ok(stream) => stream,
+            Err(Missing::Unknown) if is_ladder => return ladder::absent(&opening.stream, now),
             Err(why) => return missing(why, now),
         };
         drop(lookup);

@@ -4,12 +4,14 @@ use crate::amf0;
 
 /// Maximum number of chunk streams, more than any encoder uses. Each costs some hundred bytes.
 pub(super) const MAX_CHUNK_STREAMS: usize = 64;
+/// Type of TLS records with a handshake (RFC 8446, section 5.1).
+const TLS_HANDSHAKE: u8 = 22;
 
 /// Reason for which a connection was ended. Its `Display` output is one line.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
-    /// The peer's handshake has a version other than 3. RTMPE has 6 and 8.
-    #[error("RTMP version {0} is not supported")]
+    /// The peer's handshake has a version other than 3. RTMPE has 6 and 8, and TLS looks like 22.
+    #[error("RTMP version {0} is not supported{hint}", hint = hint(*.0))]
     Version(u8),
     /// A chunk size of 0, or above 2^31 - 1.
     #[error("RTMP chunk size {0} is not allowed")]
@@ -47,4 +49,8 @@ pub enum Error {
     /// The peer causes responses but does not read them.
     #[error("RTMP peer does not read our responses")]
     UnreadResponses,
+}
+
+fn hint(version: u8) -> &'static str {
+    if version == TLS_HANDSHAKE { " (a TLS handshake)" } else { "" }
 }

@@ -1,6 +1,7 @@
 //! Test streams of small frames, with publishers and viewers.
 
 mod publishers;
+mod switches;
 mod viewers;
 
 use core::task::{Context, Poll, Waker};

@@ -91,7 +91,7 @@ pub(crate) const OPERATIONS: [Operation; 12] = [
 ];
 
 /// Paths without control actions: path, summary, content type, and statuses.
-pub(crate) const PAGES: [(&str, &str, &str, &[u16]); 7] = [
+pub(crate) const PAGES: [(&str, &str, &str, &[u16]); 8] = [
     ("/api/state", "State for the dashboard; changes with it", "application/json", &[200]),
     (
         "/api/events",
@@ -100,6 +100,12 @@ pub(crate) const PAGES: [(&str, &str, &str, &[u16]); 7] = [
         &[200, 503],
     ),
     ("/api/autoplex", "User groups and the last decision", "application/json", &[200]),
+    (
+        "/api/outputs",
+        "Targets of pushes and directories of recordings, with counts",
+        "application/json",
+        &[200],
+    ),
     ("/api/openapi.json", "This description", "application/json", &[200]),
     ("/metrics", "Metrics, as OpenMetrics or Prometheus text by Accept", "text/plain", &[200]),
     ("/healthz", "Liveness", "text/plain", &[200, 503]),

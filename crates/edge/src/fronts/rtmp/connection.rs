@@ -25,19 +25,19 @@ use media::flv;
 use media::rtmp::{self, Event, Request, Server};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::naming::{proofs, publisher_proofs, stream_name};
 use super::places::Places;
 use super::roles::{RoleEvent, RtmpPlayer, RtmpRole, Waiting};
+use super::transport::{AbnormalEnd, Transport, received, send};
 use crate::bans::Refused;
 use crate::entropy::noise;
 use crate::hooks::Hook;
 use crate::ingest::pull::Via;
 use crate::ingest::{ENDED, authorize, lose, publish};
-use crate::limits::{Fault, Place};
+use crate::limits::Place;
 use crate::live::{DeviationLog, Dismissal, Missing, Publication};
 use crate::names::printable;
 use crate::passes::ViewerId;
@@ -53,15 +53,6 @@ const READ_SIZE: usize = 64 * 1024;
 const MAX_SLICES: usize = 64;
 /// Timeout for the final messages to a rejected or ended peer.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Reason for an abnormal end.
-pub(super) enum AbnormalEnd {
-    /// A protocol violation or network error.
-    Peer(String),
-    /// The peer missed a deadline.
-    Late(Fault, String),
-    /// The connection was evicted.
-    Evicted,
-}
 
 /// Times for the deadlines.
 struct Times {
@@ -91,6 +82,8 @@ pub(super) struct RtmpConnection {
     server: Server,
     role: RtmpRole,
     output: VecDeque<Bytes>,
+    /// TLS holds nothing back of what was written.
+    is_flushed: bool,
     /// Logged protocol violations of the peer.
     deviations: DeviationLog,
     /// Bytes received.
@@ -120,6 +113,7 @@ impl RtmpConnection {
             places,
             role: RtmpRole::Nothing,
             output: VecDeque::new(),
+            is_flushed: true,
             deviations: DeviationLog::default(),
             received: 0,
             times: Times {
@@ -133,14 +127,14 @@ impl RtmpConnection {
         }
     }
 
-    pub(super) async fn run(mut self, mut stream: TcpStream) -> Result<(), AbnormalEnd> {
+    pub(super) async fn run<S: Transport>(mut self, mut stream: S) -> Result<(), AbnormalEnd> {
         let result = self.drive(&mut stream).await;
         if let RtmpRole::Publishes(Publication { publisher, .. }) = self.become_idle() {
             tracing::info!("{}: publisher {} disconnected", publisher.stream().name(), self.remote);
             lose(&self.state.live, publisher, self.state.config.live.linger);
         }
         if matches!(result, Err(AbnormalEnd::Evicted | AbnormalEnd::Late(..))) {
-            crate::io::reset(&stream);
+            crate::io::reset(stream.tcp());
             return result;
         }
         // The pending output may tell the peer the reason.
@@ -163,9 +157,8 @@ impl RtmpConnection {
         result
     }
 
-    async fn drive(&mut self, stream: &mut TcpStream) -> Result<(), AbnormalEnd> {
-        crate::io::prepare(stream, self.state.config.rtmp.timeout);
-        let (mut reader, mut writer) = stream.split();
+    async fn drive<S: Transport>(&mut self, stream: &mut S) -> Result<(), AbnormalEnd> {
+        let (mut reader, mut writer) = tokio::io::split(stream);
         let mut input = BytesMut::with_capacity(READ_SIZE);
         let shared = self.shared.clone();
         let mut drained = pin!(drained(&shared));
@@ -178,7 +171,7 @@ impl RtmpConnection {
             let deadline = self.deadline();
             let slices: Vec<IoSlice<'_>> =
                 self.output.iter().take(MAX_SLICES).map(|piece| IoSlice::new(piece)).collect();
-            let pulls = slices.is_empty() && !self.ending;
+            let pulls = slices.is_empty() && self.is_flushed && !self.ending;
             let role = &mut self.role;
             let next = poll_fn(|context| match role {
                 RtmpRole::Plays(player) if player.session.stay().poll_over(context).is_ready() => {
@@ -195,7 +188,7 @@ impl RtmpConnection {
             });
             tokio::select! {
                 read = reader.read_buf(&mut input), if !self.ending => {
-                    if read.map_err(|e| AbnormalEnd::Peer(e.to_string()))? == 0 {
+                    if received(read)? == 0 {
                         return Ok(());
                     }
                     self.received += input.len() as u64;
@@ -210,8 +203,9 @@ impl RtmpConnection {
                     // Let other connections run before reading on.
                     yield_now().await;
                 }
-                written = writer.write_vectored(&slices), if !slices.is_empty() => {
-                    self.advance(written.map_err(|e| AbnormalEnd::Peer(e.to_string()))?);
+                sent = send(&mut writer, &slices), if !slices.is_empty() || !self.is_flushed => {
+                    self.is_flushed = slices.is_empty() || !S::IS_BUFFERED;
+                    self.advance(sent?);
                     self.times.last_sent = Instant::now();
                 }
                 next = next => self.take_next(next),
@@ -248,7 +242,7 @@ impl RtmpConnection {
 
     /// Moves the server's pending messages to the output.
     fn collect(&mut self) {
-        if self.output.is_empty() {
+        if !self.has_unsent() {
             self.times.last_sent = Instant::now();
         }
         self.output.extend(core::iter::from_fn(|| self.server.poll_output()));

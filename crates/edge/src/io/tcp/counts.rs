@@ -17,4 +17,6 @@ pub(super) struct TcpCounts {
     pub delivered: u64,
     /// Maximum delivery rate, in bit/s.
     pub delivery_rate: u64,
+    /// Latest delivery rate, in bit/s.
+    pub latest_rate: u64,
 }

@@ -94,6 +94,7 @@ pub(super) fn counts(socket: &impl AsFd) -> Option<TcpCounts> {
         spurious: info.dsack.into(),
         delivered: info.delivered.into(),
         delivery_rate: info.delivery_rate.saturating_mul(8),
+        latest_rate: info.delivery_rate.saturating_mul(8),
     })
 }
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{AbnormalEnd, CLOSE_TIMEOUT, RtmpConnection, RtmpRole};
+use super::{CLOSE_TIMEOUT, RtmpConnection, RtmpRole};
+use crate::fronts::rtmp::transport::AbnormalEnd;
 use crate::limits::Fault;
 
 /// Handshake bytes from the peer: C0, C1 and C2 (specification 1.0, section 5.2).
@@ -32,6 +33,11 @@ impl RtmpConnection {
         self.received >= HANDSHAKE_BYTES
     }
 
+    /// Whether the peer has yet to take data.
+    pub(super) fn has_unsent(&self) -> bool {
+        !self.output.is_empty() || !self.is_flushed
+    }
+
     /// Returns how long a player may be silent before it is pinged.
     fn silence(&self) -> Duration {
         self.state.config.rtmp.timeout / 2
@@ -52,7 +58,7 @@ impl RtmpConnection {
                 Some(pinged) => pinged + config.timeout,
             },
         };
-        let taken = (!self.output.is_empty()).then(|| times.last_sent + config.timeout);
+        let taken = self.has_unsent().then(|| times.last_sent + config.timeout);
         taken.map_or(of_role, |taken| taken.min(of_role))
     }
 
@@ -65,7 +71,7 @@ impl RtmpConnection {
         let config = &self.state.config.rtmp;
         let silent =
             || AbnormalEnd::Late(Fault::RtmpSilent, format!("silent for {:?}", config.timeout));
-        if self.ending || !self.output.is_empty() && now >= self.times.last_sent + config.timeout {
+        if self.ending || self.has_unsent() && now >= self.times.last_sent + config.timeout {
             return Err(silent());
         }
         match self.role {

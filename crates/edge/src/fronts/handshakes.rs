@@ -13,12 +13,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::io::MeasuredStream;
 use crate::sync::lock;
 
 /// Time left to other work, as a multiple of the time for handshakes.
@@ -28,14 +28,14 @@ const MAX_CREDIT: Duration = Duration::from_millis(4);
 
 /// Scheduler of one thread.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(crate) struct Turns {
     /// Admits one handshake at a time, in order of arrival.
     queue: Semaphore,
     pace: Mutex<Pace>,
 }
 
 impl Turns {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { queue: Semaphore::new(1), pace: Mutex::new(Pace { due: Instant::now() }) }
     }
 
@@ -43,11 +43,11 @@ impl Turns {
     ///
     /// # Errors
     /// Errors of TLS or of the socket.
-    pub(super) async fn accept(
+    pub(super) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
-        stream: MeasuredStream,
+        stream: S,
         config: Arc<ServerConfig>,
-    ) -> io::Result<TlsStream<MeasuredStream>> {
+    ) -> io::Result<TlsStream<S>> {
         let mut handshake = pin!(TlsAcceptor::from(config).accept(stream));
         loop {
             {
