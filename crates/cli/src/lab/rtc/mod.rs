@@ -46,8 +46,9 @@ pub(super) struct Rtc {
     runs: Option<u64>,
     /// Trace to replay as a further condition of calls; may be repeated.
     ///
-    /// Rows of time (s), bandwidth (Mbps), round-trip time and loss rate, as in SparkTraces. The
-    /// bandwidth is ignored.
+    /// Rows of time (s), bandwidth (Mbps), round-trip time and loss rate, as in SparkTraces.
+    ///
+    /// The bandwidth is ignored.
     #[arg(long, value_name = "FILE")]
     trace: Vec<PathBuf>,
     /// Key of all conditions, such as duration=10s; may be repeated.
