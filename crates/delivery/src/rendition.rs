@@ -232,7 +232,8 @@ mod tests {
         let mut viewer = Viewer::new();
         viewer.watch(20, 10.0, &rates);
         assert_eq!(viewer.changes, []);
-        viewer.watch(20, 1.5, &rates);
+        // Shorter than the time to the next attempt.
+        viewer.watch(15, 1.5, &rates);
         assert_eq!(viewer.current, 2, "{:?}", viewer.changes);
         let down = viewer.changes[0];
         assert!((20..=24).contains(&down.0) && down.1 == 2, "{down:?}");

@@ -71,7 +71,7 @@ fn findings_name_key_value_and_allowed_values() {
             "server.listen = \"127.0.0.1:9\"\nrtmp.tls_listen = \"[::]:9\"".into(),
             "error: [rtmp] tls_listen = [::]:9: [server] listen = 127.0.0.1:9 has this address",
         ),
-        (format!("{acme}[server]\nlisten = \"127.0.0.1:9\""), ""),
+        (format!("server.listen = \"127.0.0.1:9\"\n{acme}"), ""),
         (
             format!("{acme}challenge = \"http-01\"\nhttp_listen = \"{tcp}\""),
             "warning: [acme] http_listen = ",
