@@ -212,7 +212,7 @@ mod tests {
                 if self.lag_ms < 1.0 {
                     self.choice.on_idle();
                 }
-                if self.now.as_millis() % 2_000 != 0 {
+                if !self.now.as_millis().is_multiple_of(2_000) {
                     continue;
                 }
                 let lag = self.lag_ms as u32;
