@@ -61,7 +61,7 @@ impl RenditionChoice {
     }
 
     /// Returns the first rendition of a viewer among those with these bit rates: the highest within
-    /// [`SHARE`] of the path's rate, or the lowest one. The first in the list if the rate of the
+    /// four fifths of the path's rate, or the lowest one. The first in the list if the rate of the
     /// path or of a rendition is unknown.
     pub fn first(bitrates: &[Option<Rate>], path: Option<Rate>) -> usize {
         let is_known = bitrates.iter().all(Option::is_some);
