@@ -10,12 +10,15 @@ use super::super::verdict::{CellVerdict, VerdictCounts};
 use super::catalogue::{Catalogue, CataloguedPaper, Figure, StatedNumber};
 use super::results::AllResults;
 
-/// Most judged numbers of a figure that its page lists one by one. Above, it shows their counts.
-const MAX_LISTED: usize = 24;
+/// Most stated numbers of a figure that its page lists. Further ones are counted.
+const MAX_STATED: usize = 16;
+/// Most judged numbers of an experiment that its page lists one by one. Above, it shows their
+/// counts.
+const MAX_LISTED: usize = 12;
 /// Most rows of such counts by scheme and metric. Above, they are counted by scheme.
 const MAX_COUNTED: usize = 8;
 /// Most lines of failed claims of a figure.
-const MAX_FAILURES: usize = 4;
+const MAX_FAILURES: usize = 2;
 /// Directory of plots beside the pages.
 pub(super) const PICTURES: &str = "pictures";
 
@@ -141,10 +144,16 @@ impl<'a> JudgedFigure<'a> {
         let Figure { name, subject, cause, .. } = self.figure;
         writeln!(out, "<details><summary>{name}: {subject}</summary>\n")?;
         writeln!(out, "| number | paper | ours | verdict |\n|---|---|---|---|")?;
-        for judged in &self.numbers {
+        let (listed, others) = self.numbers.split_at(self.numbers.len().min(MAX_STATED));
+        for judged in listed {
             let reason = judged.reason().map_or(String::new(), |reason| format!(": {reason}"));
             let (of, verdict) = (&judged.number.of, judged.verdict());
             writeln!(out, "| {of} | {} | {} | {verdict}{reason} |", judged.paper(), judged.ours())?;
+        }
+        if !others.is_empty() {
+            let verdicts = others.iter().filter_map(|judged| Some(judged.ours?.1));
+            let counts: VerdictCounts = verdicts.collect();
+            writeln!(out, "\n{} further numbers: {COUNTED}: {}", others.len(), counts.text())?;
         }
         if !cause.is_empty() {
             writeln!(out, "\nCause: {cause}")?;
