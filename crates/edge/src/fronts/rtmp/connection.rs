@@ -82,7 +82,7 @@ pub(super) struct RtmpConnection {
     server: Server,
     role: RtmpRole,
     output: VecDeque<Bytes>,
-    /// TLS holds nothing back of what was written.
+    /// Whether TLS has sent everything that was written.
     is_flushed: bool,
     /// Logged protocol violations of the peer.
     deviations: DeviationLog,
