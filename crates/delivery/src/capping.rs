@@ -20,8 +20,8 @@ const MAX_LAG: Duration = Duration::from_millis(250);
 pub struct Playing {
     /// Rate at which the stream is published, if known.
     pub bitrate: Option<Rate>,
-    /// Lag of delivered data behind the newest frame; `None` if the viewer fetches segments as fast
-    /// as possible.
+    /// Lag of delivered data (time to the newest frame); `None` if the viewer fetches segments as
+    /// fast as possible.
     pub lag: Option<Duration>,
 }
 

@@ -1,11 +1,11 @@
-//! Choice of a rendition for viewers whose players cannot choose (HTTP-FLV of a ladder).
+//! Choice of a rendition for viewers with a player that cannot choose (HTTP-FLV of a ladder).
 //!
 //! A choice is made at each key frame. Two measurements decide:
 //!
 //! - **The delivered rate**: bytes that the transport took per time while further data was waiting.
 //!   If the viewer lags and this rate is below the rendition's bit rate, the viewer steps down to
 //!   the highest rendition within [`SHARE`] of it.
-//! - **The path's rate**: what the transport's congestion control measured. A viewer without lag
+//! - **The path's rate**, measured by the transport's congestion control. A viewer without lag
 //!   steps up to the highest rendition within [`SHARE`] of it.
 //!
 //! A live stream seldom fills its path, so the path's rate may be far below the capacity. A viewer
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(RenditionChoice::first(&unknown, Some(Rate::from_mbps(9))), 0);
     }
 
-    /// A viewer of a stream with a key frame every 2 s, on a path whose capacity changes.
+    /// A viewer of a stream with a key frame every 2 s, on a path with changing capacity.
     struct Viewer {
         choice: RenditionChoice,
         now: Duration,

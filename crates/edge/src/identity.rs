@@ -149,8 +149,8 @@ impl Identity {
         self.chain.first().map_or_else(Names::default, |own| x509::names(own))
     }
 
-    /// Returns the time in which all certificates of the chain are valid, both ends included, in
-    /// seconds since 1970.
+    /// Returns the validity common to all certificates of the chain, both ends included, in seconds
+    /// since 1970.
     pub(crate) fn validity(&self) -> RangeInclusive<u64> {
         let all = self.validities().map(|(_, validity)| validity);
         let (start, end) = all.fold((0, u64::MAX), |(start, end), validity| {

@@ -337,8 +337,8 @@ impl Cursor {
         true
     }
 
-    /// Whether players can continue with these headers: tracks and codecs are those of the
-    /// delivered headers.
+    /// Whether players can continue with these headers: tracks and codecs equal the
+    /// delivered ones.
     fn has_codecs_of(&self, headers: &Headers) -> bool {
         let codecs = |headers: &Headers| {
             let of = |header: &Option<Tag>| header.as_ref().and_then(|tag| tag.class().codec);

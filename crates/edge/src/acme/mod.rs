@@ -182,7 +182,7 @@ impl Keeper {
         let names = domains.join(",");
         match is_in_use {
             true => tracing::info!("certificate obtained: names={names}"),
-            // The clock is behind the CA's. The watch loads it later.
+            // The CA's clock is ahead. The watch loads it later.
             false => tracing::warn!("certificate obtained, but not valid yet: names={names}"),
         }
         Ok(())

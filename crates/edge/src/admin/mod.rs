@@ -280,8 +280,8 @@ const fn header(value: &'static str) -> hyper::header::HeaderValue {
     hyper::header::HeaderValue::from_static(value)
 }
 
-/// Whether a Host header is an address, localhost or one of `hosts`. A page of another site whose
-/// name points here (DNS rebinding) sends its own name.
+/// Whether a Host header is an address, localhost or one of `hosts`. A page of another site with a
+/// name that points here (DNS rebinding) sends its own name.
 fn is_own_name(host: &str, hosts: &[String]) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,

@@ -15,8 +15,8 @@ use crate::record::Recordings;
 
 type NoExemplar<'a> = Option<&'a Exemplar<[(&'static str, &'static str); 1], u64>>;
 
-/// Describes the targets of pushes and the directories of recordings, without secrets. Those of
-/// removed rules stay, as in metrics.
+/// Describes the targets of pushes and the directories of recordings, without secrets. Targets
+/// of removed rules stay, as in metrics.
 pub(super) fn describe(live: &Live) -> Value {
     let push = |((stream, target), counts): (Target, Arc<TargetCounts>)| {
         let events = PushEvent::ALL.map(|event| (event.name().into(), counts.of(event).into()));

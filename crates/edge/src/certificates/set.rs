@@ -115,7 +115,7 @@ pub(crate) struct Certificate {
     pub certified: Arc<CertifiedKey>,
     /// Names of the server's own certificate.
     pub names: Names,
-    /// Time in which all of the chain is valid, in seconds since 1970.
+    /// Validity common to all certificates of the chain, in seconds since 1970.
     pub validity: RangeInclusive<u64>,
     /// SHA-256 of both files.
     hashes: [Vec<u8>; 2],

@@ -63,7 +63,7 @@ impl Files {
         CertificateSet::load(&self.config, None, NOW, &mut Vec::new()).expect("loaded")
     }
 
-    /// Returns the stem of the file whose certificate a client with this name gets.
+    /// Returns the stem of the certificate's file for a client with this name.
     fn chosen(&self, name: Option<&str>, now: u64) -> String {
         let set = self.set();
         let chosen = set.choose(name, |_| true, now);

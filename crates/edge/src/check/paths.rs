@@ -63,7 +63,7 @@ impl fmt::Display for PathFault {
 }
 
 impl PathFault {
-    /// Turns the fault of a parent into that of a path to be created.
+    /// Turns the fault of a parent into the fault of a path to create.
     fn create(parent: Self) -> Self {
         Self::Create(Box::new(parent))
     }

@@ -221,7 +221,7 @@ fn segments(target: &str) -> Result<Vec<String>, u16> {
         match name.as_str() {
             "" | "." => continue,
             ".." => return Err(400),
-            // Hidden files (.git, .htpasswd) are private, except those of RFC 8615.
+            // Hidden files (.git, .htpasswd) are private, except RFC 8615's directory.
             hidden if hidden.starts_with('.') && hidden != ".well-known" => return Err(404),
             _ if name.contains(['/', '\0']) => return Err(400),
             _ => names.push(name),

@@ -1,4 +1,4 @@
-//! A segmenter whose memory counts for its stream: of HLS viewers, and of recordings.
+//! A segmenter with memory that counts for its stream: of HLS viewers, and of recordings.
 
 use media::hls::Segmenter;
 use media::hls::segmenter::SegmenterConfig;

@@ -27,7 +27,7 @@ impl FlvBody {
         Self { stream: FlvStream::new(viewer, frames), session, follower: None }
     }
 
-    /// Sets the rule by which the viewer changes between renditions.
+    /// Sets the rule for the viewer's changes between renditions.
     pub(crate) fn following(self, follower: RenditionFollower) -> Self {
         Self { follower: Some(Box::new(follower)), ..self }
     }

@@ -129,7 +129,7 @@ impl KeyFrames {
     }
 
     /// Remembers a key frame of a rendition. Returns true once if the rendition's last key frames
-    /// match those of no other rendition.
+    /// match no other rendition's.
     pub(crate) fn push(&self, ladder: &str, rendition: &str, key: KeyFrame) -> bool {
         let mut table = lock(&self.0);
         let ladder = table.entry(ladder.to_owned()).or_default();
@@ -158,7 +158,7 @@ impl KeyFrames {
         own.unmatched == REPORT_AFTER
     }
 
-    /// Forgets the key frames of a rendition whose publisher has been replaced: its timestamps no
+    /// Forgets the key frames of a rendition after its publisher was replaced: their timestamps no
     /// longer apply.
     pub(crate) fn forget(&self, ladder: &str, rendition: &str) {
         if let Some(known) = lock(&self.0).get_mut(ladder).and_then(|l| l.get_mut(rendition)) {

@@ -30,7 +30,7 @@ pub struct Ladders {
 /// A ladder that viewers have requested.
 #[derive(Debug, Default)]
 pub struct RequestedLadder {
-    /// Running renditions, updated each second for viewers whose players cannot choose.
+    /// Running renditions, updated each second for viewers with players that cannot choose.
     running: Arc<RunningRenditions>,
     viewers: HlsViewers,
     timing: Mutex<Timing>,

@@ -1,4 +1,4 @@
-//! A viewer of a ladder whose player cannot choose: its rendition follows the delivery rate.
+//! A viewer of a ladder with a player that cannot choose: its rendition follows the delivery rate.
 
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -11,8 +11,8 @@ use units::Rate;
 use crate::io::SincePath;
 use crate::sync::lock;
 
-/// Maximum wait for the key frame of the chosen rendition, which may arrive later than that of the
-/// current one.
+/// Maximum wait for the key frame of the chosen rendition, which may arrive later than the
+/// current rendition's.
 const MAX_WAIT: Duration = Duration::from_millis(500);
 
 /// The running renditions of a ladder, updated each second.

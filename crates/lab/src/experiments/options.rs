@@ -5,7 +5,7 @@
 pub struct RunOptions<'a> {
     /// Text of a specification that replaces the built-in one.
     pub spec: Option<&'a str>,
-    /// Keys and values that override those of all runs.
+    /// Keys and values that override all runs.
     pub set: &'a [(String, String)],
     /// Runs per point, with consecutive seeds. `None` for the number in the specification.
     pub runs: Option<u64>,

@@ -40,7 +40,7 @@ pub(crate) fn ranks(units: &[FinishedUnit]) -> Option<(u64, Vec<f64>)> {
     Some((units.len() as u64, (0..RANKS).map(|rank| sample.quantile(middle(rank))).collect()))
 }
 
-/// Returns the quantile `q` of the time by which `scheme` shortens T_wait against the baseline, in
+/// Returns the quantile `q` of the reduction of T_wait by `scheme` against the baseline, in
 /// milliseconds, over the units of all runs of a sweep. A run counts by the baseline's lost units.
 pub(crate) fn pooled_saving(
     spec: &Spec,

@@ -43,9 +43,9 @@ pub(super) const COMPARED: &str = "arq,autorec-fleet,autorec-mm24-fleet,\
 /// Default cohorts.
 pub(super) const COHORTS: [&str; 2] = ["control=arq:50", "treatment=deadline:50"];
 
-/// Testbed section whose keys an arm may set.
+/// Testbed section with keys that an arm may set.
 const LAB: &str = "lab";
-/// The only key of the player that an arm may set. A session draws the others, as those of path and
+/// The only key of the player that an arm may set. A session draws the others, like keys of path and
 /// source.
 const REPORTS: &str = "player.reports";
 const SCHEME: &str = "recovery.scheme";

@@ -1,11 +1,11 @@
-//! Units of a population's numbers: those of the configuration.
+//! Units of a population's numbers, as in the configuration.
 
 use core::time::Duration;
 
 use config::{DeValue, Size, Value as _};
 use units::Rate;
 
-/// Unit in which the platform calculates with a number.
+/// Unit of a number in the platform's calculations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NumberUnit {
     /// A plain number.

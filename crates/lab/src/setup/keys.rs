@@ -291,7 +291,7 @@ config::sections! {
         /// Bandits, and the DQN in training: penalty of a lost round, as "quotient" of rounds and R
         /// (paper) or as their "product" (authors' code).
         penalty: PenaltyForm = PenaltyForm::Quotient, for Arms;
-        /// DQN without a network of its own: γ with which its network was trained. "0.9", "0.95",
+        /// DQN without a network of its own: γ of its network's training. "0.9", "0.95",
         /// "1", "1.05", or "1.1".
         gamma: Gammas = Gammas::G1_05, for Weights;
     }

@@ -1,5 +1,5 @@
 //! Set-up of a run: the sections of a server's configuration that the testbed simulates, and the
-//! testbed's own ([`Laboratory`](keys::Laboratory)). Defaults are those of a server.
+//! testbed's own ([`Laboratory`](keys::Laboratory)). Defaults are a server's.
 
 mod access;
 mod keys;

@@ -105,7 +105,7 @@ config::words! {
 }
 
 config::words! {
-    /// γ with which a network of "art-dqn" was trained.
+    /// γ of the training of a network of "art-dqn".
     Gammas {
         /// 0.9.
         G0_90 = "0.9",

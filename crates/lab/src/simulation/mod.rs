@@ -29,7 +29,7 @@ use world::World;
 /// ```
 ///
 /// # Errors
-/// The client cannot do what is asked, the clock stands still (a loop in one of the ends), or the
+/// The client cannot do its task, the clock stands still (a loop in one of the ends), or the
 /// links' books do not balance.
 pub fn run(scenario: &Scenario) -> Result<RunOutcome, Error> {
     let mut world = World::new(scenario)?;

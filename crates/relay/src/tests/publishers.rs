@@ -210,7 +210,7 @@ fn the_bit_rate_is_known_after_one_second() {
 #[test]
 fn aligned_publishers_have_the_given_times() {
     let registry = Registry::new(10);
-    // Encoders of one ladder whose clocks start at different times.
+    // Encoders of one ladder, with clocks that start at different times.
     for (base, first) in [(500_000_u32, 0), (400_000, 100_000), (u32::MAX - 499_999, 1_000_000)] {
         let name = format!("live/{first}");
         let publisher = registry.publish(&name, settings()).expect("no publisher");

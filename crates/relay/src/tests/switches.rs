@@ -12,7 +12,7 @@ fn video(number: u32, rendition: u8) -> Tag {
     tag(Kind::Video, number * 40, &[first, 1, 0, 0, 0, number as u8, rendition])
 }
 
-/// A rendition whose audio is late by some frames, in the order of its tags.
+/// A rendition with audio that is late by some frames, in the order of its tags.
 struct Rendition {
     publisher: Publisher,
     id: u8,

@@ -6,7 +6,7 @@
 //!
 //! Each state has a deadline that unrelated traffic does not extend: for the handshake, and then
 //! for the first request. Publishers must send media, and players must read. A silent player is
-//! pinged behind the media, so only a reading player can answer.
+//! pinged after the media, so only a reading player can answer.
 
 mod deadlines;
 

@@ -1,7 +1,7 @@
 //! The connection below RTMP: TCP, or TLS on TCP (RTMPS).
 //!
-//! The handshake of TLS holds the places of a newcomer, like the one of RTMP behind it. So clients
-//! that stop during it take nothing from publishers, and their network competes with others for
+//! The handshake of TLS holds the places of a newcomer, like RTMP's own handshake after it. So
+//! clients that stop during it take nothing from publishers, and their network competes with others for
 //! the places of newcomers.
 
 use std::io::{self, ErrorKind, IoSlice};

@@ -169,7 +169,7 @@ impl NumberSource {
         (0.0..=100.0).contains(&percentile).then_some(percentile / 100.0)
     }
 
-    /// Returns whether the results have the number; those of other commands always do.
+    /// Returns whether the results have the number; results of other commands always have.
     fn has_run(&self) -> Result<bool, Error> {
         if COMMANDS.iter().any(|name| self.results.starts_with(name)) {
             return Ok(true);

@@ -1,5 +1,5 @@
 //! `papers/choices.md`: the papers' experiments once more with one thing changed, such as loss as
-//! in real calls, or without a rule of ours that no paper states. Lists what the change alters.
+//! in real calls, or without a rule of ours that no paper states. Lists the changed results.
 
 use std::fmt::Write as _;
 
@@ -102,7 +102,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Renders the page from our results and those of each choice.
+/// Renders the page from our results and the results of each choice.
 pub(super) fn page(catalogue: &Catalogue, ours: &AllResults, choices: &[Choice<'_>]) -> String {
     let (mut out, mut sections) = (HEAD.to_owned(), String::new());
     for Choice { title, results } in choices {

@@ -180,7 +180,7 @@ fn pages_hold_our_numbers_against_the_papers() {
                Detection. |";
     assert!(overview.contains(row), "{overview}");
     // Five judged numbers: latency and cost of the experiment, one of visits, two of
-    // the population. That of the fitted figure does not count.
+    // the population. The fitted figure's number does not count.
     let counts = "| 3 of 4 | **3 of 5** | 3 | 0 | 1 | 0 | 1 |";
     assert!(overview.contains(counts), "{overview}");
     assert!(overview.contains("| -10.6 % | 4.0 ± 1.0 % | opposite sign |"), "{overview}");

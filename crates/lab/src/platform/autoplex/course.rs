@@ -1,4 +1,4 @@
-//! A day under one policy. Rows are stored in a file, from which an interrupted run resumes.
+//! A day under one policy. Rows are stored in a file, and an interrupted run resumes from it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -76,7 +76,7 @@ impl CapPolicy {
         }
     }
 
-    /// Returns whether only some sessions are capped, and results are those of the capped ones.
+    /// Returns whether only some sessions are capped, and only capped sessions are reported.
     pub(super) fn is_partial(self) -> bool {
         matches!(self, Self::Paper(policy) if policy.deployment != Deployment::All)
     }

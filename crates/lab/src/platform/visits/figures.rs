@@ -382,7 +382,7 @@ mod tests {
         assert_eq!(means(&figures.rtts), [Some(100.0), Some(250.0), None, Some(400.0)]);
         assert_eq!(means(&figures.rates), [Some(100.0), Some(250.0), None]);
         assert_eq!(means(&figures.retransmissions), [Some(100.0), Some(200.0), Some(300.0), None]);
-        // Outdated cookies are those of returning viewers.
+        // Only returning viewers have outdated cookies.
         assert_eq!(find(&figures.fell, BASELINE).map(|line| line.times.mean()), Some(600.0));
 
         let line = find(&figures.all, Mode::Wira).expect("a line");
