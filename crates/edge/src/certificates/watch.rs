@@ -63,7 +63,7 @@ fn stamp(path: &Path) -> Option<Stamp> {
 }
 
 impl Watch {
-    /// Loads changed files if their certificate is valid at `now`, or no worse than the current one.
+    /// Loads changed files if their certificate is valid at `now` or no worse than the current one.
     pub(super) fn check(&mut self, certificates: &Certificates, now: u64) {
         let set = certificates.current();
         self.known.retain(|known, _| set.all().any(|(source, _)| source == Some(known)));

@@ -11,8 +11,8 @@ use crate::error::{Context as _, Error, NameError, SpecificationError, Subject};
 use crate::setup::Setup;
 
 impl Spec {
-    /// Sets keys of all runs. Each is a key and a TOML value or plain text. The key's section may be
-    /// left out if no other section has the key.
+    /// Sets keys of all runs. Each is a key and a TOML value or plain text. The key's section may
+    /// be left out if no other section has the key.
     ///
     /// # Errors
     /// The key is unknown or the value invalid.

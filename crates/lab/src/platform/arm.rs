@@ -45,8 +45,8 @@ pub(super) const COHORTS: [&str; 2] = ["control=arq:50", "treatment=deadline:50"
 
 /// Testbed section with keys that an arm may set.
 const LAB: &str = "lab";
-/// The only key of the player that an arm may set. A session draws the others, like keys of path and
-/// source.
+/// The only key of the player that an arm may set. A session draws the others, like keys of path
+/// and source.
 const REPORTS: &str = "player.reports";
 const SCHEME: &str = "recovery.scheme";
 const ORACLE: &str = "lab.oracle";

@@ -1,8 +1,8 @@
 //! The connection below RTMP: TCP, or TLS on TCP (RTMPS).
 //!
 //! The handshake of TLS holds the places of a newcomer, like RTMP's own handshake after it. So
-//! clients that stop during it take nothing from publishers, and their network competes with others for
-//! the places of newcomers.
+//! clients that stop during it take nothing from publishers, and their network competes with
+//! others for the places of newcomers.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::Arc;
