@@ -212,6 +212,7 @@ impl Ledger {
             acked(number, record, lists.get(record.content), as_what);
             lists.release(record.content);
         };
+        let mut place = self.lost.len();
         for range in ranges {
             let (start, end) = (*range.start(), *range.end());
             let oldest_known = self.oldest_number();
@@ -239,7 +240,8 @@ impl Ledger {
                     self.run = None;
                 }
             }
-            while let Some((number, record)) = self.lost.take(start, end) {
+            place = self.lost.place(start, place);
+            while let Some((number, record)) = self.lost.take(place, end) {
                 let as_what = record.fate.acked().unwrap_or(Acked::AfterLoss);
                 take(number, &record, as_what, &mut self.lists);
             }
