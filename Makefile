@@ -31,6 +31,7 @@
 #   make release      builds static programs for x86-64 and arm64, .deb, .rpm, images, SBOM and SHA256SUMS into
 #                     out/release; ARCHITECTURES=x86_64 for one, KINDS=edge without the complete program
 #   make release-check  builds the release from two clones in different folders, and compares all files
+#   make chart-check  renders the Helm chart and checks its manifests; needs Go, and builds helm the first time
 #   make install-check  installs the .deb into a fresh Debian, serves, publishes and plays there; as root
 #   make web          builds the dashboard and the player page, which the server embeds, into web/dist
 #   make conformance  checks RFC requirements against tests and sources; LIST=9000 prints them
@@ -42,7 +43,7 @@
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: demo test e2e e2e-ladder e2e-tracks e2e-cohorts interop bench bench-edge bench-count soak fuzz lab reference site autoplex test-autoplex release release-check install-check web conformance h3spec lint lint-autoplex lint-fuzz need-cargo need-cc pages
+.PHONY: demo test e2e e2e-ladder e2e-tracks e2e-cohorts interop bench bench-edge bench-count soak fuzz lab reference site autoplex test-autoplex release release-check install-check chart-check web conformance h3spec lint lint-autoplex lint-fuzz need-cargo need-cc pages
 
 need-cargo:
 	@command -v $(CARGO) >/dev/null || { echo "missing: Rust with cargo 1.90 or newer (https://rustup.rs)"; exit 1; }
@@ -183,6 +184,10 @@ release: need-cargo
 
 release-check: need-cargo
 	packaging/release-check
+
+chart-check: need-cargo need-cc
+	$(CARGO) build --locked --bin mendcast
+	packaging/chart-check $(TARGET)/debug/mendcast
 
 # Debian's packages for the check; as root they are installed.
 install-check:
