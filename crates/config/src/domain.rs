@@ -41,6 +41,31 @@ impl Value for DomainName {
     }
 }
 
+/// A DNS name, or `*.` and a DNS name for all names with one more label.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Debug)]
+pub struct HostPattern(String);
+
+impl HostPattern {
+    /// Returns the pattern.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Value for HostPattern {
+    fn expected() -> String {
+        r#"a DNS name such as "edge.example" or "*.edge.example" (lower case)"#.into()
+    }
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        let text = value.as_str()?;
+        let name = text.strip_prefix("*.").unwrap_or(text);
+        DomainName::read(&DeValue::String(name.into())).map(|_| Self(text.to_owned()))
+    }
+    fn toml(&self) -> Option<String> {
+        quoted(&self.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,6 +91,17 @@ mod tests {
             "bücher.example",
             &long,
         ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_the_first_label_of_a_pattern_may_be_a_wildcard() {
+        let read = |text: &str| HostPattern::read(&DeValue::String(text.into()));
+        for text in ["edge.example", "*.edge.example"] {
+            assert_eq!(read(text).expect(text).as_str(), text);
+        }
+        for text in ["*", "*.", "*.example", "a.*.example", "*.*.example", "a*.edge.example"] {
             assert_eq!(read(text), None, "{text}");
         }
     }

@@ -12,8 +12,8 @@ use recovery::spare::MAX_COPIES;
 use startup::decision::Mode;
 
 use crate::{
-    AcmeChallenge, Cipher, Container, Cors, DomainName, Header, HttpUrl, KeySource, Level,
-    LogFormat, Network, OnFailure, PushUrl, Retry, Secret, Size, Start, StreamKey, TakeOver,
+    AcmeChallenge, Cipher, Container, Cors, DomainName, Header, HostPattern, HttpUrl, KeySource,
+    Level, LogFormat, Network, OnFailure, PushUrl, Retry, Secret, Size, Start, StreamKey, TakeOver,
     Upstream, Variant, sections,
 };
 
@@ -521,6 +521,16 @@ sections! {
         goodput: Option<f64> = None, in Some(0.0)..=Some(1.0), example "0.2", for Tolerances;
         /// Startup mode.
         start: Option<Mode> = None, example "\"wira\"";
+    }
+
+    /// Host names with streams and files of their own (docs/operate/hosts.md).
+    [[host]] Host {
+        /// Names that clients request: `Host` or `:authority`, in RTMP the connection's URL.
+        /// `*.` stands for one label; a full name takes precedence.
+        names: Vec<HostPattern> = Vec::new(), required "[\"tenant.example\"]";
+        /// Start of the names of all streams and files of these hosts: `/live/demo.flv` is the
+        /// stream `tenant/live/demo`, in rules, hooks and records too.
+        prefix: String = String::new(), required "\"tenant\"";
     }
 
     /// Renditions of one stream as one HLS master playlist (docs/operate/ladder.md):

@@ -19,6 +19,7 @@ mod changes;
 mod cors;
 mod describe;
 mod domain;
+mod host;
 mod key_source;
 mod keys;
 mod ladder;
@@ -42,7 +43,7 @@ pub use toml::de::DeValue;
 pub use changes::{Changes, Effect};
 pub use cors::Cors;
 pub use describe::{KeyText, SectionText};
-pub use domain::DomainName;
+pub use domain::{DomainName, HostPattern};
 pub use key_source::KeySource;
 pub use keys::*;
 pub use ladder::MAX_RENDITIONS;
@@ -128,7 +129,14 @@ impl Config {
             return Some(("cohort", "name", what));
         }
         let ladders = self.ladder.iter().map(|ladder| (&ladder.name[..], &ladder.renditions[..]));
-        ladder::fault(&ladders.collect::<Vec<_>>()).map(|(key, what)| ("ladder", key, what))
+        let ladder = ladder::fault(&ladders.collect::<Vec<_>>());
+        let hosts = self.host.iter().map(|host| {
+            let names: Vec<_> = host.names.iter().map(HostPattern::as_str).collect();
+            (names, &host.prefix[..])
+        });
+        let host = || host::fault(&hosts.collect::<Vec<_>>());
+        let named = |section| move |(key, what)| (section, key, what);
+        ladder.map(named("ladder")).or_else(|| host().map(named("host")))
     }
 
     /// Returns a rule that nobody could satisfy, or everybody: list, index and expectation.

@@ -160,16 +160,10 @@ mod tests {
             ("x-gzip", false),
             ("", false),
         ] {
+            let (remote, protocol) = (([127, 0, 0, 1], 1).into(), crate::viewer::Protocol::Http1);
             let head = RequestHead {
-                method: "GET",
-                target: "/",
                 fields: vec![("accept-encoding", value.as_bytes())],
-                remote: "127.0.0.1:1".parse().expect("an address"),
-                protocol: crate::viewer::Protocol::Http1,
-                cohort: None,
-                path_rate: None,
-                tcp: None,
-                body: &[],
+                ..RequestHead::new("GET", "/", remote, protocol)
             };
             assert_eq!(is_accepted(&head), takes, "{value}");
         }

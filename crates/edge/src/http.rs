@@ -32,6 +32,8 @@ pub(crate) const BEACON: &str = "/beacon";
 pub struct RequestHead<'a> {
     /// Method, as sent.
     pub method: &'a str,
+    /// Requested host and port, of `:authority` or Host; empty if the request has none.
+    pub authority: &'a str,
     /// Path and query, as sent (percent-encoded).
     pub target: &'a str,
     /// Header fields, names in lower case.
@@ -51,6 +53,27 @@ pub struct RequestHead<'a> {
 }
 
 impl<'a> RequestHead<'a> {
+    /// Returns a request without authority, fields, body, and knowledge of its path.
+    pub(crate) fn new(
+        method: &'a str,
+        target: &'a str,
+        remote: SocketAddr,
+        protocol: Protocol,
+    ) -> Self {
+        Self {
+            method,
+            authority: "",
+            target,
+            fields: Vec::new(),
+            remote,
+            protocol,
+            cohort: None,
+            path_rate: None,
+            tcp: None,
+            body: &[],
+        }
+    }
+
     /// Returns the target's path, without the query.
     pub fn path(&self) -> &'a str {
         path(self.target)
@@ -367,17 +390,8 @@ pub(crate) mod tests {
         let fields = vec![("range", b"a".as_slice()), ("range", b"b"), ("if-range", b" c ")];
         let remote = ([127, 0, 0, 1], 1).into();
         let target = "/live/a.flv?x=1&viewer=7";
-        let head = RequestHead {
-            method: "GET",
-            target,
-            fields,
-            remote,
-            protocol: Protocol::Http3,
-            cohort: None,
-            path_rate: None,
-            tcp: None,
-            body: &[],
-        };
+        let head =
+            RequestHead { fields, ..RequestHead::new("GET", target, remote, Protocol::Http3) };
         assert_eq!((head.path(), head.parameter("viewer")), ("/live/a.flv", Some("7")));
         assert_eq!(head.parameter("y"), None);
         assert_eq!(head.value("range"), None);

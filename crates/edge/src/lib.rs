@@ -23,6 +23,7 @@ mod fronts;
 mod gzip;
 mod hex;
 mod hooks;
+mod hosts;
 mod http;
 mod identity;
 mod ingest;

@@ -71,15 +71,8 @@ mod tests {
 
     fn read_from(fields: &[&str], keys: &KeyRing) -> Option<Result<Cookie, Refusal>> {
         let head = RequestHead {
-            method: "GET",
-            target: "/",
             fields: fields.iter().map(|value| ("cookie", value.as_bytes())).collect(),
-            remote: ([192, 0, 2, 1], 1).into(),
-            protocol: Protocol::Http3,
-            cohort: None,
-            path_rate: None,
-            tcp: None,
-            body: &[],
+            ..RequestHead::new("GET", "/", ([192, 0, 2, 1], 1).into(), Protocol::Http3)
         };
         read(&head, keys)
     }

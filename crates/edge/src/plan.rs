@@ -94,7 +94,7 @@ impl Plan {
         let files = match &server.root {
             Some(root) => {
                 let memory = config.files.memory.as_usize();
-                let files = Files::new(root, &config.files.cache_control, memory);
+                let files = Files::new(root, &config.files.cache_control, memory, &config.host);
                 Some(Arc::new(files.map_err(|e| read("root", root, e))?))
             }
             None => None,

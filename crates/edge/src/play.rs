@@ -259,17 +259,7 @@ mod tests {
     }
 
     fn head<'a>(target: &'a str, method: &'a str, address: [u8; 4]) -> RequestHead<'a> {
-        RequestHead {
-            method,
-            target,
-            fields: vec![],
-            remote: (address, 1).into(),
-            protocol: Protocol::Http2,
-            cohort: None,
-            path_rate: None,
-            tcp: None,
-            body: &[],
-        }
+        RequestHead::new(method, target, (address, 1).into(), Protocol::Http2)
     }
 
     /// Starts a request. Returns its status, or the pending task.

@@ -14,6 +14,7 @@ mod common;
 mod control;
 mod demo;
 mod hostile;
+mod hosts;
 mod ladder;
 mod ladder_flv;
 mod limits;

@@ -247,16 +247,10 @@ fn probe(good: &str, against: &[String]) -> Response<AdminBody> {
 fn page(request: &Request<Incoming>, path: &str, remote: SocketAddr) -> Response<AdminBody> {
     let name = if path == "/" { "dashboard.html" } else { path.trim_start_matches('/') };
     let fields = request.headers().iter().map(|(n, v)| (n.as_str(), v.as_bytes()));
+    let method = request.method().as_str();
     let head = RequestHead {
-        method: request.method().as_str(),
-        target: path,
         fields: fields.collect(),
-        remote,
-        protocol: Protocol::Http1,
-        cohort: None,
-        path_rate: None,
-        tcp: None,
-        body: &[],
+        ..RequestHead::new(method, path, remote, Protocol::Http1)
     };
     match pages::respond(name, &head, SystemTime::now()) {
         Some(page) => written(page),

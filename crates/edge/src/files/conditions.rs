@@ -131,18 +131,7 @@ mod tests {
         assert_eq!(validators.etag, "\"ae1b981da166f00-3e8\"");
         let fields = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
         let (remote, protocol) = (([127, 0, 0, 1], 1).into(), Protocol::Http3);
-        let (cohort, body) = (None, &[][..]);
-        let head = RequestHead {
-            method: "GET",
-            target: "/",
-            fields,
-            remote,
-            protocol,
-            cohort,
-            path_rate: None,
-            tcp: None,
-            body,
-        };
+        let head = RequestHead { fields, ..RequestHead::new("GET", "/", remote, protocol) };
         evaluate(&head, &validators, 1000, true)
     }
 

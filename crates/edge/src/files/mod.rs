@@ -31,27 +31,35 @@ pub struct Files {
     cache_control: String,
     cache: Mutex<Cache>,
     pool: Arc<Pool>,
-    has_index: bool,
+    /// Folders with an `index.html` at startup: `/`, and folders of virtual hosts.
+    indexed: Vec<String>,
 }
 
 impl Files {
     /// Serves the files below `root` with the Cache-Control header `cache_control`. Caches up to
-    /// `memory` bytes of small files.
+    /// `memory` bytes of small files. `hosts` have folders of their own.
     ///
     /// # Errors
     /// If `root` is not a readable directory, or a thread cannot be started.
-    pub fn new(root: &Path, cache_control: &str, memory: usize) -> io::Result<Self> {
+    pub fn new(
+        root: &Path,
+        cache_control: &str,
+        memory: usize,
+        hosts: &[config::Host],
+    ) -> io::Result<Self> {
         let root = root.canonicalize()?;
         std::fs::read_dir(&root)?;
         let cache = Mutex::new(Cache::new(memory));
         let pool = Arc::new(Pool::start()?);
-        let has_index = root.join("index.html").is_file();
-        Ok(Self { root, cache_control: cache_control.to_owned(), cache, pool, has_index })
+        let folders = hosts.iter().map(|host| format!("/{}/", host.prefix)).chain(["/".to_owned()]);
+        let has_index = |folder: &String| root.join(&folder[1..]).join("index.html").is_file();
+        let indexed = folders.filter(has_index).collect();
+        Ok(Self { root, cache_control: cache_control.to_owned(), cache, pool, indexed })
     }
 
-    /// Whether the root had an `index.html` at startup.
-    pub fn has_index(&self) -> bool {
-        self.has_index
+    /// Whether `folder`, of the root or a virtual host, had an `index.html` at startup.
+    pub fn has_index(&self, folder: &str) -> bool {
+        self.indexed.iter().any(|indexed| indexed == folder)
     }
 
     /// Answers a request at `now`, once the disk has been read.
@@ -64,18 +72,7 @@ impl Files {
             let (method, target) = (method.as_str(), target.as_str());
             let fields = fields.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
             let fields = fields.collect();
-            let (cohort, body) = (None, &[][..]);
-            let head = RequestHead {
-                method,
-                target,
-                fields,
-                remote,
-                protocol,
-                cohort,
-                path_rate: None,
-                tcp: None,
-                body,
-            };
+            let head = RequestHead { fields, ..RequestHead::new(method, target, remote, protocol) };
             files.respond(&head, now)
         });
         Answer::Later(Box::pin(async move {
@@ -111,7 +108,7 @@ impl Files {
         let mut path = self.root.join(requested).canonicalize().map_err(|e| error_status(&e))?;
         if path.starts_with(&self.root) && path.is_dir() {
             if !wants_directory {
-                return Ok(Response::plain(301, now).with("location", location(&names, query)));
+                return Ok(Response::plain(301, now).with("location", location(&names, query)?));
             }
             path = path.join("index.html").canonicalize().map_err(|e| error_status(&e))?;
         } else if wants_directory {
@@ -245,26 +242,25 @@ fn percent_decoded(segment: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-/// Returns the redirect of a directory requested without its slash. It is built from the decoded
-/// names, so that no request can make it point to another host.
-fn location(names: &[String], query: Option<&str>) -> String {
-    let mut out = String::from("/");
-    for name in names {
-        for byte in name.bytes() {
-            match byte {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                    out.push(char::from(byte));
-                }
-                _ => out.push_str(&format!("%{byte:02X}")),
+/// Returns the redirect of a directory requested without its slash, relative to the request: a
+/// virtual host's client does not know the path's start. It is built from the decoded name, so that
+/// no request can make it point to another host. 404 for the root, which has a slash.
+fn location(names: &[String], query: Option<&str>) -> Result<String, u16> {
+    let mut out = String::new();
+    for byte in names.last().ok_or(404u16)?.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                out.push(char::from(byte));
             }
+            _ => out.push_str(&format!("%{byte:02X}")),
         }
-        out.push('/');
     }
+    out.push('/');
     if let Some(query) = query.filter(|q| q.bytes().all(|b| b.is_ascii_graphic())) {
         out.push('?');
         out.push_str(query);
     }
-    out
+    Ok(out)
 }
 
 /// Returns the status for a file that cannot be opened or read.

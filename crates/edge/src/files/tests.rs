@@ -32,7 +32,7 @@ fn site() -> Site {
     symlink("..", root.join("up")).expect("linked");
     symlink("a b.txt", root.join("alias.txt")).expect("linked");
     symlink("loop", root.join("loop")).expect("linked");
-    let files = Files::new(&root, "max-age=60", 1 << 20).expect("readable");
+    let files = Files::new(&root, "max-age=60", 1 << 20, &[]).expect("readable");
     Site { files, dir }
 }
 
@@ -40,18 +40,7 @@ impl Site {
     fn request(&self, method: &str, target: &str, fields: &[(&str, &str)]) -> Response {
         let fields = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
         let (remote, protocol) = (([127, 0, 0, 1], 1).into(), Protocol::Http3);
-        let (cohort, body) = (None, &[][..]);
-        let head = RequestHead {
-            method,
-            target,
-            fields,
-            remote,
-            protocol,
-            cohort,
-            path_rate: None,
-            tcp: None,
-            body,
-        };
+        let head = RequestHead { fields, ..RequestHead::new(method, target, remote, protocol) };
         self.files.respond(&head, UNIX_EPOCH + NOW)
     }
 
@@ -185,9 +174,9 @@ fn sockets_are_not_opened() {
 fn directories_without_slash_redirect_within_the_host() {
     let site = site();
     let cases = [
-        ("/sub%20dir", "/sub%20dir/"),
-        ("/sub%20dir?a=b", "/sub%20dir/?a=b"),
-        ("//sub%20dir", "/sub%20dir/"),
+        ("/sub%20dir", "sub%20dir/"),
+        ("/sub%20dir?a=b", "sub%20dir/?a=b"),
+        ("//sub%20dir", "sub%20dir/"),
     ];
     for (target, location) in cases {
         let response = site.get(target);
@@ -207,8 +196,8 @@ fn other_methods_give_405_with_allow() {
 #[test]
 fn the_root_must_be_a_directory() {
     let site = site();
-    assert!(Files::new(&site.dir.path().join("secret.txt"), "", 0).is_err());
-    assert!(Files::new(&site.dir.path().join("missing"), "", 0).is_err());
+    assert!(Files::new(&site.dir.path().join("secret.txt"), "", 0, &[]).is_err());
+    assert!(Files::new(&site.dir.path().join("missing"), "", 0, &[]).is_err());
 }
 
 #[test]
@@ -217,18 +206,7 @@ fn answers_wait_for_the_disk() {
     let files = Arc::new(site.files);
     let fields = vec![("range", b"bytes=2-4".as_slice())];
     let (remote, protocol) = (([127, 0, 0, 1], 1).into(), Protocol::Http3);
-    let (method, target, cohort, body) = ("GET", "/a%20b.txt", None, &[][..]);
-    let head = RequestHead {
-        method,
-        target,
-        fields,
-        remote,
-        protocol,
-        cohort,
-        path_rate: None,
-        tcp: None,
-        body,
-    };
+    let head = RequestHead { fields, ..RequestHead::new("GET", "/a%20b.txt", remote, protocol) };
     let Answer::Later(answer) = files.answer(&head, UNIX_EPOCH + NOW) else {
         panic!("the disk was read at once");
     };

@@ -265,19 +265,16 @@ async fn answer(
         Version::HTTP_2 => Protocol::Http2,
         _ => Protocol::Http1,
     };
+    let host = || parts.headers.get(HOST).and_then(|host| host.to_str().ok());
+    let authority = parts.uri.authority().map(|authority| authority.as_str()).or_else(host);
     let target = parts.uri.path_and_query().map_or("", |target| target.as_str());
     let fields = parts.headers.iter().map(|(n, v)| (n.as_str(), v.as_bytes()));
-    let (method, fields) = (parts.method.as_str(), fields.collect());
     let mut head = RequestHead {
-        method,
-        target,
-        fields,
-        remote,
-        protocol,
-        cohort: None,
+        authority: authority.unwrap_or_default(),
+        fields: fields.collect(),
         path_rate: path.latest_rate(),
         tcp: Some(path),
-        body: &[],
+        ..RequestHead::new(parts.method.as_str(), target, remote, protocol)
     };
     let body = match max_body(head.method, head.target) {
         0 => Bytes::new(),

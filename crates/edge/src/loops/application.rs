@@ -27,6 +27,7 @@ pub(super) enum ClientAction {
 /// A request with its body.
 pub(super) struct ReceivedRequest {
     pub method: String,
+    pub authority: String,
     pub target: String,
     pub fields: Vec<(String, Bytes)>,
     pub body: BytesMut,
@@ -36,16 +37,12 @@ pub(super) struct ReceivedRequest {
 impl ReceivedRequest {
     /// Returns the request in the form common to all fronts.
     pub(super) fn head<'a>(&'a self, connection: &Connection) -> RequestHead<'a> {
+        let remote = connection.addresses().remote;
         RequestHead {
-            method: &self.method,
-            target: &self.target,
+            authority: &self.authority,
             fields: self.fields.iter().map(|(name, value)| (&name[..], &value[..])).collect(),
-            remote: connection.addresses().remote,
-            protocol: self.protocol,
-            cohort: None,
-            path_rate: None,
-            tcp: None,
             body: &self.body,
+            ..RequestHead::new(&self.method, &self.target, remote, self.protocol)
         }
     }
 }

@@ -129,6 +129,7 @@ impl H3 {
         let fields = head.headers.iter().map(|field| (text(&field.name), field.value.clone()));
         let request = ReceivedRequest {
             method: text(&head.method),
+            authority: text(&head.authority),
             target: text(&head.path),
             fields: fields.collect(),
             body,

@@ -80,6 +80,7 @@ impl Http09 {
         let line = String::from_utf8_lossy(&line.text);
         let request = ReceivedRequest {
             method: "GET".to_owned(),
+            authority: String::new(),
             target: line.trim_end().strip_prefix("GET ").unwrap_or("/").to_owned(),
             fields: Vec::new(),
             body: BytesMut::new(),

@@ -9,10 +9,12 @@ mod viewing;
 
 use viewing::{preflight, with_cors};
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::config::Cors;
+use crate::hosts::Scope;
 use crate::http::{Answer, BEACON, Body, RequestHead, Response};
 use crate::passes::ViewerId;
 use crate::sessions::Beacon;
@@ -20,11 +22,17 @@ use crate::state::State;
 
 /// Answers a request of any HTTP version.
 pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> Answer {
-    if let Some(answer) = live::respond(state, head, now) {
+    let scope = Scope::of(&state.config.host, head.authority);
+    let target = scope.target(head.target);
+    let scoped = match &target {
+        Cow::Borrowed(_) => Cow::Borrowed(head),
+        Cow::Owned(target) => Cow::Owned(RequestHead { target, ..head.clone() }),
+    };
+    if let Some(answer) = live::respond(state, &scoped, now) {
         return answer;
     }
     match head.path() {
-        BEACON => return beacon(state, head, now).into(),
+        BEACON => return beacon(state, head, scope, now).into(),
         "/viewer" => return viewer(state, head, now).into(),
         _ => {}
     }
@@ -32,13 +40,14 @@ pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> A
     if let Some(page) = page.and_then(|name| pages::player(state, name, head, now)) {
         return page.into();
     }
-    let is_home = head.path() == "/" && state.files.as_ref().is_none_or(|files| !files.has_index());
-    if is_home && let Some(page) = pages::home(state, head, now) {
+    let has_index = || state.files.as_ref().is_some_and(|files| files.has_index(scoped.path()));
+    let is_home = head.path() == "/" && !has_index();
+    if is_home && let Some(page) = pages::home(state, head, scope, now) {
         return page.into();
     }
     let is_media = is_media(head.path());
     let answer = match &state.files {
-        Some(files) => files.answer(head, now),
+        Some(files) => files.answer(&scoped, now),
         None => Response::plain(404, now).into(),
     };
     // Pages of other origins must be able to read why a stream is unavailable.
@@ -65,12 +74,13 @@ fn with_cors_on_errors(state: &Arc<State>, answer: Answer) -> Answer {
 }
 
 /// Handles a player report, or the CORS preflight request for one.
-fn beacon(state: &State, head: &RequestHead<'_>, now: SystemTime) -> Response {
+fn beacon(state: &State, head: &RequestHead<'_>, scope: Scope<'_>, now: SystemTime) -> Response {
     let is_cross_origin = state.config.live.cors != Cors::SameOrigin;
     let response = match head.method {
         "OPTIONS" if is_cross_origin => preflight(head, "POST", "content-type", now),
         "POST" => match Beacon::parse(head.body) {
-            Some(beacon) => {
+            Some(mut beacon) => {
+                beacon.stream = scope.full(&beacon.stream).into_owned();
                 let viewer = state.passes.of_page(&beacon.viewer, now);
                 let of_stream = || {
                     let pass = state.passes.of_stream(&beacon.viewer, &beacon.stream, now)?;

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use relay::{Status, Stream};
 
 use crate::files::content_type;
+use crate::hosts::Scope;
 use crate::http::{Body, RequestHead, Response};
 use crate::passes::ViewerId;
 use crate::play::is_open;
@@ -29,22 +30,29 @@ const SIDE_BY_SIDE_POLICY: &str =
 const MAX_LISTED: usize = 200;
 
 /// Returns the home page: open live streams, each with a link to the player.
-pub(super) fn home(state: &State, head: &RequestHead<'_>, now: SystemTime) -> Option<Response> {
+pub(super) fn home(
+    state: &State,
+    head: &RequestHead<'_>,
+    scope: Scope<'_>,
+    now: SystemTime,
+) -> Option<Response> {
     // A binary without pages has no home page either.
     let response = respond("player/home.html", head, now).filter(|_| !PAGES.is_empty())?;
-    Some(fresh(response, |page| page.replace("<!--streams-->", &streams(state))))
+    Some(fresh(response, |page| page.replace("<!--streams-->", &streams(state, scope))))
 }
 
 /// Returns the list of streams as HTML. Stream names need no escaping in HTML and URLs.
-fn streams(state: &State) -> String {
+fn streams(state: &State, scope: Scope<'_>) -> String {
     let mut all = state.live.streams.all();
     all.retain(|stream| stream.status() == Status::Live && is_open(state, stream.name()));
+    all.retain(|stream| scope.local(stream.name()).is_some());
     all.sort_by(|a, b| a.name().cmp(b.name()));
     if all.is_empty() {
         return "<li>No stream is live at the moment.</li>".to_owned();
     }
     let line = |stream: &Arc<Stream>| {
-        let (name, viewers) = (stream.name(), stream.stats().viewers);
+        let viewers = stream.stats().viewers;
+        let name = scope.local(stream.name()).unwrap_or_default();
         let viewers = format!("{viewers} viewer{}", if viewers == 1 { "" } else { "s" });
         format!("<li><a href=\"/player.html?stream={name}\">{name}</a><span>{viewers}</span></li>")
     };

@@ -32,7 +32,8 @@ enum Body {
 }
 
 impl Answer {
-    /// Sends a request without a body and reads the response's head.
+    /// Sends a request without a body, for a path or for a URL of any host, and reads the
+    /// response's head.
     pub fn of(io: Box<dyn Io>, method: &str, path: &str) -> io::Result<Self> {
         Self::to(io, method, path, b"")
     }
@@ -55,7 +56,9 @@ impl Answer {
             0 => String::new(),
             length => format!("content-length: {length}\r\n"),
         };
-        let head = format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n{fields}{length}\r\n");
+        let url = path.strip_prefix("https://").and_then(|rest| rest.split_once('/'));
+        let (host, rest) = url.unwrap_or(("127.0.0.1", &path[1..]));
+        let head = format!("{method} /{rest} HTTP/1.1\r\nhost: {host}\r\n{fields}{length}\r\n");
         input.get_mut().write_all(&[head.as_bytes(), body].concat())?;
         input.get_mut().flush()?;
         let mut head = String::new();

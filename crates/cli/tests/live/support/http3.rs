@@ -33,13 +33,15 @@ pub struct Request {
 type Stream = h3::client::RequestStream<h3_quinn::BidiStream<Bytes>, Bytes>;
 type Requests = h3::client::SendRequest<h3_quinn::OpenStreams, Bytes>;
 
-/// Sends a request and receives the head of its answer.
+/// Sends a request for a path, or for a URL of any host, and receives the head of its answer.
 async fn exchange(
     requests: &mut Requests,
     method: &str,
     path: &str,
 ) -> Result<(http::response::Parts, Stream), String> {
-    let request = http::Request::builder().method(method).uri(format!("https://localhost{path}"));
+    let url = format!("https://localhost{path}");
+    let url = if path.starts_with('/') { &url } else { path };
+    let request = http::Request::builder().method(method).uri(url);
     let request = request.body(()).map_err(|e| e.to_string())?;
     let mut stream = requests.send_request(request).await.map_err(|e| e.to_string())?;
     stream.finish().await.map_err(|e| e.to_string())?;

@@ -337,8 +337,8 @@ impl RtmpConnection {
 
     async fn on_publish(&mut self, request: &Request) {
         self.on_request();
-        let name = stream_name(request);
         let config = &self.state.config;
+        let name = stream_name(&config.host, request);
         let live = &self.state.live;
         let bans = &self.state.bans;
         let granted = async {
@@ -388,7 +388,7 @@ impl RtmpConnection {
 
     async fn on_play(&mut self, request: &Request) {
         self.on_request();
-        let name = stream_name(request);
+        let name = stream_name(&self.state.config.host, request);
         match self.admit(&name, request).await {
             Ok(waiting) => {
                 self.role = RtmpRole::Waits(Box::new(waiting));

@@ -3,30 +3,39 @@
 
 use media::rtmp::Request;
 
+use crate::config;
+use crate::hosts::Scope;
 use crate::http::parameter;
 use crate::ingest::PublisherProofs;
 use crate::signing::Proofs;
 
-/// Returns the stream's name: application and stream name, without empty parts.
+/// Returns the stream's name: application and stream name, without empty parts, below the prefix of
+/// the URL's host.
 ///
 /// If the user entered the whole address into one field, the application or the stream name is
 /// empty, or the stream name is a URL. An empty application is taken from the connection's URL.
-pub(super) fn stream_name(request: &Request) -> String {
+pub(super) fn stream_name(hosts: &[config::Host], request: &Request) -> String {
+    let scoped = |authority, name: String| Scope::of(hosts, authority).full(&name).into_owned();
     let stream = match request.stream.split_once("://") {
-        Some((scheme, rest)) if scheme.starts_with("rtmp") => return joined(&[path(rest)]),
+        Some((scheme, rest)) if scheme.starts_with("rtmp") => {
+            let (authority, path) = parts(rest);
+            return scoped(authority, joined(&[path]));
+        }
         _ => request.stream.as_str(),
     };
+    let url = request.tc_url.split_once("://");
+    let (authority, path) = url.map_or(("", ""), |(_, rest)| parts(rest));
     let app = match request.app.trim_matches('/') {
-        "" => request.tc_url.split_once("://").map_or("", |(_, rest)| path(rest)),
+        "" => path,
         app => app,
     };
-    joined(&[app, stream])
+    scoped(authority, joined(&[app, stream]))
 }
 
-/// Returns the path of a URL without its scheme and query.
-fn path(rest: &str) -> &str {
-    let (_, path) = rest.split_once('/').unwrap_or_default();
-    path.split(['?', '#']).next().unwrap_or_default()
+/// Returns authority and path of a URL without its scheme.
+fn parts(rest: &str) -> (&str, &str) {
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    rest.split_once('/').unwrap_or((rest, ""))
 }
 
 /// Returns the proofs of a player, from the query of the stream's name.
@@ -73,7 +82,28 @@ mod tests {
             let [app, stream, tc_url] = [app, stream, tc_url].map(str::to_owned);
             let [query, flash_ver, cdn_loop] = [const { String::new() }; 3];
             let request = Request { app, stream, query, tc_url, flash_ver, cdn_loop };
-            assert_eq!(stream_name(&request), name, "{request:?}");
+            assert_eq!(stream_name(&[], &request), name, "{request:?}");
+        }
+    }
+
+    #[test]
+    fn the_host_of_the_url_decides_the_prefix() {
+        let text = "[[host]]\nnames = [\"a.test\"]\nprefix = \"tenant\"\n";
+        let config = config::Config::parse("edge.toml", text).expect("valid");
+        for (stream, tc_url, name) in [
+            ("x2", "rtmp://a.test/live", "tenant/live/x2"),
+            ("x2", "rtmps://A.test:443/live?key=a", "tenant/live/x2"),
+            ("x2", "rtmp://b.test/live", "live/x2"),
+            ("x2", "", "live/x2"),
+            ("x2", "a.test/live", "live/x2"),
+            ("rtmp://a.test:1935/live/x2", "", "tenant/live/x2"),
+            ("rtmp://b.test/live/x2", "rtmp://a.test/live", "live/x2"),
+            ("x2", "rtmp://a.test?/live", "tenant/live/x2"),
+        ] {
+            let [app, stream, tc_url] = ["live", stream, tc_url].map(str::to_owned);
+            let [query, flash_ver, cdn_loop] = [const { String::new() }; 3];
+            let request = Request { app, stream, query, tc_url, flash_ver, cdn_loop };
+            assert_eq!(stream_name(&config.host, &request), name, "{request:?}");
         }
     }
 }
