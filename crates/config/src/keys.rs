@@ -633,6 +633,9 @@ sections! {
         keep: Duration = DAY * 7, in Duration::ZERO..=DAY * 3650;
         /// Total size beyond which the oldest finished recordings are removed. 0B: no limit.
         max_size: Size = Size::from_mib(100 << 10), in Size(0)..=Size(1 << 50);
+        /// Time before the present that viewers may play from the recordings, with
+        /// `?start=-SECONDS` in the URL of the HLS playlist. 0s: off.
+        time_shift: Duration = Duration::ZERO, in Duration::ZERO..=DAY;
         /// Media that waits for a slow disk. Beyond it segments are dropped, as gaps in the
         /// playlist.
         queue: Size = Size::from_mib(64), in Size::from_mib(1)..=Size::from_mib(4096);

@@ -189,6 +189,13 @@ pub enum Body {
     Bytes(Bytes),
     /// A part of a file.
     File(FileBody),
+    /// A part of a recording.
+    Recorded {
+        /// The part.
+        file: FileBody,
+        /// Session of the viewer, if known.
+        session: Option<Arc<Session>>,
+    },
     /// Consecutive parts of a media segment.
     Parts {
         /// The parts.
@@ -220,12 +227,12 @@ impl delivery::Body for Responder {
             Body::Empty => None,
             Body::Bytes(bytes) => Some(core::mem::take(bytes)).filter(|bytes| !bytes.is_empty()),
             Body::File(body) => ready!(body.poll_next(context))?,
+            Body::Recorded { file, session } => {
+                check_stay(session.as_deref(), context)?;
+                ready!(file.poll_next(context))?
+            }
             Body::Parts { parts, session, .. } => {
-                let stay = session.as_ref().map(|session| session.stay());
-                if stay.is_some_and(|stay| stay.poll_over(context).is_ready()) {
-                    // The length was announced, so the body can only be cut off.
-                    return Poll::Ready(Err(io::ErrorKind::PermissionDenied.into()));
-                }
+                check_stay(session.as_deref(), context)?;
                 parts.pop_front()
             }
             Body::Flv(body) => return body.poll_next(context).map(Ok),
@@ -264,6 +271,13 @@ impl delivery::Body for Responder {
     }
 }
 
+/// Fails once the viewer may no longer stay. The length was announced, so a body can only be cut
+/// off.
+fn check_stay(session: Option<&Session>, context: &mut Context<'_>) -> io::Result<()> {
+    let is_over = session.is_some_and(|session| session.stay().poll_over(context).is_ready());
+    if is_over { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
+}
+
 impl Responder {
     fn flv(&self) -> Option<&FlvBody> {
         match &self.0 {
@@ -277,7 +291,7 @@ impl Responder {
         match &self.0 {
             Body::Empty => Some(0),
             Body::Bytes(bytes) => Some(bytes.len() as u64),
-            Body::File(body) => Some(body.remaining()),
+            Body::File(body) | Body::Recorded { file: body, .. } => Some(body.remaining()),
             Body::Parts { parts, .. } => Some(parts.iter().map(|part| part.len() as u64).sum()),
             Body::Flv(_) => None,
         }
@@ -297,7 +311,7 @@ impl Responder {
     pub fn session(&self) -> Option<&Arc<Session>> {
         match &self.0 {
             Body::Flv(body) => Some(body.session()),
-            Body::Parts { session, .. } => session.as_ref(),
+            Body::Parts { session, .. } | Body::Recorded { session, .. } => session.as_ref(),
             _ => None,
         }
     }

@@ -186,6 +186,7 @@ impl Edge {
         state.live.outlets.close();
         state.live.recordings.finish(FINAL_RECORDINGS_TIMEOUT).await;
         state.live.ladders.close();
+        state.live.time_shifts.close();
         flush_sessions(&state, true);
         state.hooks.finish_notifications(FINAL_HOOKS_TIMEOUT).await;
         heartbeats.iter().for_each(tokio::task::JoinHandle::abort);
@@ -232,6 +233,7 @@ async fn housekeeping(shared: Arc<Shared>) {
                 let runtime = tokio::runtime::Handle::current();
                 state.live.tend_outputs(&state.config, &state.clients, &runtime);
                 state.live.ladders.tidy(&state.config, &state.live.streams);
+                state.live.time_shifts.tidy(&state.config);
                 if log_at <= Instant::now()
                     && let Some(line) = losses.line(shared.limits())
                 {

@@ -11,6 +11,7 @@ mod holder;
 mod paths;
 mod ports;
 mod push;
+mod recordings;
 mod secrets;
 
 use std::path::Path;
@@ -44,6 +45,7 @@ pub fn check(file: &Path, config: Config) -> Result<Checked, Error> {
     let mut findings = ports::check(&plan.config);
     findings.extend(paths::check(&plan.config));
     findings.extend(push::check(&plan.config));
+    findings.extend(recordings::check(&plan.config));
     findings.extend(secrets::check_file(file, &plan.config));
     findings.extend(credentials(&plan));
     findings.extend(congestion(&plan.config));

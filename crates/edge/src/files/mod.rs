@@ -8,19 +8,22 @@
 mod cache;
 mod conditions;
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileExt, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 
 use crate::disk::body::FileBody;
 use crate::disk::pool::Pool;
 use crate::http::{Answer, Body, RequestHead, Response};
 use crate::sync::lock;
+use crate::viewer::Protocol;
 use cache::Cache;
 use conditions::{ResponseKind, Validators};
 
@@ -64,17 +67,8 @@ impl Files {
 
     /// Answers a request at `now`, once the disk has been read.
     pub fn answer(self: &Arc<Self>, head: &RequestHead<'_>, now: SystemTime) -> Answer {
-        let (method, target) = (head.method.to_owned(), head.target.to_owned());
-        let fields = head.fields.iter().map(|(name, value)| ((*name).to_owned(), value.to_vec()));
-        let fields: Vec<(String, Vec<u8>)> = fields.collect();
-        let (remote, protocol, files) = (head.remote, head.protocol, self.clone());
-        let response = self.pool.run(move || {
-            let (method, target) = (method.as_str(), target.as_str());
-            let fields = fields.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
-            let fields = fields.collect();
-            let head = RequestHead { fields, ..RequestHead::new(method, target, remote, protocol) };
-            files.respond(&head, now)
-        });
+        let (head, files) = (OwnedHead::new(head), self.clone());
+        let response = self.pool.run(move || files.respond(&head.borrowed(), now));
         Answer::Later(Box::pin(async move {
             response.await.unwrap_or_else(|_| Response::plain(500, now))
         }))
@@ -125,46 +119,14 @@ impl Files {
         }
         let modified = metadata.modified().map_err(|e| error_status(&e))?;
         let (length, content) = self.open(&path, modified, metadata.len())?;
-        let validators = Validators::new(modified, length, now);
-        let outcome = conditions::evaluate(head, &validators, length, get);
-
-        let mut response = match outcome {
-            ResponseKind::Failed => return Ok(Response::plain(412, now)),
-            ResponseKind::Unsatisfiable => {
-                let range = format!("bytes */{length}");
-                return Ok(Response::plain(416, now).with("content-range", range));
-            }
-            // RFC 9110, section 15.4.5: validators and Cache-Control, but no content.
-            ResponseKind::NotModified => {
-                let headers = vec![("date", httpdate::fmt_http_date(now))];
-                Response { status: 304, headers, body: Body::Empty }
-            }
-            ResponseKind::Whole | ResponseKind::Part { .. } => {
-                let (status, start, len) = match outcome {
-                    ResponseKind::Part { start, length } => (206, start, length),
-                    _ => (200, 0, length),
-                };
-                let headers = vec![
-                    ("date", httpdate::fmt_http_date(now)),
-                    ("content-type", content_type(&path).into()),
-                    ("content-length", len.to_string()),
-                    ("accept-ranges", "bytes".into()),
-                    ("x-content-type-options", "nosniff".into()),
-                ];
-                let body = content.part(start, len, &self.pool);
-                let response = Response { status, headers, body };
-                if status == 206 {
-                    let range = format!("bytes {start}-{}/{length}", start + len - 1);
-                    response.with("content-range", range)
-                } else {
-                    response
-                }
-            }
+        let found = FoundFile {
+            content,
+            length,
+            modified,
+            content_type: content_type(&path),
+            cache_control: &self.cache_control,
         };
-        response.headers.push(("etag", validators.etag));
-        response.headers.push(("last-modified", httpdate::fmt_http_date(validators.modified)));
-        response.headers.push(("cache-control", self.cache_control.clone()));
-        Ok(response)
+        Ok(found.respond(head, get, now, &self.pool))
     }
 
     /// Returns the file's length and content, from the cache if it is unchanged.
@@ -186,6 +148,129 @@ impl Files {
     fn lock(&self) -> std::sync::MutexGuard<'_, Cache> {
         lock(&self.cache)
     }
+}
+
+/// A request for another thread.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnedHead {
+    method: String,
+    target: String,
+    fields: Vec<(String, Vec<u8>)>,
+    remote: SocketAddr,
+    protocol: Protocol,
+}
+
+impl OwnedHead {
+    /// Copies a request, without authority, body and properties of its connection.
+    pub(crate) fn new(head: &RequestHead<'_>) -> Self {
+        let fields = head.fields.iter().map(|(name, value)| ((*name).to_owned(), value.to_vec()));
+        Self {
+            method: head.method.to_owned(),
+            target: head.target.to_owned(),
+            fields: fields.collect(),
+            remote: head.remote,
+            protocol: head.protocol,
+        }
+    }
+
+    pub(crate) fn borrowed(&self) -> RequestHead<'_> {
+        let fields = self.fields.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
+        RequestHead {
+            fields: fields.collect(),
+            ..RequestHead::new(&self.method, &self.target, self.remote, self.protocol)
+        }
+    }
+}
+
+/// A file that a request asks for.
+struct FoundFile<'a> {
+    content: FileContent,
+    length: u64,
+    modified: SystemTime,
+    content_type: &'static str,
+    cache_control: &'a str,
+}
+
+impl FoundFile<'_> {
+    /// Returns the response by the request's conditions and range. `get` tells whether the method
+    /// is GET.
+    fn respond(
+        self,
+        head: &RequestHead<'_>,
+        get: bool,
+        now: SystemTime,
+        pool: &Arc<Pool>,
+    ) -> Response {
+        let Self { content, length, .. } = self;
+        let validators = Validators::new(self.modified, length, now);
+        let outcome = conditions::evaluate(head, &validators, length, get);
+
+        let mut response = match outcome {
+            ResponseKind::Failed => return Response::plain(412, now),
+            ResponseKind::Unsatisfiable => {
+                let range = format!("bytes */{length}");
+                return Response::plain(416, now).with("content-range", range);
+            }
+            // RFC 9110, section 15.4.5: validators and Cache-Control, but no content.
+            ResponseKind::NotModified => {
+                let headers = vec![("date", httpdate::fmt_http_date(now))];
+                Response { status: 304, headers, body: Body::Empty }
+            }
+            ResponseKind::Whole | ResponseKind::Part { .. } => {
+                let (status, start, len) = match outcome {
+                    ResponseKind::Part { start, length } => (206, start, length),
+                    _ => (200, 0, length),
+                };
+                let headers = vec![
+                    ("date", httpdate::fmt_http_date(now)),
+                    ("content-type", self.content_type.into()),
+                    ("content-length", len.to_string()),
+                    ("accept-ranges", "bytes".into()),
+                    ("x-content-type-options", "nosniff".into()),
+                ];
+                let body = content.part(start, len, pool);
+                let response = Response { status, headers, body };
+                if status == 206 {
+                    let range = format!("bytes {start}-{}/{length}", start + len - 1);
+                    response.with("content-range", range)
+                } else {
+                    response
+                }
+            }
+        };
+        response.headers.push(("etag", validators.etag));
+        response.headers.push(("last-modified", httpdate::fmt_http_date(validators.modified)));
+        response.headers.push(("cache-control", self.cache_control.to_owned()));
+        response
+    }
+}
+
+/// Answers a GET or HEAD request for the file at `path`, which is not a link, with the
+/// Cache-Control header `cache_control`. Blocks while the disk is read; `pool` reads the body.
+pub(crate) fn respond_with(
+    path: &Path,
+    cache_control: &str,
+    head: &RequestHead<'_>,
+    now: SystemTime,
+    pool: &Arc<Pool>,
+) -> Response {
+    let opened = OpenOptions::new().read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path);
+    let found = opened.and_then(|file| file.metadata().map(|metadata| (file, metadata)));
+    let (file, metadata) = match found {
+        Ok(found) => found,
+        Err(error) => return Response::plain(error_status(&error), now),
+    };
+    let Some(modified) = metadata.modified().ok().filter(|_| metadata.is_file()) else {
+        return Response::plain(404, now);
+    };
+    let found = FoundFile {
+        content: FileContent::File(file),
+        length: metadata.len(),
+        modified,
+        content_type: content_type(path),
+        cache_control,
+    };
+    found.respond(head, head.method == "GET", now, pool).for_method(head.method)
 }
 
 enum FileContent {

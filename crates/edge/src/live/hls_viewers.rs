@@ -18,7 +18,7 @@ pub struct HlsViewers(Mutex<HashMap<ViewerId, (Arc<Session>, Instant)>>);
 
 impl HlsViewers {
     /// Removes idle viewers and viewers with an ended session.
-    pub(super) fn forget_idle(&self) {
+    pub(crate) fn forget_idle(&self) {
         // Sessions end after the lock is released.
         let mut removed = Vec::new();
         lock(&self.0).retain(|_, (session, last_request)| {
@@ -61,7 +61,7 @@ impl HlsViewers {
     }
 
     /// Removes all viewers. Their sessions end when the result is dropped.
-    pub(super) fn take(&self) -> Vec<Arc<Session>> {
+    pub(crate) fn take(&self) -> Vec<Arc<Session>> {
         core::mem::take(&mut *lock(&self.0)).into_values().map(|(session, _)| session).collect()
     }
 

@@ -19,7 +19,7 @@ use tokio::runtime::Handle;
 use crate::client::Clients;
 use crate::config::Config;
 use crate::push::Pushes;
-use crate::record::Recordings;
+use crate::record::{Recordings, TimeShifts};
 
 pub use delivery::{relay_settings as settings, start_policy as start};
 
@@ -59,6 +59,8 @@ pub struct Live {
     pub pushes: Pushes,
     /// Streams recorded to disk.
     pub recordings: Recordings,
+    /// Streams with viewers in the past.
+    pub time_shifts: TimeShifts,
     /// Ladders: alignment of their renditions, and viewers.
     pub ladders: Ladders,
 }
@@ -77,6 +79,7 @@ impl Live {
             outlets: Outlets::default(),
             pushes: Pushes::default(),
             recordings: Recordings::default(),
+            time_shifts: TimeShifts::default(),
             ladders: Ladders::default(),
         }
     }

@@ -1,9 +1,11 @@
 //! Directory of all recordings of a rule: `STREAM/TIME/index.m3u8`.
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::playlist::Position;
 use super::segment::WrittenSegment;
 use super::take::Take;
 use units::{date_time, parse_compact_date};
@@ -32,8 +34,7 @@ impl Directory {
     /// # Errors
     /// A directory cannot be created.
     pub(super) fn open(&self, segment: &WrittenSegment) -> io::Result<Take> {
-        // Parts of a stream's name neither start with a dot nor contain separators.
-        let folder = segment.stream.split('/').fold(self.0.clone(), |path, part| path.join(part));
+        let folder = folder(&self.0, &segment.stream);
         fs::create_dir_all(&folder)?;
         let mut found: Vec<(i64, PathBuf)> = fs::read_dir(&folder)?
             .flatten()
@@ -41,8 +42,14 @@ impl Directory {
             .collect();
         found.sort();
         let mut resumed = None;
+        let mut last: Option<Position> = None;
         for (start, path) in found.into_iter().rev() {
-            let Some(take) = Take::resume(path, start) else { continue };
+            let Some((take, is_finished)) = Take::resume(path, start) else { continue };
+            // The clock may have been set back, so the last one need not be the newest by name.
+            last = last.max(Some(take.position()));
+            if is_finished {
+                continue;
+            }
             if resumed.is_none() && !take.is_full(segment) {
                 resumed = Some(take);
             } else {
@@ -53,10 +60,19 @@ impl Directory {
             tracing::info!("{}: recording continued in {}", segment.stream, take.path().display());
             return Ok(take);
         }
-        let name = compact(segment.wall_ms);
+        self.create(segment, last.map_or_else(Position::default, |last| last.next(true)))
+    }
+
+    /// Starts a recording in a new directory.
+    ///
+    /// # Errors
+    /// The directory cannot be created.
+    pub(super) fn create(&self, segment: &WrittenSegment, position: Position) -> io::Result<Take> {
+        let folder = folder(&self.0, &segment.stream);
+        fs::create_dir_all(&folder)?;
         for number in 1..MAX_SAME_SECOND {
-            let name = if number == 1 { name.clone() } else { format!("{name}-{number}") };
-            match Take::create(folder.join(name), segment) {
+            let name = TakeName { start_ms: segment.wall_ms.div_euclid(1_000) * 1_000, number };
+            match Take::create(folder.join(name.to_string()), segment, position) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 created => return created,
             }
@@ -65,8 +81,41 @@ impl Directory {
     }
 }
 
+/// Returns the directory of a stream's recordings below `root`.
+pub(super) fn folder(root: &Path, stream: &str) -> PathBuf {
+    // Parts of a stream's name neither start with a dot nor contain separators.
+    stream.split('/').fold(root.to_owned(), |path, part| path.join(part))
+}
+
+/// Name of a recording's directory: its start, and a number if several started in one second.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct TakeName {
+    /// Start in milliseconds since 1970, of a full second.
+    pub(super) start_ms: i64,
+    /// 1 for the first recording of the second.
+    number: u32,
+}
+
+impl TakeName {
+    /// Parses the name of a directory.
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        let start_ms = start_ms(Path::new(name))?;
+        let number =
+            name[TIME_LEN..].strip_prefix('-').map_or(Some(1), |text| text.parse().ok())?;
+        let take = Self { start_ms, number };
+        (take.to_string() == name).then_some(take)
+    }
+}
+
+impl fmt::Display for TakeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&compact(self.start_ms))?;
+        if self.number > 1 { write!(f, "-{}", self.number) } else { Ok(()) }
+    }
+}
+
 /// Returns the time as `20261128T094847Z`.
-fn compact(ms: i64) -> String {
+pub(super) fn compact(ms: i64) -> String {
     let text = date_time(ms);
     let seconds = text.split('.').next().unwrap_or_default();
     let digits: String = seconds.chars().filter(|c| *c != '-' && *c != ':').collect();
@@ -106,6 +155,13 @@ mod tests {
             "+0261128T094847Z",
         ] {
             assert_eq!(start_ms(Path::new(name)), None, "{name}");
+            assert_eq!(TakeName::parse(name), None, "{name}");
+        }
+        for name in ["20261128T094847Z", "20261128T094847Z-2", "20261128T094847Z-99"] {
+            assert_eq!(TakeName::parse(name).map(|take| take.to_string()).as_deref(), Some(name));
+        }
+        for name in ["20261128T094847Z-1", "20261128T094847Z-02", "..", "20261128T094847Z/.."] {
+            assert_eq!(TakeName::parse(name), None, "{name}");
         }
     }
 }

@@ -5,15 +5,21 @@
 //! away, segments are dropped, and the playlist names them as gaps.
 
 mod directory;
+mod entries;
+#[cfg(test)]
+pub(crate) mod fixture;
 mod playlist;
+mod render;
 mod retention;
 mod segment;
 mod take;
 mod task;
+mod time_shift;
+mod window;
 mod writer;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -28,7 +34,11 @@ use crate::config;
 use crate::names::matches;
 use crate::sync::lock;
 
+pub(crate) use entries::RecordedFile;
 use task::RecordTask;
+pub use time_shift::TimeShifts;
+pub(crate) use time_shift::{NoTimeShift, ShiftedStream, rule_of};
+pub(crate) use window::RenderedPlaylist;
 pub(crate) use writer::{RecordCounts, Writer};
 
 /// Interval of removals of old recordings.
@@ -94,6 +104,15 @@ impl Recordings {
                 running.push(RunningRecording { stream, rule, end, task });
             }
         }
+    }
+
+    /// Whether the stream is being recorded in this directory.
+    pub(crate) fn is_running(&self, stream: &str, directory: &Path) -> bool {
+        lock(&self.running).iter().any(|recording| {
+            recording.stream.name() == stream
+                && recording.rule.directory.as_deref() == Some(directory)
+                && !recording.task.is_finished()
+        })
     }
 
     /// Lets the writers remove old recordings, once per [`TIDY_INTERVAL`].

@@ -13,12 +13,45 @@ const MAP: &str = "#EXT-X-MAP:URI=\"init-";
 const EXTINF: &str = "#EXTINF:";
 const TARGET: &str = "#EXT-X-TARGETDURATION:";
 const DATE: &str = "#EXT-X-PROGRAM-DATE-TIME:";
+const SEQUENCE: &str = "#EXT-X-MEDIA-SEQUENCE:";
+const DISCONTINUITY_SEQUENCE: &str = "#EXT-X-DISCONTINUITY-SEQUENCE:";
+const DISCONTINUITY: &str = "#EXT-X-DISCONTINUITY";
+const GAP: &str = "#EXT-X-GAP";
+
+/// Place in the sequence of all segments of a stream. A recording starts where the previous one
+/// ended, so that a playlist of several recordings has the same numbers after a restart.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Position {
+    /// Media sequence number (RFC 8216, section 4.3.3.2).
+    pub msn: u64,
+    /// Discontinuity sequence number (RFC 8216, section 4.3.3.3).
+    pub discontinuity: u64,
+}
+
+impl Position {
+    /// Reads the tag that states a part of the position, if the line is one.
+    pub(super) fn read(&mut self, line: &str) {
+        let number = |tag| line.strip_prefix(tag).and_then(|number: &str| number.parse().ok());
+        self.msn = number(SEQUENCE).unwrap_or(self.msn);
+        self.discontinuity = number(DISCONTINUITY_SEQUENCE).unwrap_or(self.discontinuity);
+    }
+
+    /// Returns the position of a recording that starts here, after a discontinuity or not.
+    pub(super) const fn next(self, is_discontinuous: bool) -> Self {
+        let discontinuity = self.discontinuity.saturating_add(is_discontinuous as u64);
+        Self { discontinuity, ..self }
+    }
+}
 
 /// Entries of a recording's playlist.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Playlist {
+    /// Position of the first segment.
+    first: Position,
     /// Lines of the entries.
     entries: String,
+    /// Discontinuities in `entries`.
+    discontinuities: u64,
     /// Number of the next segment.
     next: u64,
     target_s: u64,
@@ -33,18 +66,26 @@ pub(super) struct Playlist {
 impl Playlist {
     /// Starts a playlist of segments with this target duration. They end at the next key frame, so
     /// that most are shorter than twice this duration.
-    pub(super) fn new(target: Duration) -> Self {
-        Self { target_s: 2 * target.as_secs().max(1), ..Self::default() }
+    pub(super) fn new(target: Duration, first: Position) -> Self {
+        Self { first, target_s: 2 * target.as_secs().max(1), ..Self::default() }
+    }
+
+    /// Returns the position after the last segment.
+    pub(super) fn end(&self) -> Position {
+        Position {
+            msn: self.first.msn.saturating_add(self.next),
+            discontinuity: self.first.discontinuity.saturating_add(self.discontinuities),
+        }
     }
 
     /// Parses an unfinished playlist of this module, to continue it after a discontinuity. Entries
-    /// from the first file on that `exists` rejects are left out. `None` if the playlist is
-    /// finished or not of this module.
+    /// from the first file on that `exists` rejects are left out. `None` if the playlist is not of
+    /// this module. Finished playlists are parsed, too: [`is_finished`].
     pub(super) fn resume(text: &str, exists: impl Fn(&str) -> bool) -> Option<Self> {
         let mut playlist = Self { is_interrupted: true, ..Self::default() };
         let mut entry = String::new();
         let (mut init, mut is_gap) = (None, false);
-        if !text.starts_with("#EXTM3U\n") || text.lines().any(|line| line == END) {
+        if !text.starts_with("#EXTM3U\n") {
             return None;
         }
         for line in text.lines() {
@@ -52,6 +93,7 @@ impl Playlist {
                 playlist.target_s = target.parse().ok()?;
                 continue;
             }
+            playlist.first.read(line);
             if let Some(date) = line.strip_prefix(DATE)
                 && playlist.started.is_none()
             {
@@ -60,11 +102,11 @@ impl Playlist {
             if let Some(id) = line.strip_prefix(MAP) {
                 init = u64::from_str_radix(id.split('.').next()?, 16).ok();
             }
-            is_gap |= line == "#EXT-X-GAP";
+            is_gap |= line == GAP;
             let is_of_entry = line.starts_with(EXTINF)
                 || line.starts_with(MAP)
                 || line.starts_with(DATE)
-                || matches!(line, "#EXT-X-DISCONTINUITY" | "#EXT-X-GAP");
+                || matches!(line, DISCONTINUITY | GAP);
             if is_of_entry {
                 let _ = writeln!(entry, "{line}");
             } else if !line.starts_with('#') && !line.is_empty() {
@@ -72,6 +114,8 @@ impl Playlist {
                     break;
                 }
                 let _ = writeln!(entry, "{line}");
+                let is_discontinuous = entry.lines().any(|line| line == DISCONTINUITY);
+                playlist.discontinuities += u64::from(is_discontinuous);
                 playlist.entries.push_str(&core::mem::take(&mut entry));
                 (playlist.next, playlist.init, is_gap) = (playlist.next + 1, init, false);
             }
@@ -101,6 +145,7 @@ impl Playlist {
         let text = &mut self.entries;
         if (discontinuity || self.is_interrupted) && !is_first {
             text.push_str("#EXT-X-DISCONTINUITY\n");
+            self.discontinuities += 1;
         }
         if self.init != Some(init) {
             let _ = writeln!(text, "{MAP}{init:016x}.mp4\"");
@@ -125,9 +170,12 @@ impl Playlist {
         // EXT-X-GAP needs version 8.
         let mut text = format!(
             "#EXTM3U\n#EXT-X-VERSION:8\n{TARGET}{}\n#EXT-X-PLAYLIST-TYPE:EVENT\n\
-             #EXT-X-MEDIA-SEQUENCE:0\n",
-            self.target_s
+             {SEQUENCE}{}\n",
+            self.target_s, self.first.msn
         );
+        if self.first.discontinuity > 0 {
+            let _ = writeln!(text, "{DISCONTINUITY_SEQUENCE}{}", self.first.discontinuity);
+        }
         text.push_str(&self.entries);
         if is_final {
             let _ = writeln!(text, "{END}");
@@ -136,7 +184,13 @@ impl Playlist {
     }
 }
 
-fn file_name(number: u64) -> String {
+/// Returns whether a playlist is finished.
+pub(super) fn is_finished(text: &str) -> bool {
+    text.lines().any(|line| line == END)
+}
+
+/// Returns the name of a segment.
+pub(super) fn file_name(number: u64) -> String {
     format!("{number:08}.m4s")
 }
 
@@ -150,7 +204,7 @@ mod tests {
     use super::*;
 
     fn playlist() -> Playlist {
-        let mut playlist = Playlist::new(Duration::from_secs(6));
+        let mut playlist = Playlist::new(Duration::from_secs(6), Position::default());
         playlist.push(false, (0, 6_000), 1);
         playlist.push(false, (6_000, 6_640), 1);
         playlist.push_gap(Gap { wall_ms: 12_640, duration_ms: 6_000 }, 1);
@@ -203,10 +257,25 @@ mod tests {
         assert_eq!(resumed.next_file(), "00000003.m4s");
         let resumed = Playlist::resume(&text, |file| file != "00000002.m4s").expect("unfinished");
         assert_eq!(resumed.next_file(), "00000004.m4s");
-        assert_eq!(Playlist::resume(&playlist().render(true), |_| true), None);
+        let finished = playlist().render(true);
+        assert!(is_finished(&finished) && !is_finished(&text));
+        let end = Position { msn: 4, discontinuity: 2 };
+        assert_eq!(Playlist::resume(&finished, |_| true).expect("parsed").end(), end);
+        // The next recording continues the numbers.
+        let mut next = Playlist::new(Duration::from_secs(6), end.next(true));
+        next.push(false, (60_000, 6_000), 2);
+        let text = next.render(false);
+        let head = "#EXT-X-MEDIA-SEQUENCE:4\n#EXT-X-DISCONTINUITY-SEQUENCE:3\n#EXT-X-MAP";
+        assert!(text.contains(head), "{text}");
+        let resumed = Playlist::resume(&text, |_| true).expect("parsed");
+        assert_eq!(
+            (resumed.render(false), resumed.end()),
+            (text, Position { msn: 5, ..next.end() })
+        );
         for text in ["", "#EXTM3U\n", "nonsense", "#EXTM3U\n#EXT-X-TARGETDURATION:x\n"] {
             assert_eq!(Playlist::resume(text, |_| true), None, "{text}");
         }
+        let text = playlist().render(false);
         // Damage at any place is no panic.
         for cut in 0..text.len() {
             let _ = Playlist::resume(&text[..cut], |_| true);

@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use super::playlist::{Playlist, init_name};
+use super::playlist::{Playlist, Position, init_name, is_finished};
 use super::segment::{Gap, WrittenSegment};
 
 /// Name of the playlist.
@@ -31,21 +31,31 @@ impl Take {
     ///
     /// # Errors
     /// The directory exists or cannot be created.
-    pub(super) fn create(path: PathBuf, first: &WrittenSegment) -> io::Result<Self> {
+    pub(super) fn create(
+        path: PathBuf,
+        first: &WrittenSegment,
+        position: Position,
+    ) -> io::Result<Self> {
         fs::create_dir(&path)?;
-        let playlist = Playlist::new(first.settings.segment);
+        let playlist = Playlist::new(first.settings.segment, position);
         Ok(Self { path, playlist, start_ms: first.wall_ms })
     }
 
-    /// Continues the recording of a killed process, started at `start_ms`. `None` if it is finished
-    /// or cannot be read.
-    pub(super) fn resume(path: PathBuf, start_ms: i64) -> Option<Self> {
+    /// Opens a recording of an earlier process, started at `start_ms`, and returns whether it is
+    /// finished. `None` if it cannot be read.
+    pub(super) fn resume(path: PathBuf, start_ms: i64) -> Option<(Self, bool)> {
         let file = path.join(PLAYLIST);
         let is_sane = fs::metadata(&file).is_ok_and(|m| m.is_file() && m.len() <= MAX_PLAYLIST);
         let text = is_sane.then(|| fs::read_to_string(file).ok()).flatten()?;
         let is_whole = |name: &str| fs::metadata(path.join(name)).is_ok_and(|m| m.len() > 0);
-        let playlist = Playlist::resume(&text, is_whole)?;
-        Some(Self { path, playlist, start_ms })
+        let is_finished = is_finished(&text);
+        let playlist = Playlist::resume(&text, |name| is_finished || is_whole(name))?;
+        Some((Self { path, playlist, start_ms }, is_finished))
+    }
+
+    /// Returns the position after the last segment.
+    pub(super) fn position(&self) -> Position {
+        self.playlist.end()
     }
 
     pub(super) fn path(&self) -> &Path {

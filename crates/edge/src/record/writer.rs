@@ -207,7 +207,9 @@ impl WriterThread {
         if take.as_ref().is_some_and(|take| take.is_full(&segment))
             && let Some(full) = take.take()
         {
+            let position = full.position().next(segment.discontinuity || !gaps.is_empty());
             full.end()?;
+            *take = Some(self.directory.create(&segment, position)?);
         }
         let running = match take {
             Some(running) => running,

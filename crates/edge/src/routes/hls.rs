@@ -20,6 +20,7 @@ use crate::http::{Answer, Body, RequestHead, Response};
 use crate::ingest::pull::Via;
 use crate::live::{HlsViewers, Outlet};
 use crate::play::{ask_hook, begin, find, is_open, reserve};
+use crate::record::RecordedFile;
 use crate::sessions::{Opening, Session};
 use crate::signing;
 use crate::state::State;
@@ -40,6 +41,10 @@ pub enum Resource {
     Segment(Name),
     /// `MSN-ID.PART.m4s` or `MSN-ID.PART.ts`.
     Part(Name, usize),
+    /// `shift-SECONDS.m3u8`: the media playlist of recordings from this time since 1970 on.
+    Shifted(u64),
+    /// A file of a recording.
+    Recorded(RecordedFile),
 }
 
 impl Resource {
@@ -49,6 +54,13 @@ impl Resource {
             "index.m3u8" => return Some(Self::Master),
             MEDIA_PLAYLIST => return Some(Self::Playlist),
             _ => {}
+        }
+        if let Some(time) = file.strip_prefix("shift-").and_then(|f| f.strip_suffix(".m3u8")) {
+            let seconds: u64 = time.parse().ok()?;
+            return (seconds.to_string() == time).then_some(Self::Shifted(seconds));
+        }
+        if let Some(recorded) = RecordedFile::parse(file) {
+            return Some(Self::Recorded(recorded));
         }
         if let Some(id) = file.strip_prefix("init-").and_then(|f| f.strip_suffix(".mp4")) {
             let number = u64::from_str_radix(id, 16).ok()?;
@@ -94,20 +106,12 @@ pub(super) fn respond(
     now: SystemTime,
 ) -> Answer {
     let request = HlsRequest::new(head, resource, now);
-    let opening = match (pass, resource) {
-        (None, Resource::Master) => return enter(state, head, name, via, request),
-        // Media needs the pass that the master playlist issues, unless it is shared.
-        (None, Resource::Playlist) => return Response::plain(403, now).into(),
-        (None, _) if !is_shared(state, name) => return Response::plain(403, now).into(),
-        (None, _) if state.bans.refuse(Refused::Play, head.remote.ip()) => {
-            return Response::plain(403, now).into();
-        }
-        (None, _) => None,
-        (Some(pass), _) => {
-            let admitted = admit(state, head, name, pass, now);
-            let Some(opening) = admitted else { return Response::plain(403, now).into() };
-            Some(opening)
-        }
+    if pass.is_none() && resource == Resource::Master {
+        return enter(state, head, name, via, request);
+    }
+    let opening = match authorize(state, head, name, (pass, resource), now) {
+        Ok(opening) => opening,
+        Err(refusal) => return Answer::Now(*refusal),
     };
     let (state, name, remote) = (state.clone(), name.to_owned(), head.remote.ip());
     Answer::Later(Box::pin(async move {
@@ -120,6 +124,28 @@ pub(super) fn respond(
             Err(response) => *response,
         }
     }))
+}
+
+/// Checks the pass of a request for media. Returns `None` for shared media, which needs no pass.
+///
+/// # Errors
+/// The error response.
+pub(super) fn authorize(
+    state: &State,
+    head: &RequestHead<'_>,
+    name: &str,
+    (pass, resource): (Option<&str>, Resource),
+    now: SystemTime,
+) -> Result<Option<Opening>, Box<Response>> {
+    let refused = || Box::new(Response::plain(403, now));
+    match (pass, resource) {
+        (Some(pass), _) => admit(state, head, name, pass, now).map(Some).ok_or_else(refused),
+        // Playlists need the pass that the master playlist issues.
+        (None, Resource::Playlist | Resource::Shifted(_)) => Err(refused()),
+        (None, _) if !is_shared(state, name) => Err(refused()),
+        (None, _) if state.bans.refuse(Refused::Play, head.remote.ip()) => Err(refused()),
+        (None, _) => Ok(None),
+    }
 }
 
 /// Returns the opening of a viewer with a valid pass for the stream or ladder `name`.
@@ -270,7 +296,10 @@ impl HlsRequest {
             return Response::plain(400, self.now);
         }
         match self.resource {
-            Resource::Master => Response::plain(404, self.now),
+            // The past has its own routes.
+            Resource::Master | Resource::Shifted(_) | Resource::Recorded(_) => {
+                Response::plain(404, self.now)
+            }
             Resource::Playlist => {
                 let answer = self.playlist(outlet).await;
                 self.count_playlist(&answer, state, place, opening);
@@ -314,7 +343,7 @@ impl HlsRequest {
         let known = place.viewers.session(opening.viewer);
         if let (200, Body::Bytes(text)) = (answer.status, &answer.body)
             && place.shared
-            && let Some(session) = known.or_else(|| session(state, place, opening))
+            && let Some(session) = known.or_else(|| place.session(state, opening))
         {
             session.add_media(text.len() as u64);
         }
@@ -347,6 +376,11 @@ impl HlsRequest {
         let text = Bytes::from(text);
         let packed = self.gzips.then(|| gzip(&text).into());
         self.text(text, packed)
+    }
+
+    /// Returns the response with a media playlist, compressed if the client accepts it.
+    pub(super) fn playlist_text(&self, text: Bytes, packed: Bytes) -> Response {
+        self.text(text, self.gzips.then_some(packed))
     }
 
     /// Returns the response with a playlist, compressed if `packed` is given.
@@ -394,7 +428,7 @@ impl HlsRequest {
         if self.head_only {
             return Response { status: 200, headers, body: Body::Empty };
         }
-        let session = match opening.map(|opening| session(state, place, opening)) {
+        let session = match opening.map(|opening| place.session(state, opening)) {
             Some(None) => return full(self.now),
             known => known.flatten(),
         };
@@ -404,13 +438,21 @@ impl HlsRequest {
     }
 }
 
-/// Returns the viewer's session, started if necessary; `None` if the stream or address is full, or
-/// the operator has dismissed the viewer since the request.
-fn session(state: &State, place: Place<'_>, opening: Opening) -> Option<Arc<Session>> {
-    let Place { outlet, viewers, .. } = place;
-    let known = viewers.session(opening.viewer);
-    known.or_else(|| {
-        let most = outlet.stream().settings().max_viewers;
+impl Place<'_> {
+    fn session(self, state: &State, opening: Opening) -> Option<Arc<Session>> {
+        session(state, self.viewers, self.outlet.stream().settings().max_viewers, opening)
+    }
+}
+
+/// Returns the viewer's session, started if necessary; `None` if there are `most` viewers or the
+/// address is full, or the operator has dismissed the viewer since the request.
+pub(super) fn session(
+    state: &State,
+    viewers: &HlsViewers,
+    most: u64,
+    opening: Opening,
+) -> Option<Arc<Session>> {
+    viewers.session(opening.viewer).or_else(|| {
         viewers.enter(opening.viewer, most, || {
             let permits = reserve(state, &opening).ok()?;
             begin(state, opening, permits)

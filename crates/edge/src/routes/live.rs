@@ -13,7 +13,7 @@ use std::time::SystemTime;
 use relay::Status;
 
 use super::viewing::{VIEWER, denied, enter, full, missing, preflight, with_cors};
-use super::{hls, ladder};
+use super::{hls, ladder, shift};
 use crate::config::Cors;
 use crate::http::{Answer, Body, RequestHead, Response};
 use crate::ingest::pull::Via;
@@ -37,6 +37,11 @@ pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> O
         return (state.config.live.cors != Cors::SameOrigin)
             .then(|| with_cors(state, preflight(head, "GET, HEAD", "range", now)).into());
     }
+    if let Some(answer) =
+        file.as_ref().and_then(|file| shift::respond(state, head, name, file, now))
+    {
+        return Some(answered(state, answer));
+    }
     let ladder = ladder::Target::find(&state.config, name, file.as_ref());
     if ladder.is_none() && !is_known(state, name) && !has_ended() {
         return None;
@@ -55,13 +60,18 @@ pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> O
         // RFC 9110, section 15.5.6: a 405 MUST carry Allow.
         _ => Response::plain(405, now).with("allow", "GET, HEAD").into(),
     };
-    Some(match answer {
+    Some(answered(state, answer))
+}
+
+/// Adds the CORS fields.
+fn answered(state: &Arc<State>, answer: Answer) -> Answer {
+    match answer {
         Answer::Now(response) => with_cors(state, response).into(),
         Answer::Later(response) => {
             let state = state.clone();
             Answer::Later(Box::pin(async move { with_cors(&state, response.await) }))
         }
-    })
+    }
 }
 
 /// Answers with a stream, or with the renditions of a ladder in turn.

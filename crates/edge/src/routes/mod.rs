@@ -5,6 +5,7 @@ pub mod hls;
 mod ladder;
 mod live;
 pub(crate) mod pages;
+mod shift;
 mod viewing;
 
 use viewing::{preflight, with_cors};
