@@ -127,7 +127,8 @@ impl Config {
             let what = format!("expected unique names, got {name:?} twice");
             return Some(("cohort", "name", what));
         }
-        let ladders = self.ladder.iter().map(|ladder| (&ladder.name[..], &ladder.renditions[..]));
+        let ladders = self.ladder.iter();
+        let ladders = ladders.map(|l| (&l.name[..], &l.renditions[..], l.multitrack));
         ladder::fault(&ladders.collect::<Vec<_>>()).map(|(key, what)| ("ladder", key, what))
     }
 
