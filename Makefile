@@ -3,7 +3,7 @@
 #   make demo         server, publisher, lossy link and viewers in one process, with a live table
 #   make test         builds everything and runs every test (a few minutes)
 #   make e2e          plays through a lossy link in Chromium; needs Node, Chromium and ffmpeg
-#   make e2e-ladder   switches between renditions with hls.js in Chromium
+#   make e2e-ladder   switches between renditions with hls.js in Chromium; plays several tracks of one connection
 #   make e2e-tracks   plays streams whose tracks change in Chromium: early audio, camera off, new encoder;
 #                     CAMERA_OFF=60
 #   make e2e-cohorts  compares recovery schemes in Chromium behind a link with the losses of calls: freezes and
@@ -77,7 +77,7 @@ e2e: need-cargo need-cc web
 # Not part of CI yet.
 e2e-ladder: need-cargo need-cc web
 	$(CARGO) build --locked --bin mendcast
-	cd web && MENDCAST=$(abspath $(TARGET))/debug/mendcast node --test test/ladder.test.mjs
+	cd web && MENDCAST=$(abspath $(TARGET))/debug/mendcast node --test test/ladder.test.mjs test/multitrack.test.mjs
 
 e2e-tracks: need-cargo need-cc web
 	$(CARGO) build --locked --bin mendcast

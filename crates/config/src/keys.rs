@@ -536,12 +536,16 @@ sections! {
     /// Renditions of one stream as one HLS master playlist (docs/operate/ladder.md):
     /// `/live/show/index.m3u8` plays the ladder `live/show`. Players switch between them.
     [[ladder]] Ladder {
-        /// Name in URLs, `[[play]]` rules, hooks and records. No stream may be published under it.
+        /// Name in URLs, `[[play]]` rules, hooks and records. Publishers of it need `multitrack`.
         name: String = String::new(), required "\"live/show\"";
         /// Streams, published or pulled, at most 16: names, or a prefix and `*` for all live
         /// streams that start with it. Absent ones are left out. Players start with the first one.
         /// Their encoder must make key frames at equal times.
         renditions: Vec<String> = Vec::new(), required "[\"live/show_720\", \"live/show_360\"]";
+        /// Whether one publisher of the ladder's name may send all renditions as the video tracks
+        /// of Enhanced RTMP: track N becomes the stream `NAME_N`, if it is among `renditions`
+        /// (docs/operate/multitrack.md).
+        multitrack: bool = false;
     }
 
     /// Streams that only signed URLs (`?expires=SECONDS&sig=HEX`, from `mendcast keys sign`) or

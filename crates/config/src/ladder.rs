@@ -5,6 +5,8 @@
 pub const MAX_RENDITIONS: usize = 16;
 /// Maximum length of a stream's name.
 const MAX_NAME: usize = 128;
+/// Maximum length of what a track adds to the ladder's name: `_255`.
+const MAX_TRACK: usize = 4;
 
 /// Whether `name` is a valid stream name, which a URL's path can contain without encoding. No part
 /// starts with a dot (hidden files) or a tilde (passes).
@@ -16,15 +18,15 @@ pub(crate) fn is_stream(name: &str) -> bool {
     name.len() <= MAX_NAME && name.split('/').all(is_part)
 }
 
-/// Checks the ladders, which are pairs of a name and its renditions. Returns the first wrong key
-/// and its problem.
-pub(crate) fn fault(ladders: &[(&str, &[String])]) -> Option<(&'static str, String)> {
-    for (index, (name, renditions)) in ladders.iter().enumerate() {
+/// Checks the ladders: name, renditions, and whether a publisher may send them as tracks. Returns
+/// the first wrong key and its problem.
+pub(crate) fn fault(ladders: &[(&str, &[String], bool)]) -> Option<(&'static str, String)> {
+    for (index, (name, renditions, multitrack)) in ladders.iter().enumerate() {
         if !is_stream(name) {
             let expected = "expected a name such as \"live/show\"";
             return Some(("name", format!("{expected}, got {name:?}")));
         }
-        if ladders[..index].iter().any(|(other, _)| other == name) {
+        if ladders[..index].iter().any(|(other, ..)| other == name) {
             return Some(("name", format!("expected unique names, got {name:?} twice")));
         }
         if renditions.len() > MAX_RENDITIONS {
@@ -43,8 +45,24 @@ pub(crate) fn fault(ladders: &[(&str, &[String])]) -> Option<(&'static str, Stri
             if renditions[..at].contains(rendition) {
                 return wrong(format!("expected each stream once, got {rendition:?} twice"));
             }
-            if ladders.iter().any(|(ladder, _)| ladder == rendition) {
+            if ladders.iter().any(|(ladder, ..)| ladder == rendition) {
                 return wrong(format!("expected streams, got the ladder {rendition:?}"));
+            }
+        }
+        if *multitrack {
+            if name.len() + MAX_TRACK > MAX_NAME {
+                let most = MAX_NAME - MAX_TRACK;
+                let expected = format!("expected at most {most} bytes with multitrack");
+                return Some(("name", format!("{expected}, got {name:?}")));
+            }
+            let default = format!("{name}_0");
+            let has_default = |rendition: &String| match rendition.strip_suffix('*') {
+                Some(start) => default.starts_with(start),
+                None => *rendition == default,
+            };
+            if !renditions.iter().any(has_default) {
+                let expected = format!("expected \"{name}_0\" or \"{name}_*\" for multitrack");
+                return Some(("renditions", format!("{expected}, got {renditions:?}")));
             }
         }
     }
@@ -74,6 +92,27 @@ mod tests {
         assert_eq!(error(&[show, ("live/other", &["live/show_1080", "live/*"])]), None);
         let config = Config::parse("edge.toml", "[[ladder]]\nname = \"a\"\nrenditions = [\"b\"]");
         assert_eq!(config.expect("valid").ladder[0].renditions, ["b"]);
+    }
+
+    #[test]
+    fn the_default_track_is_a_rendition() {
+        let parse = |name: &str, renditions: &[&str]| {
+            let text = format!(
+                "[[ladder]]\nname = {name:?}\nrenditions = {renditions:?}\nmultitrack = true\n"
+            );
+            Config::parse("edge.toml", &text).map(drop).map_err(|error| error.to_string())
+        };
+        for renditions in [&["live/show_1", "live/show_0"][..], &["live/show_*"], &["live/*"]] {
+            assert_eq!(parse("live/show", renditions), Ok(()));
+        }
+        let error = parse("live/show", &["live/show_1"]).expect_err("without track 0");
+        let expected = "[ladder] renditions: expected \"live/show_0\" or \"live/show_*\" for";
+        assert!(error.contains(expected), "{error}");
+        let long = "a".repeat(125);
+        let error = parse(&long, &[&format!("{long}_*")]).expect_err("too long");
+        assert!(error.contains("[ladder] name: expected at most 124 bytes"), "{error}");
+        let long = &long[1..];
+        assert!(parse(long, &[&format!("{long}_*")]).is_ok());
     }
 
     #[test]

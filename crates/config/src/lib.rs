@@ -128,7 +128,8 @@ impl Config {
             let what = format!("expected unique names, got {name:?} twice");
             return Some(("cohort", "name", what));
         }
-        let ladders = self.ladder.iter().map(|ladder| (&ladder.name[..], &ladder.renditions[..]));
+        let ladders = self.ladder.iter();
+        let ladders = ladders.map(|l| (&l.name[..], &l.renditions[..], l.multitrack));
         let ladder = ladder::fault(&ladders.collect::<Vec<_>>());
         let hosts = self.host.iter().map(|host| {
             let names: Vec<_> = host.names.iter().map(HostPattern::as_str).collect();

@@ -17,6 +17,13 @@ pub(crate) fn get<'a>(config: &'a Config, name: &str) -> Option<&'a Ladder> {
     config.ladder.iter().find(|ladder| ladder.name == name)
 }
 
+/// Returns the stream of a video track, if it is a rendition and no ladder.
+pub(crate) fn track(config: &Config, ladder: &Ladder, id: u8) -> Option<String> {
+    let stream = format!("{}_{id}", ladder.name);
+    let is_listed = ladder.renditions.iter().any(|rendition| matches(rendition, &stream));
+    (is_listed && get(config, &stream).is_none()).then_some(stream)
+}
+
 /// Returns the first ladder with this stream.
 pub(crate) fn of_rendition<'a>(config: &'a Config, name: &str) -> Option<&'a Ladder> {
     config.ladder.iter().find(|ladder| ladder.renditions.iter().any(|r| matches(r, name)))
@@ -158,6 +165,16 @@ mod tests {
         let (config, streams) = (config(SHOW), Registry::new(100));
         let _all: Vec<_> = (0..50).map(|n| publish(&streams, &format!("live/show_{n}"))).collect();
         assert_eq!(names(&config, &streams).len(), MAX_RENDITIONS);
+    }
+
+    #[test]
+    fn tracks_are_renditions_and_no_ladders() {
+        let one = "[[ladder]]\nname = \"live/show_1\"\nrenditions = [\"live/a\"]\n";
+        let config = config(&format!("{SHOW}{one}"));
+        let tracks = [0, 1, 255].map(|id| track(&config, &config.ladder[0], id));
+        let named = |name: &str| Some(name.to_owned());
+        assert_eq!(tracks, [named("live/show_0"), None, named("live/show_255")]);
+        assert_eq!(track(&config, &config.ladder[1], 0), None);
     }
 
     #[test]

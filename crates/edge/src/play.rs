@@ -187,6 +187,7 @@ mod tests {
     use crate::hooks::Grant;
     use crate::http::{Answer, RequestHead};
     use crate::ingest::publish;
+    use crate::live::Admission;
     use crate::passes::ViewerId;
     use crate::routes::respond;
     use crate::viewer::Protocol;
@@ -373,8 +374,8 @@ mod tests {
             "[hooks]\non_play = \"http://{address}/\"\non_publish = \"http://{address}/\"\n\
              timeout = \"2s\"\nmax_at_once = 8"
         ));
-        let stream =
-            publish(&state.live, &state.bans, &state.config, "live/a", None, Grant::Nobody);
+        let admission = Admission::new(None, Grant::Nobody);
+        let stream = publish(&state.live, &state.bans, &state.config, "live/a", &admission);
         let _held = stream.expect("room");
         let mut waiting = vec![];
         for n in 0..3_000_u16 {
@@ -408,7 +409,8 @@ mod tests {
              upstream = [\"rtmp://127.0.0.1:1/live/a\"]",
         );
         let live = &state.live;
-        let offer = |name| publish(live, &state.bans, &state.config, name, None, Grant::Nobody);
+        let admission = Admission::new(None, Grant::Nobody);
+        let offer = |name| publish(live, &state.bans, &state.config, name, &admission);
         let mut first = offer("live/a").expect("room");
         let tag = Tag::new(Kind::Video, 0, &[&[0x12][..], &[0; 95_000]].concat());
         first.publisher.push(tag.expect("short enough"), &live.repairs);

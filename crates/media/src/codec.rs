@@ -169,7 +169,7 @@ pub(crate) const SEQUENCE_END: u8 = 2;
 pub(crate) const CODED_FRAMES_X: u8 = 3;
 pub(crate) const MULTITRACK_AUDIO: u8 = 5;
 pub(crate) const MULTITRACK_VIDEO: u8 = 6;
-const MOD_EX: u8 = 7;
+pub(crate) const MOD_EX: u8 = 7;
 /// AvMultitrackType: a FourCC per track.
 pub(crate) const MANY_CODECS: u8 = 2;
 

@@ -30,12 +30,14 @@ pub enum Deviation {
     RtmpContinuation,
     /// An RTMP message restarts before it is complete.
     RtmpRestart,
+    /// A multitrack packet is cut off, nested, or has a track twice. The rest of it is ignored.
+    RtmpTracks,
     /// An HTTP origin answers a range request with the whole resource.
     HttpRange,
 }
 
 /// Number of deviations.
-const COUNT: usize = 14;
+const COUNT: usize = 15;
 
 impl Deviation {
     /// All deviations.
@@ -53,6 +55,7 @@ impl Deviation {
         Self::RtmpMessage,
         Self::RtmpContinuation,
         Self::RtmpRestart,
+        Self::RtmpTracks,
         Self::HttpRange,
     ];
 
@@ -72,6 +75,7 @@ impl Deviation {
             Self::RtmpMessage => "rtmp_message",
             Self::RtmpContinuation => "rtmp_continuation",
             Self::RtmpRestart => "rtmp_restart",
+            Self::RtmpTracks => "rtmp_tracks",
             Self::HttpRange => "http_range",
         }
     }

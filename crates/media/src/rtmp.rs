@@ -40,13 +40,16 @@ pub struct Config {
     pub chunk_size: u32,
     /// Number of bytes that the peer may send between acknowledgements. Default 2.5 MB.
     pub window_ack: u32,
+    /// Whether the server announces that it takes several tracks (Enhanced RTMP v2, `capsEx`).
+    /// Default false. Publishers may send them anyway.
+    pub multitrack: bool,
 }
 
 impl Default for Config {
     /// 4 MiB are enough for key frames at 100 Mbit/s. Chunks of 64 KiB are the largest that SRS
     /// accepts without a warning. A window of 2.5 MB is common.
     fn default() -> Self {
-        Self { max_message: 4 << 20, chunk_size: 65_536, window_ack: 2_500_000 }
+        Self { max_message: 4 << 20, chunk_size: 65_536, window_ack: 2_500_000, multitrack: false }
     }
 }
 

@@ -242,6 +242,11 @@ impl Stream {
         }
     }
 
+    /// Counts a tag with only non-default tracks that was dropped before it entered the stream.
+    pub fn count_other_track(&self) {
+        self.write().other_tracks += 1;
+    }
+
     /// Counts corrections of this kind that were made before tags entered the stream.
     pub fn count_corrections(&self, kind: &'static str, count: u64) {
         let mut corrections = self.corrections.lock().unwrap_or_else(PoisonError::into_inner);

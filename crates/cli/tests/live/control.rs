@@ -16,7 +16,7 @@ use crate::support::viewer::{End, Viewer};
 use crate::support::{PATIENCE, eventually, http, until};
 
 /// Status and content of the answer to a call with the header that web pages cannot send.
-fn call(admin: SocketAddr, method: &str, path: &str, body: &str) -> (u16, Value) {
+pub(crate) fn call(admin: SocketAddr, method: &str, path: &str, body: &str) -> (u16, Value) {
     let mut socket = TcpStream::connect(admin).expect("connected");
     socket.set_read_timeout(Some(PATIENCE)).expect("set");
     let length = body.len();

@@ -19,7 +19,7 @@ const LADDER: &str = "[[ladder]]\nname = \"live/show\"\n\
                       renditions = [\"live/show_1\", \"live/show_2\", \"live/show_3\"]\n";
 
 /// AVCDecoderConfigurationRecord of 318 x 178 pixels, High profile; the clip has 320 x 180.
-const OTHER_SIZE: &[u8] = &[
+pub(crate) const OTHER_SIZE: &[u8] = &[
     0x17, 0, 0, 0, 0, 0x01, 0x64, 0x00, 0x0c, 0xff, 0xe1, 0x00, 0x1a, 0x67, 0x64, 0x00, 0x0c, 0xac,
     0xd9, 0x41, 0x41, 0x9e, 0xa2, 0x30, 0x11, 0x00, 0x00, 0x03, 0x00, 0x01, 0x00, 0x00, 0x03, 0x00,
     0x32, 0x0f, 0x14, 0x29, 0x96, 0x01, 0x00, 0x06, 0x68, 0xeb, 0xe3, 0xcb, 0x22, 0xc0, 0xfd, 0xf8,
@@ -133,7 +133,7 @@ fn variants(master: &str) -> Vec<(String, String)> {
 }
 
 /// Waits until the master playlist has `count` renditions.
-fn master_of(edge: &Edge, query: &str, count: usize) -> Vec<(String, String)> {
+pub(crate) fn master_of(edge: &Edge, query: &str, count: usize) -> Vec<(String, String)> {
     eventually(&format!("{count} renditions"), || {
         let answer = http::get(edge.address, &format!("/live/show/index.m3u8{query}"));
         if answer.status != 200 {
@@ -183,7 +183,7 @@ fn decode_time(edge: &Edge, path: &str) -> u64 {
 
 /// Fails unless segments with equal numbers have equal times and dates. Waits for `count` common
 /// ones.
-fn assert_aligned(edge: &Edge, media: &[String], count: usize) {
+pub(crate) fn assert_aligned(edge: &Edge, media: &[String], count: usize) {
     let all = eventually("common segments", || {
         let all: Vec<_> = media.iter().map(|path| segments(edge, path)).collect();
         let is_common = |msn: &&u64| all.iter().all(|segments| segments.contains_key(msn));
@@ -302,7 +302,7 @@ fn a_ladder_without_renditions_says_why_and_its_name_is_no_stream() {
     assert_eq!(answer.status, 404);
     assert_eq!(answer.text(), "404 no rendition of live/show is live\n");
     let refused = Publishing::open(edge.rtmp, "live/show").map(drop);
-    assert_eq!(refused, Err("a [[ladder]] has this name".into()));
+    assert_eq!(refused, Err("a [[ladder]] without multitrack has this name".into()));
     for path in ["/live/show/media.m3u8", "/live/show/~x/media.m3u8", "/live/show/~x/index.m3u8"] {
         assert_eq!(http::get(edge.address, path).status, 404, "{path}");
     }

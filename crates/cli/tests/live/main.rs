@@ -19,6 +19,7 @@ mod ladder;
 mod ladder_flv;
 mod limits;
 mod losses;
+mod multitrack;
 mod nodes;
 mod operations;
 mod outputs;

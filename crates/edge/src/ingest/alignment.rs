@@ -3,13 +3,14 @@
 //! Tags are held back until the first key frame, which determines the stream time of them all
 //! ([`KeyFrames`]). Viewers need the key frame anyway.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use media::{Kind, Role, Tag};
 use relay::Publisher;
 
 use crate::live::{KeyFrame, KeyFrames};
+use crate::sync::lock;
 
 /// Maximum number of tags held back. Two seconds of audio have about 100.
 const MAX_TAGS: usize = 256;
@@ -22,22 +23,35 @@ const MAX_HELD_MS: u32 = 2_000;
 /// headers with arbitrary timestamps, mostly 0.
 const MAX_HEADER_DISTANCE_MS: u32 = 1_000;
 
+/// Stream time at the time 0 of a publisher whose tracks have one clock, in wrapping milliseconds.
+/// Set by its first aligned track, and updated at key frames, because the clock may jump.
+#[derive(Debug, Default)]
+pub(crate) struct CommonClock(Mutex<Option<u32>>);
+
 /// The alignment of a publisher.
 #[derive(Debug)]
 pub(crate) struct Alignment {
     keys: Arc<KeyFrames>,
     ladder: String,
+    /// The clock of all tracks of the publisher.
+    clock: Arc<CommonClock>,
     held: Vec<Tag>,
     held_bytes: usize,
     is_aligned: bool,
 }
 
 impl Alignment {
-    /// Creates the alignment of a new publisher with the other renditions of `ladder`.
-    pub(crate) fn new(keys: Arc<KeyFrames>, ladder: &str, publisher: &Publisher) -> Self {
+    /// Creates the alignment of a new publisher, or of a track of one, with the other renditions of
+    /// `ladder`.
+    pub(crate) fn new(
+        keys: Arc<KeyFrames>,
+        ladder: &str,
+        publisher: &Publisher,
+        clock: Arc<CommonClock>,
+    ) -> Self {
         keys.forget(ladder, publisher.stream().name());
         let ladder = ladder.to_owned();
-        Self { keys, ladder, held: Vec::new(), held_bytes: 0, is_aligned: false }
+        Self { keys, ladder, clock, held: Vec::new(), held_bytes: 0, is_aligned: false }
     }
 
     /// Appends a tag to the stream, or holds it back. Returns false if the stream accepts no more
@@ -72,17 +86,26 @@ impl Alignment {
         let frame = held.iter().rfind(|tag| is_key(tag));
         let frame = frame.or_else(|| held.iter().rfind(|tag| is_frame(tag)));
         let own_ms = frame.or(held.last()).map_or(0, Tag::timestamp);
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let (name, wall_ms) = (publisher.stream().name(), wall.as_millis() as u32);
-        let (base, basis) = self.keys.align(&self.ladder, name, (Instant::now(), own_ms), wall_ms);
-        tracing::debug!("{name}: aligned in the ladder {}: {basis:?}", self.ladder);
-        publisher.align(base);
+        publisher.align(self.base(publisher.stream().name(), own_ms));
         let near = |tag: Tag| {
             let ahead = tag.timestamp().wrapping_sub(own_ms);
             let is_far = ahead.min(ahead.wrapping_neg()) > MAX_HEADER_DISTANCE_MS;
             if is_far && !is_frame(&tag) { tag.with_timestamp(own_ms) } else { tag }
         };
         held.into_iter().all(|tag| self.pass(publisher, near(tag)))
+    }
+
+    /// Returns the stream time of the publisher's time 0. Its first frame, of time `own_ms`, has
+    /// just arrived.
+    fn base(&self, name: &str, own_ms: u32) -> u32 {
+        let mut common = lock(&self.clock.0);
+        *common.get_or_insert_with(|| {
+            let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let (now, wall_ms) = ((Instant::now(), own_ms), wall.as_millis() as u32);
+            let (base, basis) = self.keys.align(&self.ladder, name, now, wall_ms);
+            tracing::debug!("{name}: aligned in the ladder {}: {basis:?}", self.ladder);
+            base
+        })
     }
 
     fn pass(&self, publisher: &Publisher, tag: Tag) -> bool {
@@ -92,6 +115,9 @@ impl Alignment {
             let stream = publisher.stream();
             let stream_ms = stream.with_cache(|cache| cache.newest().map(Tag::timestamp));
             let at = Instant::now();
+            if let Some(stream_ms) = stream_ms {
+                *lock(&self.clock.0) = Some(stream_ms.wrapping_sub(own_ms));
+            }
             let key = stream_ms.map(|stream_ms| KeyFrame { at, own_ms, stream_ms });
             if key.is_some_and(|key| self.keys.push(&self.ladder, stream.name(), key)) {
                 tracing::warn!(
@@ -132,7 +158,8 @@ mod tests {
     impl Setup {
         fn publish(&self, name: &str) -> (Publisher, Alignment) {
             let publisher = self.streams.publish(name, Settings::default()).expect("room");
-            let alignment = Alignment::new(self.keys.clone(), "live/show", &publisher);
+            let keys = self.keys.clone();
+            let alignment = Alignment::new(keys, "live/show", &publisher, Arc::default());
             (publisher, alignment)
         }
     }
@@ -169,6 +196,27 @@ mod tests {
             newest.push(key);
         }
         assert_eq!(newest[1..], [newest[0]; 2]);
+    }
+
+    #[test]
+    fn tracks_of_one_clock_are_aligned_exactly_whatever_their_arrival() {
+        let setup = Setup { keys: Arc::default(), streams: Registry::new(10) };
+        let clock: Arc<CommonClock> = Arc::default();
+        let key = |time| tag(Kind::Video, time, &[0x17, 1, 0, 0, 0, 1]);
+        // All arrive at once, as after an outage. By arrival, the nearest key frame would match.
+        let mut times = Vec::new();
+        for (name, first_ms) in [("live/a", 1_000), ("live/b", 1_000), ("live/c", 5_000)] {
+            let publisher = setup.streams.publish(name, Settings::default()).expect("room");
+            let (keys, clock) = (setup.keys.clone(), clock.clone());
+            let mut alignment = Alignment::new(keys, "live/show", &publisher, clock);
+            for time in (first_ms..=9_000).step_by(2_000) {
+                assert!(alignment.push(&publisher, key(time)));
+            }
+            times.push(self::times(&publisher));
+        }
+        // The cached groups: key frames of 7 and 9 s.
+        assert_eq!(times[0][1] - times[0][0], 2_000);
+        assert_eq!(times[1..], [times[0].clone(), times[0].clone()]);
     }
 
     /// Tags that the stream has accepted.

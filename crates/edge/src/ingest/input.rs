@@ -5,7 +5,7 @@ use std::sync::Arc;
 use media::{Assembler, Repair, Tag};
 use relay::{Publisher, Stream};
 
-use super::alignment::Alignment;
+use super::alignment::{Alignment, CommonClock};
 use crate::live::{Events, KeyFrames};
 
 /// A publisher with correction of its tags.
@@ -45,9 +45,9 @@ impl PublisherInput {
     }
 
     /// Aligns the publisher with the other renditions of `ladder`. Must be called before its first
-    /// tag, instead of [`PublisherInput::begin_at`].
-    pub(crate) fn align(&mut self, keys: Arc<KeyFrames>, ladder: &str) {
-        self.alignment = Some(Box::new(Alignment::new(keys, ladder, &self.publisher)));
+    /// tag, instead of [`PublisherInput::begin_at`]. Tracks of one connection share `clock`.
+    pub(crate) fn align(&mut self, keys: Arc<KeyFrames>, ladder: &str, clock: Arc<CommonClock>) {
+        self.alignment = Some(Box::new(Alignment::new(keys, ladder, &self.publisher, clock)));
     }
 
     /// Sets the stream's first timestamp: [`Publisher::begin_at`].

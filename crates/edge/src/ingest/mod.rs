@@ -2,49 +2,25 @@
 
 mod alignment;
 mod input;
+mod multitrack;
+mod publish;
+mod publishing;
 pub(crate) mod pull;
 
-use core::fmt;
 use std::borrow::Cow;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use relay::{Refusal, Stream};
-use tokio::time::sleep;
-
-use crate::bans::Bans;
-use crate::config::{Config, TakeOver};
-use crate::hooks::Grant;
+use crate::config::Config;
 use crate::ladder;
-use crate::live::{ActivePublisher, Live, Publication, settings};
 use crate::names::{is_name, matches};
 use crate::tokens::{self, KeySets, Terms};
 
 pub use input::PublisherInput;
-
-/// Message to a publisher after the operator ended its stream.
-pub const ENDED: &str = "the operator ended this stream";
-
-/// Reason why a publisher is rejected.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Rejection {
-    /// The stream has a publisher, or there is no room for another stream.
-    Refused(Refusal),
-    /// The operator has ended the stream.
-    Ended,
-}
-
-impl fmt::Display for Rejection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused(refusal) => refusal.fmt(f),
-            Self::Ended => f.write_str(ENDED),
-        }
-    }
-}
-
-impl core::error::Error for Rejection {}
+pub(crate) use publish::ENDED;
+#[cfg(test)]
+pub(crate) use publish::publish;
+pub(crate) use publishing::Publishing;
 
 /// The proofs of a publisher that it may publish.
 #[derive(Clone, Copy, Default, Debug)]
@@ -71,8 +47,8 @@ pub(crate) fn authorize<'k>(
     if !is_name(name) {
         return Err("invalid stream name".into());
     }
-    if ladder::get(config, name).is_some() {
-        return Err("a [[ladder]] has this name".into());
+    if ladder::get(config, name).is_some_and(|ladder| !ladder.multitrack) {
+        return Err("a [[ladder]] without multitrack has this name".into());
     }
     if config.publish.is_empty() {
         let local = remote.ip().to_canonical().is_loopback();
@@ -102,62 +78,6 @@ pub(crate) fn authorize<'k>(
     let keys = rules.iter().filter_map(|rule| rule.key.as_deref());
     let is_valid = keys.fold(false, |is_valid, key| same(key) | is_valid);
     is_valid.then_some(Some(given)).ok_or("wrong key".into())
-}
-
-/// Starts to publish a stream. If it has a publisher, `[live] take_over` decides by `key` and
-/// `grant` whether the new one replaces it.
-///
-/// # Errors
-/// The reason, as text for the publisher's user.
-pub fn publish(
-    live: &Live,
-    bans: &Bans,
-    config: &Config,
-    name: &str,
-    key: Option<&str>,
-    grant: Grant,
-) -> Result<Publication, Rejection> {
-    let may_replace = |active: &&ActivePublisher| match config.live.take_over {
-        TakeOver::Refuse => false,
-        TakeOver::SameKey => grant == Grant::Hook || active.has_key(key),
-    };
-    let settings = settings(&config.live);
-    let publish = |active: Option<&ActivePublisher>| match live.streams.publish(name, settings) {
-        Err(Refusal::Busy) => {
-            let replaced = active.filter(may_replace);
-            replaced.and_then(|active| active.replace(&live.streams)).ok_or(Refusal::Busy)
-        }
-        other => other,
-    };
-    let publication = live.publishers.publish_as(name, key, publish);
-    let mut publication = publication.map_err(Rejection::Refused)?;
-    // Wall-clock timestamps: a later stream of this name, even after a restart, never reuses the
-    // numbers and names of HLS segments, which derive from them.
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    match ladder::of_rendition(config, name) {
-        Some(ladder) => publication.publisher.align(live.ladders.keys().clone(), &ladder.name),
-        None => publication.publisher.begin_at(now.as_millis() as u32),
-    }
-    // A ban added meanwhile did not find the publisher.
-    if bans.refuse_stream(name) {
-        live.publishers.end(name);
-        live.streams.end(publication.publisher.stream());
-        return Err(Rejection::Ended);
-    }
-    Ok(publication)
-}
-
-/// Drops a publisher. The stream ends after `linger`, unless a publisher returns.
-pub fn lose(live: &Arc<Live>, publisher: PublisherInput, linger: Duration) {
-    let (live, stream, number): (_, Arc<Stream>, _) =
-        (live.clone(), publisher.stream().clone(), publisher.number());
-    drop(publisher);
-    tokio::spawn(async move {
-        sleep(linger).await;
-        if live.streams.end_after(&stream, number) {
-            tracing::info!("{}: stream ended", stream.name());
-        }
-    });
 }
 
 #[cfg(test)]

@@ -161,7 +161,14 @@ impl KeyFrames {
     /// Forgets the key frames of a rendition after its publisher was replaced: their timestamps no
     /// longer apply.
     pub(crate) fn forget(&self, ladder: &str, rendition: &str) {
-        if let Some(known) = lock(&self.0).get_mut(ladder).and_then(|l| l.get_mut(rendition)) {
+        self.forget_all(ladder, |name| name == rendition);
+    }
+
+    /// Forgets the key frames of these renditions.
+    pub(crate) fn forget_all(&self, ladder: &str, is_forgotten: impl Fn(&str) -> bool) {
+        let mut table = lock(&self.0);
+        let all = table.get_mut(ladder).into_iter().flatten();
+        for (_, known) in all.filter(|(name, _)| is_forgotten(name)) {
             // The newest one tells the stream's time.
             known.recent.drain(..known.recent.len().saturating_sub(1));
             known.unmatched = 0;

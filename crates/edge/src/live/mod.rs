@@ -32,7 +32,7 @@ pub use key_frames::KeyFrames;
 pub use ladders::Ladders;
 pub use lookups::{NameLookup, NameLookups};
 pub use outlet::{Outlet, Outlets};
-pub use publishers::{ActivePublisher, ActivePublishers, Dismissal, Publication};
+pub use publishers::{ActivePublishers, Admission, Claim, Dismissal, Publication};
 pub use pulls::{Budget, Missing, Pull, Pulls};
 pub(crate) use renditions::RenditionFollower;
 

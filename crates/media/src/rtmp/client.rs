@@ -209,7 +209,7 @@ impl Client {
         if !self.passed.is_empty() {
             properties.push(member(super::CDN_LOOP, self.passed.as_str().into()));
         }
-        properties.extend(enhanced_properties());
+        properties.extend(enhanced_properties(false));
         self.link.set_chunk_size();
         self.link.announce_window();
         self.link.send_command(0, "connect", CONNECT, &[Value::Object(properties)]);

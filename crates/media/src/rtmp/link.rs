@@ -43,9 +43,9 @@ const VIDEO: u8 = 6;
 
 /// Enhanced RTMP v2, FourCcInfoMask: can forward, but neither decode nor encode.
 const CAN_FORWARD: f64 = 4.0;
-/// Enhanced RTMP v2, CapsExMask: ModEx passes through. Multitrack is not announced, because only
-/// the default track is kept.
-const CAPS_EX: f64 = 4.0;
+/// Enhanced RTMP v2, CapsExMask: several tracks, and ModEx, which passes through.
+const CAPS_MULTITRACK: f64 = 2.0;
+const CAPS_MOD_EX: f64 = 4.0;
 
 /// Marker of an AMF0 string.
 const AMF0_STRING: u8 = 2;
@@ -376,12 +376,13 @@ fn script(timestamp: u32, payload: &[u8]) -> Option<Tag> {
 }
 
 /// Returns our Enhanced RTMP capabilities as members of an object: all codecs pass through.
-pub(super) fn enhanced_properties() -> [(String, Value); 4] {
+pub(super) fn enhanced_properties(multitrack: bool) -> [(String, Value); 4] {
+    let caps = CAPS_MOD_EX + if multitrack { CAPS_MULTITRACK } else { 0.0 };
     let any = || object([("*", CAN_FORWARD.into())]);
     [
         ("fourCcList".to_owned(), Value::StrictArray(vec!["*".into()])),
         ("videoFourCcInfoMap".to_owned(), any()),
         ("audioFourCcInfoMap".to_owned(), any()),
-        ("capsEx".to_owned(), CAPS_EX.into()),
+        ("capsEx".to_owned(), caps.into()),
     ]
 }

@@ -87,6 +87,7 @@ enum ServerState {
 pub struct Server {
     link: RtmpLink,
     max_message: usize,
+    multitrack: bool,
     /// Parameters of `connect`, without a stream, which requests inherit.
     connect: Option<Request>,
     state: ServerState,
@@ -102,6 +103,7 @@ impl Server {
     pub fn new(config: Config, random: &Random) -> Self {
         Self {
             max_message: config.max_message,
+            multitrack: config.multitrack,
             link: RtmpLink::new(config, Handshake::server(random)),
             connect: None,
             state: ServerState::Idle,
@@ -338,7 +340,7 @@ impl Server {
         ];
         // Enhanced RTMP v2, "Enhancing NetConnection connect Command": "The server SHOULD state
         // its support via attributes such as videoFourCcInfoMap, capsEx, and similar properties."
-        let enhanced = enhanced_properties();
+        let enhanced = enhanced_properties(self.multitrack);
         if enhanced.iter().any(|(name, _)| properties.get(name).is_some()) {
             answer.extend(enhanced);
         }

@@ -206,7 +206,7 @@ pub(super) fn end(shared: &Shared, name: &str, mut fields: JsonFields) -> Done {
     let span = fields.span()?;
     fields.finish()?;
     let state = shared.state();
-    if state.live.streams.get(name).is_none() {
+    if state.live.streams.get(name).is_none() && !state.live.publishers.has(name) {
         return Err(Reply::error(404, "there is no such stream"));
     }
     if let Some(span) = span {
@@ -219,10 +219,10 @@ pub(super) fn end(shared: &Shared, name: &str, mut fields: JsonFields) -> Done {
 }
 
 /// Ends a stream: its publisher or pull, and the viewers' responses once they are sent. Returns
-/// whether it existed.
+/// whether it existed. The publisher of a ladder ends its streams itself.
 fn end_stream(state: &State, name: &str) -> bool {
-    let Some(stream) = state.live.streams.get(name) else { return false };
     let is_published = state.live.publishers.end(name);
+    let Some(stream) = state.live.streams.get(name) else { return is_published };
     // A cancelled pull ends its stream itself.
     if !state.live.pulls.cancel(name) || is_published {
         state.live.streams.end(&stream);

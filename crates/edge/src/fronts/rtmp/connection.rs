@@ -36,9 +36,9 @@ use crate::bans::Refused;
 use crate::entropy::noise;
 use crate::hooks::Hook;
 use crate::ingest::pull::Via;
-use crate::ingest::{ENDED, authorize, lose, publish};
+use crate::ingest::{ENDED, Publishing, authorize};
 use crate::limits::Place;
-use crate::live::{DeviationLog, Dismissal, Missing, Publication};
+use crate::live::{Admission, DeviationLog, Dismissal, Missing};
 use crate::names::printable;
 use crate::passes::ViewerId;
 use crate::play::{self, ViewerRejection};
@@ -102,6 +102,7 @@ impl RtmpConnection {
     ) -> Self {
         let config = rtmp::Config {
             max_message: state.config.live.max_tag.as_usize(),
+            multitrack: state.config.ladder.iter().any(|ladder| ladder.multitrack),
             ..rtmp::Config::default()
         };
         let now = Instant::now();
@@ -129,9 +130,9 @@ impl RtmpConnection {
 
     pub(super) async fn run<S: Transport>(mut self, mut stream: S) -> Result<(), AbnormalEnd> {
         let result = self.drive(&mut stream).await;
-        if let RtmpRole::Publishes(Publication { publisher, .. }) = self.become_idle() {
-            tracing::info!("{}: publisher {} disconnected", publisher.stream().name(), self.remote);
-            lose(&self.state.live, publisher, self.state.config.live.linger);
+        if let RtmpRole::Publishes(held) = self.become_idle() {
+            tracing::info!("{}: publisher {} disconnected", held.name(), self.remote);
+            held.leave(&self.state);
         }
         if matches!(result, Err(AbnormalEnd::Evicted | AbnormalEnd::Late(..))) {
             crate::io::reset(stream.tcp());
@@ -223,15 +224,10 @@ impl RtmpConnection {
     /// the publisher reconnects to another server.
     fn on_drained(&mut self) {
         match self.become_idle() {
-            RtmpRole::Publishes(Publication { publisher, .. }) => {
-                let (stream, number) = (publisher.stream().clone(), publisher.number());
-                drop(publisher);
-                tracing::info!(
-                    "{}: publisher {} disconnected by the drain",
-                    stream.name(),
-                    self.remote
-                );
-                self.state.live.streams.end_after(&stream, number);
+            RtmpRole::Publishes(held) => {
+                let name = held.name();
+                tracing::info!("{name}: publisher {} disconnected by the drain", self.remote);
+                held.end(&self.state);
                 self.server.revoke("the server is going away");
                 self.ending = true;
             }
@@ -268,18 +264,14 @@ impl RtmpConnection {
                 Event::Play(request) => self.on_play(&request).await,
                 Event::Tag(tag) => {
                     let RtmpRole::Publishes(held) = &mut self.role else { continue };
-                    if !held.publisher.push(tag, &self.state.live.repairs) {
-                        let loss = held.loss();
+                    if let Err(loss) = held.push(tag, &self.state) {
                         self.on_lost(loss);
                     }
                 }
                 Event::Unpublish => {
-                    if let RtmpRole::Publishes(Publication { publisher, .. }) = self.become_idle() {
-                        let (stream, number) = (publisher.stream().clone(), publisher.number());
-                        drop(publisher);
-                        tracing::info!("{}: publishing stopped", stream.name());
-                        // Has no effect if another publisher has taken over.
-                        self.state.live.streams.end_after(&stream, number);
+                    if let RtmpRole::Publishes(held) = self.become_idle() {
+                        tracing::info!("{}: publishing stopped", held.name());
+                        held.end(&self.state);
                     }
                 }
                 Event::Paused(now) => {
@@ -301,7 +293,7 @@ impl RtmpConnection {
     fn take_deviations(&mut self) {
         let met = self.server.deviations();
         let who = match &self.role {
-            RtmpRole::Publishes(held) => held.publisher.stream().name(),
+            RtmpRole::Publishes(held) => held.name(),
             _ => "RTMP",
         };
         self.deviations.record(&self.state.live.tolerated, who, met);
@@ -315,10 +307,14 @@ impl RtmpConnection {
             }
             Dismissal::Ended => ("ended_by_operator", "ended for", ENDED),
         };
-        if let RtmpRole::Publishes(Publication { publisher, .. }) = self.become_idle() {
+        if let RtmpRole::Publishes(held) = self.become_idle() {
             self.state.live.events.count(event);
-            let name = publisher.stream().name();
-            tracing::info!("{name}: {how} publisher {}", self.remote);
+            tracing::info!("{}: {how} publisher {}", held.name(), self.remote);
+            match loss {
+                // Tracks that the other publisher lacks may return.
+                Dismissal::TakenOver => held.leave(&self.state),
+                Dismissal::Ended => held.end(&self.state),
+            }
         }
         self.server.revoke(why);
         self.ending = true;
@@ -362,10 +358,9 @@ impl RtmpConnection {
             let asker = play::asker(config, self.remote.ip());
             let asked = self.state.hooks.ask(&config.hooks, Hook::Publish, asker, what);
             let grant = asked.await.map_err(|why| why.to_string())?;
-            let held = publish(live, bans, config, &name, key, grant);
-            let held = held.map_err(|why| why.to_string())?;
-            live.pushes.set_passed(&name, via);
-            Ok(held)
+            let admission = Admission::new(key, grant);
+            let held = Publishing::start(&self.state, &name, admission, via);
+            held.map_err(|why| why.to_string().into())
         };
         match granted.await {
             Ok(held) => {

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use relay::Viewer;
 
-use crate::live::{Dismissal, Publication};
+use crate::ingest::Publishing;
+use crate::live::Dismissal;
 use crate::play;
 use crate::sessions::{Opening, Session};
 
 /// The role of a connection.
 pub(super) enum RtmpRole {
     Nothing,
-    Publishes(Publication),
+    Publishes(Publishing),
     /// A player that waits for the stream's kinds of media.
     Waits(Box<Waiting>),
     Plays(Box<RtmpPlayer>),

@@ -73,6 +73,20 @@ fn queries_are_joined_and_enhanced_rtmp_is_announced_on_request() {
 }
 
 #[test]
+fn several_tracks_are_announced_if_they_are_taken() {
+    for (multitrack, expected) in [(false, 4.0), (true, 6.0)] {
+        let config = Config { multitrack, ..Config::default() };
+        let mut server = Server::new(config, &[1; 1_528]);
+        server.handle(&greeting()).expect("a handshake");
+        output(|| server.poll_output());
+        server.handle(&connect()).expect("a command");
+        let mut served = Served { server, reader: ChunkReader::new(1 << 20) };
+        let answer = served.commands().swap_remove(0);
+        assert_eq!(answer[2].get("capsEx").and_then(Value::number), Some(expected));
+    }
+}
+
+#[test]
 fn media_sent_before_the_response_is_held() {
     let tag = &tags()[1];
     let (mut served, result) = after(&[connect(), publish()]);
