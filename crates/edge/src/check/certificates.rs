@@ -1,6 +1,7 @@
 //! Checks of certificates: dates, names and sizes.
 
 use crate::certificates::{Certificate, CertificateSet};
+use crate::config::{Config, DomainName, HostPattern};
 use crate::finding::Finding;
 use crate::identity::date;
 
@@ -58,6 +59,27 @@ fn hidden<'a>(set: &CertificateSet, at: usize, own: &'a Certificate) -> Option<&
     let earlier = || set.all().take(at).filter(|(_, other)| kind(other) == kind(own));
     let is_hidden = |name: &&String| earlier().any(|(_, other)| other.names.dns.contains(name));
     own.names.dns.iter().find(is_hidden).map(String::as_str)
+}
+
+/// Finds names of virtual hosts that no certificate has. A self-signed development certificate has
+/// no configured names.
+pub(super) fn uncovered(set: &CertificateSet, config: &Config) -> Vec<Finding> {
+    let all: Vec<_> = set.all().filter(|(source, _)| source.is_some()).collect();
+    if all.is_empty() {
+        return Vec::new();
+    }
+    let ordered: Vec<&str> = config.acme.domains.iter().flatten().map(DomainName::as_str).collect();
+    let is_covered = |name: &str| {
+        let wildcard = name.split_once('.').map(|(_, parent)| format!("*.{parent}"));
+        let has = |names: &[String]| {
+            names.iter().any(|own| own == name || Some(own) == wildcard.as_ref())
+        };
+        ordered.contains(&name) || all.iter().any(|(_, certificate)| has(&certificate.names.dns))
+    };
+    let names = config.host.iter().flat_map(|host| &host.names).map(HostPattern::as_str);
+    let what = "no certificate has this name, so browsers reject the host";
+    let uncovered = names.filter(|name| !is_covered(name));
+    uncovered.map(|name| Finding::warning("[[host]] names", name, what)).collect()
 }
 
 /// Returns a line per certificate with its names and expiry. The first is the default.

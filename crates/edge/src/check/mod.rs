@@ -62,6 +62,7 @@ pub fn check(file: &Path, config: Config) -> Result<Checked, Error> {
 pub(crate) fn credentials(plan: &Plan) -> Vec<Finding> {
     let mut findings = plan.notes.clone();
     findings.extend(certificates::check(&plan.certificates, unix_now()));
+    findings.extend(certificates::uncovered(&plan.certificates, &plan.config));
     findings.extend(secrets::check(&plan.config));
     findings
 }

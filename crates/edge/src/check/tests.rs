@@ -167,8 +167,19 @@ fn certificates_of_a_list_are_checked_one_by_one() {
     let soon = write("soon", &["d.test"], [-1, 5]);
     let nameless = write("nameless", &[], [-1, 30]);
     let address = write("address", &["192.0.2.1"], [-1, 30]);
+    let host = |name: &str| format!("[[host]]\nnames = [\"{name}\"]\nprefix = \"tenant\"\n");
+    let acme = "[acme]\ndomains = [\"ordered.test\"]\ndirectory = \"acme\"\n";
     for (text, expected) in [
         (good.clone(), ""),
+        (good.clone() + &host("a.test"), ""),
+        (good.clone() + &host("b.a.test"), ""),
+        (good.clone() + &host("*.a.test"), ""),
+        (good.clone() + &host("b.test"), "warning: [[host]] names = b.test"),
+        (good.clone() + &host("c.b.a.test"), "warning: [[host]] names = c.b.a.test"),
+        (good.clone() + &host("*.b.a.test"), "warning: [[host]] names = *.b.a.test"),
+        (good.clone() + acme + &host("ordered.test"), ""),
+        // A development certificate.
+        (host("a.test"), ""),
         (good.clone() + &twin, "warning: [[certificate]] certificate = "),
         (good.clone() + &expired, "error: [[certificate]] certificate = "),
         (good.clone() + &early, "error: [[certificate]] certificate = "),
