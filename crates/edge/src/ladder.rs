@@ -24,6 +24,12 @@ pub(crate) fn track(config: &Config, ladder: &Ladder, id: u8) -> Option<String> 
     (is_listed && get(config, &stream).is_none()).then_some(stream)
 }
 
+/// Whether this is the name of a video track's stream.
+pub(crate) fn is_track(ladder: &str, stream: &str) -> bool {
+    let id = stream.strip_prefix(ladder).and_then(|rest| rest.strip_prefix('_'));
+    id.is_some_and(|id| id.parse::<u8>().is_ok())
+}
+
 /// Returns the first ladder with this stream.
 pub(crate) fn of_rendition<'a>(config: &'a Config, name: &str) -> Option<&'a Ladder> {
     config.ladder.iter().find(|ladder| ladder.renditions.iter().any(|r| matches(r, name)))
@@ -175,6 +181,10 @@ mod tests {
         let named = |name: &str| Some(name.to_owned());
         assert_eq!(tracks, [named("live/show_0"), None, named("live/show_255")]);
         assert_eq!(track(&config, &config.ladder[1], 0), None);
+        assert!(is_track("live/show", "live/show_255"));
+        for other in ["live/show", "live/show_", "live/show_256", "live/show_a", "live/b_1"] {
+            assert!(!is_track("live/show", other), "{other}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use media::{Kind, Role, Tag};
 use relay::Publisher;
 
+use crate::ladder;
 use crate::live::{KeyFrame, KeyFrames};
 use crate::sync::lock;
 
@@ -23,10 +24,23 @@ const MAX_HELD_MS: u32 = 2_000;
 /// headers with arbitrary timestamps, mostly 0.
 const MAX_HEADER_DISTANCE_MS: u32 = 1_000;
 
-/// Stream time at the time 0 of a publisher whose tracks have one clock, in wrapping milliseconds.
-/// Set by its first aligned track, and updated at key frames, because the clock may jump.
+/// The clock of a publisher, which all its tracks have in common.
 #[derive(Debug, Default)]
-pub(crate) struct CommonClock(Mutex<Option<u32>>);
+pub(crate) struct CommonClock {
+    /// Stream time at the publisher's time 0, in wrapping milliseconds. Set by the first aligned
+    /// track, and updated at key frames, because the clock may jump.
+    base: Mutex<Option<u32>>,
+    /// Whether the publisher sends all tracks of the ladder. Their earlier key frames then belong
+    /// to a previous publisher.
+    has_tracks: bool,
+}
+
+impl CommonClock {
+    /// Creates the clock of a publisher that sends all tracks of a ladder.
+    pub(crate) fn of_tracks() -> Self {
+        Self { base: Mutex::default(), has_tracks: true }
+    }
+}
 
 /// The alignment of a publisher.
 #[derive(Debug)]
@@ -98,11 +112,14 @@ impl Alignment {
     /// Returns the stream time of the publisher's time 0. Its first frame, of time `own_ms`, has
     /// just arrived.
     fn base(&self, name: &str, own_ms: u32) -> u32 {
-        let mut common = lock(&self.clock.0);
+        let mut common = lock(&self.clock.base);
         *common.get_or_insert_with(|| {
             let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let (now, wall_ms) = ((Instant::now(), own_ms), wall.as_millis() as u32);
-            let (base, basis) = self.keys.align(&self.ladder, name, now, wall_ms);
+            let is_own = |other: &str| {
+                other == name || self.clock.has_tracks && ladder::is_track(&self.ladder, other)
+            };
+            let (base, basis) = self.keys.align(&self.ladder, is_own, now, wall_ms);
             tracing::debug!("{name}: aligned in the ladder {}: {basis:?}", self.ladder);
             base
         })
@@ -116,7 +133,7 @@ impl Alignment {
             let stream_ms = stream.with_cache(|cache| cache.newest().map(Tag::timestamp));
             let at = Instant::now();
             if let Some(stream_ms) = stream_ms {
-                *lock(&self.clock.0) = Some(stream_ms.wrapping_sub(own_ms));
+                *lock(&self.clock.base) = Some(stream_ms.wrapping_sub(own_ms));
             }
             let key = stream_ms.map(|stream_ms| KeyFrame { at, own_ms, stream_ms });
             if key.is_some_and(|key| self.keys.push(&self.ladder, stream.name(), key)) {
@@ -217,6 +234,28 @@ mod tests {
         // The cached groups: key frames of 7 and 9 s.
         assert_eq!(times[0][1] - times[0][0], 2_000);
         assert_eq!(times[1..], [times[0].clone(), times[0].clone()]);
+    }
+
+    #[test]
+    fn the_next_publisher_of_all_tracks_continues_after_the_previous_one() {
+        let setup = Setup { keys: Arc::default(), streams: Registry::new(10) };
+        let key = |time| tag(Kind::Video, time, &[0x17, 1, 0, 0, 0, 1]);
+        let publish = |id: u8, clock: &Arc<CommonClock>, first_ms: u32| {
+            let name = format!("live/show_{id}");
+            let publisher = setup.streams.publish(&name, Settings::default()).expect("room");
+            let (keys, clock) = (setup.keys.clone(), clock.clone());
+            let mut alignment = Alignment::new(keys, "live/show", &publisher, clock);
+            assert!([0, 2_000].map(|ms| alignment.push(&publisher, key(first_ms + ms)))[1]);
+            times(&publisher)
+        };
+        let first = Arc::new(CommonClock::of_tracks());
+        let before = [0, 1].map(|id| publish(id, &first, 5_000));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        // The other track's last key frame arrived just now, but has been replaced.
+        let second = Arc::new(CommonClock::of_tracks());
+        let [zero, one] = [0, 1].map(|id| publish(id, &second, 77));
+        assert_eq!(zero[zero.len() - 2..], one[one.len() - 2..]);
+        assert!(zero[zero.len() - 2] >= before[1][1] + 50, "{before:?} {zero:?}");
     }
 
     /// Tags that the stream has accepted.

@@ -84,18 +84,14 @@ impl LadderPublication {
         }
         // The previous publisher had another clock.
         let ladder = ladder::get(config, name);
-        let is_track = |stream: &str| {
-            let id = stream.strip_prefix(name).and_then(|rest| rest.strip_prefix('_'));
-            id.is_some_and(|id| id.parse::<u8>().is_ok()) && ladder.is_some()
-        };
-        live.ladders.keys().forget_all(name, is_track);
+        live.ladders.keys().forget_all(name, |stream| ladder::is_track(name, stream));
         let mut publication = Self {
             state: state.clone(),
             name: name.to_owned(),
             admission,
             via,
             claim,
-            clock: Arc::default(),
+            clock: Arc::new(CommonClock::of_tracks()),
             tracks: BTreeMap::new(),
             absent: HashMap::new(),
             loss: None,

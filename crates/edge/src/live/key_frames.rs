@@ -88,19 +88,19 @@ impl Rendition {
 pub struct KeyFrames(Mutex<HashMap<String, HashMap<String, Rendition>>>);
 
 impl KeyFrames {
-    /// Returns the stream time of the publisher's time 0, for a publisher of a `rendition` whose
-    /// first key frame, or first frame without video, has arrived `at` with the time `own_ms`.
-    /// `wall_ms` is the wall clock. All times are in wrapping milliseconds.
+    /// Returns the stream time of the publisher's time 0, for a publisher whose first key frame, or
+    /// first frame without video, has arrived `at` with the time `own_ms`. `is_own` tells which
+    /// renditions it sends. `wall_ms` is the wall clock. All times are in wrapping milliseconds.
     pub(crate) fn align(
         &self,
         ladder: &str,
-        rendition: &str,
+        is_own: impl Fn(&str) -> bool,
         (at, own_ms): (Instant, u32),
         wall_ms: u32,
     ) -> (u32, Basis) {
         let table = lock(&self.0);
         let all = || table.get(ladder).into_iter().flatten();
-        let others = || all().filter(|(name, _)| *name != rendition).map(|(_, other)| other);
+        let others = || all().filter(|(name, _)| !is_own(name)).map(|(_, other)| other);
         let distance = |key: &KeyFrame| match key.at > at {
             true => key.at - at,
             false => at - key.at,
@@ -121,7 +121,7 @@ impl KeyFrames {
                 false => (now_ms(key), Basis::Arrival),
             }
         } else {
-            // A rendition that returns alone continues with its own time.
+            // Renditions that return alone continue with their own time.
             let own = all().filter_map(|(_, own)| own.newest()).max_by_key(newest);
             (own.map_or(wall_ms, now_ms), Basis::Wall)
         };
@@ -200,7 +200,7 @@ mod tests {
         fn align(&self, name: &str, ms: u64, own_ms: u32) -> (u32, Basis) {
             let (base, basis) = self.frames.align(
                 "show",
-                name,
+                |other| other == name,
                 (self.at(ms), own_ms),
                 WALL.wrapping_add(ms as u32),
             );
