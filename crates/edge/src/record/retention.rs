@@ -111,8 +111,11 @@ fn is_media(file: &Path) -> bool {
 
 /// Removes the segments of a recording.
 fn remove_media(path: &Path) -> bool {
-    let files = own_files(path).into_iter().filter(|file| is_media(file));
-    files.fold(true, |is_gone, file| fs::remove_file(file).is_ok() && is_gone)
+    let mut is_gone = true;
+    for file in own_files(path).iter().filter(|file| is_media(file)) {
+        is_gone &= fs::remove_file(file).is_ok();
+    }
+    is_gone
 }
 
 /// Removes a recording. The playlist goes first: without it, a later start does not continue the

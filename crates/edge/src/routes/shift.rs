@@ -184,9 +184,7 @@ impl Shift {
             // With shared media, only playlists identify the viewer.
             if let Some(opening) = opening.filter(|_| is_get) {
                 let known = stream.viewers().session(opening.viewer);
-                if shared
-                    && let Some(session) = known.or_else(|| enter(&state, &stream, opening))
-                {
+                if shared && let Some(session) = known.or_else(|| enter(&state, &stream, opening)) {
                     session.add_media(length);
                 }
             }

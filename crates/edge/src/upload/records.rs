@@ -79,7 +79,7 @@ impl RecordUpload {
             let name = entry.file_name().into_string().ok()?;
             let is_own = name.starts_with("sessions-") && name.ends_with(".parquet");
             let metadata = is_own.then(|| entry.metadata().ok()).flatten()?;
-            metadata.is_file().then(|| (name, metadata.len()))
+            metadata.is_file().then_some((name, metadata.len()))
         };
         entries.filter_map(file).collect()
     }
