@@ -13,8 +13,8 @@ use startup::decision::Mode;
 
 use crate::{
     AcmeChallenge, Cipher, Container, Cors, DomainName, Header, HostPattern, HttpUrl, KeySource,
-    Level, LogFormat, Network, OnFailure, PushUrl, Retry, Secret, Size, Start, StreamKey, TakeOver,
-    Upstream, Variant, sections,
+    Level, LogFormat, Network, OnFailure, PushUrl, Retry, Secret, Size, Start, StoreUrl, StreamKey,
+    TakeOver, Upstream, Variant, sections,
 };
 
 /// Default recovery scheme.
@@ -459,6 +459,10 @@ sections! {
         keep: Duration = DAY * 90, in Duration::ZERO..=DAY * 3_650, effect AtStart;
         /// Maximum size of all files; the oldest are removed when a new one begins. 0B: no limit.
         max_size: Size = Size(10 << 30), in Size(0)..=Size(1 << 50), effect AtStart;
+        /// Object store or directory that receives a copy of each complete Parquet file
+        /// (docs/operate/record.md). Credentials come from the environment.
+        upload: Option<StoreUrl> = None, example "\"s3://archive/edge-1-records\"",
+            effect AtOnce;
     }
 
     /// Logs. Messages go to stderr.
@@ -640,6 +644,9 @@ sections! {
         /// Time before the present that viewers may play from the recordings, with
         /// `?start=-SECONDS` in the URL of the HLS playlist. 0s: off.
         time_shift: Duration = Duration::ZERO, in Duration::ZERO..=DAY;
+        /// Object store or directory that receives a copy of the recordings. Credentials come from
+        /// the environment.
+        upload: Option<StoreUrl> = None, example "\"s3://archive/edge-1\"", effect AtOnce;
         /// Media that waits for a slow disk. Beyond it segments are dropped, as gaps in the
         /// playlist.
         queue: Size = Size::from_mib(64), in Size::from_mib(1)..=Size::from_mib(4096);

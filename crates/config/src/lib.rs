@@ -30,6 +30,7 @@ pub mod redacted;
 mod scheme;
 mod secret;
 mod sections;
+mod store_url;
 mod url;
 mod value;
 mod words;
@@ -53,6 +54,7 @@ pub use read::{File, nearest};
 pub use scheme::{takes, unused};
 pub use secret::Secret;
 pub use sections::{Key, Problem, Section, Sections, Whole, assign};
+pub use store_url::{StoreScheme, StoreUrl};
 pub use url::{Header, HttpUrl, Upstream, Variant};
 pub use value::{Shown, Size, Value, one_of, quoted};
 pub use words::{

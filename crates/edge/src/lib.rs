@@ -52,6 +52,7 @@ pub mod signing;
 mod state;
 mod sync;
 pub mod tokens;
+mod upload;
 mod viewer;
 
 use config::redacted;

@@ -18,7 +18,7 @@ use relay::memory::{Event, Memory};
 
 use super::control::Calls;
 use super::format::{self, Format};
-use super::outputs::{encode_pushes, encode_recordings};
+use super::outputs::{encode_pushes, encode_recordings, encode_uploads};
 use super::process;
 use super::visitors::Limited;
 use crate::autoplex::AutoPlex;
@@ -132,6 +132,7 @@ impl Collector for Edge {
         encode_memory(&mut encoder, state.live.streams.memory())?;
         encode_pushes(&mut encoder, &state.live.pushes)?;
         encode_recordings(&mut encoder, &state.live.recordings)?;
+        encode_uploads(&mut encoder, &state.live.uploads)?;
         let help = "Events of publishers and upstreams";
         let events = state.live.events.all();
         encode_family(&mut encoder, "ingest_events", help, "event", events)?;

@@ -1,4 +1,5 @@
-//! Metrics and a description of pushed and recorded streams. Labels come from the configuration.
+//! Metrics and a description of pushed and recorded streams, and of uploads. Labels come from the
+//! configuration.
 
 use std::fmt::Error;
 use std::sync::Arc;
@@ -12,11 +13,12 @@ use serde_json::{Map, Value, json};
 use crate::live::Live;
 use crate::push::{PushEvent, Pushes, Target, TargetCounts};
 use crate::record::Recordings;
+use crate::upload::Uploads;
 
 type NoExemplar<'a> = Option<&'a Exemplar<[(&'static str, &'static str); 1], u64>>;
 
-/// Describes the targets of pushes and the directories of recordings, without secrets. Targets
-/// of removed rules stay, as in metrics.
+/// Describes the targets of pushes, and the directories of recordings and uploads, without
+/// secrets. Targets of removed rules stay, as in metrics.
 pub(super) fn describe(live: &Live) -> Value {
     let push = |((stream, target), counts): (Target, Arc<TargetCounts>)| {
         let events = PushEvent::ALL.map(|event| (event.name().into(), counts.of(event).into()));
@@ -41,9 +43,21 @@ pub(super) fn describe(live: &Live) -> Value {
             "gaps": { "queue": load(&counts.queue_gaps), "disk": load(&counts.disk_gaps) },
         })
     });
+    let uploads = live.uploads.counts().into_iter().map(|(directory, counts)| {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        json!({
+            "directory": directory,
+            "files": load(&counts.files),
+            "bytes": load(&counts.bytes),
+            "failures": load(&counts.failures),
+            "lost": load(&counts.lost),
+            "pending": load(&counts.pending),
+        })
+    });
     json!({
         "pushes": live.pushes.counts().into_iter().map(push).collect::<Vec<_>>(),
         "recordings": recordings.collect::<Vec<_>>(),
+        "uploads": uploads.collect::<Vec<_>>(),
     })
 }
 
@@ -129,6 +143,36 @@ pub(super) fn encode_recordings(
             let none: NoExemplar<'_> = None;
             family.encode_family(&labels)?.encode_counter(&load(count), none)?;
         }
+    }
+    Ok(())
+}
+
+/// Encodes files, bytes, failures and pending uploads of each directory.
+pub(super) fn encode_uploads(
+    encoder: &mut DescriptorEncoder<'_>,
+    uploads: &Uploads,
+) -> Result<(), Error> {
+    let all = uploads.counts();
+    let load = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64;
+    for (name, help, place) in [
+        ("upload_files", "Files uploaded, without playlists", 0),
+        ("upload_bytes", "Bytes uploaded, without playlists", 1),
+        ("upload_failures", "Failed attempts of uploads", 2),
+        ("upload_lost", "Files removed before they were uploaded", 3),
+    ] {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (directory, counts) in &all {
+            let count = [&counts.files, &counts.bytes, &counts.failures, &counts.lost][place];
+            let labels = [("directory", directory.as_str())];
+            let none: NoExemplar<'_> = None;
+            family.encode_family(&labels)?.encode_counter(&load(count), none)?;
+        }
+    }
+    let help = "Recordings and record files that are not completely uploaded";
+    let mut family = encoder.encode_descriptor("upload_pending", help, None, MetricType::Gauge)?;
+    for (directory, counts) in &all {
+        let labels = [("directory", directory.as_str())];
+        family.encode_family(&labels)?.encode_gauge(&load(&counts.pending))?;
     }
     Ok(())
 }

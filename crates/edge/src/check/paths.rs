@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use groups::{FileError, MAX_FILE, Table};
 use nix::unistd::{AccessFlags, Uid, access};
 
-use crate::config::Config;
+use crate::config::{Config, StoreScheme, StoreUrl};
 use crate::disk::small;
 use crate::finding::Finding;
 
@@ -82,7 +82,9 @@ pub(super) fn check(config: &Config) -> Vec<Finding> {
     ];
     let recordings =
         config.record.iter().map(|rule| ("[[record]] directory", rule.directory.as_ref()));
-    for (key, path) in directories.into_iter().chain(recordings) {
+    let shared = shared_folders(config);
+    let shared = shared.iter().map(|(key, path)| (*key, Some(path)));
+    for (key, path) in directories.into_iter().chain(recordings).chain(shared) {
         let Some(path) = path else { continue };
         output_paths += 1;
         let fault = directory(path).err();
@@ -113,6 +115,17 @@ pub(super) fn check(config: &Config) -> Vec<Finding> {
         findings.push(Finding::warning("[autoplex] table", path.display(), what));
     }
     findings
+}
+
+/// Returns the directories that recordings and session records are uploaded to.
+fn shared_folders(config: &Config) -> Vec<(&'static str, PathBuf)> {
+    let recordings = config.record.iter().map(|rule| ("[[record]] upload", rule.upload.as_ref()));
+    let all = recordings.chain([("[records] upload", config.records.upload.as_ref())]);
+    let folder = |(key, url): (&'static str, Option<&StoreUrl>)| {
+        let url = url.filter(|url| url.scheme() == StoreScheme::File)?;
+        Some((key, PathBuf::from(url.path())))
+    };
+    all.filter_map(folder).collect()
 }
 
 /// Whether files can be created in a directory, which may have to be created itself.

@@ -20,6 +20,7 @@ use crate::client::Clients;
 use crate::config::Config;
 use crate::push::Pushes;
 use crate::record::{Recordings, TimeShifts};
+use crate::upload::Uploads;
 
 pub use delivery::{relay_settings as settings, start_policy as start};
 
@@ -59,6 +60,8 @@ pub struct Live {
     pub pushes: Pushes,
     /// Streams recorded to disk.
     pub recordings: Recordings,
+    /// Uploads of recordings and session records.
+    pub uploads: Uploads,
     /// Streams with viewers in the past.
     pub time_shifts: TimeShifts,
     /// Ladders: alignment of their renditions, and viewers.
@@ -79,14 +82,16 @@ impl Live {
             outlets: Outlets::default(),
             pushes: Pushes::default(),
             recordings: Recordings::default(),
+            uploads: Uploads::default(),
             time_shifts: TimeShifts::default(),
             ladders: Ladders::default(),
         }
     }
 
-    /// Starts and ends pushes and recordings by the rules of `config`. Called each second.
+    /// Starts and ends pushes, recordings and uploads by the rules of `config`. Called each second.
     pub(crate) fn tend_outputs(&self, config: &Config, clients: &Clients, runtime: &Handle) {
         self.pushes.tend(&config.push, clients, &self.streams, runtime);
         self.recordings.tend(&config.record, &self.streams, runtime);
+        self.uploads.tend(config);
     }
 }

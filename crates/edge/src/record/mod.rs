@@ -12,6 +12,7 @@ mod playlist;
 mod render;
 mod retention;
 mod segment;
+pub(crate) mod stored;
 mod take;
 mod task;
 mod time_shift;
@@ -35,6 +36,7 @@ use crate::names::matches;
 use crate::sync::lock;
 
 pub(crate) use entries::RecordedFile;
+pub(crate) use take::write_file;
 use task::RecordTask;
 pub use time_shift::TimeShifts;
 pub(crate) use time_shift::{NoTimeShift, ShiftedStream, rule_of};

@@ -13,12 +13,15 @@ pub(super) struct Settings {
     pub rotate: Duration,
     pub keep: Duration,
     pub max_size: u64,
+    /// Whether recordings are uploaded.
+    pub is_uploaded: bool,
 }
 
 impl Settings {
     pub(super) fn of(rule: &config::Recording) -> Self {
         let config::Recording { segment, rotate, keep, max_size, .. } = *rule;
-        Self { segment, rotate, keep, max_size: max_size.0 }
+        let is_uploaded = rule.upload.is_some();
+        Self { segment, rotate, keep, max_size: max_size.0, is_uploaded }
     }
 }
 

@@ -11,7 +11,7 @@ use super::playlist::{Playlist, Position, init_name, is_finished};
 use super::segment::{Gap, WrittenSegment};
 
 /// Name of the playlist.
-pub(super) const PLAYLIST: &str = "index.m3u8";
+pub(crate) const PLAYLIST: &str = "index.m3u8";
 /// Extension of unfinished files.
 pub(super) const UNFINISHED: &str = "part";
 /// Maximum size of a playlist that is read, in bytes.
@@ -77,15 +77,15 @@ impl Take {
         let (id, bytes) = &segment.init;
         let init = self.path.join(init_name(*id));
         if fs::metadata(&init).map_or(0, |metadata| metadata.len()) != bytes.len() as u64 {
-            write(&init, &[bytes])?;
+            write_file(&init, &[bytes])?;
         }
         let mut playlist = self.playlist.clone();
         gaps.iter().for_each(|gap| playlist.push_gap(*gap, *id));
         let file = self.path.join(playlist.next_file());
         let parts: Vec<&[u8]> = segment.parts.iter().map(|part| &part[..]).collect();
-        write(&file, &parts)?;
+        write_file(&file, &parts)?;
         playlist.push(segment.discontinuity, (segment.wall_ms, segment.duration_ms), *id);
-        let written = write(&self.path.join(PLAYLIST), &[playlist.render(false).as_bytes()]);
+        let written = write_file(&self.path.join(PLAYLIST), &[playlist.render(false).as_bytes()]);
         if written.is_err() {
             // Without it in the playlist, the file would only take space.
             let _ = fs::remove_file(&file);
@@ -100,12 +100,15 @@ impl Take {
     /// # Errors
     /// The playlist cannot be written.
     pub(super) fn end(self) -> io::Result<()> {
-        write(&self.path.join(PLAYLIST), &[self.playlist.render(true).as_bytes()])
+        write_file(&self.path.join(PLAYLIST), &[self.playlist.render(true).as_bytes()])
     }
 }
 
 /// Writes a file under a temporary name, and renames it.
-fn write(path: &Path, parts: &[impl AsRef<[u8]>]) -> io::Result<()> {
+///
+/// # Errors
+/// A file cannot be written.
+pub(crate) fn write_file(path: &Path, parts: &[impl AsRef<[u8]>]) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
     name.push(UNFINISHED);

@@ -352,6 +352,7 @@ fn old_recordings_are_removed_by_age_and_by_size() {
         rotate: HOUR,
         keep,
         max_size,
+        is_uploaded: false,
     };
     let remove = |keep, max_size| {
         let running = [running.clone()];
@@ -367,4 +368,49 @@ fn old_recordings_are_removed_by_age_and_by_size() {
     assert_eq!(remove(HOUR * 24, 1), 2);
     assert!(!odd.exists() && !newest.exists() && running.exists());
     assert!(foreign.join("diary.txt").exists());
+}
+
+#[tokio::test]
+#[ignore = "a measurement of CPU time: docs/operate/record.md"]
+async fn cost_of_recording_100_streams_of_2_mbps() {
+    const SECONDS: u32 = 24;
+    const FRAME: usize = 250 * FRAME_MS as usize;
+    let scratch = tempfile::tempdir().expect("a directory");
+    // Segments of all streams end at once, because the test publishes faster than in real time.
+    let text = format!(
+        "[[record]]\nstream = \"*\"\nqueue = \"1GiB\"\ndirectory = \"{}\"",
+        scratch.path().display()
+    );
+    let state = State::new(Config::parse("edge.toml", &text).expect("valid"), None);
+    let state = state.expect("a state");
+    let mut sources: Vec<Source> =
+        (0..100).map(|number| Source::new(&state, &format!("live/{number}"))).collect();
+    let counts = counts(&state);
+    let cpu = || {
+        let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF);
+        let usage = usage.expect("supported");
+        let seconds =
+            |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 * 1e-6;
+        seconds(usage.user_time()) + seconds(usage.system_time())
+    };
+    let before = cpu();
+    for _ in 0..SECONDS {
+        for source in &mut sources {
+            source.play(1, FRAME).await;
+        }
+        // The test publishes faster than the disk may write.
+        until("written", || load(&counts.queued) < 16 << 20).await;
+    }
+    until("written", || load(&counts.queued) == 0).await;
+    let spent = cpu() - before;
+    let written = load(&counts.bytes);
+    assert_eq!((load(&counts.queue_gaps), load(&counts.disk_gaps)), (0, 0));
+    assert!(written > 18 * 100 * 240_000, "{written} bytes");
+    println!(
+        "{spent:.2} s of CPU for {SECONDS} s of 100 streams, with publishing: {:.1} % of a core; \
+         {} segments, {} MB",
+        spent * 100.0 / f64::from(SECONDS),
+        load(&counts.segments),
+        written / 1_000_000
+    );
 }

@@ -23,8 +23,10 @@ use crate::gzip::gzip;
 const MAX_TAKE_MS: i64 = 12 * 3_600_000;
 /// Maximum size of a playlist that is read, in bytes. Larger ones are ignored.
 const MAX_PLAYLIST: u64 = 16 << 20;
-/// Playlists start at multiples of this time, so that viewers share them.
-const GRID_MS: i64 = 60_000;
+/// Playlists start at multiples of this part of the window and at least of this time, so that
+/// viewers share them.
+const GRID_PARTS: i64 = 60;
+const MIN_GRID_MS: i64 = 60_000;
 /// Minimum number of segments in a playlist, if the window has so many. Players buffer about three.
 const MIN_LISTED: usize = 3;
 /// Segments stay available so long after they left the window, for players that read slowly.
@@ -226,11 +228,12 @@ impl Window {
         found
     }
 
-    /// Returns the start of the playlist for a viewer's start: a multiple of [`GRID_MS`] within the
-    /// window.
+    /// Returns the start of the playlist for a viewer's start: a multiple of the grid, at most one
+    /// step before the window.
     fn grid_ms(&self, start_ms: i64, now_ms: i64) -> i64 {
         let oldest_ms = now_ms.saturating_sub(self.length_ms);
-        start_ms.max(oldest_ms).div_euclid(GRID_MS) * GRID_MS
+        let grid_s = (self.length_ms / GRID_PARTS).max(MIN_GRID_MS) / 1_000;
+        start_ms.max(oldest_ms).div_euclid(grid_s * 1_000).saturating_mul(grid_s * 1_000)
     }
 
     /// Returns the playlist and position for a viewer who starts `ago` before `now_ms`.

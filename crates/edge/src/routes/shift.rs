@@ -182,10 +182,11 @@ impl Shift {
             };
             let length = text.len() as u64;
             // With shared media, only playlists identify the viewer.
-            if let Some(opening) = opening.filter(|_| shared && is_get)
-                && let Some(session) = enter(&state, &stream, opening)
-            {
-                session.add_media(length);
+            if let Some(opening) = opening.filter(|_| is_get) {
+                let known = stream.viewers().session(opening.viewer);
+                if shared && let Some(session) = known.or_else(|| enter(&state, &stream, opening)) {
+                    session.add_media(length);
+                }
             }
             request.playlist_text(text, packed)
         }))

@@ -102,7 +102,7 @@ pub(crate) const PAGES: [(&str, &str, &str, &[u16]); 8] = [
     ("/api/autoplex", "User groups and the last decision", "application/json", &[200]),
     (
         "/api/outputs",
-        "Targets of pushes and directories of recordings, with counts",
+        "Targets of pushes, directories of recordings and uploads, with counts",
         "application/json",
         &[200],
     ),

@@ -124,9 +124,9 @@ fn playlists_start_where_the_viewer_asked() {
         let ((uri, at), count) = first_of(start_s);
         assert_eq!((uri, at.msn, count), (format!("{}.00000000.m4s", name(&first)), 0, 1_000));
     }
-    // In the future: the last segments. A minute is rounded down.
+    // In the future: the last segments. Two minutes, a 60th of the window, are rounded down.
     assert_eq!(first_of(u64::MAX).1, MIN_LISTED);
-    assert_eq!(first_of(now_ms as u64 / 1_000).1, 5);
+    assert_eq!(first_of(now_ms as u64 / 1_000).1, 15);
     // The position is exact, also between two recordings.
     let entrance = window.enter(ago(T0 + 630_500), now_ms);
     assert_eq!((entrance.start_s as i64, entrance.offset_ms), (T0 / 1_000 + 600, 30_500));
