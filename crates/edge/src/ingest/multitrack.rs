@@ -169,7 +169,8 @@ impl LadderPublication {
 
     fn push_video(&mut self, id: u8, tag: Tag) {
         let starts = matches!(tag.role(), Role::SequenceHeader | Role::KeyFrame);
-        if !self.tracks.contains_key(&id) && !(starts && self.admit(id)) {
+        let is_published = self.tracks.contains_key(&id) || starts && self.admit(id);
+        if !is_published {
             return self.count_dropped();
         }
         let now = Instant::now();
@@ -248,8 +249,10 @@ impl LadderPublication {
     fn end_silent(&mut self, now: Instant) {
         let config = &self.state.config;
         let limit = config.rtmp.timeout;
-        let is_silent = |track: &mut Track| now.duration_since(track.last_video) >= limit;
-        for (id, track) in self.tracks.extract_if(.., |_, track| is_silent(track)) {
+        let is_silent = |track: &Track| now.duration_since(track.last_video) >= limit;
+        let silent = self.tracks.iter().filter(|(_, track)| is_silent(track));
+        for id in silent.map(|(id, _)| *id).collect::<Vec<_>>() {
+            let Some(track) = self.tracks.remove(&id) else { continue };
             let publisher = track.publication.publisher;
             let stream = publisher.stream().name();
             tracing::info!("{stream}: track {id} of {} had no video for {limit:?}", self.name);

@@ -117,10 +117,14 @@ fn check(take: &Path) -> (usize, usize) {
             is_gap = false;
         }
     }
-    let entries = fs::read_dir(take).expect("a directory").flatten();
-    let unfinished = entries.filter(|entry| entry.path().extension().is_some_and(|e| e == "part"));
-    assert_eq!(unfinished.count(), 0, "{text}");
+    assert!(is_complete(take), "{text}");
     (segments, gaps)
+}
+
+/// Whether no file is being written.
+fn is_complete(take: &Path) -> bool {
+    let mut entries = fs::read_dir(take).expect("a directory").flatten();
+    !entries.any(|entry| entry.path().extension().is_some_and(|e| e == "part"))
 }
 
 #[tokio::test]
@@ -135,6 +139,11 @@ async fn streams_are_recorded_under_their_names() {
     }
     let counts = counts(&state);
     until("segments", || load(&counts.segments) >= 4 * names.len() as u64).await;
+    // The playlist follows its segment.
+    until("playlists", || {
+        names.iter().all(|name| takes(&directory, name).iter().all(|take| is_complete(take)))
+    })
+    .await;
     assert_eq!(state.live.recordings.counts()[0].2, 4);
     // A recording is no viewer.
     assert_eq!(sources[0].publisher.stream().stats().viewers, 0);
