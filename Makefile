@@ -77,7 +77,7 @@ e2e: need-cargo need-cc web
 # Not part of CI yet.
 e2e-ladder: need-cargo need-cc web
 	$(CARGO) build --locked --bin mendcast
-	cd web && MENDCAST=$(abspath $(TARGET))/debug/mendcast node --test test/ladder.test.mjs test/multitrack.test.mjs
+	cd web && MENDCAST=$(abspath $(TARGET))/debug/mendcast node --test test/ladder.test.mjs test/multitrack.test.mjs test/shift.test.mjs
 
 e2e-tracks: need-cargo need-cc web
 	$(CARGO) build --locked --bin mendcast
