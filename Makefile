@@ -3,7 +3,7 @@
 #   make demo         server, publisher, lossy link and viewers in one process, with a live table
 #   make test         builds everything and runs every test (a few minutes)
 #   make e2e          plays through a lossy link in Chromium; needs Node, Chromium and ffmpeg
-#   make e2e-ladder   switches between renditions with hls.js in Chromium; plays several tracks of one connection
+#   make e2e-ladder   in Chromium: hls.js switches between renditions, several tracks of one connection, time shift
 #   make e2e-tracks   plays streams whose tracks change in Chromium: early audio, camera off, new encoder;
 #                     CAMERA_OFF=60
 #   make e2e-cohorts  compares recovery schemes in Chromium behind a link with the losses of calls: freezes and
