@@ -35,7 +35,8 @@ impl StoreUrl {
         };
         let has_parts = url.0.query().is_some() || url.0.fragment().is_some();
         let has_credentials = !url.0.username().is_empty() || url.0.password().is_some();
-        let is_plain = !url.path().contains('%') && !url.path().contains("//");
+        // Parsing resolves `..`, and encodes characters.
+        let is_plain = url.as_str() == text && !text.contains('%') && !url.path().contains("//");
         (is_place && is_plain && !has_parts && !has_credentials).then_some(url)
     }
 
@@ -117,6 +118,10 @@ mod tests {
             "s3://archive/x#y",
             "s3://archive/a//b",
             "s3://archive/%2e%2e/b",
+            "s3://archive/../b",
+            "s3://archive/a b",
+            " s3://archive/b",
+            "file:///mnt/../etc",
             "file://host/path",
             "file:///",
             "https://archive.example/x",

@@ -302,8 +302,9 @@ fn the_manual_lists_keys_with_immediate_effect() {
     let (documented, mut keys) = (Config::documented(), BTreeSet::new());
     let (mut section, mut is_next) = ("", false);
     for line in documented.lines() {
-        if line.starts_with('[') {
-            section = line;
+        let header = line.strip_prefix("# ").unwrap_or(line);
+        if header.starts_with('[') {
+            section = header;
         } else if line == "# A reload applies new values immediately." {
             is_next = true;
         } else if core::mem::take(&mut is_next) {
