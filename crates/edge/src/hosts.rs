@@ -48,7 +48,7 @@ impl<'a> Scope<'a> {
     }
 
     /// Returns a stream's name as the client calls it; `None` if it belongs to other hosts.
-    pub(crate) fn local<'b>(self, name: &'b str) -> Option<&'b str> {
+    pub(crate) fn local(self, name: &str) -> Option<&str> {
         match self.0 {
             "" => Some(name),
             prefix => name.strip_prefix(prefix)?.strip_prefix('/'),
