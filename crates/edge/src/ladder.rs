@@ -20,8 +20,7 @@ pub(crate) fn get<'a>(config: &'a Config, name: &str) -> Option<&'a Ladder> {
 /// Returns the stream of a video track, if it is a rendition and no ladder.
 pub(crate) fn track(config: &Config, ladder: &Ladder, id: u8) -> Option<String> {
     let stream = format!("{}_{id}", ladder.name);
-    let is_listed = ladder.renditions.iter().any(|rendition| matches(rendition, &stream));
-    (is_listed && get(config, &stream).is_none()).then_some(stream)
+    lists(config, ladder, &stream).then_some(stream)
 }
 
 /// Whether this is the name of a video track's stream.
@@ -46,10 +45,14 @@ pub(crate) fn split<'a, 'n>(config: &'a Config, name: &'n str) -> Option<(&'a La
 /// Whether the stream is a rendition of the ladder. A stream that needs a signature is none if the
 /// ladder needs none.
 fn has(config: &Config, ladder: &Ladder, stream: &str) -> bool {
-    let is_listed = ladder.renditions.iter().any(|rendition| matches(rendition, stream));
-    is_listed
-        && get(config, stream).is_none()
+    lists(config, ladder, stream)
         && (needs_signature(config, &ladder.name) || !needs_signature(config, stream))
+}
+
+/// Whether the stream is among `renditions` and no ladder.
+fn lists(config: &Config, ladder: &Ladder, stream: &str) -> bool {
+    let is_listed = ladder.renditions.iter().any(|rendition| matches(rendition, stream));
+    is_listed && get(config, stream).is_none()
 }
 
 fn needs_signature(config: &Config, stream: &str) -> bool {

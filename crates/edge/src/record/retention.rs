@@ -28,9 +28,9 @@ struct Stored {
     has_media: bool,
 }
 
-/// Removes recordings whose last change is older than `keep`, and the oldest ones beyond
-/// `max_size`, except `running` ones. Of recordings that are not completely uploaded the playlist
-/// stays, so that the upload can name what is missing. Returns their number.
+/// Removes recordings with a last change older than `keep`, and the oldest ones beyond `max_size`,
+/// except `running` ones. The playlist of an incomplete upload stays, so that the upload can name
+/// the missing segments. Returns the number of removed recordings.
 pub(super) fn remove_old(root: &Path, settings: Settings, running: &[PathBuf]) -> u64 {
     let mut all = Vec::new();
     find(root, 0, &mut all);

@@ -58,7 +58,7 @@ pub(crate) fn read(path: &Path) -> Option<StoredPlaylist> {
 }
 
 impl StoredPlaylist {
-    /// Renders a playlist of the first `count` segments, of which the `lost` ones are gaps.
+    /// Renders a playlist of the first `count` segments. The `lost` ones are gaps.
     pub(crate) fn render(&self, count: usize, lost: &BTreeSet<u64>, is_final: bool) -> String {
         let mut text =
             format!("#EXTM3U\n#EXT-X-VERSION:8\n#EXT-X-TARGETDURATION:{}\n", self.entries.target_s);

@@ -27,7 +27,8 @@ const MAX_PLAYLIST: u64 = 16 << 20;
 /// viewers share them.
 const GRID_PARTS: i64 = 60;
 const MIN_GRID_MS: i64 = 60_000;
-/// Minimum number of segments in a playlist, if the window has so many. Players buffer about three.
+/// Minimum number of segments in a playlist, unless the window has fewer. Players buffer about
+/// three.
 const MIN_LISTED: usize = 3;
 /// Segments stay available so long after they left the window, for players that read slowly.
 const GRACE_MS: i64 = 120_000;
@@ -208,7 +209,7 @@ impl Window {
     }
 
     /// Returns the recordings from the segment at `start_ms` on, each with the index of its first
-    /// entry. Has at least [`MIN_LISTED`] segments, if there are so many.
+    /// entry. Has at least [`MIN_LISTED`] segments, unless there are fewer.
     fn from(&self, start_ms: i64) -> Vec<(&WindowTake, &Entries, usize)> {
         let (mut found, mut count) = (Vec::new(), 0);
         for (take, entries) in self.listed().rev() {

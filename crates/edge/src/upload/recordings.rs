@@ -35,7 +35,7 @@ pub(super) struct RecordingUpload {
     counts: Arc<UploadCounts>,
     /// Recordings that are completely uploaded.
     complete: HashSet<PathBuf>,
-    /// Playlists of other recordings of which everything is uploaded.
+    /// Playlists of unfinished recordings with all segments uploaded.
     current: BTreeMap<PathBuf, Stamp>,
     logged: Option<Instant>,
 }
@@ -183,7 +183,7 @@ impl TakeUpload {
         }
         let result = self.segments(&playlist.segments, &mut progress, &mut outcome).await;
         if result.is_err() {
-            // Keeps what is done.
+            // Uploaded segments count, although a later one failed.
             progress.write(&self.path)?;
             return result.map(|()| outcome);
         }

@@ -153,7 +153,7 @@ fn the_clock_may_be_set_back_between_recordings() {
     let all = listed(&mut window, 0, now_ms);
     assert!(all.windows(2).all(|pair| pair[1].1.msn == pair[0].1.msn + 1));
     assert!(all.last().expect("some").0.contains("-2.00000099.m4s"), "{:?}", all.last());
-    // An hour of media, and not the two hours of which the clock showed the same times.
+    // The clock showed the same times twice. The window has one hour of media, not two.
     assert_eq!(all.len(), 600);
     let recent = listed(&mut window, now_ms - 5 * MINUTE_MS, now_ms);
     assert_eq!(recent.len(), 50);
