@@ -14,7 +14,6 @@ const MAX_KEPT: usize = 4_096;
 
 #[derive(Debug)]
 struct LostEntry {
-    number: u64,
     until: Timestamp,
     record: SentPacket,
     /// In a settled entry: position of the next possibly open one, counted over the list's life.
@@ -24,6 +23,8 @@ struct LostEntry {
 /// Lost and superseded packets, by number.
 #[derive(Debug, Default)]
 pub(super) struct Lost {
+    /// The packet numbers of `entries`, apart from them: each acknowledgement reads most of them.
+    numbers: VecDeque<u64>,
     entries: VecDeque<LostEntry>,
     /// Entries that have left at the front.
     gone: u64,
@@ -32,12 +33,13 @@ pub(super) struct Lost {
 impl Lost {
     /// Remembers a packet until then; its number is higher than all before.
     pub(super) fn push(&mut self, number: u64, until: Timestamp, record: SentPacket) {
-        self.entries.push_back(LostEntry { number, until, record, skip: 0 });
+        self.numbers.push_back(number);
+        self.entries.push_back(LostEntry { until, record, skip: 0 });
     }
 
     /// The lowest number that is remembered.
     pub(super) fn oldest(&self) -> Option<u64> {
-        self.entries.front().map(|entry| entry.number)
+        self.numbers.front().copied()
     }
 
     /// Entries, open or settled.
@@ -50,7 +52,7 @@ impl Lost {
     /// search begins at `above` and doubles its steps: it compares one or two numbers per range,
     /// and never more than twice as many as a binary search.
     pub(super) fn place(&self, start: u64, above: usize) -> usize {
-        let is_below = |at: usize| self.entries[at].number < start;
+        let is_below = |at: usize| self.numbers[at] < start;
         let (mut low, mut high, mut step) = (0, above, 1);
         while low < high {
             let probe = high.saturating_sub(step);
@@ -74,13 +76,16 @@ impl Lost {
     /// Settles the first open packet from position `at` to number `end`, and returns it as it was
     /// before; none if there is none.
     pub(super) fn take(&mut self, at: usize, end: u64) -> Option<(u64, SentPacket)> {
+        let is_within = |number: &&u64| **number <= end;
+        self.numbers.get(at).filter(is_within)?;
         let at = self.next_open(at);
+        let number = *self.numbers.get(at).filter(is_within)?;
         let behind = self.gone + at as u64 + 1;
-        let entry = self.entries.get_mut(at).filter(|entry| entry.number <= end)?;
+        let entry = self.entries.get_mut(at)?;
         let record = entry.record;
         entry.record.fate = Fate::Acked;
         entry.skip = behind;
-        Some((entry.number, record))
+        Some((number, record))
     }
 
     /// The first open entry from `from` on, or the end.
@@ -106,10 +111,11 @@ impl Lost {
         let oldest = self.entries.front();
         if oldest.is_none_or(|oldest| now < oldest.until && self.entries.len() <= MAX_KEPT) {
             if self.entries.is_empty() && self.entries.capacity() > IDLE_CAPACITY {
-                self.entries = VecDeque::new();
+                (self.numbers, self.entries) = Default::default();
             }
             return None;
         }
+        self.numbers.pop_front();
         let LostEntry { record, .. } = self.entries.pop_front()?;
         self.gone += 1;
         Some((record.fate != Fate::Acked).then_some(record))
@@ -139,7 +145,7 @@ mod tests {
         for length in [0, 1, 2, 3, 7, 64, 100] {
             let lost = lost((0..length).map(|n| 3 * n + 1));
             for start in 0..=3 * length + 2 {
-                let expected = lost.entries.partition_point(|entry| entry.number < start);
+                let expected = lost.numbers.partition_point(|number| *number < start);
                 for above in expected..=lost.len() {
                     assert_eq!(lost.place(start, above), expected, "{start} of {length}");
                 }
