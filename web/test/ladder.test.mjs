@@ -1,5 +1,5 @@
-// Unmodified hls.js plays a ladder: three renditions of one ffmpeg, which the edge aligns. It switches by command and by
-// the rate of its network, without a freeze. MENDCAST names the binary.
+// Unmodified hls.js plays a ladder: three renditions and a second language of one ffmpeg, which the edge aligns. It
+// switches by command and by the rate of its network, without a freeze. MENDCAST names the binary.
 import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -16,6 +16,8 @@ const missing = (!BINARY && 'MENDCAST names no binary') || (!hasBrowser() && 'no
 /** Width, height, and bit rate of the pictures. */
 const RENDITIONS = [[160, 90, '100k'], [320, 180, '400k'], [640, 360, '1200k']];
 const WIDTHS = RENDITIONS.map(([width]) => width);
+/** Tones of the languages, apart by more than the resolution of the spectrum. */
+const [ENGLISH_HZ, FRENCH_HZ] = [440, 3_000];
 
 const folder = mkdtempSync(join(tmpdir(), 'mendcast-ladder-'));
 const pages = createServer((request, response) => {
@@ -27,13 +29,15 @@ let site;
 let browser;
 
 const publish = (rtmp) => {
-  const inputs = ['-f', 'lavfi', '-i', 'testsrc2=size=640x360:rate=25,noise=alls=20:allf=t', '-f', 'lavfi', '-i', 'sine=frequency=440:sample_rate=48000'];
+  const inputs = ['-f', 'lavfi', '-i', 'testsrc2=size=640x360:rate=25,noise=alls=20:allf=t', '-f', 'lavfi', '-i', `sine=frequency=${ENGLISH_HZ}:sample_rate=48000`,
+    '-f', 'lavfi', '-i', `sine=frequency=${FRENCH_HZ}:sample_rate=48000`];
   const scaled = RENDITIONS.map(([width, height], n) => `[s${n}]scale=${width}:${height}[v${n}]`);
   const filter = `[0:v]split=${RENDITIONS.length}${RENDITIONS.map((_, n) => `[s${n}]`).join('')};${scaled.join(';')}`;
   const outputs = RENDITIONS.flatMap(([width, , rate], n) => ['-map', `[v${n}]`, '-map', '1:a', '-c:v', 'libx264', '-preset', 'ultrafast',
     '-b:v', rate, '-maxrate', rate, '-bufsize', rate, '-g', '50', '-keyint_min', '50', '-sc_threshold', '0', '-bf', '0', '-pix_fmt', 'yuv420p',
     '-c:a', 'aac', '-b:a', '48k', '-f', 'flv', `rtmp://127.0.0.1:${rtmp}/live/show_${width}`]);
-  return start('ffmpeg', ['-v', 'error', '-re', ...inputs, '-filter_complex', filter, ...outputs]);
+  const french = ['-map', '2:a', '-c:a', 'aac', '-b:a', '48k', '-f', 'flv', `rtmp://127.0.0.1:${rtmp}/live/show_fr`];
+  return start('ffmpeg', ['-v', 'error', '-re', ...inputs, '-filter_complex', filter, ...outputs, ...french]);
 };
 
 /** Plays a URL, and records freezes, jumps and errors. */
@@ -77,11 +81,11 @@ before(async () => {
   const [port, rtmp] = [await freePort(), await freePort()];
   const config = join(folder, 'edge.toml');
   const renditions = WIDTHS.map((width) => `"live/show_${width}"`).join(', ');
-  writeFileSync(config, `server.listen = "127.0.0.1:${port}"\nrtmp.listen = "127.0.0.1:${rtmp}"\nlive.cors = "*"\n[[ladder]]\nname = "live/show"\nrenditions = [${renditions}]\n`);
+  writeFileSync(config, `server.listen = "127.0.0.1:${port}"\nrtmp.listen = "127.0.0.1:${rtmp}"\nlive.cors = "*"\n[[ladder]]\nname = "live/show"\nrenditions = [${renditions}]\naudio = ["en English: live/show_160", "fr Français: live/show_fr"]\n`);
   const edge = start(BINARY, ['edge', '--config', config]);
   const [, hash] = await edge.says(/spki-list=(\S+)/);
   publish(rtmp);
-  for (const width of WIDTHS) await edge.says(new RegExp(`live/show_${width}: published`));
+  for (const name of [...WIDTHS, 'fr']) await edge.says(new RegExp(`live/show_${name}: published`));
   await new Promise((ready) => pages.listen(0, '127.0.0.1', ready));
   site = { edge, url: `https://127.0.0.1:${port}/live/show/index.m3u8`, page: `http://127.0.0.1:${pages.address().port}/` };
   // The browser limits the rate of TCP only.
@@ -119,6 +123,37 @@ test('hls.js switches between renditions by command without a freeze or a jump',
   assert.deepEqual(wrong, []);
   assert.ok(compared >= 3, `${compared} segments compared`);
   assert.doesNotMatch(site.edge.said, /no other rendition/);
+  await page.close();
+});
+
+test('hls.js changes the language without a freeze', { skip: missing, timeout: 120_000 }, async () => {
+  const page = await play();
+  const tracks = await page.evaluate('hls.audioTracks.map(({ name, lang }) => [name, lang])');
+  assert.deepEqual(tracks, [['English', 'en'], ['Français', 'fr']], await shown(page));
+  // The strongest tone, in Hz.
+  await page.evaluate(`(() => {
+    const context = new AudioContext();
+    const analyser = Object.assign(context.createAnalyser(), { fftSize: 2048, smoothingTimeConstant: 0 });
+    const video = document.querySelector('video');
+    video.muted = false;
+    context.createMediaElementSource(video).connect(analyser);
+    const bins = new Float32Array(analyser.frequencyBinCount);
+    window.tone = () => {
+      analyser.getFloatFrequencyData(bins);
+      return bins.indexOf(Math.max(...bins)) * context.sampleRate / analyser.fftSize;
+    };
+    return context.resume();
+  })()`);
+  const heard = async (hz) => page.until(`Math.abs(tone() - ${hz}) < 100`, 20_000)
+    .catch(async (error) => assert.fail(`${error}: ${hz} Hz, got ${await page.evaluate('tone()')}: ${await shown(page)}`));
+  await heard(ENGLISH_HZ);
+  for (const [track, hz] of [[1, FRENCH_HZ], [0, ENGLISH_HZ], [1, FRENCH_HZ]]) {
+    await page.evaluate(`hls.audioTrack = ${track}`);
+    await heard(hz);
+    await wait(2_000);
+  }
+  const { frozen, jumps, errors } = await page.evaluate('window.view');
+  assert.deepEqual([frozen, jumps, errors], [[], [], []], await shown(page));
   await page.close();
 });
 

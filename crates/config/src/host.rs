@@ -1,6 +1,6 @@
 //! Checks of the virtual hosts of a configuration.
 
-use crate::ladder::is_stream;
+use crate::stream_name::is_stream;
 
 /// Checks the hosts, which are pairs of names and a prefix. Returns the first wrong key and its
 /// problem.

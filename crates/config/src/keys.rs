@@ -12,9 +12,9 @@ use recovery::spare::MAX_COPIES;
 use startup::decision::Mode;
 
 use crate::{
-    AcmeChallenge, Cipher, Container, Cors, DomainName, Header, HostPattern, HttpUrl, KeySource,
-    Level, LogFormat, Network, OnFailure, PushUrl, Retry, Secret, Size, Start, StoreUrl, StreamKey,
-    TakeOver, Upstream, Variant, sections,
+    AcmeChallenge, AudioRendition, Cipher, Container, Cors, DomainName, ExternalAccount, Header,
+    HostPattern, HttpUrl, KeySource, Level, LogFormat, Network, OnFailure, PushUrl, Retry, Secret,
+    Size, Start, StoreUrl, StreamKey, TakeOver, Upstream, Variant, sections,
 };
 
 /// Default recovery scheme.
@@ -70,6 +70,10 @@ sections! {
         ca: HttpUrl = lets_encrypt(), effect AtStart;
         /// Contact that the CA may use.
         contact: Option<String> = None, example "\"mailto:ops@example.com\"", effect AtStart;
+        /// Key ID and HMAC key of an account with the CA, if it requires one (external account
+        /// binding). Used when the ACME account is created.
+        external_account: Option<ExternalAccount> = None, example "\"KEY-ID:HMAC-KEY\"",
+            effect AtStart;
         /// Directory of the account key and the certificate, readable by the server's user alone.
         directory: PathBuf = "/var/lib/mendcast/acme".into(), effect AtStart;
         /// Proof of control over the names. "tls-alpn-01": a handshake on port 443, where the
@@ -546,6 +550,11 @@ sections! {
         /// streams that start with it. Absent ones are left out. Players start with the first one.
         /// Their encoder must make key frames at equal times.
         renditions: Vec<String> = Vec::new(), required "[\"live/show_720\", \"live/show_360\"]";
+        /// Audio renditions among which viewers of HLS choose, at most 16: language, name, and the
+        /// stream whose audio it is. The first one is the default. If set, viewers of HLS get no
+        /// other audio (docs/operate/languages.md).
+        audio: Option<Vec<AudioRendition>> = None,
+            example "[\"en English: live/show_720\", \"fr Français: live/show_fr\"]";
         /// Whether one publisher of the ladder's name may send all renditions as the video tracks
         /// of Enhanced RTMP: track N becomes the stream `NAME_N`, if it is among `renditions`
         /// (docs/operate/multitrack.md).
@@ -579,9 +588,13 @@ sections! {
         headers: Option<Vec<Header>> = None, example "[\"x-key: a long random word\"]";
         /// Trusted certificate authorities in PEM, instead of the system's.
         ca_file: Option<PathBuf> = None, example "\"/etc/mendcast/origin-ca.pem\"";
-        /// Variant of an HLS upstream: the highest bitrate, the lowest, or the highest up to this
-        /// number of Mbit/s.
+        /// Variant of an HLS upstream: the highest bitrate, the lowest, the highest up to this
+        /// number of Mbit/s, or all: the stream `NAME_N` is then variant N of the upstream of
+        /// `NAME`, from 0 (the highest bitrate), and `NAME_audio-LANGUAGE` an audio rendition.
         variant: Variant = Variant::Highest;
+        /// Audio rendition of an HLS upstream, by LANGUAGE or NAME. By default, the upstream's
+        /// default.
+        audio: Option<String> = None, example "\"en\"";
         /// Maximum wait for an upstream's first frame, and between frames. For an HLS upstream at
         /// least three times its target duration.
         timeout: Duration = SECOND * 10, in MILLISECOND * 100..=MINUTE;

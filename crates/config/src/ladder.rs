@@ -1,32 +1,31 @@
 //! Checks of the ladders of a configuration.
 
+use crate::stream_name::{MAX_NAME, is_stream};
+
 /// Maximum number of renditions of a ladder, with and without patterns. Apple's authoring rules
 /// have 9.
 pub const MAX_RENDITIONS: usize = 16;
-/// Maximum length of a stream's name.
-const MAX_NAME: usize = 128;
 /// Maximum length of what a track adds to the ladder's name: `_255`.
 const MAX_TRACK: usize = 4;
 
-/// Whether `name` is a valid stream name, which a URL's path can contain without encoding. No part
-/// starts with a dot (hidden files) or a tilde (passes).
-pub(crate) fn is_stream(name: &str) -> bool {
-    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
-    let is_part = |part: &str| {
-        !part.is_empty() && !part.starts_with(['.', '~']) && part.bytes().all(is_plain)
-    };
-    name.len() <= MAX_NAME && name.split('/').all(is_part)
+/// Keys of a ladder.
+pub(crate) struct LadderKeys<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) renditions: &'a [String],
+    /// Names and streams of the audio renditions.
+    pub(crate) audio: Vec<(&'a str, &'a str)>,
+    pub(crate) multitrack: bool,
 }
 
-/// Checks the ladders: name, renditions, and whether a publisher may send them as tracks. Returns
-/// the first wrong key and its problem.
-pub(crate) fn fault(ladders: &[(&str, &[String], bool)]) -> Option<(&'static str, String)> {
-    for (index, (name, renditions, multitrack)) in ladders.iter().enumerate() {
+/// Returns the first wrong key of the ladders and its problem.
+pub(crate) fn fault(ladders: &[LadderKeys<'_>]) -> Option<(&'static str, String)> {
+    for (index, ladder) in ladders.iter().enumerate() {
+        let LadderKeys { name, renditions, multitrack, .. } = ladder;
         if !is_stream(name) {
             let expected = "expected a name such as \"live/show\"";
             return Some(("name", format!("{expected}, got {name:?}")));
         }
-        if ladders[..index].iter().any(|(other, ..)| other == name) {
+        if ladders[..index].iter().any(|other| other.name == *name) {
             return Some(("name", format!("expected unique names, got {name:?} twice")));
         }
         if renditions.len() > MAX_RENDITIONS {
@@ -45,9 +44,12 @@ pub(crate) fn fault(ladders: &[(&str, &[String], bool)]) -> Option<(&'static str
             if renditions[..at].contains(rendition) {
                 return wrong(format!("expected each stream once, got {rendition:?} twice"));
             }
-            if ladders.iter().any(|(ladder, ..)| ladder == rendition) {
+            if ladders.iter().any(|ladder| ladder.name == *rendition) {
                 return wrong(format!("expected streams, got the ladder {rendition:?}"));
             }
+        }
+        if let Some(what) = audio_fault(ladders, ladder) {
+            return Some(("audio", format!("{what} in {name:?}")));
         }
         if *multitrack {
             if name.len() + MAX_TRACK > MAX_NAME {
@@ -64,6 +66,28 @@ pub(crate) fn fault(ladders: &[(&str, &[String], bool)]) -> Option<(&'static str
                 let expected = format!("expected \"{name}_0\" or \"{name}_*\" for multitrack");
                 return Some(("renditions", format!("{expected}, got {renditions:?}")));
             }
+        }
+    }
+    None
+}
+
+/// Returns the problem of the audio renditions of a ladder.
+fn audio_fault(ladders: &[LadderKeys<'_>], ladder: &LadderKeys<'_>) -> Option<String> {
+    let audio = &ladder.audio;
+    if audio.len() > MAX_RENDITIONS {
+        let got = audio.len();
+        return Some(format!("expected at most {MAX_RENDITIONS} audio renditions, got {got}"));
+    }
+    for (at, (name, stream)) in audio.iter().enumerate() {
+        let before = &audio[..at];
+        if before.iter().any(|(other, _)| other == name) {
+            return Some(format!("expected unique names, got {name:?} twice"));
+        }
+        if before.iter().any(|(_, other)| other == stream) {
+            return Some(format!("expected each stream once, got {stream:?} twice"));
+        }
+        if ladders.iter().any(|other| other.name == *stream) {
+            return Some(format!("expected streams, got the ladder {stream:?}"));
         }
     }
     None
@@ -113,6 +137,26 @@ mod tests {
         assert!(error.contains("[ladder] name: expected at most 124 bytes"), "{error}");
         let long = &long[1..];
         assert!(parse(long, &[&format!("{long}_*")]).is_ok());
+    }
+
+    #[test]
+    fn audio_renditions_are_checked() {
+        let error = |audio: &[&str]| {
+            let text = format!(
+                "[[ladder]]\nname = \"a\"\nrenditions = [\"b\", \"c*\"]\naudio = {audio:?}\n"
+            );
+            Config::parse("edge.toml", &text).err().map(|error| error.to_string())
+        };
+        assert_eq!(error(&["en English: b", "fr: live/fr", "de: c_de"]), None);
+        for (audio, expected) in [
+            (&["en: x", "en: y"][..], "expected unique names, got \"en\" twice in \"a\""),
+            (&["en: x", "fr: x"], "expected each stream once, got \"x\" twice"),
+            (&["en: a"], "expected streams, got the ladder \"a\""),
+            (&["en: x*"], "expected LANGUAGE, a name and a stream, such as"),
+        ] {
+            let error = error(audio).unwrap_or_else(|| panic!("{audio:?} is accepted"));
+            assert!(error.contains("[ladder] audio: ") && error.contains(expected), "{error}");
+        }
     }
 
     #[test]

@@ -15,10 +15,12 @@
 
 #![forbid(unsafe_code)]
 
+mod audio;
 mod changes;
 mod cors;
 mod describe;
 mod domain;
+mod external_account;
 mod host;
 mod key_source;
 mod keys;
@@ -31,20 +33,25 @@ mod scheme;
 mod secret;
 mod sections;
 mod store_url;
+mod stream_name;
 mod url;
 mod value;
 mod words;
 
 use std::path::Path;
 
+use ladder::LadderKeys;
+
 pub use records::Error;
 pub use recovery::catalog::Takes;
 pub use toml::de::DeValue;
 
+pub use audio::AudioRendition;
 pub use changes::{Changes, Effect};
 pub use cors::Cors;
 pub use describe::{KeyText, SectionText};
 pub use domain::{DomainName, HostPattern};
+pub use external_account::ExternalAccount;
 pub use key_source::KeySource;
 pub use keys::*;
 pub use ladder::MAX_RENDITIONS;
@@ -130,8 +137,12 @@ impl Config {
             let what = format!("expected unique names, got {name:?} twice");
             return Some(("cohort", "name", what));
         }
-        let ladders = self.ladder.iter();
-        let ladders = ladders.map(|l| (&l.name[..], &l.renditions[..], l.multitrack));
+        let ladders = self.ladder.iter().map(|ladder| LadderKeys {
+            name: &ladder.name,
+            renditions: &ladder.renditions,
+            audio: ladder.audio.iter().flatten().map(|a| (&a.name[..], &a.stream[..])).collect(),
+            multitrack: ladder.multitrack,
+        });
         let ladder = ladder::fault(&ladders.collect::<Vec<_>>());
         let hosts = self.host.iter().map(|host| {
             let names: Vec<_> = host.names.iter().map(HostPattern::as_str).collect();

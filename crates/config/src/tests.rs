@@ -188,8 +188,8 @@ fn errors_name_line_key_and_expectation() {
         ),
         (
             "[[pull]]\nvariant = \"best\"",
-            "edge.toml:2: [pull] variant: expected \"highest\", \"lowest\" or a number of Mbit/s, \
-             got \"best\"",
+            "edge.toml:2: [pull] variant: expected \"highest\", \"lowest\", \"all\" or a number of \
+             Mbit/s, got \"best\"",
         ),
         (
             "[live]\ncors = \"https://a, https://b\"",

@@ -140,18 +140,21 @@ pub enum Variant {
     Highest,
     /// Lowest bitrate.
     Lowest,
+    /// All variants and audio renditions, each as a stream of its own.
+    All,
     /// Highest bitrate up to this number of Mbit/s, or else the lowest.
     AtMost(f64),
 }
 
 impl Value for Variant {
     fn expected() -> String {
-        r#""highest", "lowest" or a number of Mbit/s"#.into()
+        r#""highest", "lowest", "all" or a number of Mbit/s"#.into()
     }
     fn read(value: &DeValue<'_>) -> Option<Self> {
         match value.as_str() {
             Some("highest") => Some(Self::Highest),
             Some("lowest") => Some(Self::Lowest),
+            Some("all") => Some(Self::All),
             Some(_) => None,
             None => f64::read(value).filter(|mbps| *mbps > 0.0 && *mbps < 1e6).map(Self::AtMost),
         }
@@ -160,6 +163,7 @@ impl Value for Variant {
         match self {
             Self::Highest => quoted("highest"),
             Self::Lowest => quoted("lowest"),
+            Self::All => quoted("all"),
             Self::AtMost(mbps) => mbps.toml(),
         }
     }

@@ -1,14 +1,16 @@
 //! Ladders: renditions of one stream, between which viewers switch.
 //!
 //! The name of a ladder stands for its renditions in `[[play]]` rules, hooks, passes and records.
-//! `LADDER/RENDITION`, such as `live/show/live/show_720`, names a rendition below the ladder.
+//! `LADDER/RENDITION`, such as `live/show/live/show_720`, names a rendition below the ladder, and
+//! `LADDER/STREAM@audio` an audio rendition. Names of streams contain no `@`.
 
 use std::sync::Arc;
 
+use media::hls::segmenter::TrackSelection;
 use relay::{Registry, Status, Stream};
 use units::Rate;
 
-use crate::config::{Config, Ladder, MAX_RENDITIONS};
+use crate::config::{AudioRendition, Config, Ladder, MAX_RENDITIONS};
 use crate::finding::Finding;
 use crate::names::matches;
 
@@ -29,40 +31,109 @@ pub(crate) fn is_track(ladder: &str, stream: &str) -> bool {
     id.is_some_and(|id| id.parse::<u8>().is_ok())
 }
 
-/// Returns the first ladder with this stream.
+/// Returns the first ladder with this stream as rendition or audio rendition.
 pub(crate) fn of_rendition<'a>(config: &'a Config, name: &str) -> Option<&'a Ladder> {
-    config.ladder.iter().find(|ladder| ladder.renditions.iter().any(|r| matches(r, name)))
+    let is_in = |ladder: &&Ladder| {
+        is_audio(ladder, name) || ladder.renditions.iter().any(|r| matches(r, name))
+    };
+    config.ladder.iter().find(is_in)
 }
 
-/// Splits `LADDER/RENDITION`.
-pub(crate) fn split<'a, 'n>(config: &'a Config, name: &'n str) -> Option<(&'a Ladder, &'n str)> {
+/// A stream of a ladder.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Member {
+    pub(crate) stream: String,
+    /// The tracks that viewers of the ladder play.
+    pub(crate) tracks: TrackSelection,
+}
+
+/// End of the name of an audio rendition.
+const AUDIO: &str = "@audio";
+
+impl Member {
+    /// Returns the name below the ladder.
+    pub(crate) fn name(&self) -> String {
+        let end = if self.tracks == TrackSelection::Audio { AUDIO } else { "" };
+        format!("{}{end}", self.stream)
+    }
+}
+
+/// Splits `LADDER/RENDITION` and `LADDER/STREAM@audio`.
+pub(crate) fn split<'a>(config: &'a Config, name: &str) -> Option<(&'a Ladder, Member)> {
     config.ladder.iter().find_map(|ladder| {
         let rest = name.strip_prefix(ladder.name.as_str())?.strip_prefix('/')?;
-        has(config, ladder, rest).then_some((ladder, rest))
+        let (stream, tracks) = match rest.strip_suffix(AUDIO) {
+            Some(stream) if is_audio(ladder, stream) => (stream, TrackSelection::Audio),
+            None if lists(config, ladder, rest) => (rest, tracks(ladder)),
+            _ => return None,
+        };
+        let member = Member { stream: stream.to_owned(), tracks };
+        is_open(config, ladder, stream).then_some((ladder, member))
     })
 }
 
-/// Whether the stream is a rendition of the ladder. A stream that needs a signature is none if the
-/// ladder needs none.
-fn has(config: &Config, ladder: &Ladder, stream: &str) -> bool {
-    lists(config, ladder, stream)
-        && (needs_signature(config, &ladder.name) || !needs_signature(config, stream))
+/// Returns the tracks of renditions that viewers of HLS play: no audio if there are audio
+/// renditions. hls.js cannot replace the audio within segments of fragmented MP4.
+fn tracks(ladder: &Ladder) -> TrackSelection {
+    if audio(ladder).is_empty() { TrackSelection::All } else { TrackSelection::Video }
 }
 
-/// Whether the stream is among `renditions` and no ladder.
+/// Whether viewers of the ladder may play the stream: one that needs a signature, only if the
+/// ladder needs one.
+fn is_open(config: &Config, ladder: &Ladder, stream: &str) -> bool {
+    needs_signature(config, &ladder.name) || !needs_signature(config, stream)
+}
+
+/// Whether the stream is among `renditions` and no ladder. Patterns do not match audio renditions.
 fn lists(config: &Config, ladder: &Ladder, stream: &str) -> bool {
-    let is_listed = ladder.renditions.iter().any(|rendition| matches(rendition, stream));
-    is_listed && get(config, stream).is_none()
+    let is_listed = |rendition: &String| match rendition.ends_with('*') {
+        true => matches(rendition, stream) && !is_audio(ladder, stream),
+        false => rendition == stream,
+    };
+    ladder.renditions.iter().any(is_listed) && get(config, stream).is_none()
+}
+
+fn is_audio(ladder: &Ladder, stream: &str) -> bool {
+    audio(ladder).iter().any(|rendition| rendition.stream == stream)
+}
+
+/// Returns the audio renditions of the ladder.
+pub(crate) fn audio(ladder: &Ladder) -> &[AudioRendition] {
+    ladder.audio.as_deref().unwrap_or_default()
 }
 
 fn needs_signature(config: &Config, stream: &str) -> bool {
     config.play.iter().any(|rule| matches(&rule.stream, stream))
 }
 
-/// Returns the names of the ladder's renditions that need not exist: those without a pattern.
+/// Returns the names of the ladder's renditions that need not exist: those without a pattern, and
+/// the audio renditions.
 pub(crate) fn fixed<'a>(config: &Config, ladder: &'a Ladder) -> impl Iterator<Item = &'a str> {
     let names = ladder.renditions.iter().filter(|rendition| !rendition.ends_with('*'));
-    names.map(String::as_str).filter(move |name| has(config, ladder, name))
+    let audio = audio(ladder).iter().map(|rendition| &rendition.stream);
+    names.chain(audio).map(String::as_str).filter(move |name| is_open(config, ladder, name))
+}
+
+/// What viewers of HLS may play.
+#[derive(Debug, Default)]
+pub(crate) struct Playable {
+    pub(crate) renditions: Vec<Arc<Stream>>,
+    /// The tracks of the renditions that are played.
+    pub(crate) tracks: TrackSelection,
+    /// Streams whose audio is an audio rendition.
+    pub(crate) audio: Vec<Arc<Stream>>,
+}
+
+/// Returns the running renditions, and the audio renditions that are live.
+pub(crate) fn playable(config: &Config, streams: &Registry, ladder: &Ladder) -> Playable {
+    let names = audio(ladder).iter().map(|rendition| &rendition.stream);
+    let audio = names.filter(|name| is_open(config, ladder, name));
+    let audio = audio.filter_map(|name| streams.get(name));
+    Playable {
+        renditions: running(config, streams, ladder),
+        tracks: tracks(ladder),
+        audio: audio.filter(|stream| stream.status() == Status::Live).collect(),
+    }
 }
 
 /// Returns the running renditions in the order of the ladder, and by name within a pattern. Those
@@ -76,7 +147,8 @@ pub(crate) fn running(config: &Config, streams: &Registry, ladder: &Ladder) -> V
         let matching = all.iter().filter(|stream| matches(rendition, stream.name())).cloned();
         for stream in named.into_iter().chain(matching) {
             let is_known = found.iter().any(|other| Arc::ptr_eq(other, &stream));
-            if !is_known && has(config, ladder, stream.name()) {
+            let name = stream.name();
+            if !is_known && lists(config, ladder, name) && is_open(config, ladder, name) {
                 found.push(stream);
             }
         }
@@ -107,16 +179,17 @@ pub(crate) fn bitrate(config: &Config, streams: &Registry, name: &str) -> Option
 /// Warns of renditions that a ladder never has.
 pub(crate) fn check(config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for ladder in &config.ladder {
-        let is_open = !needs_signature(config, &ladder.name);
-        for rendition in ladder.renditions.iter().filter(|r| is_open && needs_signature(config, r))
-        {
+    for ladder in config.ladder.iter().filter(|ladder| !needs_signature(config, &ladder.name)) {
+        let renditions = ladder.renditions.iter().map(|stream| ("[[ladder]] renditions", stream));
+        let audio = audio(ladder).iter().map(|rendition| ("[[ladder]] audio", &rendition.stream));
+        let all = renditions.chain(audio);
+        for (key, stream) in all.filter(|(_, stream)| needs_signature(config, stream)) {
             let name = &ladder.name;
             let what = format!(
                 "left out of {name:?}: only signed URLs play it, and {name:?} needs no signature; \
                  add a [[play]] rule for {name:?}"
             );
-            findings.push(Finding::warning("[[ladder]] renditions", rendition, what));
+            findings.push(Finding::warning(key, stream, what));
         }
     }
     findings
@@ -193,9 +266,11 @@ mod tests {
     #[test]
     fn names_below_a_ladder_are_its_renditions() {
         let config = config(SHOW);
-        let part = |name| split(&config, name).map(|(ladder, rest)| (&ladder.name[..], rest));
-        assert_eq!(part("live/show/live/a"), Some(("live/show", "live/a")));
-        assert_eq!(part("live/show/live/show_1"), Some(("live/show", "live/show_1")));
+        let part = |name| split(&config, name).map(|(ladder, m)| (&ladder.name[..], m.stream));
+        let of_show = |stream: &str| Some(("live/show", stream.to_owned()));
+        assert_eq!(part("live/show/live/a"), of_show("live/a"));
+        assert_eq!(part("live/show/live/show_1"), of_show("live/show_1"));
+        assert_eq!(part("live/show/live/a@audio"), None, "without audio renditions");
         for name in ["live/show", "live/show/", "live/show/live/other", "live/a/live/show"] {
             assert_eq!(part(name), None, "{name}");
         }
@@ -218,5 +293,47 @@ mod tests {
         let signed = config(&format!("{SHOW}{paid}{rule}"));
         assert!(split(&signed, "live/show/live/a").is_some() && check(&signed).is_empty());
         assert_eq!(names(&signed, &streams), ["live/b", "live/a"]);
+    }
+
+    #[test]
+    fn audio_renditions_take_the_audio_of_streams() {
+        let text = format!(
+            "{SHOW}audio = [\"en: live/a\", \"fr: live/show_fr\", \"de: live/paid\"]\n\
+             [[play]]\nstream = \"live/paid\"\nkey = \"secret\"\n"
+        );
+        let (config, streams) = (config(&text), Registry::new(100));
+        let ladder = &config.ladder[0];
+        let heard = || -> Vec<String> {
+            let all = playable(&config, &streams, ladder).audio;
+            all.iter().map(|stream| stream.name().to_owned()).collect()
+        };
+        let mut all = ["live/a", "live/show_1", "live/show_fr", "live/paid"]
+            .map(|name| Some(publish(&streams, name)));
+        // No pattern matches an audio rendition.
+        assert_eq!(names(&config, &streams), ["live/a", "live/show_1"]);
+        assert_eq!(heard(), ["live/a", "live/show_fr"]);
+        let member = |name: &str| split(&config, &format!("live/show/{name}")).map(|(_, m)| m);
+        for (name, stream, tracks) in [
+            ("live/a", "live/a", TrackSelection::Video),
+            ("live/a@audio", "live/a", TrackSelection::Audio),
+            ("live/show_fr@audio", "live/show_fr", TrackSelection::Audio),
+        ] {
+            let found = member(name).expect(name);
+            assert_eq!(
+                (&found.stream[..], found.tracks, &found.name()[..]),
+                (stream, tracks, name)
+            );
+        }
+        assert_eq!(
+            ["live/show_fr", "live/b@audio", "live/a@video"].map(member),
+            [None, None, None]
+        );
+        assert_eq!(member("live/paid@audio"), None, "an open ladder");
+        assert_eq!(of_rendition(&config, "live/paid").map(|l| &l.name[..]), Some("live/show"));
+        assert!(fixed(&config, ladder).any(|name| name == "live/show_fr"));
+        let text = check(&config)[0].to_string();
+        assert!(text.starts_with("warning: [[ladder]] audio = live/paid: left out"), "{text}");
+        all[2] = None;
+        assert_eq!(heard(), ["live/a"], "without a publisher");
     }
 }

@@ -33,5 +33,5 @@ pub use lookup::{Availability, WholeSegment};
 pub use name::Name;
 pub use pull::Pull;
 pub use reference::follow;
-pub use rendition::{Rendition, master};
+pub use rendition::{AudioRendition, Rendition, master};
 pub use segmenter::Segmenter;

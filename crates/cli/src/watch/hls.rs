@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use bytes::{Bytes, BytesMut};
-use media::hls::pull::{Action, Choice, OriginRequest, Pull, Url};
+use media::hls::pull::{Action, Choice, OriginRequest, Pull, Selection, Url};
 
 use super::client::{Http, Stream, next_data};
 use super::meter::{Meter, lock};
@@ -22,7 +22,7 @@ pub(super) async fn follow(
 ) -> Result<(), Error> {
     // Players start with the first variant of the playlist.
     let url = Url::parse(&target.uri.to_string()).map_err(Error::at(&target.uri))?;
-    let mut pull = Pull::new(url, Choice::First);
+    let mut pull = Pull::new(url, Selection { variant: Choice::First, audio: None });
     let mut first = Some(first);
     loop {
         let now = lock(meter).now();
@@ -31,7 +31,10 @@ pub(super) async fn follow(
                 tokio::time::sleep(time).await;
                 continue;
             }
-            Action::End => return Ok(()),
+            Action::End => {
+                lock(meter).segment(&pull.finish());
+                return Ok(());
+            }
             Action::Fetch(request) => request,
         };
         let body = match first.take() {

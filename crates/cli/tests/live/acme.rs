@@ -1,6 +1,7 @@
 //! Certificates from Pebble, a CA for tests. `MENDCAST_PEBBLE` names its binary; otherwise Go
 //! builds it. Without either, the tests report so and pass.
 
+use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt as _;
@@ -162,6 +163,16 @@ fn free_port() -> u16 {
 impl Pebble {
     /// Starts a CA that looks for challenges at these ports.
     fn start(binary: &Path, tls_port: u16, http_port: u16) -> Self {
+        Self::start_with(binary, tls_port, http_port, None)
+    }
+
+    /// As [`Pebble::start`]. With an `account`, a key ID and its key, each client needs it.
+    fn start_with(
+        binary: &Path,
+        tls_port: u16,
+        http_port: u16,
+        account: Option<(&str, &str)>,
+    ) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let key = rcgen::KeyPair::generate().expect("a key");
         let params = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).expect("names");
@@ -178,7 +189,8 @@ impl Pebble {
             "httpPort": http_port,
             "tlsPort": tls_port,
             "ocspResponderURL": "",
-            "externalAccountBindingRequired": false,
+            "externalAccountBindingRequired": account.is_some(),
+            "externalAccountMACKeys": account.into_iter().collect::<BTreeMap<_, _>>(),
             "profiles": { "default": { "description": "short", "validityPeriod": LIFETIME } },
         } });
         std::fs::write(file("config.json"), config.to_string()).expect("written");
@@ -290,5 +302,33 @@ fn an_absent_or_silent_ca_disturbs_nobody() {
         }
         viewer.wait_for_more(10);
         assert_eq!(edge.readiness().0, 200);
+    }
+}
+
+#[test]
+fn a_ca_that_needs_an_external_account_gets_it() {
+    let Some(binary) = pebble() else { return };
+    let key = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
+    let ca = Pebble::start_with(&binary, free_port(), free_port(), Some(("kid-1", key)));
+    // The account is created; the names cannot be validated here.
+    let other = key.replace('z', "y");
+    for (account, expected) in [
+        (Some(format!("kid-1:{key}")), "a.acme.test not validated: "),
+        (Some(format!("kid-2:{key}")), "not known to the ACME server"),
+        (Some(format!("kid-1:{other}")), "certificate not obtained: CA: "),
+        (None, "externalAccountRequired"),
+    ] {
+        let account = account.map(|text| format!("external_account = {text:?}\n"));
+        let keys = format!(
+            "[acme]\ndomains = [\"a.acme.test\"]\nca = \"{}\"\nca_file = {:?}\n\
+             directory = \"acme\"\n{}",
+            ca.url,
+            ca.authority,
+            account.unwrap_or_default()
+        );
+        let edge = Edge::start(&keys);
+        let line = edge.says("certificate not obtained");
+        assert!(line.contains(expected), "{line}");
+        assert!(!line.contains(key) && !line.contains(&other), "{line}");
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use media::{Role, Tag};
+use media::{Kind, Role, Tag};
 
 use crate::common::publisher::clip;
 use crate::support::edge::Edge;
@@ -35,14 +35,14 @@ struct Output {
 }
 
 /// An encoder with several renditions: sends the clip round and round, to all outputs alike.
-struct Encoder {
+pub(crate) struct Encoder {
     outputs: Arc<Mutex<BTreeMap<&'static str, Output>>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Encoder {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let outputs: Arc<Mutex<BTreeMap<&'static str, Output>>> = Arc::default();
         let stop = Arc::new(AtomicBool::new(false));
         let (to, over) = (outputs.clone(), stop.clone());
@@ -64,13 +64,13 @@ impl Encoder {
         Self { outputs, stop, thread: Some(thread) }
     }
 
-    fn connect(&self, rtmp: SocketAddr, name: &'static str, clock: u32) {
+    pub(crate) fn connect(&self, rtmp: SocketAddr, name: &'static str, clock: u32) {
         let connection = Publishing::open(rtmp, name).expect("published");
         let output = Output { connection, clock, started: false };
         self.outputs().insert(name, output);
     }
 
-    fn disconnect(&self, name: &str) {
+    pub(crate) fn disconnect(&self, name: &str) {
         self.outputs().remove(name);
     }
 
@@ -89,28 +89,32 @@ impl Drop for Encoder {
 }
 
 impl Output {
-    /// Sends a tag, from the first key frame on.
+    /// Sends a tag, from the first key frame on. A stream whose name ends with `fr` has no video.
     fn send(&mut self, name: &str, clip: &[Tag], tag: &Tag, time: u32) {
         if tag.role().is_header() || !self.started && tag.role() != Role::KeyFrame {
             return;
         }
+        let is_sent = |tag: &&Tag| tag.kind() == Kind::Audio || !name.ends_with("fr");
         if !self.started {
             self.started = true;
-            for header in clip.iter().filter(|tag| tag.role().is_header()) {
-                let is_video = header.kind() == media::Kind::Video;
+            for header in clip.iter().filter(|tag| tag.role().is_header()).filter(is_sent) {
+                let is_video = header.kind() == Kind::Video;
                 let header = match is_video && name.ends_with('2') {
-                    true => Tag::new(media::Kind::Video, 0, OTHER_SIZE).expect("short"),
+                    true => Tag::new(Kind::Video, 0, OTHER_SIZE).expect("short"),
                     false => header.clone().with_timestamp(0),
                 };
                 self.connection.send(&header);
             }
+        }
+        if !is_sent(&tag) {
+            return;
         }
         // The server may have closed the connection.
         self.connection.send(&tag.clone().with_timestamp(time.wrapping_add(self.clock)));
     }
 }
 
-fn bytes(mut answer: Answer) -> Vec<u8> {
+pub(crate) fn bytes(mut answer: Answer) -> Vec<u8> {
     assert_eq!(answer.status, 200);
     let mut all = Vec::new();
     while let Some(piece) = answer.next().expect("a whole body") {
@@ -146,13 +150,13 @@ pub(crate) fn master_of(edge: &Edge, query: &str, count: usize) -> Vec<(String, 
 
 /// A complete segment of a media playlist.
 #[derive(Debug)]
-struct Segment {
-    date: String,
-    path: String,
+pub(crate) struct Segment {
+    pub(crate) date: String,
+    pub(crate) path: String,
 }
 
 /// The complete segments by media sequence number.
-fn segments(edge: &Edge, media: &str) -> BTreeMap<u64, Segment> {
+pub(crate) fn segments(edge: &Edge, media: &str) -> BTreeMap<u64, Segment> {
     let text = http::get(edge.address, media).text();
     let (folder, _) = media.rsplit_once('/').expect("a folder");
     let mut date = String::new();
@@ -173,7 +177,7 @@ fn segments(edge: &Edge, media: &str) -> BTreeMap<u64, Segment> {
 }
 
 /// Decode time of a segment's first picture, in milliseconds: the first `tfdt` box, version 1.
-fn decode_time(edge: &Edge, path: &str) -> u64 {
+pub(crate) fn decode_time(edge: &Edge, path: &str) -> u64 {
     let segment = bytes(http::get(edge.address, path));
     let at = segment.windows(4).position(|four| four == b"tfdt").expect("a time");
     assert_eq!(segment[at + 4], 1, "version");

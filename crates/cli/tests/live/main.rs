@@ -17,6 +17,7 @@ mod hostile;
 mod hosts;
 mod ladder;
 mod ladder_flv;
+mod languages;
 mod limits;
 mod losses;
 mod multitrack;

@@ -13,14 +13,16 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use instant_acme::{Account, NewAccount};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use instant_acme::{Account, ExternalAccountKey, NewAccount};
 use tokio::time::{sleep, timeout};
 
 use crate::Error;
 use crate::certificates::{Certificates, Source};
 use crate::client::Client;
 use crate::clock::unix_now;
-use crate::config;
+use crate::config::{self, ExternalAccount};
 use crate::disk::small;
 use crate::entropy::jitter;
 use crate::redacted::Redacted;
@@ -201,11 +203,20 @@ impl Keeper {
             terms_of_service_agreed: true,
             only_return_existing: false,
         };
-        let (account, credentials) = builder().create(&account, ca.to_owned(), None).await?;
+        let external = self.settings.external_account.as_ref().map(external_key).transpose()?;
+        let created = builder().create(&account, ca.to_owned(), external.as_ref());
+        let (account, credentials) = created.await?;
         let stored = self.store.keep_account(ca, &credentials);
         stored.map_err(|e| Failure::Local(e.to_string()))?;
         Ok(account)
     }
+}
+
+/// Returns the key that binds the new account to one with the CA.
+fn external_key(account: &ExternalAccount) -> Result<ExternalAccountKey, Failure> {
+    let key = URL_SAFE_NO_PAD.decode(&account.key);
+    let key = key.map_err(|e| Failure::Local(format!("[acme] external_account: {e}")))?;
+    Ok(ExternalAccountKey::new(account.id.clone(), &key))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use media::Tag;
 use media::hls::Segmenter;
+use media::hls::segmenter::TrackSelection;
 use relay::{Registry, Status, Stream};
 use tokio::runtime::Handle;
 
@@ -14,7 +15,7 @@ use super::key_frames::KeyFrames;
 use super::outlet::{Outlet, Outlets, Timing};
 use super::renditions::RunningRenditions;
 use crate::config::{self, Config};
-use crate::ladder;
+use crate::ladder::{self, Playable};
 use crate::sync::lock;
 
 /// Minimum interval of look-ups of a ladder's renditions.
@@ -36,6 +37,14 @@ pub struct RequestedLadder {
     timing: Mutex<Timing>,
     /// Time of the last call of [`RequestedLadder::is_due`] that returned true.
     due: Mutex<Option<Instant>>,
+}
+
+/// Packagers of the streams of a ladder.
+#[derive(Debug, Default)]
+pub(crate) struct Packagers {
+    pub(crate) renditions: Vec<Arc<Outlet>>,
+    /// Audio renditions.
+    pub(crate) audio: Vec<Arc<Outlet>>,
 }
 
 impl RequestedLadder {
@@ -60,39 +69,50 @@ impl RequestedLadder {
         is_due
     }
 
-    /// Returns the packagers of the `renditions`, started on `runtime` if necessary. `is_shared`
-    /// tells whether the media of a stream has the same URLs for all viewers. Renditions without
-    /// room for a packager are left out.
+    /// Returns the packagers of the streams, started on `runtime` if necessary. `is_shared` tells
+    /// whether the media of a stream has the same URLs for all viewers. Streams without room for a
+    /// packager are left out.
     ///
     /// All renditions are packaged while viewers request one of them, so that a switch finds
-    /// segments.
+    /// segments. Audio renditions follow when the slots are known.
     pub(crate) fn open(
         &self,
-        renditions: &[Arc<Stream>],
+        streams: &Playable,
         outlets: &Outlets,
         config: &config::Hls,
         is_shared: impl Fn(&str) -> bool,
         runtime: &Handle,
-    ) -> Vec<Arc<Outlet>> {
+    ) -> Packagers {
+        let Playable { renditions, audio, tracks } = streams;
         let mut timing = lock(&self.timing);
-        if !renditions.iter().any(|stream| outlets.has(stream)) {
+        if !renditions.iter().any(|stream| outlets.has(stream, *tracks)) {
             *timing = Timing { date_offset_ms: date_offset_ms(renditions), ..Timing::default() };
         }
-        let open = |timing: Timing| -> Vec<Arc<Outlet>> {
+        let open = |streams: &[Arc<Stream>], tracks, timing: Timing| -> Vec<Arc<Outlet>> {
             let open = |stream: &Arc<Stream>| {
-                let timing = Timing { shared: is_shared(stream.name()), ..timing };
+                let timing = Timing { shared: is_shared(stream.name()), tracks, ..timing };
                 outlets.of_rendition(stream, config, timing, runtime)
             };
-            renditions.iter().filter_map(open).collect()
+            let opened: Vec<_> = streams.iter().filter_map(open).collect();
+            opened.iter().for_each(|outlet| outlet.touch());
+            opened
         };
-        let opened = open(*timing);
-        opened.iter().for_each(|outlet| outlet.touch());
-        if timing.slot.is_some() {
-            return opened;
+        let mut opened = open(renditions, *tracks, *timing);
+        if timing.slot.is_none() {
+            // The first rendition with a segment determines the slots of all, and the dates unless
+            // one was live before.
+            let found = |segmenter: &Segmenter| segmenter.slot().zip(segmenter.date_offset_ms());
+            if let Some((slot, date_offset_ms)) =
+                opened.iter().find_map(|outlet| outlet.look(found))
+            {
+                timing.slot = Some(slot);
+                timing.date_offset_ms.get_or_insert(date_offset_ms);
+                opened = open(renditions, *tracks, *timing);
+            }
         }
-        // The first rendition with a segment determines the slots of all.
-        timing.slot = opened.iter().find_map(|outlet| outlet.look(Segmenter::slot));
-        if timing.slot.is_some() { open(*timing) } else { opened }
+        let audio =
+            timing.slot.map_or_else(Vec::new, |_| open(audio, TrackSelection::Audio, *timing));
+        Packagers { renditions: opened, audio }
     }
 }
 

@@ -31,6 +31,7 @@ pub use hls_viewers::HlsViewers;
 pub(crate) use key_frames::KeyFrame;
 pub use key_frames::KeyFrames;
 pub use ladders::Ladders;
+pub(crate) use ladders::Packagers;
 pub use lookups::{NameLookup, NameLookups};
 pub use outlet::{Outlet, Outlets};
 pub use publishers::{ActivePublishers, Admission, Claim, Dismissal, Publication};

@@ -1,6 +1,7 @@
 //! HLS packaging of a stream, once for all viewers and only while clients request it. The packaging
 //! task is a viewer of the stream.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use media::hls::Segmenter;
-use media::hls::segmenter::{Container, SegmenterConfig};
+use media::hls::segmenter::{Container, SegmenterConfig, TrackSelection};
 use relay::memory::Event;
 use relay::{Registry, Stream, Viewer};
 use tokio::runtime::Handle;
@@ -40,6 +41,7 @@ fn segmenter_config(config: &config::Hls, shared: bool) -> SegmenterConfig {
         shared,
         slot: None,
         date_offset_ms: None,
+        tracks: TrackSelection::All,
     }
 }
 
@@ -52,6 +54,8 @@ pub(crate) struct Timing {
     pub date_offset_ms: Option<i64>,
     /// As [`SegmenterConfig::shared`].
     pub shared: bool,
+    /// As [`SegmenterConfig::tracks`].
+    pub tracks: TrackSelection,
 }
 
 /// The HLS packager of a stream, and its viewers.
@@ -183,14 +187,29 @@ impl Outlet {
     }
 }
 
-/// The outlets, by stream.
+/// The outlets, by stream and tracks.
 #[derive(Debug, Default)]
 pub struct Outlets(Mutex<HashMap<String, Arc<Outlet>>>);
 
+/// Returns the key of an outlet. Names of streams contain no `@`.
+fn key(stream: &str, tracks: TrackSelection) -> Cow<'_, str> {
+    match tracks {
+        TrackSelection::All => stream.into(),
+        TrackSelection::Video => format!("{stream}@video").into(),
+        TrackSelection::Audio => format!("{stream}@audio").into(),
+    }
+}
+
 impl Outlets {
-    /// Returns the outlet of this name, unless it belongs to an earlier stream of that name.
-    pub(crate) fn get(&self, streams: &Registry, name: &str) -> Option<Arc<Outlet>> {
-        let outlet = lock(&self.0).get(name)?.clone();
+    /// Returns the outlet of this name and these tracks, unless it belongs to an earlier stream of
+    /// that name.
+    pub(crate) fn get(
+        &self,
+        streams: &Registry,
+        name: &str,
+        tracks: TrackSelection,
+    ) -> Option<Arc<Outlet>> {
+        let outlet = lock(&self.0).get(&*key(name, tracks))?.clone();
         let now = streams.get(name);
         if now.is_some_and(|stream| !Arc::ptr_eq(&outlet.stream, &stream)) {
             return None;
@@ -218,12 +237,12 @@ impl Outlets {
         &self,
         stream: &Arc<Stream>,
         config: &config::Hls,
-        Timing { slot, date_offset_ms, shared }: Timing,
+        Timing { slot, date_offset_ms, shared, tracks }: Timing,
         runtime: &Handle,
     ) -> Option<Arc<Outlet>> {
         let publisher = stream.stats().publishers;
         let config = segmenter_config(config, shared);
-        let config = SegmenterConfig { slot, date_offset_ms, ..config };
+        let config = SegmenterConfig { slot, date_offset_ms, tracks, ..config };
         self.open(stream, config, runtime, Viewer::packager_of_publisher, |outlet| {
             let own = outlet.look(Segmenter::slot);
             let is_aligned = slot.is_none() || own.is_none() || own == slot;
@@ -242,7 +261,8 @@ impl Outlets {
         is_current: impl FnOnce(&Outlet) -> bool,
     ) -> Option<Arc<Outlet>> {
         let mut outlets = lock(&self.0);
-        let previous = outlets.get(stream.name()).filter(|o| Arc::ptr_eq(&o.stream, stream));
+        let key = key(stream.name(), config.tracks);
+        let previous = outlets.get(&*key).filter(|o| Arc::ptr_eq(&o.stream, stream));
         let previous = previous.cloned();
         if let Some(outlet) = previous.as_ref().filter(|outlet| is_current(outlet)) {
             return Some(outlet.clone());
@@ -260,7 +280,7 @@ impl Outlets {
             gzipped: Mutex::default(),
         });
         runtime.spawn(outlet.clone().pack(viewer));
-        outlets.insert(stream.name().to_owned(), outlet.clone());
+        outlets.insert(key.into_owned(), outlet.clone());
         drop(outlets);
         if let Some(previous) = previous {
             previous.stop();
@@ -268,9 +288,11 @@ impl Outlets {
         Some(outlet)
     }
 
-    /// Whether the stream is being packaged.
-    pub(crate) fn has(&self, stream: &Arc<Stream>) -> bool {
-        lock(&self.0).get(stream.name()).is_some_and(|o| Arc::ptr_eq(&o.stream, stream))
+    /// Whether these tracks of the stream are being packaged.
+    pub(crate) fn has(&self, stream: &Arc<Stream>, tracks: TrackSelection) -> bool {
+        let outlets = lock(&self.0);
+        let outlet = outlets.get(&*key(stream.name(), tracks));
+        outlet.is_some_and(|outlet| Arc::ptr_eq(&outlet.stream, stream))
     }
 
     /// Returns the stream of an outlet. It may be over, while players still request its end.
@@ -367,6 +389,10 @@ mod tests {
             (publisher, outlet)
         }
 
+        fn outlet(&self, name: &str) -> Option<Arc<Outlet>> {
+            self.outlets.get(&self.streams, name, TrackSelection::All)
+        }
+
         fn look(&self) {
             self.outlets.tidy();
             if self.streams.memory().is_pressed() {
@@ -409,10 +435,10 @@ mod tests {
         assert_eq!(publisher.stream().memory().held(), (cache + bytes(&outlet)) as u64);
         set_idle(&outlet, VIEWER_IDLE);
         setup.look();
-        assert!(setup.outlets.get(&setup.streams, "live/a").is_some(), "no memory pressure");
+        assert!(setup.outlet("live/a").is_some(), "no memory pressure");
         set_idle(&outlet, IDLE);
         setup.look();
-        assert!(setup.outlets.get(&setup.streams, "live/a").is_none());
+        assert!(setup.outlet("live/a").is_none());
         assert_eq!(publisher.stream().memory().held(), cache as u64);
         assert_eq!(setup.streams.memory().count_of(Event::Unpacked), 0);
     }
@@ -451,7 +477,7 @@ mod tests {
         assert_eq!((sessions.all().len(), watched.viewers.len()), (1, 1));
         setup.outlets.tidy();
         assert!(sessions.all().is_empty());
-        assert!(setup.outlets.get(&setup.streams, "live/watched").is_some());
+        assert!(setup.outlet("live/watched").is_some());
     }
 
     #[tokio::test]

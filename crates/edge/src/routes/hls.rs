@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use media::Codec;
-use media::hls::segmenter::MEDIA_PLAYLIST;
+use media::hls::segmenter::{MEDIA_PLAYLIST, TrackSelection};
 use media::hls::{Availability, Name, Segmenter};
 
 use super::viewing::{self, VIEWER, denied, full, late, missing, opening};
@@ -230,7 +230,7 @@ fn outlet(
     now: SystemTime,
 ) -> Result<Arc<Outlet>, Box<Response>> {
     let outlets = &state.live.outlets;
-    if let Some(outlet) = outlets.get(&state.live.streams, name) {
+    if let Some(outlet) = outlets.get(&state.live.streams, name, TrackSelection::All) {
         return Ok(outlet);
     }
     let stream = find(state, name, remote, via).or_else(|why| outlets.ended(name).ok_or(why));

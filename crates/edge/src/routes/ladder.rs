@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
 use delivery::RenditionChoice;
-use media::hls::segmenter::MEDIA_PLAYLIST;
-use media::hls::{Rendition, Segmenter, master};
+use media::hls::segmenter::{MEDIA_PLAYLIST, TrackSelection};
+use media::hls::{AudioRendition, Rendition, Segmenter, master};
 use relay::{Status, Stream};
 use units::Rate;
 
@@ -20,8 +20,8 @@ use crate::bans::Refused;
 use crate::config::Config;
 use crate::http::{Answer, RequestHead, Response};
 use crate::ingest::pull::{self, Via};
-use crate::ladder;
-use crate::live::{Missing, Outlet};
+use crate::ladder::{self, Member, Playable};
+use crate::live::{Missing, Outlet, Packagers};
 use crate::play::{ask_hook, find, reserve};
 use crate::state::State;
 
@@ -35,7 +35,7 @@ const MAX_WAIT_FOR_OTHERS: Duration = Duration::from_secs(3);
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     ladder: String,
-    rendition: Option<String>,
+    rendition: Option<Member>,
 }
 
 impl Target {
@@ -48,7 +48,7 @@ impl Target {
         // The master playlist of one rendition has a URL of its own.
         let file = file.filter(|file| file.resource != Resource::Master);
         let (ladder, rendition) = file.and_then(|_| ladder::split(config, name))?;
-        Some(Self { ladder: ladder.name.clone(), rendition: Some(rendition.to_owned()) })
+        Some(Self { ladder: ladder.name.clone(), rendition: Some(rendition) })
     }
 }
 
@@ -73,7 +73,7 @@ pub(super) fn respond(
             Some(opening)
         }
         None => {
-            let is_free = resource != Resource::Playlist && is_shared(state, &rendition);
+            let is_free = resource != Resource::Playlist && is_shared(state, &rendition.stream);
             if !is_free || state.bans.refuse(Refused::Play, head.remote.ip()) {
                 return Response::plain(403, now).into();
             }
@@ -84,10 +84,11 @@ pub(super) fn respond(
     Answer::Later(Box::pin(async move {
         let viewed = state.live.ladders.get(&ladder);
         let Some(outlet) = outlet(&state, &ladder, &rendition, resource) else {
-            let text = format!("{rendition} is not live: play another rendition of {ladder}");
+            let name = rendition.name();
+            let text = format!("{name} is not live: play another rendition of {ladder}");
             return Response::text(404, &text, now);
         };
-        let shared = is_shared(&state, &rendition);
+        let shared = is_shared(&state, &rendition.stream);
         let place = Place { outlet: &outlet, viewers: viewed.viewers(), shared };
         let mut answer = pin!(request.answer(&state, place, opening));
         // Woken at least once per second.
@@ -103,9 +104,16 @@ pub(super) fn respond(
 
 /// Returns the running renditions of a ladder that the configuration still has.
 fn running(state: &State, ladder: &str) -> Vec<Arc<Stream>> {
-    let ladder = ladder::get(&state.config, ladder);
-    ladder
-        .map_or_else(Vec::new, |ladder| ladder::running(&state.config, &state.live.streams, ladder))
+    let (config, streams) = (&state.config, &state.live.streams);
+    let ladder = ladder::get(config, ladder);
+    ladder.map_or_else(Vec::new, |ladder| ladder::running(config, streams, ladder))
+}
+
+/// As [`running`], with the audio renditions.
+fn playable(state: &State, ladder: &str) -> Playable {
+    let (config, streams) = (&state.config, &state.live.streams);
+    let ladder = ladder::get(config, ladder);
+    ladder.map_or_else(Playable::default, |ladder| ladder::playable(config, streams, ladder))
 }
 
 /// Whether the rendition has no publisher while another one has. Players must then switch.
@@ -117,31 +125,32 @@ fn is_gone(state: &State, ladder: &str, rendition: &Arc<Stream>) -> bool {
 }
 
 /// Returns the packager of a rendition for a media request; `None` if players must switch.
-fn outlet(state: &State, ladder: &str, rendition: &str, resource: Resource) -> Option<Arc<Outlet>> {
-    let known = state.live.outlets.get(&state.live.streams, rendition);
+fn outlet(
+    state: &State,
+    ladder: &str,
+    Member { stream, tracks }: &Member,
+    resource: Resource,
+) -> Option<Arc<Outlet>> {
+    let known = state.live.outlets.get(&state.live.streams, stream, *tracks);
     let is_current = || !state.live.ladders.get(ladder).is_due();
     if resource != Resource::Playlist || known.is_some() && is_current() {
         return known.filter(|outlet| !is_gone(state, ladder, outlet.stream()));
     }
-    let opened = open(state, ladder, &running(state, ladder))?;
-    let found = opened.into_iter().find(|outlet| outlet.stream().name() == rendition);
+    let Packagers { renditions, audio } = open(state, ladder, &playable(state, ladder))?;
+    let opened = if *tracks == TrackSelection::Audio { audio } else { renditions };
+    let found = opened.into_iter().find(|outlet| outlet.stream().name() == stream);
     // An ended ladder still has the end of its playlists.
     let ended = known.filter(|outlet| !is_gone(state, ladder, outlet.stream()));
     found.or(ended)
 }
 
-/// Packages these renditions. `None` before the start of the server is complete.
-fn open(state: &State, ladder: &str, renditions: &[Arc<Stream>]) -> Option<Vec<Arc<Outlet>>> {
+/// Packages these streams. `None` before the start of the server is complete.
+fn open(state: &State, ladder: &str, streams: &Playable) -> Option<Packagers> {
     let live = &state.live;
     let shared = |name: &str| is_shared(state, name);
     let runtime = state.runtime.get()?;
-    Some(live.ladders.get(ladder).open(
-        renditions,
-        &live.outlets,
-        &state.config.hls,
-        shared,
-        runtime,
-    ))
+    let ladder = live.ladders.get(ladder);
+    Some(ladder.open(streams, &live.outlets, &state.config.hls, shared, runtime))
 }
 
 /// Answers a viewer's first request: the master playlist with a new pass.
@@ -168,21 +177,17 @@ fn enter(
         };
         pull_absent(&state, &ladder, remote, &via);
         drop(lookup);
-        let renditions = running(&state, &ladder);
-        if renditions.is_empty() {
+        let streams = playable(&state, &ladder);
+        if streams.renditions.is_empty() {
             return absent(&ladder, now);
         }
-        let found = wait(&state, &ladder, &renditions).await;
-        if found.is_empty() {
-            return unplayable(&state, &ladder, &renditions, now);
+        let found = wait(&state, &ladder, &streams).await;
+        if found.renditions.is_empty() {
+            return unplayable(&state, &ladder, &streams, now);
         }
         let (viewer, until) = (opening.viewer, opening.until);
         let pass = state.passes.stream(viewer, &ladder, grant, now, until);
-        // Relative to LADDER/.
-        let uri = |name: &str| format!("{name}/~{pass}/{MEDIA_PLAYLIST}");
-        let found: Vec<(String, Rendition)> =
-            found.into_iter().map(|(name, rendition)| (uri(&name), rendition)).collect();
-        let text = master(found.iter().map(|(uri, rendition)| (&uri[..], rendition)));
+        let text = found.master(&state.config, &ladder, &pass);
         let page = state.passes.page(viewer, now);
         request.master(text).with(VIEWER, page)
     }))
@@ -223,35 +228,64 @@ fn pull_absent(state: &Arc<State>, ladder: &str, remote: IpAddr, via: &Via) {
 }
 
 /// Returns the response if no rendition has segments.
-fn unplayable(
-    state: &State,
-    ladder: &str,
-    renditions: &[Arc<Stream>],
-    now: SystemTime,
-) -> Response {
-    let outlets = open(state, ladder, renditions).unwrap_or_default();
-    let codec = outlets.iter().find_map(|o| o.look(Segmenter::unsupported_stream));
+fn unplayable(state: &State, ladder: &str, streams: &Playable, now: SystemTime) -> Response {
+    let Packagers { renditions, .. } = open(state, ladder, streams).unwrap_or_default();
+    let codec = renditions.iter().find_map(|o| o.look(Segmenter::unsupported_stream));
     match codec {
         Some(codec) => Response::text(415, &hls::unsupported(codec), now),
         None => late(now),
     }
 }
 
-/// Waits for the first segments of the renditions. Returns those that have segments, with their
-/// names.
-async fn wait(state: &State, ladder: &str, renditions: &[Arc<Stream>]) -> Vec<(String, Rendition)> {
+/// Streams with segments: names and attributes.
+#[derive(Debug, Default)]
+struct Packaged {
+    renditions: Vec<(String, Rendition)>,
+    audio: Vec<(String, Rendition)>,
+}
+
+impl Packaged {
+    /// Returns the master playlist, whose URIs are relative to `LADDER/`.
+    fn master(&self, config: &Config, ladder: &str, pass: &str) -> String {
+        let uri = |name: &str| format!("{name}/~{pass}/{MEDIA_PLAYLIST}");
+        let renditions: Vec<(String, &Rendition)> =
+            self.renditions.iter().map(|(name, rendition)| (uri(name), rendition)).collect();
+        let entries = ladder::get(config, ladder).map_or(&[][..], ladder::audio);
+        let audio = entries.iter().filter_map(|entry| {
+            let (name, media) = self.audio.iter().find(|(name, _)| *name == entry.stream)?;
+            let member = Member { stream: name.clone(), tracks: TrackSelection::Audio };
+            Some(AudioRendition {
+                name: entry.name.clone(),
+                language: entry.language.clone(),
+                uri: uri(&member.name()),
+                media: media.clone(),
+            })
+        });
+        let audio: Vec<AudioRendition> = audio.collect();
+        master(renditions.iter().map(|(uri, rendition)| (&uri[..], *rendition)), &audio)
+    }
+}
+
+/// Waits for the first segments of the streams. Returns those that have segments.
+async fn wait(state: &State, ladder: &str, streams: &Playable) -> Packaged {
     let began = Instant::now();
     let mut first = None;
     poll_fn(|context| {
         // Again each time: a rendition may have to start over, aligned with the others.
-        let outlets = open(state, ladder, renditions).unwrap_or_default();
-        let (found, is_complete) = look(&outlets, context);
-        if !found.is_empty() {
+        let opened = open(state, ladder, streams).unwrap_or_default();
+        let (renditions, has_renditions) = look(&opened.renditions, context);
+        let (audio, has_audio) = look(&opened.audio, context);
+        if !renditions.is_empty() {
             first.get_or_insert_with(Instant::now);
         }
         let is_late = first.is_some_and(|first| first.elapsed() >= MAX_WAIT_FOR_OTHERS)
             || began.elapsed() >= MAX_WAIT;
-        if is_complete || is_late { Poll::Ready(found) } else { Poll::Pending }
+        let is_complete = has_renditions && has_audio;
+        if is_complete || is_late {
+            Poll::Ready(Packaged { renditions, audio })
+        } else {
+            Poll::Pending
+        }
     })
     .await
 }

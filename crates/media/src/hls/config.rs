@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use crate::flv::Kind;
+
 /// Container format of segments.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Container {
@@ -39,6 +41,31 @@ pub struct SegmenterConfig {
     /// starts from, so that renditions have equal dates at equal times. Ignored if it is more than
     /// 5 s from the arrival. `None`, the default: dates start at the arrival of the first frame.
     pub date_offset_ms: Option<i64>,
+    /// The packaged tracks; all by default.
+    pub tracks: TrackSelection,
+}
+
+/// Tracks of a stream that are packaged.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum TrackSelection {
+    /// Audio and video.
+    #[default]
+    All,
+    /// Video without audio, for variants with audio renditions.
+    Video,
+    /// Audio without video, for audio renditions.
+    Audio,
+}
+
+impl TrackSelection {
+    /// Whether tags of this kind are packaged.
+    pub(super) fn has(self, kind: Kind) -> bool {
+        match self {
+            Self::All => true,
+            Self::Video => kind != Kind::Audio,
+            Self::Audio => kind != Kind::Video,
+        }
+    }
 }
 
 impl Default for SegmenterConfig {
@@ -52,6 +79,7 @@ impl Default for SegmenterConfig {
             shared: false,
             slot: None,
             date_offset_ms: None,
+            tracks: TrackSelection::All,
         }
     }
 }

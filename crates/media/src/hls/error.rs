@@ -14,11 +14,8 @@ pub enum Error {
     /// Segments are encrypted (EXT-X-KEY).
     #[error("encrypted HLS segments are not supported")]
     Encrypted,
-    /// Audio is in a separate rendition (EXT-X-MEDIA).
-    #[error(
-        "HLS audio in a separate rendition (EXT-X-MEDIA with a URI) is not supported; \
-         a variant must have video and audio"
-    )]
+    /// The master playlist lacks the wanted variant or audio rendition.
+    #[error("the HLS master playlist has no such variant or audio rendition")]
     Rendition,
     /// No variant has a codec that FLV can carry.
     #[error("no HLS variant with supported codecs")]

@@ -1,13 +1,12 @@
 //! Parser of an origin's playlists.
 //!
-//! Implements RFC 8216, section 4, without rendition groups and trick play. Memory is bounded by
-//! the size of the text, at most [`MAX_PLAYLIST`]. The parser is as tolerant as players: it accepts
-//! decimal numbers, lower-case tags and attributes, spaces, other line endings, and missing
-//! durations.
+//! Implements RFC 8216, section 4, with rendition groups of audio only, and without trick play.
+//! Memory is bounded by the size of the text, at most [`MAX_PLAYLIST`]. The parser is as tolerant
+//! as players: it accepts decimal numbers, lower-case tags and attributes, spaces, other line
+//! endings, and missing durations.
 
 use core::mem::take;
 use core::time::Duration;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::error::Error;
@@ -25,8 +24,15 @@ const MAX_SEQUENCE: f64 = (1_u64 << 62) as f64;
 /// A master or media playlist.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Manifest {
-    Master(Vec<Variant>),
+    Master(Master),
     Media(Media),
+}
+
+/// A master playlist.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub(super) struct Master {
+    pub(super) variants: Vec<Variant>,
+    pub(super) audio: Vec<AudioRendition>,
 }
 
 /// EXT-X-STREAM-INF.
@@ -34,10 +40,24 @@ pub(super) enum Manifest {
 pub(super) struct Variant {
     pub(super) uri: String,
     pub(super) bandwidth: u64,
+    /// RESOLUTION, in pixels: width and height.
+    pub(super) resolution: Option<(u64, u64)>,
     /// The entries of CODECS; empty without the attribute.
     pub(super) codecs: Vec<String>,
-    /// Whether audio is in separate playlists: EXT-X-MEDIA with a URI (section 4.3.4.2.1).
-    pub(super) separate_audio: bool,
+    /// AUDIO: the GROUP-ID of its audio renditions.
+    pub(super) audio_group: Option<String>,
+}
+
+/// EXT-X-MEDIA with TYPE=AUDIO (section 4.3.4.1).
+#[derive(Clone, PartialEq, Default, Debug)]
+pub(super) struct AudioRendition {
+    pub(super) group: String,
+    pub(super) name: String,
+    pub(super) language: Option<String>,
+    /// The playlist. `None` if the variants of the group contain this audio.
+    pub(super) uri: Option<String>,
+    pub(super) is_default: bool,
+    pub(super) is_automatic: bool,
 }
 
 #[derive(Clone, PartialEq, Default, Debug)]
@@ -61,6 +81,8 @@ pub(super) struct SegmentLocation {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct SegmentEntry {
     pub(super) resource: SegmentLocation,
+    /// EXTINF.
+    pub(super) duration: Duration,
     pub(super) discontinuity: bool,
     /// EXT-X-GAP: the segment is missing.
     pub(super) gap: bool,
@@ -97,13 +119,11 @@ pub(super) fn parse(text: &[u8], deviations: &mut Deviations) -> Result<Manifest
 #[derive(Default)]
 struct Parser {
     media: Media,
-    variants: Vec<(Variant, Option<String>)>,
-    /// The variant of the next URI, and its audio group.
-    variant: Option<(Variant, Option<String>)>,
-    /// For each audio group, whether all its renditions have separate playlists.
-    audio: HashMap<String, bool>,
-    /// Whether the next URI is a segment's.
-    timed: bool,
+    master: Master,
+    /// The variant of the next URI.
+    variant: Option<Variant>,
+    /// Duration of the segment at the next URI.
+    duration: Option<Duration>,
     /// Duration of the longest segment.
     longest: Duration,
     /// Value of EXT-X-TARGETDURATION.
@@ -124,8 +144,9 @@ impl Parser {
         let (name, value) = tag.split_once(':').unwrap_or((tag, ""));
         match name.trim_end().to_ascii_uppercase().as_str() {
             "INF" => {
-                self.timed = true;
-                self.longest = self.longest.max(duration(decimal(value)));
+                let duration = duration(decimal(value));
+                self.duration = Some(duration);
+                self.longest = self.longest.max(duration);
             }
             "-X-TARGETDURATION" => self.target = decimal(value),
             "-X-MEDIA-SEQUENCE" => match decimal(value) {
@@ -143,10 +164,7 @@ impl Parser {
             "-X-KEY" if !is(attribute(value, "METHOD"), "NONE") => return Err(Error::Encrypted),
             "-X-MAP" => self.map = Some(Arc::new(map(value)?)),
             "-X-MEDIA" if is(attribute(value, "TYPE"), "AUDIO") => {
-                if let Some(group) = attribute(value, "GROUP-ID") {
-                    let has_uri = attribute(value, "URI").is_some();
-                    *self.audio.entry(group.to_owned()).or_insert(true) &= has_uri;
-                }
+                self.master.audio.extend(audio_rendition(value));
             }
             "-X-STREAM-INF" => self.variant = Some(variant(value)),
             _ => {}
@@ -156,12 +174,13 @@ impl Parser {
 
     /// Handles the URI of a variant or segment. A URI without a preceding tag is ignored.
     fn on_uri(&mut self, uri: &str) -> Result<(), Error> {
-        if let Some((variant, group)) = self.variant.take() {
-            self.variants.push((Variant { uri: uri.to_owned(), ..variant }, group));
-        } else if take(&mut self.timed) {
+        if let Some(variant) = self.variant.take() {
+            self.master.variants.push(Variant { uri: uri.to_owned(), ..variant });
+        } else if let Some(duration) = self.duration.take() {
             let range = self.take_range(uri)?;
             self.media.entries.push(SegmentEntry {
                 resource: SegmentLocation { uri: uri.to_owned(), range },
+                duration,
                 discontinuity: take(&mut self.discontinuity),
                 gap: take(&mut self.gap),
                 map: self.map.clone(),
@@ -183,12 +202,8 @@ impl Parser {
     }
 
     fn finish(mut self, deviations: &mut Deviations) -> Result<Manifest, Error> {
-        if !self.variants.is_empty() {
-            let variants = self.variants.into_iter().map(|(variant, group)| {
-                let separate = group.and_then(|group| self.audio.get(&group).copied());
-                Variant { separate_audio: separate.unwrap_or(false), ..variant }
-            });
-            return Ok(Manifest::Master(variants.collect()));
+        if !self.master.variants.is_empty() {
+            return Ok(Manifest::Master(self.master));
         }
         if self.target.is_none() && self.media.entries.is_empty() {
             return Err(Error::Playlist);
@@ -205,16 +220,29 @@ impl Parser {
     }
 }
 
-/// Parses EXT-X-STREAM-INF into the variant and its audio group.
-fn variant(value: &str) -> (Variant, Option<String>) {
+/// Parses EXT-X-STREAM-INF.
+fn variant(value: &str) -> Variant {
     let codecs = attribute(value, "CODECS").unwrap_or_default().split(',').map(str::trim);
-    let variant = Variant {
+    Variant {
         uri: String::new(),
         bandwidth: attribute(value, "BANDWIDTH").and_then(number).unwrap_or(0),
+        resolution: attribute(value, "RESOLUTION").and_then(resolution),
         codecs: codecs.filter(|codec| !codec.is_empty()).map(str::to_owned).collect(),
-        separate_audio: false,
-    };
-    (variant, attribute(value, "AUDIO").map(str::to_owned))
+        audio_group: attribute(value, "AUDIO").map(str::to_owned),
+    }
+}
+
+/// Parses EXT-X-MEDIA of an audio rendition; `None` without a group.
+fn audio_rendition(value: &str) -> Option<AudioRendition> {
+    let text = |name| attribute(value, name).map(str::to_owned);
+    Some(AudioRendition {
+        group: text("GROUP-ID")?,
+        name: text("NAME").unwrap_or_default(),
+        language: text("LANGUAGE"),
+        uri: text("URI"),
+        is_default: is(attribute(value, "DEFAULT"), "YES"),
+        is_automatic: is(attribute(value, "AUTOSELECT"), "YES"),
+    })
 }
 
 /// Parses EXT-X-MAP.
@@ -228,6 +256,12 @@ fn map(value: &str) -> Result<SegmentLocation, Error> {
         }
     };
     Ok(SegmentLocation { uri, range })
+}
+
+/// Parses `1280x720`.
+fn resolution(text: &str) -> Option<(u64, u64)> {
+    let (width, height) = text.split_once(['x', 'X'])?;
+    Some((number(width)?, number(height)?))
 }
 
 fn number(text: &str) -> Option<u64> {
@@ -291,169 +325,4 @@ fn attribute<'a>(list: &'a str, wanted: &str) -> Option<&'a str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn media(text: &str) -> Media {
-        match parse(text.as_bytes(), &mut Deviations::default()) {
-            Ok(Manifest::Media(media)) => media,
-            other => panic!("no media playlist: {other:?}"),
-        }
-    }
-
-    #[test]
-    fn media_playlists_are_parsed() {
-        let media = media(
-            "#EXTM3U\r\n#EXT-X-TARGETDURATION:4\r\n#EXT-X-MEDIA-SEQUENCE:7\n# a comment\n\
-             #EXT-X-MAP:URI=\"i,=.mp4\",BYTERANGE=\"10@5\"\n#EXTINF:4,\na.m4s\n\n\
-             #EXT-X-DISCONTINUITY\n#EXT-X-BYTERANGE:20@100\n#EXTINF:3.9,t\nb.m4s\n\
-             #EXT-X-BYTERANGE:30\n#EXTINF:3,\nb.m4s\n#EXT-X-GAP\n#EXTINF:3,\nc\n#EXT-X-ENDLIST\n",
-        );
-        assert_eq!(
-            (media.target, media.sequence, media.ended),
-            (Duration::from_secs(4), Some(7), true)
-        );
-        let ranges: Vec<_> = media.entries.iter().map(|entry| entry.resource.range).collect();
-        assert_eq!(ranges, [None, Some((100, 20)), Some((120, 30)), None]);
-        let breaks: Vec<_> = media.entries.iter().map(|e| (e.discontinuity, e.gap)).collect();
-        assert_eq!(breaks, [(false, false), (true, false), (false, false), (false, true)]);
-        let map = media.entries[3].map.as_deref().expect("a map");
-        assert_eq!((&map.uri[..], map.range), ("i,=.mp4", Some((5, 10))));
-    }
-
-    #[test]
-    fn master_playlists_are_parsed() {
-        let text = "#EXTM3U\n#EXT-X-STREAM-INF:CODECS=\"a,BANDWIDTH=1\",BANDWIDTH=900\nhi\n\
-                    #EXT-X-I-FRAME-STREAM-INF:BANDWIDTH=1,URI=\"x\"\n\
-                    #EXT-X-STREAM-INF:BANDWIDTH=100\nlo\n";
-        let Ok(Manifest::Master(variants)) = parse(text.as_bytes(), &mut Deviations::default())
-        else {
-            panic!("no master")
-        };
-        let bandwidths: Vec<_> = variants.iter().map(|v| (&v.uri[..], v.bandwidth)).collect();
-        assert_eq!(bandwidths, [("hi", 900), ("lo", 100)]);
-        assert_eq!(
-            (&variants[0].codecs[..], variants[1].codecs.len()),
-            (&["a".into(), "BANDWIDTH=1".into()][..], 0)
-        );
-    }
-
-    #[test]
-    fn separate_audio_playlists_are_detected() {
-        let text = "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"own\",NAME=\"e\",URI=\"e\"\n\
-                    #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"in\",NAME=\"e\",DEFAULT=YES\n\
-                    #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"in\",NAME=\"f\",URI=\"f\"\n\
-                    #EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID=\"text\",NAME=\"e\",URI=\"t\"\n\
-                    #EXT-X-STREAM-INF:BANDWIDTH=1,AUDIO=\"own\"\na\n\
-                    #EXT-X-STREAM-INF:BANDWIDTH=1,AUDIO=\"in\"\nb\n\
-                    #EXT-X-STREAM-INF:BANDWIDTH=1,SUBTITLES=\"text\"\nc\n";
-        let Ok(Manifest::Master(variants)) = parse(text.as_bytes(), &mut Deviations::default())
-        else {
-            panic!("no master")
-        };
-        let separate: Vec<_> = variants.iter().map(|variant| variant.separate_audio).collect();
-        assert_eq!(separate, [true, false, false]);
-    }
-
-    #[test]
-    fn malformed_playlists_are_rejected() {
-        let refused =
-            |text: &str| parse(text.as_bytes(), &mut Deviations::default()).expect_err("rejected");
-        assert_eq!(refused(""), Error::Playlist);
-        assert_eq!(refused("<html>"), Error::Playlist);
-        assert_eq!(refused("#EXTM3U\n"), Error::Playlist, "neither segments nor variants");
-        let sequence = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXT-X-MEDIA-SEQUENCE:";
-        assert_eq!(refused(&format!("{sequence}{}", 1_u64 << 62)), Error::Playlist);
-        assert_eq!(refused(&format!("{sequence}-1")), Error::Playlist);
-        assert_eq!(refused("#EXTM3U\n#EXT-X-KEY:METHOD=AES-128,URI=\"k\""), Error::Encrypted);
-        let first = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n#EXT-X-BYTERANGE:5\na";
-        assert_eq!(refused(first), Error::Playlist, "a range after nothing");
-        assert_eq!(refused(&" ".repeat(MAX_PLAYLIST + 1)), Error::TooLarge);
-        assert_eq!(parse(&[b'#', 0xff], &mut Deviations::default()), Err(Error::Playlist));
-    }
-
-    #[test]
-    fn duration_formats_are_accepted() {
-        for (target, inf, millis, deviates) in [
-            ("#EXT-X-TARGETDURATION:2", "2.0,", 2_000, false),
-            ("#EXT-X-TARGETDURATION:2.0", "2.0,", 2_000, false),
-            ("#EXT-X-TARGETDURATION: 2", "2", 2_000, false),
-            ("#EXT-X-TARGETDURATION:2.002", "2.0,", 2_002, true),
-            ("#EXT-X-TARGETDURATION:2,5", "2.0,", 2_500, true),
-            ("#EXT-X-TARGETDURATION:0", "2.004,title", 2_004, true),
-            ("#EXT-X-TARGETDURATION:-1", "2,004,title", 2_004, true),
-            ("#EXT-X-TARGETDURATION:two", "4,2 titles", 4_000, true),
-            ("#EXT-X-TARGETDURATION:", "4, 2", 4_000, true),
-            ("#EXT-X-TARGETDURATION:NaN", "4", 4_000, true),
-            ("#EXT-X-VERSION:3", "4.5", 4_500, true),
-            ("#EXT-X-VERSION:3", "", 2_000, true),
-            ("#EXT-X-VERSION:3", "-1,", 2_000, true),
-            ("#EXT-X-TARGETDURATION:1e300", "1,", 1_000, true),
-            ("#EXT-X-TARGETDURATION:99999999999999999999", "1,", 86_400_000, false),
-        ] {
-            let mut seen = Deviations::default();
-            let text = format!("#EXTM3U\n{target}\n#EXTINF:{inf}\na.ts\n");
-            let Ok(Manifest::Media(media)) = parse(text.as_bytes(), &mut seen) else {
-                panic!("{text}")
-            };
-            assert_eq!(media.target, Duration::from_millis(millis), "{text}");
-            assert_eq!(media.entries.len(), 1);
-            let expected = [(Deviation::PlaylistTarget, 1)];
-            assert_eq!(
-                seen.take().collect::<Vec<_>>(),
-                &expected[..usize::from(deviates)],
-                "{text}"
-            );
-        }
-    }
-
-    #[test]
-    fn line_and_attribute_syntax_variants_are_accepted() {
-        let plain = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:18014398509481985\n\
-                     #EXT-X-MAP:URI=\"i.mp4\",BYTERANGE=\"10@5\"\n#EXTINF:2.0,\na.m4s?x=1&y=a:b\n\
-                     #EXTINF:2.0,\n//cdn.example/b.m4s\n";
-        let expected = media(plain);
-        assert_eq!(expected.sequence, Some(18_014_398_509_481_985));
-        for text in [
-            plain.replace('\n', "\r\n"),
-            plain.replace('\n', "\r"),
-            plain.replace('\n', " \n\n \t\n"),
-            format!("\u{feff}{plain}"),
-            format!("\n\n{plain}"),
-            plain.replace(":2", ": 2").replace("INF:2.0,", "INF: 2.0 , title"),
-            plain.replace("EXT-X", "ext-x").replace("MAP:URI", "map:uri"),
-            plain
-                .replace("URI=", "X, OLD=1 , uri = ")
-                .replace(",BYTE", " , ByteRange = \"1@1\", BYTE"),
-            plain.replace("#EXTINF", "#EXT-X-UNKNOWN:a=\"\n#EXTINF"),
-            plain.replace("#EXTINF", "# a comment: \u{e9}t\u{e9}\n#EXTINF"),
-        ] {
-            let mut got = media(&text);
-            // The first of two attributes with the same name applies.
-            if text.contains("1@1") {
-                let map = got.entries[0].map.as_deref().expect("a map");
-                assert_eq!((&map.uri[..], map.range), ("i.mp4", Some((1, 1))), "{text}");
-                got.entries
-                    .iter_mut()
-                    .zip(&expected.entries)
-                    .for_each(|(a, b)| a.map.clone_from(&b.map));
-            }
-            assert_eq!(got, expected, "{text}");
-        }
-        let latin: Vec<u8> = plain
-            .replace("#EXTINF", "#?\n#EXTINF")
-            .bytes()
-            .map(|b| if b == b'?' { 0xe9 } else { b })
-            .collect();
-        let mut seen = Deviations::default();
-        let Ok(Manifest::Media(got)) = parse(&latin, &mut seen) else { panic!("no playlist") };
-        assert_eq!(got.entries.len(), 2);
-        assert_eq!(seen.take().collect::<Vec<_>>(), [(Deviation::PlaylistText, 1)]);
-        assert!(media("#EXTM3U\n#EXT-X-KEY:method=none\n#EXTINF:1\na").sequence.is_none());
-        let mut seen = Deviations::default();
-        let text = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:x\n#EXTINF:2,\na";
-        parse(text.as_bytes(), &mut seen).expect("the sequence is ignored");
-        assert_eq!(seen.take().collect::<Vec<_>>(), [(Deviation::PlaylistTag, 1)]);
-        assert_eq!(media(&text.replace(":x", ":7.0")).sequence, Some(7));
-    }
-}
+mod tests;

@@ -1,4 +1,5 @@
-//! The master playlist, with one EXT-X-STREAM-INF per rendition (RFC 8216, section 4.3.4.2).
+//! The master playlist, with one EXT-X-STREAM-INF per rendition, and EXT-X-MEDIA of the audio
+//! renditions (RFC 8216, section 4.3.4).
 
 use core::fmt::Write as _;
 use core::time::Duration;
@@ -26,9 +27,56 @@ pub struct Rendition {
     pub is_independent: bool,
 }
 
+/// An audio rendition among which viewers choose, whichever rendition they play (RFC 8216, section
+/// 4.3.4.1).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AudioRendition {
+    /// NAME in the players' menus, unique in a playlist.
+    pub name: String,
+    /// LANGUAGE, a tag of RFC 5646.
+    pub language: String,
+    /// URI of the media playlist.
+    pub uri: String,
+    /// Its attributes.
+    pub media: Rendition,
+}
+
+/// GROUP-ID of the audio renditions.
+const GROUP: &str = "audio";
+
+impl AudioRendition {
+    /// Appends EXT-X-MEDIA.
+    fn write(&self, text: &mut String, is_default: bool) {
+        let Self { name, language, uri, .. } = self;
+        let default = if is_default { "YES" } else { "NO" };
+        let _ = writeln!(
+            text,
+            "#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"{GROUP}\",NAME=\"{name}\",\
+             LANGUAGE=\"{language}\",DEFAULT={default},AUTOSELECT=YES,URI=\"{uri}\""
+        );
+    }
+}
+
 impl Rendition {
+    /// Returns the attributes of this rendition with any of the audio renditions: the rates of the
+    /// one with the highest, and the codecs of all (section 4.3.4.2).
+    fn with_audio<'a>(&self, audio: impl Iterator<Item = &'a Self> + Clone) -> Self {
+        let mut codecs: Vec<&str> = self.codecs.split(',').filter(|c| !c.is_empty()).collect();
+        for codec in audio.clone().flat_map(|audio| audio.codecs.split(',')) {
+            if !codec.is_empty() && !codecs.contains(&codec) {
+                codecs.push(codec);
+            }
+        }
+        Self {
+            peak: self.peak + audio.clone().map(|audio| audio.peak).max().unwrap_or(0),
+            average: self.average + audio.map(|audio| audio.average).max().unwrap_or(0),
+            codecs: codecs.join(","),
+            ..self.clone()
+        }
+    }
+
     /// Appends EXT-X-STREAM-INF and the URI. Writing to a string cannot fail.
-    fn write(&self, text: &mut String, uri: &str) {
+    fn write(&self, text: &mut String, uri: &str, has_group: bool) {
         let Self { peak, average, codecs, .. } = self;
         let _ = write!(text, "#EXT-X-STREAM-INF:BANDWIDTH={peak},AVERAGE-BANDWIDTH={average}");
         if !codecs.is_empty() {
@@ -40,12 +88,17 @@ impl Rendition {
         if let Some(rate) = self.frame_rate {
             let _ = write!(text, ",FRAME-RATE={}", seconds(rate.into()));
         }
+        if has_group {
+            let _ = write!(text, ",AUDIO=\"{GROUP}\"");
+        }
         let _ = writeln!(text, "\n{uri}");
     }
 }
 
 /// Returns a master playlist of renditions with the URIs of their media playlists. Players start
-/// with the first one. URIs must be valid in a line of their own.
+/// with the first one. URIs must be valid in a line of their own and in quotation marks.
+///
+/// The default of the audio renditions is the first one.
 ///
 /// ```
 /// use mendcast_media::hls::{Rendition, master};
@@ -59,7 +112,7 @@ impl Rendition {
 ///     is_independent: true,
 /// };
 /// assert_eq!(
-///     master([("low/media.m3u8", &low)]),
+///     master([("low/media.m3u8", &low)], &[]),
 ///     "#EXTM3U\n#EXT-X-VERSION:6\n#EXT-X-INDEPENDENT-SEGMENTS\n\
 ///      #EXT-X-STREAM-INF:BANDWIDTH=900000,AVERAGE-BANDWIDTH=800000,\
 ///      CODECS=\"avc1.64001f,mp4a.40.2\",RESOLUTION=640x360,FRAME-RATE=29.970\nlow/media.m3u8\n"
@@ -67,13 +120,18 @@ impl Rendition {
 /// ```
 pub fn master<'a>(
     renditions: impl IntoIterator<Item = (&'a str, &'a Rendition), IntoIter: Clone>,
+    audio: &[AudioRendition],
 ) -> String {
     let renditions = renditions.into_iter();
     let mut text = String::from("#EXTM3U\n#EXT-X-VERSION:6\n");
     if renditions.clone().all(|(_, rendition)| rendition.is_independent) {
         text.push_str("#EXT-X-INDEPENDENT-SEGMENTS\n");
     }
-    renditions.for_each(|(uri, rendition)| rendition.write(&mut text, uri));
+    audio.iter().enumerate().for_each(|(at, audio)| audio.write(&mut text, at == 0));
+    for (uri, rendition) in renditions {
+        let media = audio.iter().map(|audio| &audio.media);
+        rendition.with_audio(media).write(&mut text, uri, !audio.is_empty());
+    }
     text
 }
 
@@ -136,10 +194,17 @@ impl Segmenter {
         self.pace.map(|pace| Duration::from_millis(pace.slot_ms.unsigned_abs()))
     }
 
+    /// Returns the difference of dates and stream time
+    /// ([`date_offset_ms`](super::segmenter::SegmenterConfig::date_offset_ms)). `None` before the
+    /// first segment.
+    pub fn date_offset_ms(&self) -> Option<i64> {
+        self.wall.map(|(at, wall_ms)| wall_ms - self.clock.stream_ms(at))
+    }
+
     /// Renders the master playlist of this stream alone.
     pub(super) fn master_playlist(&self) -> Option<String> {
         let rendition = self.rendition()?;
-        Some(master([(MEDIA_PLAYLIST, &rendition)]))
+        Some(master([(MEDIA_PLAYLIST, &rendition)], &[]))
     }
 }
 
@@ -182,6 +247,7 @@ mod tests {
             let mut other = Segmenter::new(SegmenterConfig { slot: given, ..config });
             other.push(&video_header(30), 0);
             push(&mut other, late..40_100, 100, true);
+            assert_eq!(other.date_offset_ms(), date_offset_ms);
             let seen = numbers(&other);
             assert!(seen.len() >= 4, "{seen:?}");
             assert_eq!(seen, expected[expected.len() - seen.len()..], "{late} {given:?}");
@@ -216,10 +282,42 @@ mod tests {
         }
         let seen = audio.rendition().expect("segments");
         assert_eq!((seen.resolution, seen.frame_rate, &seen.codecs[..]), (None, None, "mp4a.40.2"));
-        let text = master([("a", &seen)]);
+        let text = master([("a", &seen)], &[]);
         assert!(!text.contains("RESOLUTION") && !text.contains("FRAME-RATE"), "{text}");
         let unknown = Rendition { codecs: String::new(), is_independent: false, ..seen };
-        let text = master([("a", &unknown)]);
+        let text = master([("a", &unknown)], &[]);
         assert!(!text.contains("CODECS") && !text.contains("INDEPENDENT"), "{text}");
+    }
+
+    #[test]
+    fn audio_renditions_are_a_group_of_all_renditions() {
+        let rendition = |peak: u64, codecs: &str| Rendition {
+            peak,
+            average: peak / 2,
+            codecs: codecs.to_owned(),
+            resolution: None,
+            frame_rate: None,
+            is_independent: true,
+        };
+        let audio = |language: &str, media: Rendition| AudioRendition {
+            name: format!("name of {language}"),
+            language: language.to_owned(),
+            uri: format!("{language}.m3u8"),
+            media,
+        };
+        let video = rendition(1_000, "avc1.64001f");
+        let all = [audio("fr", rendition(60, "mp4a.40.2")), audio("de", rendition(90, "opus"))];
+        let text = master([("video", &video)], &all);
+        let lines: Vec<&str> = text.lines().skip(3).collect();
+        let media = |language: &str, default: &str| {
+            format!(
+                "#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"audio\",NAME=\"name of {language}\",\
+                 LANGUAGE=\"{language}\",DEFAULT={default},AUTOSELECT=YES,URI=\"{language}.m3u8\""
+            )
+        };
+        assert_eq!(lines[..2], [media("fr", "YES"), media("de", "NO")]);
+        let expected = "#EXT-X-STREAM-INF:BANDWIDTH=1090,AVERAGE-BANDWIDTH=545,\
+                        CODECS=\"avc1.64001f,mp4a.40.2,opus\",AUDIO=\"audio\"";
+        assert_eq!(lines[2..], [expected, "video"]);
     }
 }

@@ -19,7 +19,7 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use super::clock::{Clock, MAX_FORWARD_MS, TagTime};
-pub use super::config::{Container, SegmenterConfig};
+pub use super::config::{Container, SegmenterConfig, TrackSelection};
 use super::grid::Grid;
 use super::name::Name;
 use super::pace::Pace;
@@ -98,7 +98,7 @@ pub struct Segmenter {
     /// Whether a discontinuity precedes the next segment.
     pub(super) discontinuity: bool,
     /// A media time and the corresponding wall time.
-    wall: Option<(i64, i64)>,
+    pub(super) wall: Option<(i64, i64)>,
     pub(super) retained: Retained,
     /// Number of the growing or next segment; provisional while `pace` is unknown.
     pub(super) msn: u64,
@@ -129,7 +129,7 @@ impl Segmenter {
     /// Adds the stream's next tag, which arrived `wall_ms` milliseconds after 1970. Returns whether
     /// there is a new part, so that blocked requests can check again.
     pub fn push(&mut self, tag: &Tag, wall_ms: u64) -> bool {
-        if self.ended {
+        if self.ended || !self.config.tracks.has(tag.kind()) {
             return false;
         }
         let class = tag.class();

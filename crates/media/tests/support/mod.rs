@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mendcast_media::flv::{Reader, Tag};
-use mendcast_media::hls::pull::{Action, Choice, Pull, Url};
+use mendcast_media::hls::pull::{Action, Pull, Selection, Url};
 use units::Timestamp;
 
 /// Returns a temporary folder, or `None` with a message if ffmpeg is not installed.
@@ -93,7 +93,7 @@ pub fn assert_decodes(folder: &Path, file: &str) {
 pub fn pull(folder: &Path, playlist: &str) -> Vec<Tag> {
     let base = "http://origin.test/live/";
     let url = Url::parse(&format!("{base}{playlist}")).expect("a URL");
-    let mut pull = Pull::new(url, Choice::Highest);
+    let mut pull = Pull::new(url, Selection::default());
     let mut now = Timestamp::from_nanos(0);
     let mut tags = Vec::new();
     for _ in 0..10_000 {

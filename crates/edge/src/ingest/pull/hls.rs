@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::Response;
 use hyper::body::Incoming;
-use media::hls::pull::{Action, Choice, FailureOutcome, OriginRequest, Pull, Subject};
+use media::hls::pull::{Action, FailureOutcome, OriginRequest, Pull, Selection, Subject};
 use media::{Deviation, Tag};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -55,11 +55,11 @@ impl HlsSource {
     pub(super) fn start(
         upstream: Upstream,
         first: (Url, Response<Incoming>),
-        choice: Choice,
+        selection: Selection,
         limit: Duration,
         reporter: Reporter,
     ) -> Self {
-        let pull = Pull::new(upstream.url().clone(), choice);
+        let pull = Pull::new(upstream.url().clone(), selection);
         let start = Instant::now();
         let first = Some(first);
         let fetcher = Fetcher { pull, upstream, first, loaded: false, start, limit, reporter };
@@ -148,7 +148,11 @@ impl Fetcher {
                     sleep(time.max(Duration::from_millis(1))).await;
                     continue;
                 }
-                Action::End => return Ok(None),
+                Action::End => {
+                    let tags = self.pull.finish();
+                    let target = self.pull.target();
+                    return Ok((!tags.is_empty()).then_some(Batch { tags, further: None, target }));
+                }
                 Action::Fetch(request) => request,
             };
             let taken = match self.fetch(&request).await {

@@ -11,6 +11,7 @@ mod pacer;
 mod report;
 mod rtmp;
 mod schedule;
+mod selection;
 mod source;
 mod via;
 

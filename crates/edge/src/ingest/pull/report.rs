@@ -27,7 +27,7 @@ pub(super) enum Reason {
     Encrypted,
     /// A codec that FLV cannot carry.
     Codec,
-    /// Audio in a separate rendition.
+    /// No such variant or audio rendition.
     Rendition,
     /// No data for too long.
     Silence,
@@ -109,6 +109,11 @@ impl Reporter {
     pub(super) fn new(live: Arc<Live>, name: &str) -> Self {
         let (last_logged, deviations) = (None, DeviationLog::default());
         Self { live, name: name.to_owned(), last_logged, deviations }
+    }
+
+    /// Returns the name of the stream.
+    pub(super) fn stream(&self) -> &str {
+        &self.name
     }
 
     /// Reports the failure of an upstream.

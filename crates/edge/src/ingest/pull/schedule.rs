@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use url::Url;
 
 use super::report::{PullError, Reason, Reporter};
+use super::selection::selection;
 use super::source::PullSource;
 use super::via::Via;
 use crate::config;
@@ -172,7 +173,7 @@ impl Puller {
 
     /// Returns the stream's URL at this upstream.
     fn url(&self, index: usize) -> Option<Url> {
-        let name = self.stream.name();
+        let (name, _) = selection(&self.rule, self.stream.name());
         let start = self.rule.stream.strip_suffix('*').unwrap_or(&self.rule.stream);
         let tail = name.strip_prefix(start).unwrap_or(name);
         self.rule.upstream.get(index)?.url(name, tail)

@@ -1,7 +1,6 @@
 //! Sources of tags, by the protocol of the upstream.
 
 use media::Tag;
-use media::hls::pull::Choice;
 use tokio::time::timeout;
 use url::Url;
 
@@ -10,9 +9,10 @@ use super::hls::HlsSource;
 use super::http::{Upstream, check};
 use super::report::{PullError, Reporter};
 use super::rtmp::RtmpSource;
+use super::selection::selection;
 use super::via::Via;
 use crate::client::{Client, no_answer};
-use crate::config::{self, Variant};
+use crate::config;
 
 pub(super) enum PullSource {
     Rtmp(Box<RtmpSource>),
@@ -45,7 +45,8 @@ impl PullSource {
             || [&url, &from].iter().any(|url| url.path().ends_with(".m3u8"));
         Ok(if is_playlist {
             let first = (from, response);
-            Self::Hls(Box::new(HlsSource::start(upstream, first, choice(rule), limit, reporter)))
+            let (_, selection) = selection(rule, reporter.stream());
+            Self::Hls(Box::new(HlsSource::start(upstream, first, selection, limit, reporter)))
         } else {
             Self::Flv(Box::new(FlvSource::new(response, max_tag, limit, reporter)))
         })
@@ -58,13 +59,5 @@ impl PullSource {
             Self::Flv(source) => source.next().await,
             Self::Hls(source) => source.next().await,
         }
-    }
-}
-
-fn choice(rule: &config::Pull) -> Choice {
-    match rule.variant {
-        Variant::Highest => Choice::Highest,
-        Variant::Lowest => Choice::Lowest,
-        Variant::AtMost(mbps) => Choice::AtMost((mbps * 1e6) as u64),
     }
 }

@@ -7,6 +7,7 @@ use crate::fmp4::{self, Sample};
 use crate::ts;
 
 /// A configuration or sample, which becomes a tag.
+#[derive(Debug)]
 pub(super) struct PullItem {
     /// 0 for video, 1 for audio.
     pub(super) index: usize,
@@ -15,6 +16,7 @@ pub(super) struct PullItem {
     pub(super) content: ItemContent,
 }
 
+#[derive(Debug)]
 pub(super) enum ItemContent {
     Config(CodecConfig),
     Sample { data: Bytes, sync: bool, composition_ms: i64 },

@@ -1,13 +1,16 @@
 //! The pull client with an origin, in virtual time.
 
+mod audio;
+
 use std::collections::HashMap;
 
 use proptest::prelude::*;
 
 use super::super::fixture;
 use super::super::segmenter::{Container, Segmenter, SegmenterConfig};
+use super::feed::{PLAYLIST_TRIES, RETRY, SEGMENT_TRIES};
 use super::*;
-use crate::Role;
+use crate::{Role, ts};
 
 const URL: &str = "http://origin.test/live/media.m3u8";
 
@@ -16,7 +19,7 @@ fn url(text: &str) -> Url {
 }
 
 fn pull() -> Pull {
-    Pull::new(url(URL), Choice::Highest)
+    Pull::new(url(URL), Selection::default())
 }
 
 fn seconds(seconds: u64) -> Timestamp {
@@ -109,7 +112,7 @@ fn the_selected_variant_is_pulled() {
         (Choice::Highest, "http://origin.test/hi.m3u8?x=1"),
         (Choice::First, "http://origin.test/live/lo/a.m3u8"),
     ] {
-        let mut pull = Pull::new(url(URL), choice);
+        let mut pull = Pull::new(url(URL), Selection { variant: choice, audio: None });
         assert_eq!(fetched(pull.next(seconds(0))), URL);
         assert_eq!(pull.on_response(&Bytes::from(master)), Ok(vec![]));
         assert_eq!(fetched(pull.next(seconds(0))), expected);
@@ -135,7 +138,7 @@ fn a_redirect_applies_to_relative_urls_but_not_to_reloads() {
 
 #[test]
 fn a_playlist_that_downgrades_to_http_ends_the_pull() {
-    let mut pull = Pull::new(url("https://origin.test/x.m3u8"), Choice::Highest);
+    let mut pull = Pull::new(url("https://origin.test/x.m3u8"), Selection::default());
     pull.next(seconds(0));
     let list = "#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXTINF:4,\nhttp://origin.test/0.ts\n";
     let error = pull.on_response(&Bytes::from(list)).expect_err("rejected");

@@ -284,14 +284,10 @@ async fn segments_resolve_against_the_redirected_playlist() {
 
 #[tokio::test]
 async fn unsupported_playlists_are_rejected_with_an_error_message() {
-    let master = |media: &str, stream: &str| {
-        format!("#EXTM3U\n{media}#EXT-X-STREAM-INF:BANDWIDTH=1{stream}\nv.m3u8\n")
-    };
-    let separate = "#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"e\",URI=\"e.m3u8\"\n";
+    let master = |stream: &str| format!("#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1{stream}\nv.m3u8\n");
     let media = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n";
     let cases = [
-        (Reason::Rendition, master(separate, ",AUDIO=\"a\""), "EXT-X-MEDIA"),
-        (Reason::Codec, master("", ",CODECS=\"vp09.00.10.08\""), "codecs"),
+        (Reason::Codec, master(",CODECS=\"vp09.00.10.08\""), "codecs"),
         (Reason::Encrypted, format!("{media}#EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n"), "encrypted"),
         (Reason::Content, "<html>".to_owned(), "no HLS playlist"),
         (Reason::Content, format!("{media}#EXTINF:1,\nfile:///etc/passwd\n"), "refers from"),
@@ -324,5 +320,36 @@ async fn a_variant_is_chosen_as_configured() {
         let requests = origin.requests();
         let (last, _) = requests.last().expect("a segment");
         assert!(last.starts_with(path), "{variant}: {last}");
+    }
+}
+
+#[tokio::test]
+async fn audio_of_a_separate_playlist_is_merged_or_missing() {
+    let all = segments(400, 5);
+    for has_audio in [true, false] {
+        let all = all.clone();
+        let origin = Origin::start(ms(0), move |target| match (number(target), target) {
+            _ if target.starts_with("/audio/") && !has_audio => status(404),
+            (Some(number), _) => ok(all[number].clone()),
+            (None, "/master.m3u8") => ok("#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",\
+                                          NAME=\"en\",URI=\"audio/m.m3u8\"\n\
+                                          #EXT-X-STREAM-INF:BANDWIDTH=9,AUDIO=\"a\"\nvideo/m.m3u8\n"),
+            _ => playlist(1, 0..5, "#EXT-X-ENDLIST\n"),
+        })
+        .await;
+        let mut pulled = open(origin.url("/master.m3u8")).await;
+        let (tags, end) = pulled.all().await;
+        assert_eq!((end, pictures(&tags)), (Ok(()), 50));
+        let audio = tags.iter().filter(|tag| tag.role() == Role::AudioFrame).count();
+        let fetched =
+            origin.requests().iter().filter(|(path, _)| path.starts_with("/audio/")).count();
+        if has_audio {
+            assert!((90..=95).contains(&audio), "{audio}");
+            assert!(tags.is_sorted_by_key(Tag::timestamp));
+            assert_eq!(fetched, 6, "the playlist and its segments");
+        } else {
+            assert_eq!(audio, 0);
+            assert!(pulled.count("pull_trouble_status") > 0, "{:?}", pulled.error());
+        }
     }
 }
