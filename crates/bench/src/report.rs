@@ -29,7 +29,7 @@ pub(crate) struct PeerComparison {
 pub(crate) enum PeerTarget {
     RatioAtMost(f64),
     RatioAtLeast(f64),
-    /// For exact counts (bytes, calls), which are equal on every machine.
+    /// For exact counts (bytes, calls), which are equal on every machine, and for delays.
     AtMost(f64),
     /// For comparison only.
     None,

@@ -63,13 +63,9 @@ impl Cost {
             mbps[2]
         );
         if contestant.transport() != ViewTransport::Hls {
-            println!(
-                "        tag delay median {:.1} ms, p99 {:.1} ms, maximum {:.1} ms, over {} tags",
-                seen.delay[0] * 1e3,
-                seen.delay[1] * 1e3,
-                seen.delay[2] * 1e3,
-                seen.tags
-            );
+            let (pictures, sound) = (&seen.pictures, &seen.sound);
+            println!("        delay of {} pictures: {}", pictures.tags, pictures.text());
+            println!("        delay of {} tags of sound: {}", sound.tags, sound.text());
         }
         if contestant.transport() == ViewTransport::H3 {
             println!(

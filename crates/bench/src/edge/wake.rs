@@ -71,12 +71,11 @@ pub(crate) fn measure(
     let log = std::fs::read_to_string(dir.path().join("connections.jsonl"))?;
     let totals = totals(&log)?;
     println!(
-        "      {joined} viewers; server {:.0} % of a CPU, viewers' process {:.0} %; frame delay \
-         {:.1} ms (median), {:.1} ms (p99); {errors} receive errors",
+        "      {joined} viewers; server {:.0} % of a CPU, viewers' process {:.0} %; delay of \
+         pictures: {}; {errors} receive errors",
         busy * 100.0,
         seen.busy * 100.0,
-        seen.delay[0] * 1e3,
-        seen.delay[1] * 1e3,
+        seen.pictures.text(),
     );
     println!("      totals of all connections: {totals:?}");
     if seen.stayed < viewers {

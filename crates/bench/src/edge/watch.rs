@@ -16,7 +16,7 @@ use http_body_util::{BodyExt as _, Empty};
 use hyper::client::conn::http1::SendRequest;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use media::flv::Reader;
+use media::flv::{Kind, Reader};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rustls::pki_types::ServerName;
 use serde::{Deserialize, Serialize};
@@ -55,14 +55,47 @@ pub(super) struct ViewMeasurement {
     pub late: usize,
     /// Bytes of the body per viewer: minimum, median, maximum.
     pub bytes: [u64; 3],
-    /// Tags with a publication time.
-    pub tags: usize,
-    /// From publication to complete arrival of a tag, in seconds: median, 99th percentile, maximum.
-    pub delay: [f64; 3],
+    /// Delay of pictures.
+    pub pictures: Delay,
+    /// Delay of sound, which waits for the next picture to share its packet (`[live] merge`).
+    pub sound: Delay,
     /// Mean size of a datagram in bytes.
     pub datagram: f64,
     /// This process's share of a CPU.
     pub busy: f64,
+}
+
+/// Delay of tags from publication to complete arrival.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Delay {
+    /// Number of tags.
+    pub tags: usize,
+    /// Median, 99th percentile and maximum, in seconds.
+    pub quantiles: [f64; 3],
+}
+
+impl Delay {
+    /// Returns the quantiles of delays in microseconds.
+    fn of(mut delays: Vec<u32>) -> Self {
+        delays.sort_unstable();
+        let tags = delays.len();
+        if tags == 0 {
+            return Self::default();
+        }
+        let quantile = |share| f64::from(delays[rank(tags, share)]) / 1e6;
+        Self { tags, quantiles: [0.5, 0.99, 1.0].map(quantile) }
+    }
+
+    /// Returns the quantiles in milliseconds, as text.
+    pub(super) fn text(&self) -> String {
+        let [median, p99, maximum] = self.quantiles.map(|seconds| seconds * 1e3);
+        format!("median {median:.1} ms, p99 {p99:.1} ms, maximum {maximum:.1} ms")
+    }
+}
+
+/// Returns the index of a quantile among `length` sorted values.
+fn rank(length: usize, share: f64) -> usize {
+    ((length as f64 * share) as usize).min(length.saturating_sub(1))
 }
 
 /// Counters of one viewer.
@@ -71,8 +104,8 @@ struct ViewerCounters {
     has_joined: bool,
     failure: Option<String>,
     bytes: u64,
-    /// Microseconds.
-    delays: Vec<u32>,
+    /// Delays of pictures and sound, in microseconds.
+    delays: [Vec<u32>; 2],
     connection: Option<quinn::Connection>,
 }
 
@@ -258,7 +291,8 @@ impl ViewStream {
         while let Some(tag) = reader.next_tag() {
             tally.has_joined = true;
             if let Some(then) = published(&tag).filter(|_| counts) {
-                tally.delays.push((now.saturating_sub(then) / 1_000) as u32);
+                let delay = (now.saturating_sub(then) / 1_000) as u32;
+                tally.delays[usize::from(tag.kind() == Kind::Audio)].push(delay);
             }
         }
         Ok(())
@@ -340,7 +374,7 @@ fn resolve(base: &str, uri: &str) -> String {
 
 fn summary(viewers: &[Arc<CountedViewer>]) -> ViewMeasurement {
     let mut seen = ViewMeasurement::default();
-    let (mut bytes, mut delays) = (Vec::new(), Vec::new());
+    let (mut bytes, mut delays) = (Vec::new(), [Vec::new(), Vec::new()]);
     let (mut received, mut datagrams) = (0, 0);
     for viewer in viewers {
         let tally = viewer.tally();
@@ -350,8 +384,10 @@ fn summary(viewers: &[Arc<CountedViewer>]) -> ViewMeasurement {
         }
         seen.failure = seen.failure.or_else(|| tally.failure.clone());
         let late = |&delay: &u32| u128::from(delay) > LATE.as_micros();
-        seen.late += usize::from(tally.delays.iter().any(late));
-        delays.extend_from_slice(&tally.delays);
+        seen.late += usize::from(tally.delays.iter().flatten().any(late));
+        for (all, own) in delays.iter_mut().zip(&tally.delays) {
+            all.extend_from_slice(own);
+        }
         if let Some(connection) = &tally.connection {
             let udp = connection.stats().udp_rx;
             received += udp.bytes;
@@ -359,14 +395,8 @@ fn summary(viewers: &[Arc<CountedViewer>]) -> ViewMeasurement {
         }
     }
     bytes.sort_unstable();
-    delays.sort_unstable();
-    let rank = |len: usize, share: f64| ((len as f64 * share) as usize).min(len.saturating_sub(1));
     seen.bytes = [0.0, 0.5, 1.0].map(|share| bytes.get(rank(bytes.len(), share)).map_or(0, |b| *b));
-    seen.tags = delays.len();
-    let delay = |share| delays.get(rank(delays.len(), share)).map_or(f64::NAN, |d| f64::from(*d));
-    if !delays.is_empty() {
-        seen.delay = [0.5, 0.99, 1.0].map(|share| delay(share) / 1e6);
-    }
+    [seen.pictures, seen.sound] = delays.map(Delay::of);
     seen.datagram = if datagrams > 0 { received as f64 / datagrams as f64 } else { 0.0 };
     seen
 }
@@ -387,15 +417,17 @@ mod tests {
         for (index, viewer) in viewers.iter().enumerate() {
             let mut tally = viewer.tally();
             tally.bytes = 1_000 + index as u64;
-            tally.delays = (1..=100).map(|n| n * 1_000).collect();
+            tally.delays = [(1..=100).map(|n| n * 1_000).collect(), vec![7_000]];
         }
-        viewers[3].tally().delays.push(1_500_000);
+        viewers[3].tally().delays[0].push(1_500_000);
         viewers[4].tally().failure = Some("gone".to_owned());
         let seen = summary(&viewers);
-        assert_eq!((seen.stayed, seen.late, seen.tags), (9, 1, 1_001));
+        assert_eq!((seen.stayed, seen.late, seen.pictures.tags), (9, 1, 1_001));
+        assert_eq!((seen.sound.tags, seen.sound.quantiles), (10, [0.007; 3]));
         assert_eq!(seen.bytes, [1_000, 1_005, 1_009]);
-        assert_eq!(seen.delay[2], 1.5);
-        assert!((0.098..=0.1).contains(&seen.delay[1]), "{:?}", seen.delay);
+        let [_, p99, maximum] = seen.pictures.quantiles;
+        assert_eq!(maximum, 1.5);
+        assert!((0.098..=0.1).contains(&p99), "{p99}");
         assert_eq!(seen.failure.as_deref(), Some("gone"));
     }
 }
