@@ -14,6 +14,7 @@
 #   make bench        compares CPU time and memory with other stacks; QUICK=1 for a short run
 #   make bench-edge   measures the cost of a live viewer, next to quinn and nginx; QUICK=1 for a short run
 #   make bench-count  counts instructions of the server in fixed workloads under valgrind; fails above +5 %
+#   make bench-history COMMITS="A B"   measures commits in turns, and draws them; ROUNDS=5, EDGE=1 for live viewers
 #   make soak         200 viewers join and leave behind a lossy link for half an hour, alone and next to hostile
 #                     neighbours, which must not affect them; SOAK="--minutes 2" for a smoke test
 #   make fuzz         runs the random tests longer (CASES=20000): frames, schedules, paths; see fuzz/README.md
@@ -43,7 +44,7 @@
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: demo test e2e e2e-ladder e2e-tracks e2e-cohorts interop bench bench-edge bench-count soak fuzz lab reference site autoplex test-autoplex release release-check install-check chart-check web conformance h3spec lint lint-autoplex lint-fuzz need-cargo need-cc pages
+.PHONY: demo test e2e e2e-ladder e2e-tracks e2e-cohorts interop bench bench-edge bench-count bench-history soak fuzz lab reference site autoplex test-autoplex release release-check install-check chart-check web conformance h3spec lint lint-autoplex lint-fuzz need-cargo need-cc pages
 
 need-cargo:
 	@command -v $(CARGO) >/dev/null || { echo "missing: Rust with cargo 1.90 or newer (https://rustup.rs)"; exit 1; }
@@ -111,6 +112,9 @@ bench-edge: need-cargo need-cc
 bench-count: need-cargo need-cc
 	$(CARGO) build --locked --bin mendcast-bench
 	bench/instructions --bin $(TARGET)/debug/mendcast-bench
+
+bench-history: need-cargo need-cc
+	bench/history $(or $(COMMITS),HEAD~50 HEAD) --rounds $(or $(ROUNDS),5) $(if $(EDGE),--edge)
 
 soak: need-cargo need-cc
 	$(CARGO) build --release --locked --bin mendcast --bin mendcast-bench
