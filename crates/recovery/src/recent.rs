@@ -65,6 +65,8 @@ struct PeriodCounts {
     /// Start of the previous period, or of the current one without a previous one.
     began: Timestamp,
     since: Timestamp,
+    /// End of the current period.
+    until: Timestamp,
     /// Acknowledged and lost packets.
     present: (u64, u64),
     former: (u64, u64),
@@ -72,19 +74,26 @@ struct PeriodCounts {
 
 impl PeriodCounts {
     fn new(now: Timestamp, span: Duration) -> Self {
-        Self { span, began: now, since: now, present: (0, 0), former: (0, 0) }
+        let until = now + span;
+        Self { span, began: now, since: now, until, present: (0, 0), former: (0, 0) }
     }
 
     fn count(&mut self, now: Timestamp, is_lost: bool) {
-        let age = now.since(self.since);
-        if age >= self.span * 2 {
-            *self = Self::new(now, self.span);
-        } else if age >= self.span {
-            (self.began, self.since) = (self.since, now);
-            self.former = core::mem::take(&mut self.present);
+        if now >= self.until {
+            self.turn(now);
         }
         self.present.0 += u64::from(!is_lost);
         self.present.1 += u64::from(is_lost);
+    }
+
+    /// Starts a period.
+    fn turn(&mut self, now: Timestamp) {
+        if now >= self.until + self.span {
+            *self = Self::new(now, self.span);
+        } else {
+            (self.began, self.since, self.until) = (self.since, now, now + self.span);
+            self.former = core::mem::take(&mut self.present);
+        }
     }
 
     fn take_back(&mut self) {
