@@ -72,8 +72,8 @@ sections! {
         contact: Option<String> = None, example "\"mailto:ops@example.com\"", effect AtStart;
         /// Key ID and HMAC key of an account with the CA, if it requires one (external account
         /// binding). Used when the ACME account is created.
-        external_account: Option<ExternalAccount> = None, example "\"KEY-ID:HMAC-KEY\"",
-            effect AtStart;
+        external_account: Option<ExternalAccount> = None,
+            example "\"KEY-ID:HMAC-key-as-the-CA-shows-it\"", effect AtStart;
         /// Directory of the account key and the certificate, readable by the server's user alone.
         directory: PathBuf = "/var/lib/mendcast/acme".into(), effect AtStart;
         /// Proof of control over the names. "tls-alpn-01": a handshake on port 443, where the

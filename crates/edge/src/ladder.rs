@@ -124,7 +124,7 @@ pub(crate) struct Playable {
     pub(crate) audio: Vec<Arc<Stream>>,
 }
 
-/// Returns the running renditions, and the audio renditions that are live.
+/// Returns the running renditions, and the audio renditions with a publisher or a starting pull.
 pub(crate) fn playable(config: &Config, streams: &Registry, ladder: &Ladder) -> Playable {
     let names = audio(ladder).iter().map(|rendition| &rendition.stream);
     let audio = names.filter(|name| is_open(config, ladder, name));
@@ -132,7 +132,9 @@ pub(crate) fn playable(config: &Config, streams: &Registry, ladder: &Ladder) -> 
     Playable {
         renditions: running(config, streams, ladder),
         tracks: tracks(ladder),
-        audio: audio.filter(|stream| stream.status() == Status::Live).collect(),
+        audio: audio
+            .filter(|stream| !matches!(stream.status(), Status::Ended | Status::Interrupted))
+            .collect(),
     }
 }
 

@@ -130,6 +130,10 @@ fn an_hls_upstream_is_pulled_with_all_variants_and_audio_renditions() {
     );
     let directory = tempfile::tempdir().expect("a temporary directory");
     let edge = Edge::start_in(directory, &rules, Some(authorities.path()));
+    // Players load the playlist once: the first one must have everything.
+    let text = http::get(edge.address, "/live/show/index.m3u8").text();
+    let count = |tag| text.matches(tag).count();
+    assert_eq!((count("#EXT-X-STREAM-INF:"), count("#EXT-X-MEDIA:")), (2, 2), "{text}");
     let media: Vec<String> = master_of(&edge, "", 2).into_iter().map(|(_, path)| path).collect();
     let french = french(&edge);
     assert_aligned(&edge, &media, 3);

@@ -266,7 +266,9 @@ impl Packaged {
     }
 }
 
-/// Waits for the first segments of the streams. Returns those that have segments.
+/// Waits for the first segments of the streams. Returns those that have segments. Without any of
+/// the audio renditions, viewers would never hear anything, so the wait for the first one is as
+/// long as for the first rendition.
 async fn wait(state: &State, ladder: &str, streams: &Playable) -> Packaged {
     let began = Instant::now();
     let mut first = None;
@@ -278,9 +280,11 @@ async fn wait(state: &State, ladder: &str, streams: &Playable) -> Packaged {
         if !renditions.is_empty() {
             first.get_or_insert_with(Instant::now);
         }
+        let is_silent = audio.is_empty() && streams.audio.iter().any(may_have_audio);
         let is_late = first.is_some_and(|first| first.elapsed() >= MAX_WAIT_FOR_OTHERS)
+            && !is_silent
             || began.elapsed() >= MAX_WAIT;
-        let is_complete = has_renditions && has_audio;
+        let is_complete = has_renditions && has_audio && !is_silent;
         if is_complete || is_late {
             Poll::Ready(Packaged { renditions, audio })
         } else {
@@ -288,6 +292,11 @@ async fn wait(state: &State, ladder: &str, streams: &Playable) -> Packaged {
         }
     })
     .await
+}
+
+/// Whether the stream has audio, or is not known to have none.
+fn may_have_audio(stream: &Arc<Stream>) -> bool {
+    stream.with_cache(|cache| cache.kinds()).is_none_or(|(has_audio, _)| has_audio)
 }
 
 /// Returns the renditions with segments, and whether no further one is to be expected.
