@@ -38,8 +38,8 @@ const EVALUATION_AGE_NANOS: u64 = 250_000_000;
 /// Minimum distance of independent episodes. Losses of one outage count as one episode, however
 /// many packets it hit.
 const EPISODE_GAP: Duration = Duration::from_millis(50);
-/// Packets in the ring. If more are sent within [`EVALUATION_AGE_NANOS`], the ring samples one in 2, 4,
-/// …, regardless of their fate.
+/// Packets in the ring. If more are sent within [`EVALUATION_AGE_NANOS`], the ring samples one in
+/// 2, 4, …, regardless of their fate.
 const RING_SIZE: usize = 256;
 /// Packets within that age below which sampling doubles.
 const MIN_SAMPLE: usize = RING_SIZE / 4;
@@ -200,8 +200,8 @@ impl Ring {
         self.newest.as_nanos().saturating_sub(self.settled[place].0.as_nanos())
     }
 
-    /// Halves sampling if the whole ring is younger than [`EVALUATION_AGE_NANOS`], and doubles it if a
-    /// few packets reach beyond.
+    /// Halves sampling if the whole ring is younger than [`EVALUATION_AGE_NANOS`], and doubles it
+    /// if a few packets reach beyond.
     fn adapt(&mut self) {
         if self.since_change >= RING_SIZE && self.age_nanos(self.next) < EVALUATION_AGE_NANOS {
             self.sampling_shift += 1;
