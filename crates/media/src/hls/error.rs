@@ -20,6 +20,9 @@ pub enum Error {
     /// No variant has a codec that FLV can carry.
     #[error("no HLS variant with supported codecs")]
     Codec,
+    /// The audio rendition has no codec that FLV can carry.
+    #[error("no supported codec in the HLS audio rendition")]
+    AudioCodec,
     /// A playlist names a URL that a pull may not follow: a scheme other than `http` and `https`,
     /// or `http` in a playlist loaded by `https`.
     #[error("HLS playlist refers from https to http, or to another scheme")]
@@ -47,7 +50,11 @@ impl Error {
                 matches!(error, fmp4::read::Error::Encrypted | fmp4::read::Error::NoTrack)
             }
             Self::Ts(error) => matches!(error, ts::read::Error::Encrypted),
-            Self::Playlist | Self::TooLarge | Self::Unreachable | Self::Unsolicited => false,
+            Self::Playlist
+            | Self::TooLarge
+            | Self::AudioCodec
+            | Self::Unreachable
+            | Self::Unsolicited => false,
         }
     }
 }

@@ -21,10 +21,10 @@ pub use super::error::Error;
 use super::manifest::Master;
 pub use super::variant::{Choice, Selection};
 use super::{flv_tags, follow};
-use crate::Timeline;
 use crate::deviation::Deviation;
 use crate::flv::{Kind, Tag};
 use crate::fmp4::read::CodecConfig;
+use crate::{Timeline, fmp4};
 use feed::{Content, Feed};
 use items::{ItemContent, PullItem};
 use merge::{Entry, Merge};
@@ -138,6 +138,11 @@ impl Pull {
         let index = self.pending.take().ok_or(Error::Unsolicited)?;
         let feed = if index == MAIN { Some(&mut self.main) } else { self.audio.as_mut() };
         let content = feed.ok_or(Error::Unsolicited)?.on_response(body, &mut self.notes);
+        // Video is of use without its sound.
+        let content = content.map_err(|error| match error {
+            Error::Mp4(fmp4::read::Error::NoTrack) if index == AUDIO => Error::AudioCodec,
+            error => error,
+        });
         let result = content.and_then(|content| self.on_content(index, content));
         if result.is_err() || self.feed(index).is_some_and(|feed| feed.is_over()) {
             self.merge.set_absent(index);

@@ -87,6 +87,7 @@ impl From<Error> for PullError {
             | Error::Mp4(fmp4::read::Error::Encrypted)
             | Error::Ts(ts::read::Error::Encrypted) => Reason::Encrypted,
             Error::Codec
+            | Error::AudioCodec
             | Error::Mp4(fmp4::read::Error::NoTrack)
             | Error::Ts(ts::read::Error::NoStream) => Reason::Codec,
             Error::Rendition => Reason::Rendition,

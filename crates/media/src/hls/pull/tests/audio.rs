@@ -9,6 +9,8 @@ struct Origin {
     failing: Vec<&'static str>,
     /// Requested names.
     requests: Vec<String>,
+    /// Errors of responses.
+    errors: Vec<Error>,
 }
 
 const MASTER: &str = "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"English\",\
@@ -64,7 +66,7 @@ impl Origin {
             }
             bodies.insert(name.to_owned(), Bytes::from(list + end));
         }
-        Self { bodies, failing: Vec::new(), requests: Vec::new() }
+        Self { bodies, failing: Vec::new(), requests: Vec::new(), errors: Vec::new() }
     }
 
     /// Answers requests until the pull ends or has waited for `limit`.
@@ -76,7 +78,10 @@ impl Origin {
                     let (_, name) = request.url.as_str().rsplit_once('/').expect("a path");
                     self.requests.push(name.to_owned());
                     match self.bodies.get(name).filter(|_| !self.failing.contains(&name)) {
-                        Some(body) => tags.extend(pull.on_response(body).expect("of use")),
+                        Some(body) => match pull.on_response(body) {
+                            Ok(more) => tags.extend(more),
+                            Err(error) => self.errors.push(error),
+                        },
                         None => drop(pull.on_failure(now)),
                     }
                 }
@@ -117,6 +122,7 @@ fn a_separate_audio_playlist_gives_the_same_tags_as_one_within_the_variant() {
             all
         };
         assert_eq!(sorted(&tags), sorted(&expected), "{container:?}");
+        assert_eq!(origin.errors, [], "{container:?}");
         assert!(tags.is_sorted_by_key(Tag::timestamp), "{container:?}");
         assert!(tags[..2].iter().all(|tag| tag.role() == Role::SequenceHeader));
         // The playlists, and then the segments in turn.
@@ -173,6 +179,21 @@ fn video_continues_without_audio_that_cannot_be_fetched() {
         tags.extend(pull.finish());
         assert!(count(&tags, Kind::Audio) > 80, "{failing:?}: {tags:?}");
     }
+}
+
+#[test]
+fn video_continues_without_audio_of_an_unsupported_codec() {
+    let whole = |kinds| segments(Container::Fmp4, 0..6_000, kinds);
+    let (video, mut audio) = (whole([true, false]), whole([false, true]));
+    let mut init = audio.0.as_ref().expect("an initialisation segment").to_vec();
+    let at = init.windows(4).position(|four| four == b"mp4a").expect("a sample entry");
+    init[at..at + 4].copy_from_slice(b"ec-3");
+    audio.0 = Some(Bytes::from(init));
+    let mut origin = Origin::new(&[video], &[audio], "#EXT-X-ENDLIST\n");
+    let tags = origin.pull(&mut pull(), seconds(1));
+    assert_eq!((count(&tags, Kind::Video), count(&tags, Kind::Audio)), (150, 0));
+    assert!(origin.errors.iter().all(|error| *error == Error::AudioCodec && !error.is_final()));
+    assert!(!origin.errors.is_empty());
 }
 
 #[test]
