@@ -84,13 +84,20 @@ fn is_open(config: &Config, ladder: &Ladder, stream: &str) -> bool {
     needs_signature(config, &ladder.name) || !needs_signature(config, stream)
 }
 
-/// Whether the stream is among `renditions` and no ladder. Patterns do not match audio renditions.
+/// Whether the stream is among `renditions` and no ladder.
 fn lists(config: &Config, ladder: &Ladder, stream: &str) -> bool {
-    let is_listed = |rendition: &String| match rendition.ends_with('*') {
-        true => matches(rendition, stream) && !is_audio(ladder, stream),
-        false => rendition == stream,
-    };
-    ladder.renditions.iter().any(is_listed) && get(config, stream).is_none()
+    let is_listed = ladder.renditions.iter().any(|rendition| matches(rendition, stream));
+    is_listed && get(config, stream).is_none()
+}
+
+/// Whether the stream has these tracks, or is not known to lack them.
+fn may_have(stream: &Stream, tracks: TrackSelection) -> bool {
+    let kinds = stream.with_cache(|cache| cache.kinds());
+    kinds.is_none_or(|(audio, video)| match tracks {
+        TrackSelection::All => true,
+        TrackSelection::Video => video,
+        TrackSelection::Audio => audio,
+    })
 }
 
 fn is_audio(ladder: &Ladder, stream: &str) -> bool {
@@ -134,6 +141,7 @@ pub(crate) fn playable(config: &Config, streams: &Registry, ladder: &Ladder) -> 
         tracks: tracks(ladder),
         audio: audio
             .filter(|stream| !matches!(stream.status(), Status::Ended | Status::Interrupted))
+            .filter(|stream| may_have(stream, TrackSelection::Audio))
             .collect(),
     }
 }
@@ -155,7 +163,8 @@ pub(crate) fn running(config: &Config, streams: &Registry, ladder: &Ladder) -> V
             }
         }
     }
-    found.retain(|stream| stream.status() != Status::Ended);
+    // Patterns match audio renditions too.
+    found.retain(|stream| stream.status() != Status::Ended && may_have(stream, tracks(ladder)));
     let has_publisher = |stream: &Arc<Stream>| stream.status() != Status::Interrupted;
     if found.iter().any(has_publisher) {
         found.retain(has_publisher);
@@ -199,6 +208,7 @@ pub(crate) fn check(config: &Config) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use media::{Kind, Tag};
     use relay::{Publisher, Settings};
 
     use super::*;
@@ -266,6 +276,13 @@ mod tests {
     }
 
     #[test]
+    fn the_audio_of_a_track_may_be_an_audio_rendition() {
+        let config = config(&format!("{SHOW}audio = [\"en: live/show_0\"]\n"));
+        let track = track(&config, &config.ladder[0], 0);
+        assert_eq!(track.as_deref(), Some("live/show_0"), "a pattern matches it");
+    }
+
+    #[test]
     fn names_below_a_ladder_are_its_renditions() {
         let config = config(SHOW);
         let part = |name| split(&config, name).map(|(ladder, m)| (&ladder.name[..], m.stream));
@@ -311,7 +328,12 @@ mod tests {
         };
         let mut all = ["live/a", "live/show_1", "live/show_fr", "live/paid"]
             .map(|name| Some(publish(&streams, name)));
-        // No pattern matches an audio rendition.
+        let tag = |payload: &[u8]| Tag::new(Kind::Audio, 0, payload).expect("short");
+        let french = all[2].as_mut().expect("published");
+        for payload in [&[0xaf, 0, 0x11, 0x90][..], &[0xaf, 1, 0x21]] {
+            french.push(tag(payload));
+        }
+        // Without video, though a pattern matches.
         assert_eq!(names(&config, &streams), ["live/a", "live/show_1"]);
         assert_eq!(heard(), ["live/a", "live/show_fr"]);
         let member = |name: &str| split(&config, &format!("live/show/{name}")).map(|(_, m)| m);
@@ -326,10 +348,7 @@ mod tests {
                 (stream, tracks, name)
             );
         }
-        assert_eq!(
-            ["live/show_fr", "live/b@audio", "live/a@video"].map(member),
-            [None, None, None]
-        );
+        assert_eq!(["live/other", "live/b@audio", "live/a@video"].map(member), [None, None, None]);
         assert_eq!(member("live/paid@audio"), None, "an open ladder");
         assert_eq!(of_rendition(&config, "live/paid").map(|l| &l.name[..]), Some("live/show"));
         assert!(fixed(&config, ladder).any(|name| name == "live/show_fr"));

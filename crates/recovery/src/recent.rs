@@ -64,7 +64,6 @@ struct PeriodCounts {
     span: Duration,
     /// Start of the previous period, or of the current one without a previous one.
     began: Timestamp,
-    since: Timestamp,
     /// End of the current period.
     until: Timestamp,
     /// Acknowledged and lost packets.
@@ -75,7 +74,7 @@ struct PeriodCounts {
 impl PeriodCounts {
     fn new(now: Timestamp, span: Duration) -> Self {
         let until = now + span;
-        Self { span, began: now, since: now, until, present: (0, 0), former: (0, 0) }
+        Self { span, began: now, until, present: (0, 0), former: (0, 0) }
     }
 
     fn count(&mut self, now: Timestamp, is_lost: bool) {
@@ -91,7 +90,7 @@ impl PeriodCounts {
         if now >= self.until + self.span {
             *self = Self::new(now, self.span);
         } else {
-            (self.began, self.since, self.until) = (self.since, now, now + self.span);
+            (self.began, self.until) = (self.until - self.span, now + self.span);
             self.former = core::mem::take(&mut self.present);
         }
     }

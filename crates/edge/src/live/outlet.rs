@@ -1,7 +1,6 @@
 //! HLS packaging of a stream, once for all viewers and only while clients request it. The packaging
 //! task is a viewer of the stream.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -189,16 +188,10 @@ impl Outlet {
 
 /// The outlets, by stream and tracks.
 #[derive(Debug, Default)]
-pub struct Outlets(Mutex<HashMap<String, Arc<Outlet>>>);
+pub struct Outlets(Mutex<HashMap<OutletKey, Arc<Outlet>>>);
 
-/// Returns the key of an outlet. Names of streams contain no `@`.
-fn key(stream: &str, tracks: TrackSelection) -> Cow<'_, str> {
-    match tracks {
-        TrackSelection::All => stream.into(),
-        TrackSelection::Video => format!("{stream}@video").into(),
-        TrackSelection::Audio => format!("{stream}@audio").into(),
-    }
-}
+/// Name of a stream, and the packaged tracks.
+type OutletKey = (String, TrackSelection);
 
 impl Outlets {
     /// Returns the outlet of this name and these tracks, unless it belongs to an earlier stream of
@@ -209,7 +202,7 @@ impl Outlets {
         name: &str,
         tracks: TrackSelection,
     ) -> Option<Arc<Outlet>> {
-        let outlet = lock(&self.0).get(&*key(name, tracks))?.clone();
+        let outlet = lock(&self.0).get(&(name.to_owned(), tracks))?.clone();
         let now = streams.get(name);
         if now.is_some_and(|stream| !Arc::ptr_eq(&outlet.stream, &stream)) {
             return None;
@@ -261,8 +254,8 @@ impl Outlets {
         is_current: impl FnOnce(&Outlet) -> bool,
     ) -> Option<Arc<Outlet>> {
         let mut outlets = lock(&self.0);
-        let key = key(stream.name(), config.tracks);
-        let previous = outlets.get(&*key).filter(|o| Arc::ptr_eq(&o.stream, stream));
+        let key = (stream.name().to_owned(), config.tracks);
+        let previous = outlets.get(&key).filter(|o| Arc::ptr_eq(&o.stream, stream));
         let previous = previous.cloned();
         if let Some(outlet) = previous.as_ref().filter(|outlet| is_current(outlet)) {
             return Some(outlet.clone());
@@ -280,7 +273,7 @@ impl Outlets {
             gzipped: Mutex::default(),
         });
         runtime.spawn(outlet.clone().pack(viewer));
-        outlets.insert(key.into_owned(), outlet.clone());
+        outlets.insert(key, outlet.clone());
         drop(outlets);
         if let Some(previous) = previous {
             previous.stop();
@@ -291,13 +284,14 @@ impl Outlets {
     /// Whether these tracks of the stream are being packaged.
     pub(crate) fn has(&self, stream: &Arc<Stream>, tracks: TrackSelection) -> bool {
         let outlets = lock(&self.0);
-        let outlet = outlets.get(&*key(stream.name(), tracks));
+        let outlet = outlets.get(&(stream.name().to_owned(), tracks));
         outlet.is_some_and(|outlet| Arc::ptr_eq(&outlet.stream, stream))
     }
 
     /// Returns the stream of an outlet. It may be over, while players still request its end.
     pub(crate) fn ended(&self, name: &str) -> Option<Arc<Stream>> {
-        Some(lock(&self.0).get(name)?.stream.clone())
+        let key = (name.to_owned(), TrackSelection::All);
+        Some(lock(&self.0).get(&key)?.stream.clone())
     }
 
     /// Removes idle viewers and outlets. Called once per second.

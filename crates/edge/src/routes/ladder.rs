@@ -280,11 +280,11 @@ async fn wait(state: &State, ladder: &str, streams: &Playable) -> Packaged {
         if !renditions.is_empty() {
             first.get_or_insert_with(Instant::now);
         }
-        let is_silent = audio.is_empty() && streams.audio.iter().any(may_have_audio);
+        let is_silent = audio.is_empty() && !has_audio;
         let is_late = first.is_some_and(|first| first.elapsed() >= MAX_WAIT_FOR_OTHERS)
             && !is_silent
             || began.elapsed() >= MAX_WAIT;
-        let is_complete = has_renditions && has_audio && !is_silent;
+        let is_complete = has_renditions && has_audio;
         if is_complete || is_late {
             Poll::Ready(Packaged { renditions, audio })
         } else {
@@ -292,11 +292,6 @@ async fn wait(state: &State, ladder: &str, streams: &Playable) -> Packaged {
         }
     })
     .await
-}
-
-/// Whether the stream has audio, or is not known to have none.
-fn may_have_audio(stream: &Arc<Stream>) -> bool {
-    stream.with_cache(|cache| cache.kinds()).is_none_or(|(has_audio, _)| has_audio)
 }
 
 /// Returns the renditions with segments, and whether no further one is to be expected.

@@ -46,7 +46,7 @@ pub struct SegmenterConfig {
 }
 
 /// Tracks of a stream that are packaged.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum TrackSelection {
     /// Audio and video.
     #[default]

@@ -185,7 +185,7 @@ impl Pull {
         let index = self.pending.take().ok_or(Error::Unsolicited)?;
         let feed = self.feed(index).ok_or(Error::Unsolicited)?;
         let result = feed.on_failure(now);
-        // The other playlist does not wait for what is lost.
+        // The other playlist does not wait for a skipped segment, nor for an unreachable playlist.
         if result != Ok(FailureOutcome::Retry) {
             self.merge.set_absent(index);
         }

@@ -76,6 +76,7 @@ impl Lost {
     /// Settles the first open packet from position `at` to number `end`, and returns it as it was
     /// before; none if there is none.
     pub(super) fn take(&mut self, at: usize, end: u64) -> Option<(u64, SentPacket)> {
+        // Nearly always the end of the search, without reading a record.
         let is_within = |number: &&u64| **number <= end;
         self.numbers.get(at).filter(is_within)?;
         let at = self.next_open(at);

@@ -13,7 +13,7 @@ use super::items::{ItemContent, PullItem};
 /// Maximum number of bytes that wait for the other playlist, besides one segment.
 const MAX_BYTES: usize = 32 << 20;
 /// Counted per waiting entry in addition to its data.
-const OVERHEAD: usize = 64;
+const OVERHEAD: usize = size_of::<Entry>();
 /// Maximum distance of the playlists' times. Playlists farther apart have different clocks, and
 /// their samples leave as they arrive.
 const MAX_APART_MS: u64 = 10_000;
@@ -71,7 +71,7 @@ impl Queue {
         Some(entry)
     }
 
-    /// Whether more waits than the limits allow.
+    /// Whether the waiting entries exceed a limit.
     fn is_full(&self, max_held: Duration) -> bool {
         let oldest = self.entries.iter().take(2).find_map(Entry::item);
         let held = oldest.zip(self.newest_ms).map_or(0, |(old, new)| new.abs_diff(old.ms));
@@ -107,7 +107,8 @@ impl Merge {
 
     /// Appends a segment.
     pub(super) fn push(&mut self, index: usize, items: Vec<PullItem>, is_break: bool) {
-        self.absent[index] = false;
+        // A segment without the wanted tracks does not end the absence.
+        self.absent[index] &= items.is_empty();
         let queue = &mut self.queues[index];
         if is_break {
             queue.push(Entry::Break);
@@ -230,6 +231,9 @@ mod tests {
         assert_eq!(left(&mut merge).len(), 8);
         merge.push(0, samples(0, [7_000]), false);
         assert_eq!(left(&mut merge), [7_000], "at once");
+        merge.push(1, vec![], false);
+        merge.push(0, samples(0, [7_100]), false);
+        assert_eq!(left(&mut merge), [7_100], "an empty segment");
         merge.push(1, samples(1, [5_000, 7_500]), false);
         assert_eq!(left(&mut merge), [-5_000]);
         merge.push(0, samples(0, [8_000]), false);

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::super::fixture;
-use super::super::segmenter::{Container, Segmenter, SegmenterConfig};
+use super::super::segmenter::{Container, Segmenter, SegmenterConfig, TrackSelection};
 use super::feed::{PLAYLIST_TRIES, RETRY, SEGMENT_TRIES};
 use super::*;
 use crate::{Role, ts};
@@ -59,10 +59,18 @@ fn segment() -> Bytes {
     Bytes::from(whole(Container::Ts, 0..1_000).1.concat())
 }
 
-/// Returns the initialisation segment and the segments of a stream.
-fn whole(container: Container, range: core::ops::Range<u32>) -> (Option<Bytes>, Vec<Vec<u8>>) {
-    let mut segmenter =
-        Segmenter::new(SegmenterConfig { container, window: 100, ..SegmenterConfig::default() });
+/// Initialisation segment and segments.
+type Whole = (Option<Bytes>, Vec<Vec<u8>>);
+
+/// Returns the segments of a stream.
+fn whole(container: Container, range: core::ops::Range<u32>) -> Whole {
+    whole_of(TrackSelection::All, container, range)
+}
+
+/// Returns the segments of these tracks of a stream.
+fn whole_of(tracks: TrackSelection, container: Container, range: core::ops::Range<u32>) -> Whole {
+    let config = SegmenterConfig { container, tracks, window: 100, ..SegmenterConfig::default() };
+    let mut segmenter = Segmenter::new(config);
     segmenter.push(&fixture::video_header(12), fixture::WALL);
     segmenter.push(&fixture::audio_header(), fixture::WALL);
     fixture::push(&mut segmenter, range, 25, true);

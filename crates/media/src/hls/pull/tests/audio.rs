@@ -1,5 +1,7 @@
 //! Variants with an audio playlist of their own.
 
+use TrackSelection::{All, Audio, Video};
+
 use super::*;
 
 /// An origin with a variant, an audio rendition, and the bodies of their segments.
@@ -17,34 +19,6 @@ const MASTER: &str = "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"Eng
                       URI=\"audio\"\n\
                       #EXT-X-STREAM-INF:BANDWIDTH=900,AUDIO=\"a\"\nvideo\n";
 
-/// Returns the segments of one kind, or of both.
-fn segments(container: Container, range: core::ops::Range<u32>, kinds: [bool; 2]) -> Whole {
-    let mut segmenter =
-        Segmenter::new(SegmenterConfig { container, window: 100, ..SegmenterConfig::default() });
-    if kinds[0] {
-        segmenter.push(&fixture::video_header(12), fixture::WALL);
-    }
-    if kinds[1] {
-        segmenter.push(&fixture::audio_header(), fixture::WALL);
-    }
-    for at in range.clone() {
-        if kinds[0] && (at - range.start).is_multiple_of(40) {
-            let is_key = ((at - range.start) / 40).is_multiple_of(25);
-            segmenter.push(&fixture::frame(at, is_key), fixture::WALL + u64::from(at));
-        }
-        if kinds[1] && (at * 48) % 1_024 < 48 {
-            segmenter.push(&fixture::audio_frame(at), fixture::WALL + u64::from(at));
-        }
-    }
-    segmenter.end();
-    let body = |name| Bytes::from(segmenter.segment(name).expect("complete").concat());
-    let init = segmenter.inits().next().and_then(|id| segmenter.init(id));
-    (init, segmenter.segments().map(body).collect())
-}
-
-/// Initialisation segment and segments.
-type Whole = (Option<Bytes>, Vec<Bytes>);
-
 impl Origin {
     /// Creates an origin of both playlists, which end with `end`.
     fn new(video: &[Whole], audio: &[Whole], end: &str) -> Self {
@@ -61,7 +35,7 @@ impl Origin {
                 }
                 for (number, body) in segments.iter().enumerate() {
                     list += &format!("#EXTINF:2,\n{name}-{part}-{number}\n");
-                    bodies.insert(format!("{name}-{part}-{number}"), body.clone());
+                    bodies.insert(format!("{name}-{part}-{number}"), Bytes::from(body.clone()));
                 }
             }
             bodies.insert(name.to_owned(), Bytes::from(list + end));
@@ -104,11 +78,11 @@ fn count(tags: &[Tag], kind: Kind) -> usize {
 #[test]
 fn a_separate_audio_playlist_gives_the_same_tags_as_one_within_the_variant() {
     for container in [Container::Ts, Container::Fmp4] {
-        let whole = |kinds| [segments(container, 0..6_000, kinds)];
-        let (video, audio) = (whole([true, false]), whole([false, true]));
+        let whole = |kinds| [whole_of(kinds, container, 0..6_000)];
+        let (video, audio) = (whole(Video), whole(Audio));
         let mut origin = Origin::new(&video, &audio, "#EXT-X-ENDLIST\n");
         let tags = origin.pull(&mut pull(), seconds(1));
-        let mut both = Origin::new(&whole([true, true]), &audio, "#EXT-X-ENDLIST\n");
+        let mut both = Origin::new(&whole(All), &audio, "#EXT-X-ENDLIST\n");
         both.bodies.insert("media.m3u8".to_owned(), both.bodies["video"].clone());
         let expected = both.pull(&mut pull(), seconds(1));
         assert!(expected.len() > 400, "{}", expected.len());
@@ -138,19 +112,19 @@ fn a_separate_audio_playlist_gives_the_same_tags_as_one_within_the_variant() {
 
 #[test]
 fn audio_within_the_variant_is_replaced_by_the_rendition() {
-    let whole = |kinds| [segments(Container::Ts, 0..4_000, kinds)];
-    let (video, audio) = (whole([true, true]), whole([false, true]));
+    let whole = |kinds| [whole_of(kinds, Container::Ts, 0..4_000)];
+    let (video, audio) = (whole(All), whole(Audio));
     let tags = Origin::new(&video, &audio, "#EXT-X-ENDLIST\n").pull(&mut pull(), seconds(1));
-    let alone = Origin::new(&whole([true, false]), &audio, "#EXT-X-ENDLIST\n")
-        .pull(&mut pull(), seconds(1));
+    let alone =
+        Origin::new(&whole(Video), &audio, "#EXT-X-ENDLIST\n").pull(&mut pull(), seconds(1));
     assert_eq!(count(&tags, Kind::Audio), count(&alone, Kind::Audio));
     assert_eq!(count(&tags, Kind::Video), 100);
 }
 
 #[test]
 fn video_continues_without_audio_that_cannot_be_fetched() {
-    let whole = |kinds, end| [segments(Container::Ts, 0..end, kinds)];
-    let (video, audio) = (whole([true, false], 8_000), whole([false, true], 8_000));
+    let whole = |kinds, end| [whole_of(kinds, Container::Ts, 0..end)];
+    let (video, audio) = (whole(Video, 8_000), whole(Audio, 8_000));
     // The playlist is unreachable, or all of its segments.
     let names = ["audio-0-0", "audio-0-1", "audio-0-2", "audio-0-3", "audio-0-4"];
     assert_eq!(audio[0].1.len(), names.len());
@@ -167,10 +141,12 @@ fn video_continues_without_audio_that_cannot_be_fetched() {
         assert_eq!(counts, (expected, 0), "{failing:?}");
         // The audio returns.
         origin.failing.clear();
-        let more = whole([false, true], 14_000);
+        let more = whole(Audio, 14_000);
         let list = String::from_utf8_lossy(&origin.bodies["audio"]).into_owned();
         for number in 5..7 {
-            origin.bodies.insert(format!("audio-0-{number}"), more[0].1[number].clone());
+            origin
+                .bodies
+                .insert(format!("audio-0-{number}"), Bytes::from(more[0].1[number].clone()));
         }
         let list = list + "#EXTINF:2,\naudio-0-5\n#EXTINF:2,\naudio-0-6\n";
         origin.bodies.insert("audio".to_owned(), Bytes::from(list));
@@ -183,8 +159,8 @@ fn video_continues_without_audio_that_cannot_be_fetched() {
 
 #[test]
 fn video_continues_without_audio_of_an_unsupported_codec() {
-    let whole = |kinds| segments(Container::Fmp4, 0..6_000, kinds);
-    let (video, mut audio) = (whole([true, false]), whole([false, true]));
+    let whole = |kinds| whole_of(kinds, Container::Fmp4, 0..6_000);
+    let (video, mut audio) = (whole(Video), whole(Audio));
     let mut init = audio.0.as_ref().expect("an initialisation segment").to_vec();
     let at = init.windows(4).position(|four| four == b"mp4a").expect("a sample entry");
     init[at..at + 4].copy_from_slice(b"ec-3");
@@ -198,8 +174,8 @@ fn video_continues_without_audio_of_an_unsupported_codec() {
 
 #[test]
 fn the_end_of_the_variant_ends_the_stream() {
-    let whole = |kinds| [segments(Container::Ts, 0..6_000, kinds)];
-    let mut origin = Origin::new(&whole([true, false]), &whole([false, true]), "");
+    let whole = |kinds| [whole_of(kinds, Container::Ts, 0..6_000)];
+    let mut origin = Origin::new(&whole(Video), &whole(Audio), "");
     let ended = [&origin.bodies["video"][..], b"#EXT-X-ENDLIST\n"].concat();
     origin.bodies.insert("video".to_owned(), Bytes::from(ended));
     let mut pull = pull();
@@ -212,9 +188,9 @@ fn the_end_of_the_variant_ends_the_stream() {
 
 #[test]
 fn a_discontinuity_of_both_playlists_keeps_them_in_step() {
-    let part = |range: core::ops::Range<u32>, kinds| segments(Container::Ts, range, kinds);
+    let part = |range: core::ops::Range<u32>, kinds| whole_of(kinds, Container::Ts, range);
     let parts = |kinds| [part(500_000..504_000, kinds), part(0..4_000, kinds)];
-    let (video, audio) = (parts([true, false]), parts([false, true]));
+    let (video, audio) = (parts(Video), parts(Audio));
     let tags = Origin::new(&video, &audio, "#EXT-X-ENDLIST\n").pull(&mut pull(), seconds(1));
     let times = |kind: Kind| -> Vec<u32> {
         let frames = tags.iter().filter(|tag| tag.kind() == kind && !tag.role().is_header());
@@ -232,9 +208,9 @@ fn a_discontinuity_of_both_playlists_keeps_them_in_step() {
 
 #[test]
 fn a_wanted_language_that_is_missing_ends_the_pull() {
-    let whole = |kinds| [segments(Container::Ts, 0..4_000, kinds)];
+    let whole = |kinds| [whole_of(kinds, Container::Ts, 0..4_000)];
     let selection = Selection { variant: Choice::Highest, audio: Some("de".to_owned()) };
-    let origin = Origin::new(&whole([true, false]), &whole([false, true]), "");
+    let origin = Origin::new(&whole(Video), &whole(Audio), "");
     let mut pull = Pull::new(url(URL), selection);
     pull.next(seconds(0));
     let error = pull.on_response(&origin.bodies["media.m3u8"]).expect_err("no such rendition");
@@ -243,9 +219,9 @@ fn a_wanted_language_that_is_missing_ends_the_pull() {
 
 #[test]
 fn the_audio_rendition_alone_is_a_stream() {
-    let whole = |kinds| [segments(Container::Fmp4, 0..4_000, kinds)];
+    let whole = |kinds| [whole_of(kinds, Container::Fmp4, 0..4_000)];
     let selection = Selection { variant: Choice::AudioOnly, audio: Some("English".to_owned()) };
-    let mut origin = Origin::new(&whole([true, false]), &whole([false, true]), "#EXT-X-ENDLIST\n");
+    let mut origin = Origin::new(&whole(Video), &whole(Audio), "#EXT-X-ENDLIST\n");
     let tags = origin.pull(&mut Pull::new(url(URL), selection), seconds(1));
     assert_eq!(count(&tags, Kind::Video), 0);
     assert!(count(&tags, Kind::Audio) > 180, "{}", count(&tags, Kind::Audio));
