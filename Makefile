@@ -19,7 +19,7 @@
 #                     neighbours, which must not affect them; SOAK="--minutes 2" for a smoke test
 #   make fuzz         runs the random tests longer (CASES=20000): frames, schedules, paths; see fuzz/README.md
 #   make lab          runs all experiments into out/ and writes pages of docs/reproduce/: results.md, with every table
-#                     in target/results.md (RUNS=100 per point, two hours of CPU time), viewers.md (SESSIONS=500 of each
+#                     in target/results.md (RUNS=100 per point, two to four hours of CPU time), viewers.md (SESSIONS=500 of each
 #                     of five seeds, a quarter of an hour), first-frame.md, autoplex-figures.md (DAY=4000 viewers per
 #                     day behind shared bottlenecks), client-changes.md (TRACE=FILE also replays a recorded path), and
 #                     papers.md with a page per paper
