@@ -10,7 +10,7 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use units::Timestamp;
+use units::{Timestamp, release_capacity};
 
 /// Maximum number of pieces in flight that are tracked. Beyond it, the last ones count as one.
 const MAX_PIECES: usize = 64;
@@ -55,6 +55,7 @@ impl Playhead {
             // Audio and video are interleaved, so times may go back.
             self.acked = self.acked.max(Some(media));
         }
+        release_capacity(&mut self.pieces);
     }
 
     /// Handles the player's latest report, of the time `at`, unless it is already known.

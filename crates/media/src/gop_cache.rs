@@ -20,6 +20,8 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use units::release_capacity;
+
 use crate::codec::Role;
 use crate::flv::{Kind, Tag};
 
@@ -352,7 +354,7 @@ impl GopCache {
         {
             self.drop_before(next);
         }
-        self.release_capacity();
+        release_capacity(&mut self.tags);
     }
 
     /// Evicts the oldest tags until at most `most` bytes of [memory](GopCache::memory) are used, or
@@ -361,18 +363,12 @@ impl GopCache {
         while self.memory() > most && self.tags.len() > 1 {
             self.drop_first();
         }
-        self.release_capacity();
+        release_capacity(&mut self.tags);
     }
 
     fn drop_first(&mut self) {
         self.overflows += u64::from(self.groups.front().is_some_and(|g| g.start == self.base));
         self.drop_before(self.base + 1);
-    }
-
-    fn release_capacity(&mut self) {
-        if self.tags.len() < self.tags.capacity() / 8 {
-            self.tags.shrink_to(self.tags.len() * 2);
-        }
     }
 
     fn starts_group(&self, tag: &Tag) -> bool {

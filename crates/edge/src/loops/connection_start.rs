@@ -364,5 +364,7 @@ pub(super) fn handshake_cookies(info: &HandshakeInfo) -> Vec<ReceivedCookie> {
     let carried = carried.into_iter().filter_map(|(carrier, bytes)| {
         Some((carrier, Cookie::decode(bytes.filter(|bytes| !bytes.is_empty())?)))
     });
-    carried.collect()
+    let mut cookies: Vec<_> = carried.collect();
+    cookies.shrink_to_fit();
+    cookies
 }

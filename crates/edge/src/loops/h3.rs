@@ -171,7 +171,12 @@ impl Application for H3 {
     }
 
     fn poll(&mut self) -> Option<ClientAction> {
-        self.actions.pop_front()
+        let action = self.actions.pop_front();
+        if action.is_none() {
+            // Viewers send one request.
+            self.actions = VecDeque::new();
+        }
+        action
     }
 
     fn deadline(&self) -> Option<Timestamp> {

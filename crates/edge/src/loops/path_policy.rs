@@ -173,6 +173,8 @@ impl PathPolicy {
         self.watches.retain(Watch::is_open);
         let is_known = self.watches.iter().any(|watch| watch.is_of(session));
         if !is_known && self.watches.len() < MAX_WATCHES {
+            // Most connections have one session, and a vector makes room for four.
+            self.watches.reserve_exact(1);
             self.watches.push(Watch::new(session, now, connection));
         }
     }

@@ -193,6 +193,8 @@ impl Requests {
                 let content_type = response.header("content-type");
                 policy.on_response(now, connection, &self.state, content_type, &body);
             }
+            // Most viewers have one response at a time, and a vector makes room for four.
+            self.responses.reserve_exact(1);
             self.responses.push(Delivery::new(id, body));
             self.wants_acks = true;
         } else {

@@ -17,18 +17,15 @@ const PERIOD: Duration = Duration::from_secs(1);
 pub(super) struct Watch {
     session: Weak<Session>,
     due: Timestamp,
-    /// Statistics at the start of the session.
+    /// Statistics at the start of the session, without reasons.
     before: TransportStats,
 }
 
 impl Watch {
     /// Starts at the beginning of a session.
     pub(super) fn new(session: &Arc<Session>, now: Timestamp, connection: &Connection) -> Self {
-        Self {
-            session: Arc::downgrade(session),
-            due: now,
-            before: TransportStats::of(now, connection),
-        }
+        let before = TransportStats { reasons: Vec::new(), ..TransportStats::of(now, connection) };
+        Self { session: Arc::downgrade(session), due: now, before }
     }
 
     /// Whether the session is still open.

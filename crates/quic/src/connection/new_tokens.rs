@@ -11,8 +11,6 @@ struct Slot {
     generation: u32,
     /// `None` once the peer has acknowledged the frame.
     token: Option<Vec<u8>>,
-    /// The frame must be sent or retransmitted.
-    due: bool,
 }
 
 /// A pending frame.
@@ -26,6 +24,9 @@ pub(super) struct Due<'a> {
 #[derive(Debug, Default)]
 pub(super) struct NewTokens {
     slots: Vec<Slot>,
+    /// Slots with a frame to send or to retransmit, one bit each: every packet asks, and the slots
+    /// are in memory of their own.
+    due: u8,
     /// Number of issued tokens: the next generation.
     issued: u32,
 }
@@ -33,25 +34,29 @@ pub(super) struct NewTokens {
 impl NewTokens {
     /// Queues a token for the next control frames.
     pub(super) fn issue(&mut self, token: Vec<u8>) {
-        let new = Slot { generation: self.issued, token: Some(token), due: true };
+        let new = Slot { generation: self.issued, token: Some(token) };
         self.issued += 1;
-        if let Some(free) = self.slots.iter_mut().find(|slot| slot.token.is_none()) {
-            *free = new;
-        } else if self.slots.len() < MAX_TOKENS {
-            self.slots.push(new);
-        } else if let Some(oldest) = self.slots.iter_mut().min_by_key(|slot| slot.generation) {
-            *oldest = new;
+        let free = self.slots.iter().position(|slot| slot.token.is_none());
+        let index = free.unwrap_or_else(|| match self.slots.len() {
+            used @ 0..MAX_TOKENS => used,
+            _ => oldest(&self.slots),
+        });
+        match self.slots.get_mut(index) {
+            Some(slot) => *slot = new,
+            None => self.slots.push(new),
         }
+        self.due |= 1 << index;
     }
 
     /// Returns true if a frame is pending.
     pub(super) fn is_due(&self) -> bool {
-        self.slots.iter().any(|slot| slot.due)
+        self.due != 0
     }
 
     /// Returns a pending frame whose token `fits`.
     pub(super) fn next_due(&self, fits: impl Fn(&[u8]) -> bool) -> Option<Due<'_>> {
-        (0..).zip(&self.slots).filter(|(_, slot)| slot.due).find_map(|(index, slot)| {
+        let due = |index: &u8| self.due & 1 << index != 0;
+        (0..).zip(&self.slots).filter(|(index, _)| due(index)).find_map(|(index, slot)| {
             let token = slot.token.as_deref().filter(|token| fits(token))?;
             Some(Due { slot: index, generation: slot.generation, token })
         })
@@ -59,28 +64,33 @@ impl NewTokens {
 
     /// Records that the slot's frame was sent.
     pub(super) fn on_sent(&mut self, slot: u8) {
-        if let Some(slot) = self.slots.get_mut(usize::from(slot)) {
-            slot.due = false;
-        }
+        self.due &= !(1 << slot);
     }
 
     /// Records that the peer has the token.
     pub(super) fn on_acked(&mut self, slot: u8, generation: u32) {
-        if let Some(slot) = self.get_mut(slot, generation) {
-            (slot.token, slot.due) = (None, false);
+        if let Some(acked) = self.get_mut(slot, generation) {
+            acked.token = None;
+            self.due &= !(1 << slot);
         }
     }
 
     /// Records that a packet with the frame was lost.
     pub(super) fn on_lost(&mut self, slot: u8, generation: u32) {
-        if let Some(slot) = self.get_mut(slot, generation) {
-            slot.due = slot.token.is_some();
+        if self.get_mut(slot, generation).is_some_and(|lost| lost.token.is_some()) {
+            self.due |= 1 << slot;
         }
     }
 
     fn get_mut(&mut self, slot: u8, generation: u32) -> Option<&mut Slot> {
         self.slots.get_mut(usize::from(slot)).filter(|slot| slot.generation == generation)
     }
+}
+
+/// Returns the index of the oldest token.
+fn oldest(slots: &[Slot]) -> usize {
+    let oldest = (0..).zip(slots).min_by_key(|(_, slot)| slot.generation);
+    oldest.map_or(0, |(index, _)| index)
 }
 
 #[cfg(test)]

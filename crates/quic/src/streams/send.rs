@@ -7,7 +7,7 @@ use core::ops::Range;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use units::Mark;
+use units::{Mark, release_capacity};
 
 use super::interface::SendProgress;
 use crate::ranges::RangeSet;
@@ -250,9 +250,7 @@ impl SendStream {
             self.chunks.pop_front();
             self.hint.set(self.hint.get().saturating_sub(1));
         }
-        if self.chunks.is_empty() && self.chunks.capacity() > 16 {
-            self.chunks = VecDeque::new();
-        }
+        release_capacity(&mut self.chunks);
     }
 
     /// Frees fully acknowledged chunks after a gap, so that one withheld acknowledgement does not

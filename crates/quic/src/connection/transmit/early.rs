@@ -2,7 +2,7 @@
 //! 14.1), and CONNECTION_CLOSE in every space with keys (section 10.2.3).
 
 use super::Transmit;
-use super::packet::{ACK_DELAY_EXPONENT, Draft, MIN_ROOM};
+use super::packet::{ACK_DELAY_EXPONENT, Head, MIN_ROOM};
 use crate::connection::spaces::SpaceId;
 use crate::connection::{CloseReason, Connection, Context};
 use crate::crypto::TAG_LEN;
@@ -70,7 +70,7 @@ impl Connection {
         id: SpaceId,
         buf: &'a mut [u8],
         ctx: &Context<'_>,
-    ) -> Option<Draft<'a>> {
+    ) -> Option<Head<'a>> {
         self.scratch.clear();
         let number = self.handshake.as_ref()?.early(id)?.space.ledger.next_number();
         let dcid = self.control.remote_ids.active.id;
@@ -78,7 +78,7 @@ impl Connection {
         let end = buf.len().checked_sub(TAG_LEN).filter(|&end| end >= MIN_ROOM)?;
         let mut w = Writer::new(&mut buf[..end]);
         let length_at = put_long_header(&mut w, id.packet_type(), &dcid, &scid, &[], LONG_PN_LEN);
-        Some(Draft::new(w, Some(length_at), id, number, LONG_PN_LEN))
+        Some(Head { w, length_at: Some(length_at), space: id, number, pn_len: LONG_PN_LEN })
     }
 
     /// Writes one Initial or Handshake packet of at least `pad_to` bytes. Returns its size.
@@ -91,7 +91,7 @@ impl Connection {
         may_elicit: bool,
         ctx: &mut Context<'_>,
     ) -> Option<usize> {
-        let mut draft = self.begin_early(id, buf, ctx)?;
+        let mut draft = self.begin_early(id, buf, ctx)?.draft();
         let space = &mut self.handshake.as_mut()?.early_mut(id)?.space;
         if space.received.wants_ack()
             && let Some(largest) =
@@ -120,8 +120,9 @@ impl Connection {
             space.probes = space.probes.saturating_sub(1);
         }
         draft.pad_to(pad_to.saturating_sub(TAG_LEN));
-        let built = draft.build();
-        Some(self.end_packet(now, buf, &built, self.path.generation))
+        draft.finish();
+        let built = &draft.built;
+        Some(self.end_packet(now, buf, built, self.path.generation))
     }
 
     /// Writes CONNECTION_CLOSE in every space with keys (RFC 9000, section 10.2.3).
@@ -154,10 +155,11 @@ impl Connection {
         reason: &CloseReason,
         ctx: &mut Context<'_>,
     ) -> Option<usize> {
-        let mut draft = match id {
+        let head = match id {
             SpaceId::Data => self.begin_short(buf)?,
             _ => self.begin_early(id, buf, ctx)?,
         };
+        let mut draft = head.draft();
         match reason {
             CloseReason::Transport(error) => put_connection_close(&mut draft.w, error),
             CloseReason::Application { code, reason } if id == SpaceId::Data => {
@@ -171,7 +173,8 @@ impl Connection {
             }
             _ => return None,
         }
-        let built = draft.build();
-        Some(self.end_packet(now, buf, &built, self.path.generation))
+        draft.finish();
+        let built = &draft.built;
+        Some(self.end_packet(now, buf, built, self.path.generation))
     }
 }

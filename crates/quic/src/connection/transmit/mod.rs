@@ -266,7 +266,7 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> Option<(usize, bool)> {
         self.skip_number(ctx);
-        let mut draft = self.begin_short(buf)?;
+        let mut draft = self.begin_short(buf)?.draft();
         draft.built.ect = marked;
         // A copy must have room for the original's content, so its acknowledgement takes only the
         // rest.
@@ -297,8 +297,10 @@ impl Connection {
             self.arm_tail(now, turn);
         }
         let alone = draft.alone;
-        let built = draft.build();
-        Some((self.end_packet(now, buf, &built, self.path.generation), alone))
+        draft.finish();
+        let built = &draft.built;
+        let size = self.end_packet(now, buf, built, self.path.generation);
+        Some((size, alone))
     }
 
     /// Arms the tail PING, which is sent if nothing follows this packet.
@@ -399,7 +401,7 @@ impl Connection {
     ) -> Option<Transmit> {
         let size = usize::from(BASE).min(usize::try_from(owed.limit).unwrap_or(usize::MAX));
         let buf = buf.get_mut(..size)?;
-        let mut draft = self.begin_short(buf)?;
+        let mut draft = self.begin_short(buf)?.draft();
         match owed.frame {
             OffPathFrame::Challenge(data) => put_path_challenge(&mut draft.w, data),
             OffPathFrame::Response(data) => put_path_response(&mut draft.w, data),
@@ -408,8 +410,9 @@ impl Connection {
         draft.built.eliciting = true;
         draft.built.ect = generation == self.path.generation && self.marks(now);
         let ecn = codepoint(draft.built.ect);
-        let built = draft.build();
-        self.end_packet(now, buf, &built, generation);
+        draft.finish();
+        let built = &draft.built;
+        self.end_packet(now, buf, built, generation);
         Some(Transmit { addresses: owed.addresses, ecn, len: size, segment: size })
     }
 
@@ -424,15 +427,16 @@ impl Connection {
         }
         let (len, marked) = (usize::from(size), self.marks(now));
         let buf = buf.get_mut(..len)?;
-        let mut draft = self.begin_short(buf)?;
+        let mut draft = self.begin_short(buf)?.draft();
         put_ping(&mut draft.w);
         draft.pad();
         draft.built.eliciting = true;
         draft.built.kind = PacketKind::MtuProbe;
         draft.built.ect = marked;
         self.path.mtud.on_probe_sent(size);
-        let built = draft.build();
-        self.end_packet(now, buf, &built, self.path.generation);
+        draft.finish();
+        let built = &draft.built;
+        self.end_packet(now, buf, built, self.path.generation);
         let (addresses, ecn) = (self.path.standing.addresses, codepoint(marked));
         Some(self.sent(Transmit { addresses, ecn, len, segment: len }))
     }

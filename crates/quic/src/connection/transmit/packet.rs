@@ -27,19 +27,31 @@ const MIN_STREAM_ROOM: usize = 32;
 /// Minimum room for a packet's header and frames, in bytes.
 pub(super) const MIN_ROOM: usize = 64;
 
+/// A packet with a header, up to the packet number.
+///
+/// [`Head::draft`] is a step of its own, so that the larger draft is made in its final place: the
+/// processor cannot forward fields that were just written to the wider reads of a move, and waits
+/// until the header is in the cache.
+pub(super) struct Head<'a> {
+    pub(super) w: Writer<'a>,
+    /// Offset of a long header's Length field.
+    pub(super) length_at: Option<usize>,
+    pub(super) space: SpaceId,
+    pub(super) number: u64,
+    pub(super) pn_len: usize,
+}
+
 /// A packet under construction.
 pub(super) struct Draft<'a> {
     pub(super) w: Writer<'a>,
     /// Offset of a long header's Length field.
     length_at: Option<usize>,
-    /// The packet so far. Its end is not known.
     pub(super) built: Built,
     /// Must be sent in its own transmission.
     pub(super) alone: bool,
 }
 
-/// A packet with complete frames, ready to be sealed.
-#[derive(Clone, Copy)]
+/// What is known of a packet besides its bytes. Its end is valid after [`Draft::finish`].
 pub(super) struct Built {
     space: SpaceId,
     number: u64,
@@ -55,16 +67,11 @@ pub(super) struct Built {
     pub(super) ect: bool,
 }
 
-impl<'a> Draft<'a> {
-    /// Writes the packet number after a header.
+impl<'a> Head<'a> {
+    /// Writes the packet number.
     #[inline(always)]
-    pub(super) fn new(
-        mut w: Writer<'a>,
-        length_at: Option<usize>,
-        space: SpaceId,
-        number: u64,
-        pn_len: usize,
-    ) -> Self {
+    pub(super) fn draft(self) -> Draft<'a> {
+        let Head { mut w, length_at, space, number, pn_len } = self;
         let pn_offset = w.position();
         put_packet_number(&mut w, number, pn_len);
         let built = Built {
@@ -79,19 +86,20 @@ impl<'a> Draft<'a> {
             eliciting: false,
             ect: false,
         };
-        Self { w, length_at, built, alone: false }
+        Draft { w, length_at, built, alone: false }
     }
+}
 
+impl Draft<'_> {
     /// Ends the frames, padded to the minimum for header protection.
     #[inline(always)]
-    pub(super) fn build(mut self) -> Built {
+    pub(super) fn finish(&mut self) {
         let pn_offset = self.built.pn_offset;
         self.pad_to(pn_offset + MIN_SAMPLE);
         self.built.end = self.w.position();
         if let Some(at) = self.length_at {
             self.w.set_varint2(at, (self.built.end + TAG_LEN - pn_offset) as u64);
         }
-        self.built
     }
 
     /// Returns true if the packet has no frames.
@@ -134,7 +142,7 @@ impl Connection {
 
     /// Starts a 1-RTT packet in `buf`, leaving room for the tag.
     #[inline(always)]
-    pub(super) fn begin_short<'a>(&mut self, buf: &'a mut [u8]) -> Option<Draft<'a>> {
+    pub(super) fn begin_short<'a>(&mut self, buf: &'a mut [u8]) -> Option<Head<'a>> {
         self.scratch.clear();
         let keys = self.keys.as_ref()?;
         let number = self.data.ledger.next_number();
@@ -145,7 +153,7 @@ impl Connection {
         let fixed_bit = !self.peer.grease_quic_bit || self.header.fixed_bit(number);
         let id = &self.control.remote_ids.active.id;
         put_short_header(&mut w, id, false, keys.local_phase(), pn_len, fixed_bit);
-        Some(Draft::new(w, None, SpaceId::Data, number, pn_len))
+        Some(Head { w, length_at: None, space: SpaceId::Data, number, pn_len })
     }
 
     /// Seals the packet at the start of `buf` and enters it in the ledger. Returns its size.
