@@ -77,7 +77,10 @@ fn a_stream_is_pushed_to_nginx_and_pulled_from_there() {
     let mut target = nginx(directory.path(), address);
     let first = Edge::start(&push("live/*", &format!("rtmp://{address}/{{name}}"), ""));
     let _publisher = Publisher::start(first.rtmp, "live/demo", None);
-    until("the push", || first.metric("mendcast_push_connections{") > 0.0);
+    let pushes = format!(
+        "mendcast_push_connections{{stream=\"live/demo\",target=\"rtmp://{address}/{{name}}\"}}"
+    );
+    until("the push", || first.metric(&pushes) > 0.0);
     let pull =
         format!("[[pull]]\nstream = \"live/*\"\nupstream = [\"rtmp://{address}/{{name}}\"]\n");
     let second = Edge::start(&pull);
@@ -88,7 +91,7 @@ fn a_stream_is_pushed_to_nginx_and_pulled_from_there() {
     target.kill();
     first.says("live/demo: push failed");
     let _target = nginx(directory.path(), address);
-    until("the push again", || first.metric("mendcast_push_connections{") > 0.0);
+    until("the push again", || first.metric(&pushes) > 0.0);
 }
 
 /// The only recording of a stream.
