@@ -13,6 +13,9 @@
 #                     docs/develop/interop.md
 #   make bench        compares CPU time and memory with other stacks; QUICK=1 for a short run
 #   make bench-edge   measures the cost of a live viewer, next to quinn and nginx; QUICK=1 for a short run
+#   make bench-products  compares the cost of live viewers with moq-relay, MediaMTX and nginx-rtmp; QUICK=1 for a short
+#                     run, PAGE=FILE writes the results as Markdown, MEDIAMTX=DIR for a clone of its repository,
+#                     PRODUCTS="--rounds 5"
 #   make bench-count  counts instructions of the server in fixed workloads under valgrind; fails above +5 %
 #   make bench-history COMMITS="A B"   measures commits in turns, and draws them; ROUNDS=5, EDGE=1 for live viewers
 #   make soak         200 viewers join and leave behind a lossy link for half an hour, alone and next to hostile
@@ -44,7 +47,7 @@
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: demo test e2e e2e-ladder e2e-tracks e2e-cohorts interop bench bench-edge bench-count bench-history soak fuzz lab reference site autoplex test-autoplex release release-check install-check chart-check web conformance h3spec lint lint-autoplex lint-fuzz need-cargo need-cc pages
+.PHONY: demo test e2e e2e-ladder e2e-tracks e2e-cohorts interop bench bench-edge bench-products bench-count bench-history soak fuzz lab reference site autoplex test-autoplex release release-check install-check chart-check web conformance h3spec lint lint-autoplex lint-fuzz need-cargo need-cc pages
 
 need-cargo:
 	@command -v $(CARGO) >/dev/null || { echo "missing: Rust with cargo 1.90 or newer (https://rustup.rs)"; exit 1; }
@@ -107,6 +110,13 @@ bench: need-cargo need-cc
 bench-edge: need-cargo need-cc
 	$(CARGO) build --release --locked --bin mendcast --bin mendcast-bench --bin mendcast-bench-peer
 	$(TARGET)/release/mendcast-bench edge $(if $(QUICK),--quick) --out bench-edge.json
+
+# Missing products are skipped.
+bench-products: need-cargo need-cc
+	$(CARGO) build --release --locked --bin mendcast --bin mendcast-bench --bin mendcast-bench-peer
+	-bench/products $(if $(MEDIAMTX),--mediamtx $(MEDIAMTX))
+	$(TARGET)/release/mendcast-bench products --programs $(TARGET)/products/bin --out bench-products.json \
+	  $(if $(QUICK),--quick) $(if $(PAGE),--page $(PAGE)) $(PRODUCTS)
 
 # Skipped without valgrind (Debian: apt-get install valgrind).
 bench-count: need-cargo need-cc

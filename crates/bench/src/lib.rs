@@ -56,6 +56,8 @@ struct Arguments {
 enum ProcessRole {
     /// Measure the cost of a live viewer
     Edge(edge::LiveCost),
+    /// Measure the cost of live viewers of several products
+    Products(edge::Products),
     /// Run viewers on a lossy link for half an hour
     Soak(edge::Soak),
     /// Run a workload whose instructions `bench/instructions` counts
@@ -88,6 +90,11 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Some(ProcessRole::Edge(live)) => {
             let mut report = BenchReport::new();
             live.run(&mut report, arguments.quick, mendcast()?)?;
+            return report.write(&arguments.out);
+        }
+        Some(ProcessRole::Products(products)) => {
+            let mut report = BenchReport::new();
+            products.run(&mut report, arguments.quick, mendcast()?)?;
             return report.write(&arguments.out);
         }
         None => {}

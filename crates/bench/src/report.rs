@@ -78,6 +78,11 @@ impl Samples {
         }
     }
 
+    /// Returns the smallest and the largest result.
+    pub(crate) fn range(&self) -> Option<[f64; 2]> {
+        Some([*self.0.first()?, *self.0.last()?])
+    }
+
     /// Returns the first and the third quartile.
     fn quartiles(&self) -> Option<[f64; 2]> {
         let quarter = self.0.len() / 4;
@@ -85,13 +90,25 @@ impl Samples {
     }
 
     fn spread(&self) -> String {
-        match (self.0.first(), self.0.last()) {
-            (Some(min), Some(max)) if self.0.len() > 1 => {
-                format!("{} to {}", number(*min), number(*max))
+        match self.range() {
+            Some([min, max]) if self.0.len() > 1 => {
+                format!("{} to {}", number(min), number(max))
             }
             _ => String::new(),
         }
     }
+}
+
+/// Returns the machine's processors and kernel.
+pub(crate) fn machine() -> String {
+    let cpus = std::thread::available_parallelism().map_or(0, usize::from);
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
+        .map_or("unknown CPU", |(_, model)| model);
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("{cpus} x {model}, kernel {}", kernel.trim())
 }
 
 fn number(value: f64) -> String {
@@ -111,14 +128,7 @@ pub(crate) struct BenchReport {
 impl BenchReport {
     /// Prints the machine's properties.
     pub(crate) fn new() -> Self {
-        let cpus = std::thread::available_parallelism().map_or(0, usize::from);
-        let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let model = info
-            .lines()
-            .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
-            .map_or("unknown CPU", |(_, model)| model);
-        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        println!("machine: {cpus} x {model}, kernel {}", kernel.trim());
+        println!("machine: {}", machine());
         Self { rows: Vec::new() }
     }
 
@@ -207,6 +217,7 @@ mod tests {
         [3.0, 1.0, 2.0, 10.0].into_iter().for_each(|value| samples.push(value));
         assert_eq!(samples.median(), 2.5);
         assert_eq!(samples.quartiles(), Some([2.0, 3.0]));
+        assert_eq!(samples.range(), Some([1.0, 10.0]));
         assert_eq!(Samples::default().quartiles(), None);
         assert_eq!(PeerTarget::RatioAtMost(0.5).is_met(9.0, 0.5), Some(true));
         assert_eq!(PeerTarget::RatioAtLeast(2.0).is_met(9.0, 1.9), Some(false));

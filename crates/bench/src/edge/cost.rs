@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::media::RATE;
-use super::servers::{Contestant, Thread, ViewTransport};
-use super::watch::ViewMeasurement;
+use super::servers::Thread;
+use super::tally::ViewMeasurement;
 
 /// Cost of the viewers.
 #[derive(Clone, Debug)]
@@ -14,6 +14,8 @@ pub(super) struct Cost {
     pub viewers: usize,
     /// Each thread's share of a CPU, busiest first.
     pub threads: Vec<(String, f64)>,
+    /// Duration of the measurement.
+    pub wall: Duration,
     /// Busy CPUs of the machine, including unrelated processes.
     pub machine: f64,
     /// Resident memory per viewer, in bytes.
@@ -38,7 +40,7 @@ pub(super) fn shares(before: &[Thread], after: &[Thread], wall: Duration) -> Vec
 
 impl Cost {
     /// Returns the server's share of a CPU.
-    fn busy(&self) -> f64 {
+    pub(super) fn busy(&self) -> f64 {
         self.threads.iter().map(|(_, share)| share).sum()
     }
 
@@ -47,13 +49,18 @@ impl Cost {
         self.busy() * 3_600.0 / self.viewers as f64
     }
 
-    pub(super) fn tell(&self, contestant: Contestant, wanted: usize, time: Duration) {
+    /// Returns the CPU seconds per gigabit of media that viewers received.
+    pub(super) fn per_gbit(&self) -> f64 {
+        self.busy() * self.wall.as_secs_f64() / (self.seen.total as f64 * 8e-9)
+    }
+
+    /// Prints the cost of the contestant `name`.
+    pub(super) fn tell(&self, name: &str, wanted: usize, time: Duration) {
         let (seen, busy) = (&self.seen, self.busy());
         let mbps = seen.bytes.map(|bytes| bytes as f64 * 8e-6 / time.as_secs_f64());
         println!(
-            "      {}: {:.1} % of a CPU ({:.2} per 100 viewers), viewers' process {:.0} %; resident \
+            "      {name}: {:.1} % of a CPU ({:.2} per 100 viewers), viewers' process {:.0} %; resident \
              {:.0} KB per viewer; {:.2} / {:.2} / {:.2} Mbps",
-            contestant.name(),
             busy * 100.0,
             busy * 1e4 / self.viewers as f64,
             seen.busy * 100.0,
@@ -62,12 +69,12 @@ impl Cost {
             mbps[1],
             mbps[2]
         );
-        if contestant.transport() != ViewTransport::Hls {
+        if seen.pictures.tags > 0 {
             let (pictures, sound) = (&seen.pictures, &seen.sound);
             println!("        delay of {} pictures: {}", pictures.tags, pictures.text());
             println!("        delay of {} tags of sound: {}", sound.tags, sound.text());
         }
-        if contestant.transport() == ViewTransport::H3 {
+        if seen.datagram > 0.0 {
             println!(
                 "        {:.0} B per datagram, {} receive errors",
                 seen.datagram, self.receive_errors
@@ -85,7 +92,7 @@ impl Cost {
 
     /// Returns reasons why the result is not the cost of `wanted` viewers on an idle machine with
     /// `cpus` processors.
-    fn doubts(&self, wanted: usize, time: Duration, cpus: usize) -> Vec<String> {
+    pub(super) fn doubts(&self, wanted: usize, time: Duration, cpus: usize) -> Vec<String> {
         let mut doubts = Vec::new();
         let (busy, viewers) = (self.busy(), self.seen.busy);
         if self.threads.first().is_some_and(|(_, share)| *share > 0.95) {
@@ -137,6 +144,7 @@ mod tests {
         let cost = |share: f64, viewers: f64, machine: f64, bytes: u64| Cost {
             viewers: 100,
             threads: vec![("tcp-0".to_owned(), share)],
+            wall: second,
             machine,
             resident: 0.0,
             receive_errors: 0,

@@ -34,10 +34,12 @@ const AVC_CONFIGURATION: [u8; 46] = [
 /// AAC-LC, 48 kHz, two channels.
 const AAC_CONFIGURATION: [u8; 4] = [0xaf, 0, 0x11, 0x90];
 
-/// Offset of the time in a frame's payload: after header, NAL unit length and first byte for video,
-/// after the header for sound.
-const VIDEO_STAMP: usize = 5 + 4 + 1;
+/// Offset of the time in the payload of sound: after the header.
 const SOUND_STAMP: usize = 2;
+/// Size of a video payload's header.
+const VIDEO_HEADER: usize = 5;
+/// Size of a NAL unit's length and first byte, which precede the time.
+const NAL_HEADER: usize = 4 + 1;
 
 /// Returns CLOCK_MONOTONIC in nanoseconds.
 pub(super) fn clock() -> u64 {
@@ -47,15 +49,31 @@ pub(super) fn clock() -> u64 {
 
 /// Returns the publication time of a tag; `None` for sequence headers.
 pub(super) fn published(tag: &Tag) -> Option<u64> {
-    let payload = tag.payload();
+    published_in(tag.kind(), &tag.payload())
+}
+
+/// Returns the publication time in a tag's payload; `None` for sequence headers.
+pub(super) fn published_in(kind: Kind, payload: &[u8]) -> Option<u64> {
     // The second byte of a sequence header is 0.
-    let at = match tag.kind() {
+    let stamped = match kind {
         _ if payload.get(1) != Some(&1) => return None,
-        Kind::Video => VIDEO_STAMP,
-        Kind::Audio => SOUND_STAMP,
+        Kind::Video => slice(payload.get(VIDEO_HEADER..)?)?,
+        Kind::Audio => payload.get(SOUND_STAMP..)?,
         Kind::Script => return None,
     };
-    Some(u64::from_be_bytes(payload.get(at..at + 8)?.try_into().ok()?))
+    Some(u64::from_be_bytes(*stamped.first_chunk()?))
+}
+
+/// Returns the first slice after its first byte. Some servers put parameter sets before it.
+fn slice(mut units: &[u8]) -> Option<&[u8]> {
+    loop {
+        let (length, unit) = units.split_first_chunk()?;
+        match unit.split_first()? {
+            // A slice of an IDR picture or of another one.
+            (&first, rest) if matches!(first & 0x1f, 1 | 5) => return Some(rest),
+            _ => units = unit.get(u32::from_be_bytes(*length) as usize..)?,
+        }
+    }
 }
 
 /// Tags of the stream in order, with their due times.
@@ -134,11 +152,45 @@ impl TagSource {
         } else {
             (0x27, 0x41, self.shape.other_bytes)
         };
-        let rest = &self.noise[..size - VIDEO_STAMP - stamp.len()];
+        let rest = &self.noise[..size - VIDEO_HEADER - NAL_HEADER - stamp.len()];
         let length = (1 + stamp.len() + rest.len()) as u32;
         let parts: [&[u8]; 5] = [&[first, 1, 0, 0, 0], &length.to_be_bytes(), &[nal], &stamp, rest];
         (tag(Kind::Video, time, &parts), is_key)
     }
+}
+
+/// Several streams of 2 Mbps, started in turn so that their pictures are published at different
+/// times.
+pub(super) struct Streams(Vec<(Duration, TagSource)>);
+
+impl Streams {
+    pub(super) fn new(count: usize) -> Self {
+        Self((0..count).map(|stream| (phase(stream, count), TagSource::new())).collect())
+    }
+
+    pub(super) fn single(source: TagSource) -> Self {
+        Self(vec![(Duration::ZERO, source)])
+    }
+
+    /// Returns the stream with the next frame, and the frame's due time from the start.
+    pub(super) fn due(&self) -> (usize, Duration) {
+        let dues = self.0.iter().map(|(phase, source)| *phase + source.due()).enumerate();
+        dues.min_by_key(|(_, due)| *due).unwrap_or((0, Duration::MAX))
+    }
+
+    /// Returns the next frame of a stream as [`TagSource::next`].
+    pub(super) fn next(&mut self, stream: usize) -> (Tag, bool) {
+        self.0[stream].1.next()
+    }
+}
+
+/// Returns the start of one of `count` streams: its key frames fall on another frame interval of
+/// the group of pictures if there are enough of them, and its pictures on another part of the
+/// interval.
+fn phase(stream: usize, count: usize) -> Duration {
+    let (stream, count) = (stream as u64, count as u64);
+    let intervals = stream * FRAMES_PER_GROUP / count;
+    FRAME * intervals as u32 + FRAME * stream as u32 / count as u32
 }
 
 fn tag(kind: Kind, time: u32, parts: &[&[u8]]) -> Tag {
@@ -167,6 +219,46 @@ mod tests {
         assert_eq!(keys, 5);
         let rate = bytes as f64 * 8.0 / 10.0;
         assert!((rate / RATE - 1.0).abs() < 0.01, "{rate}");
+    }
+
+    #[test]
+    fn the_time_is_found_behind_parameter_sets() {
+        let stamp = 0x0001_0203_0405_0607u64;
+        let sets: [&[u8]; 4] = [&[0, 0, 0, 3], &[0x67, 1, 1], &[0, 0, 0, 2], &[0x68, 5]];
+        let picture: [&[u8]; 3] = [&[0, 0, 0, 9], &[0x65], &stamp.to_be_bytes()];
+        let payload = [&[&[0x17, 1, 0, 0, 0][..]], &sets[..], &picture].concat().concat();
+        assert_eq!(published_in(Kind::Video, &payload), Some(stamp));
+        for length in 0..payload.len() {
+            assert_eq!(published_in(Kind::Video, &payload[..length]), None, "{length}");
+        }
+        let without_picture = [&[0x17, 1, 0, 0, 0][..], &sets.concat()].concat();
+        assert_eq!(published_in(Kind::Video, &without_picture), None);
+    }
+
+    #[test]
+    fn pictures_of_a_hundred_streams_never_coincide() {
+        let mut streams = Streams::new(100);
+        let (mut pictures, mut keys) = (Vec::new(), [0; 100]);
+        let mut last = Duration::ZERO;
+        loop {
+            let (stream, due) = streams.due();
+            assert!(due >= last, "{due:?} after {last:?}");
+            last = due;
+            if due >= Duration::from_secs(8) {
+                break;
+            }
+            let (tag, is_key) = streams.next(stream);
+            keys[stream] += u32::from(is_key);
+            if tag.kind() == Kind::Video {
+                pictures.push(due);
+            }
+        }
+        // Every stream has started within the first group of pictures.
+        assert!(keys.iter().all(|keys| (3..=4).contains(keys)), "{keys:?}");
+        let closest = pictures.windows(2).map(|pair| pair[1] - pair[0]).min();
+        assert_eq!(closest, Some(FRAME / 100));
+        let groups: Vec<Duration> = (0..10).map(|stream| phase(stream, 10)).collect();
+        assert!(groups.windows(2).all(|pair| pair[1] - pair[0] > GROUP / 11), "{groups:?}");
     }
 
     #[test]

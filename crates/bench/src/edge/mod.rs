@@ -13,11 +13,15 @@
 mod cost;
 mod heap;
 mod media;
+mod products;
 mod publisher;
 mod quinn_relay;
+mod rtmp_view;
 mod servers;
 mod soak;
+mod tally;
 mod threads;
+mod turn;
 mod wake;
 mod watch;
 
@@ -25,28 +29,24 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::Failure;
 use crate::client::MTU;
 use crate::identity::Identity;
-use crate::loopback::{calibration, receive_errors};
+use crate::loopback::calibration;
 use crate::report::{BenchReport, PeerTarget, Samples};
 use cost::Cost;
 use publisher::{Ingest, Publisher};
-use servers::{Contestant, Process, Programs, ViewTransport};
-use watch::ViewMeasurement;
+use servers::{Contestant, Programs, ViewTransport};
+use turn::{Feed, LEAD, SETTLE, Viewers};
 
 pub(crate) use heap::Heap;
+pub(crate) use products::Products;
 pub(crate) use quinn_relay::run as serve_relay;
 pub(crate) use soak::Soak;
 pub(crate) use wake::measure as measure_wake;
 pub(crate) use watch::Watch;
-
-/// Time between the start of the stream and the first viewer: three groups of pictures.
-const LEAD: Duration = Duration::from_secs(7);
-/// Time between the last viewer and the measurement, to deliver the initial bursts.
-const SETTLE: Duration = Duration::from_secs(3);
 
 /// Measure the cost of a live viewer
 #[derive(Debug, clap::Args)]
@@ -63,62 +63,6 @@ pub(crate) struct LiveCost {
     /// Only contestants with this in their names; a row needs both sides
     #[arg(long, value_name = "TEXT", default_value = "")]
     contestant: String,
-}
-
-/// Process of the viewers.
-struct Viewers(Process);
-
-impl Viewers {
-    /// Returns once all viewers have joined or failed, with the number that joined.
-    fn start(
-        contestant: Contestant,
-        address: SocketAddr,
-        dir: &Path,
-        count: usize,
-    ) -> Result<(Self, usize), Failure> {
-        let own = std::env::current_exe()?;
-        let mut command = Command::new(own);
-        command.arg("watch").arg(address.to_string()).arg(dir).arg(contestant.path());
-        command.arg(count.to_string()).arg(match contestant.transport() {
-            ViewTransport::H3 => "h3",
-            ViewTransport::H2 => "h2",
-            ViewTransport::Hls => "hls",
-        });
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut viewers = Self(Process(command.spawn()?));
-        let ready = viewers.line();
-        let (joined, failure) =
-            ready.strip_prefix("ready ").and_then(|rest| rest.split_once(' ')).unwrap_or_default();
-        match joined.parse() {
-            Ok(0) => Err(failure.into()),
-            Ok(joined) if joined < count => {
-                println!("      {joined} of {count} viewers joined: {failure}");
-                Ok((viewers, joined))
-            }
-            Ok(joined) => Ok((viewers, joined)),
-            Err(_) => Err(format!("the viewers did not start: {ready}").into()),
-        }
-    }
-
-    fn line(&mut self) -> String {
-        self.0.0.stdout.as_mut().map_or_else(String::new, servers::read_line)
-    }
-
-    fn tell(&mut self) -> Result<(), Failure> {
-        let pipe = self.0.0.stdin.as_mut().ok_or("the viewers do not listen")?;
-        writeln!(pipe).map_err(|e| format!("the viewers: {e}").into())
-    }
-
-    fn measure(&mut self, time: Duration) -> Result<(), Failure> {
-        self.tell()?;
-        std::thread::sleep(time);
-        self.tell()
-    }
-
-    fn seen(&mut self) -> Result<ViewMeasurement, Failure> {
-        let line = self.line();
-        serde_json::from_str(&line).map_err(|e| format!("the viewers: {e}: {line}").into())
-    }
 }
 
 impl LiveCost {
@@ -160,7 +104,7 @@ impl LiveCost {
                 }
                 match run(*contestant, &programs, viewers, time) {
                     Ok(cost) => {
-                        cost.tell(*contestant, viewers, time);
+                        cost.tell(&contestant.name(), viewers, time);
                         if contestant.transport() == ViewTransport::H2 {
                             threads::tell(&cost)?;
                         }
@@ -229,35 +173,18 @@ fn run(
     time: Duration,
 ) -> Result<Cost, Failure> {
     let server = contestant.start(programs)?;
-    let pid = server.process.0.id();
-    let publisher = Publisher::start(server.ingest.clone())?;
-    std::thread::sleep(LEAD);
-    let before = servers::resident(pid)?;
-    let (mut process, joined) = Viewers::start(contestant, server.address, &programs.dir, viewers)?;
-    std::thread::sleep(SETTLE);
-    let resident = servers::resident(pid)?.saturating_sub(before);
-    let (threads, errors) = (servers::threads(pid)?, receive_errors());
-    let (machine, start) = (servers::machine(), Instant::now());
-    process.measure(time)?;
-    let (after, wall) = (servers::machine(), start.elapsed());
-    let threads = cost::shares(&threads, &servers::threads(pid)?, wall);
-    let seen = process.seen()?;
-    publisher.stop()?;
-    let (before, after) = machine.zip(after).ok_or("the system has no CPU statistics")?;
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let machine =
-        (after.0 - before.0) as f64 / ((after.1 - before.1) as f64).max(1.0) * cpus as f64;
-    if seen.stayed == 0 {
-        return Err(seen.failure.unwrap_or_else(|| "no viewer stayed".to_owned()).into());
-    }
-    Ok(Cost {
-        viewers: seen.stayed,
-        threads,
-        machine,
-        resident: resident as f64 / joined as f64,
-        receive_errors: receive_errors() - errors,
-        seen,
-    })
+    let watch = watch_command(contestant, server.address, &programs.dir, viewers)?;
+    turn::run(server, |ingest| Publisher::start(ingest).map(Feed::Thread), watch, viewers, time)
+}
+
+/// Returns the command of a contestant's viewers.
+fn watch_command(
+    contestant: Contestant,
+    address: SocketAddr,
+    dir: &Path,
+    viewers: usize,
+) -> Result<Command, Failure> {
+    turn::watch(address, dir, (contestant.path(), 1), contestant.transport(), viewers)
 }
 
 /// Returns the heap per viewer of a server with a counting allocator. The cached part of the stream
@@ -271,7 +198,7 @@ fn heap_per_viewer(name: &str, programs: &Programs, viewers: usize) -> Result<f6
         "mendcast" => server.ingest.clone(),
         _ => Ingest::Flv(addresses[1]),
     };
-    let publisher = Publisher::start(ingest)?;
+    let publisher = Publisher::start(&ingest)?;
     std::thread::sleep(LEAD);
     let mut heap = || {
         let child = &mut server.process.0;
@@ -281,8 +208,8 @@ fn heap_per_viewer(name: &str, programs: &Programs, viewers: usize) -> Result<f6
         line.parse::<f64>().map_err(|e| Failure::from(format!("{name}: {e}: {line}")))
     };
     let before = heap()?;
-    let (_viewers, joined) =
-        Viewers::start(Contestant::Edge, server.address, &programs.dir, viewers)?;
+    let watch = watch_command(Contestant::Edge, server.address, &programs.dir, viewers)?;
+    let (_viewers, joined) = Viewers::start(watch, viewers)?;
     std::thread::sleep(SETTLE);
     let added = heap()? - before;
     publisher.stop()?;

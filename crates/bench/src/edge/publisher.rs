@@ -1,33 +1,37 @@
-//! Publisher: a thread that sends the stream to a contestant in real time.
+//! Publisher: a thread that sends the streams to a contestant in real time.
 
 use std::fs;
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use media::Tag;
 use media::flv::file_header;
 use media::rtmp::{Client, ClientEvent, Intent, Url};
+use rustix::net::{RecvFlags, recv};
 
-use super::media::{GROUP, TagSource};
+use super::media::{GROUP, Streams, TagSource};
 use crate::Failure;
 
 /// Publish key.
 pub(super) const KEY: &str = "bench";
 /// Number of segments in a playlist.
 const SEGMENTS: u64 = 5;
+const CLOSED: &str = "the server closed the connection";
 
 /// Ingest of a contestant.
 #[derive(Clone, Debug)]
 pub(super) enum Ingest {
-    /// RTMP, as `live/bench`.
+    /// RTMP, as `live/NAME`.
     Rtmp(SocketAddr),
-    /// An endless FLV file over TCP.
+    /// A line with the name, and an endless FLV file, over TCP.
     Flv(SocketAddr),
+    /// Media over QUIC, by another program.
+    Moq(SocketAddr),
     /// Segments and a playlist in a directory. The segments are FLV; a file server does not care.
     Directory(PathBuf),
 }
@@ -39,28 +43,38 @@ pub(super) struct Publisher {
 }
 
 impl Publisher {
-    /// Publishes the stream of 2 Mbps.
-    pub(super) fn start(ingest: Ingest) -> Result<Self, Failure> {
+    /// Publishes the stream of 2 Mbps as `bench`.
+    pub(super) fn start(ingest: &Ingest) -> Result<Self, Failure> {
         Self::start_with(ingest, TagSource::new())
     }
 
-    pub(super) fn start_with(ingest: Ingest, mut source: TagSource) -> Result<Self, Failure> {
-        let mut sink = Sink::open(ingest)?;
+    pub(super) fn start_with(ingest: &Ingest, source: TagSource) -> Result<Self, Failure> {
+        Ok(Self::feed(vec![Sink::open(ingest, "bench")?], Streams::single(source)))
+    }
+
+    /// Publishes `count` streams of 2 Mbps as `bench0`, `bench1` and so on.
+    pub(super) fn start_many(ingest: &Ingest, count: usize) -> Result<Self, Failure> {
+        let sinks = (0..count).map(|stream| Sink::open(ingest, &format!("bench{stream}")));
+        Ok(Self::feed(sinks.collect::<Result<_, _>>()?, Streams::new(count)))
+    }
+
+    fn feed(mut sinks: Vec<Sink>, mut streams: Streams) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
             let start = Instant::now();
-            sink.put(&TagSource::headers(), false)?;
+            for sink in &mut sinks {
+                sink.put(&TagSource::headers(), false)?;
+            }
             while !stopped.load(Ordering::Relaxed) {
-                std::thread::sleep(
-                    (start + source.due()).saturating_duration_since(Instant::now()),
-                );
-                let (tag, is_key) = source.next();
-                sink.put(&[tag], is_key)?;
+                let (stream, due) = streams.due();
+                std::thread::sleep((start + due).saturating_duration_since(Instant::now()));
+                let (tag, is_key) = streams.next(stream);
+                sinks[stream].put(&[tag], is_key)?;
             }
             Ok(())
         });
-        Ok(Self { stop, thread: Some(thread) })
+        Self { stop, thread: Some(thread) }
     }
 
     /// Ends the stream.
@@ -89,7 +103,7 @@ enum Sink {
 }
 
 impl Sink {
-    fn open(ingest: Ingest) -> Result<Self, Failure> {
+    fn open(ingest: &Ingest, name: &str) -> Result<Self, Failure> {
         let connect = |address: SocketAddr| {
             let stream = TcpStream::connect(address).map_err(|e| format!("{address}: {e}"))?;
             stream.set_nodelay(true)?;
@@ -97,8 +111,8 @@ impl Sink {
         };
         Ok(match ingest {
             Ingest::Rtmp(address) => {
-                let mut stream = connect(address)?;
-                let url = format!("rtmp://{address}/live/bench?key={KEY}");
+                let mut stream = connect(*address)?;
+                let url = format!("rtmp://{address}/live/{name}?key={KEY}");
                 let url = Url::parse(&url)?;
                 let mut client =
                     Box::new(Client::new(url, Intent::Publish, Default::default(), &[7; 1_528]));
@@ -108,20 +122,27 @@ impl Sink {
                         Some(ClientEvent::Publishing) => break,
                         Some(ClientEvent::Refused(reason)) => return Err(reason.into()),
                         Some(_) => {}
-                        None => take(&mut client, &mut stream)?,
+                        None => {
+                            let mut input = [0; 4_096];
+                            match stream.read(&mut input)? {
+                                0 => return Err(CLOSED.into()),
+                                read => client.handle(&input[..read])?,
+                            }
+                        }
                     }
                 }
-                // Reading the server's messages must not delay the stream.
-                let wait = Some(Duration::from_millis(1));
-                stream.set_read_timeout(wait)?;
                 Self::Rtmp { stream, client, tags: 0 }
             }
             Ingest::Flv(address) => {
-                let mut stream = connect(address)?;
+                let mut stream = connect(*address)?;
+                stream.write_all(format!("{name}\n").as_bytes())?;
                 stream.write_all(&file_header(true, true))?;
                 Self::Flv(stream)
             }
-            Ingest::Directory(path) => Self::Directory { path, segment: Vec::new(), number: 0 },
+            Ingest::Moq(_) => return Err("Media over QUIC has its own publisher".into()),
+            Ingest::Directory(path) => {
+                Self::Directory { path: path.clone(), segment: Vec::new(), number: 0 }
+            }
         })
     }
 
@@ -180,12 +201,13 @@ fn flush(client: &mut Client, stream: &mut TcpStream) -> Result<(), Failure> {
     Ok(())
 }
 
-fn take(client: &mut Client, stream: &mut TcpStream) -> Result<(), Failure> {
+/// Handles the server's messages that have arrived. Waiting for them would delay the streams.
+fn take(client: &mut Client, stream: &TcpStream) -> Result<(), Failure> {
     let mut input = [0; 4_096];
-    match stream.read(&mut input) {
-        Ok(0) => Err("the server closed the connection".into()),
-        Ok(read) => client.handle(&input[..read]).map_err(Into::into),
-        Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(()),
+    match recv(stream, &mut input[..], RecvFlags::DONTWAIT) {
+        Ok((0, _)) => Err(CLOSED.into()),
+        Ok((read, _)) => client.handle(&input[..read]).map_err(Into::into),
+        Err(rustix::io::Errno::AGAIN) => Ok(()),
         Err(e) => Err(e.into()),
     }
 }

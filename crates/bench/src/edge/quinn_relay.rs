@@ -1,9 +1,10 @@
-//! A straightforward relay on `quinn` and `h3`: one thread, a broadcast channel of shared tags, the
-//! newest group of pictures for joining viewers, and one DATA frame per tag. Its ingest is FLV over
-//! TCP.
+//! A straightforward relay on `quinn` and `h3`: one thread, a broadcast channel of shared tags per
+//! stream, the newest group of pictures for joining viewers, and one DATA frame per tag. Its ingest
+//! is a line with the stream's name and FLV, over TCP.
 //!
 //! It serves with the certificate in a directory and prints `listening QUIC TCP`.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,8 +14,8 @@ use media::flv::{self, Reader};
 use media::{Role, Tag};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
-use tokio::io::AsyncReadExt as _;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::broadcast::{self, Receiver, Sender, error::RecvError};
 
 use crate::Failure;
@@ -36,7 +37,14 @@ struct RelayedStream {
     tags: Sender<Bytes>,
 }
 
+/// Streams by name.
+type StreamMap = Arc<Mutex<HashMap<String, Arc<RelayedStream>>>>;
+
 impl RelayedStream {
+    fn new() -> Self {
+        Self { kept: Mutex::default(), tags: broadcast::channel(BACKLOG).0 }
+    }
+
     fn push(&self, tag: Tag) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if tag.role().is_header() {
@@ -97,45 +105,69 @@ async fn serve(dir: &Path) -> Result<(), Failure> {
     let (quic, tcp) = addresses?;
     println!("listening {quic} {tcp}");
 
-    let stream =
-        Arc::new(RelayedStream { kept: Mutex::default(), tags: broadcast::channel(BACKLOG).0 });
-    tokio::spawn(take(ingest, stream.clone()));
+    let streams = StreamMap::default();
+    tokio::spawn(accept(ingest, streams.clone()));
     while let Some(incoming) = endpoint.accept().await {
-        let stream = stream.clone();
+        let streams = streams.clone();
         // A viewer that leaves causes an error that affects no other.
         tokio::spawn(async move {
-            let _ = connection(incoming, stream).await;
+            let _ = connection(incoming, streams).await;
         });
     }
     Ok(())
 }
 
-/// Accepts one publisher after the other.
-async fn take(ingest: TcpListener, stream: Arc<RelayedStream>) -> Result<(), Failure> {
+/// Accepts publishers.
+async fn accept(ingest: TcpListener, streams: StreamMap) -> Result<(), Failure> {
     loop {
-        let (mut socket, _) = ingest.accept().await?;
-        let mut reader = Reader::new(1 << 22);
-        let mut input = vec![0; 1 << 16];
-        loop {
-            let read = socket.read(&mut input).await?;
-            if read == 0 {
-                break;
-            }
-            reader.read(&input[..read])?;
-            while let Some(tag) = reader.next_tag() {
-                stream.push(tag);
-            }
+        let (socket, _) = ingest.accept().await?;
+        let streams = streams.clone();
+        // A publisher that leaves causes an error that affects no other stream.
+        tokio::spawn(async move {
+            let _ = take(socket, streams).await;
+        });
+    }
+}
+
+/// Reads a publisher's stream.
+async fn take(socket: TcpStream, streams: StreamMap) -> Result<(), Failure> {
+    let mut socket = BufReader::with_capacity(1 << 16, socket);
+    let mut name = String::new();
+    socket.read_line(&mut name).await?;
+    let stream = Arc::new(RelayedStream::new());
+    let name = name.trim_end().to_owned();
+    streams.lock().unwrap_or_else(PoisonError::into_inner).insert(name, stream.clone());
+    let mut reader = Reader::new(1 << 22);
+    let mut input = vec![0; 1 << 16];
+    loop {
+        let read = socket.read(&mut input).await?;
+        if read == 0 {
+            return Ok(());
+        }
+        reader.read(&input[..read])?;
+        while let Some(tag) = reader.next_tag() {
+            stream.push(tag);
         }
     }
 }
 
-async fn connection(incoming: quinn::Incoming, stream: Arc<RelayedStream>) -> Result<(), Failure> {
+/// Returns the stream of a path such as `/live/NAME.flv`.
+fn stream_at(path: &str, streams: &StreamMap) -> Option<Arc<RelayedStream>> {
+    let name = path.strip_prefix("/live/")?.strip_suffix(".flv")?;
+    streams.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+}
+
+async fn connection(incoming: quinn::Incoming, streams: StreamMap) -> Result<(), Failure> {
     let connection = h3_quinn::Connection::new(incoming.await?);
     let mut requests = h3::server::Connection::<_, Bytes>::new(connection).await?;
     while let Some(request) = requests.accept().await? {
-        let stream = stream.clone();
+        let streams = streams.clone();
         tokio::spawn(async move {
-            let (_, mut answer) = request.resolve_request().await?;
+            let (request, mut answer) = request.resolve_request().await?;
+            let Some(stream) = stream_at(request.uri().path(), &streams) else {
+                answer.send_response(http::Response::builder().status(404).body(())?).await?;
+                return Ok(answer.finish().await?);
+            };
             let head = http::Response::builder()
                 .header("content-type", "video/x-flv")
                 .header("cache-control", "no-store")

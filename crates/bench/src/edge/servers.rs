@@ -57,6 +57,13 @@ pub(super) enum ViewTransport {
     H2,
     /// HLS over HTTP/1.1.
     Hls,
+    /// RTMP over TCP.
+    Rtmp,
+    /// RTMP over TLS over TCP.
+    Rtmps,
+    /// Media over QUIC, by `peers/moq`.
+    #[value(skip)]
+    Moq,
 }
 
 /// A server and its protocol.
@@ -88,8 +95,8 @@ impl Contestant {
     /// Returns the path of the stream.
     pub(super) fn path(self) -> &'static str {
         match self.transport() {
-            ViewTransport::H3 | ViewTransport::H2 => "/live/bench.flv",
             ViewTransport::Hls => "/live/bench/index.m3u8",
+            _ => "/live/bench.flv",
         }
     }
 
@@ -105,12 +112,7 @@ impl Contestant {
         match self {
             Self::Edge | Self::EdgeHls => edge(programs, 1),
             Self::EdgeH2(threads) => edge(programs, threads),
-            Self::Relay => {
-                let mut command = Command::new(&programs.peer);
-                command.arg("relay").arg(&programs.dir);
-                let server = listening(command)?;
-                Ok(RunningServer { ingest: Ingest::Flv(server.1[1]), ..server.0 })
-            }
+            Self::Relay => relay(programs),
             Self::Nginx => nginx(programs),
         }
     }
@@ -118,16 +120,23 @@ impl Contestant {
 
 /// Writes the edge's configuration to `dir`.
 pub(super) fn edge_config(dir: &Path, cores: u16) -> Result<PathBuf, Failure> {
-    let quic = format!("congestion = \"cubic\"\ninitial_mtu = {MTU}\nmax_mtu = {MTU}\n");
-    write_config(dir, &format!("cores = {cores}\n[quic]\n{quic}"))
+    write_config(dir, "", &edge_settings(cores))
 }
 
-/// Writes a configuration with free ports for viewers and RTMP. `settings` is the rest of
-/// `[server]`, and further sections.
-fn write_config(dir: &Path, settings: &str) -> Result<PathBuf, Failure> {
+/// Returns the edge's settings for [`write_config`].
+pub(super) fn edge_settings(cores: u16) -> String {
+    format!(
+        "cores = {cores}\n[quic]\ncongestion = \"cubic\"\ninitial_mtu = {MTU}\n\
+         max_mtu = {MTU}\n"
+    )
+}
+
+/// Writes a configuration with free ports for viewers and RTMP. `rtmp` is the rest of `[rtmp]`.
+/// `settings` is the rest of `[server]`, and further sections.
+pub(super) fn write_config(dir: &Path, rtmp: &str, settings: &str) -> Result<PathBuf, Failure> {
     let path = dir.join("edge.toml");
     let text = format!(
-        "[rtmp]\nlisten = \"127.0.0.1:0\"\n[server]\nlisten = \"127.0.0.1:0\"\n\
+        "[rtmp]\nlisten = \"127.0.0.1:0\"\n{rtmp}[server]\nlisten = \"127.0.0.1:0\"\n\
          certificate = \"chain.pem\"\nkey = \"key.pem\"\n{settings}\n\
          [limits]\ntrusted = \"127.0.0.0/8\"\n"
     );
@@ -164,6 +173,14 @@ pub(super) fn read_line(from: &mut impl Read) -> String {
     String::from_utf8_lossy(&line).into_owned()
 }
 
+/// Starts the relay on `quinn` and `h3`.
+pub(super) fn relay(programs: &Programs) -> Result<RunningServer, Failure> {
+    let mut command = Command::new(&programs.peer);
+    command.arg("relay").arg(&programs.dir);
+    let server = listening(command)?;
+    Ok(RunningServer { ingest: Ingest::Flv(server.1[1]), ..server.0 })
+}
+
 fn edge(programs: &Programs, cores: u16) -> Result<RunningServer, Failure> {
     start_edge(&programs.mendcast, &edge_config(&programs.dir, cores)?).map(|(server, _)| server)
 }
@@ -176,7 +193,7 @@ pub(super) fn inspected_edge(
     settings: &str,
 ) -> Result<(RunningServer, Option<SocketAddr>), Failure> {
     let inspected = "[admin]\nlisten = \"127.0.0.1:0\"\n[drain]\ntimeout = \"1s\"\n";
-    start_edge(mendcast, &write_config(dir, &format!("{settings}{inspected}"))?)
+    start_edge(mendcast, &write_config(dir, "", &format!("{settings}{inspected}"))?)
 }
 
 /// Starts an edge with this configuration, which enables RTMP. Returns the admin address too. The
@@ -234,12 +251,11 @@ pub(super) fn start_logged_edge(
 }
 
 fn nginx(programs: &Programs) -> Result<RunningServer, Failure> {
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    let address = free?;
+    let address = free_address()?;
     let (dir, root) = (programs.dir.display(), programs.memory.display());
     let segments = programs.memory.join("live/bench");
     let config = programs.dir.join("nginx.conf");
-    let user = if nix::unistd::geteuid().is_root() { "user root;\n" } else { "" };
+    let user = nginx_user();
     let text = format!(
         "{user}daemon off;\nworker_processes 1;\npid {dir}/nginx.pid;\nerror_log stderr;\n\
          events {{ worker_connections 8192; }}\nhttp {{\n access_log off;\n sendfile on;\n \
@@ -250,24 +266,53 @@ fn nginx(programs: &Programs) -> Result<RunningServer, Failure> {
          {dir}/key.pem;\n  ssl_protocols TLSv1.3;\n  root {root};\n }}\n}}\n"
     );
     std::fs::create_dir_all(&segments).and_then(|()| std::fs::write(&config, text))?;
-    let program = ["/usr/sbin/nginx", "/usr/bin/nginx"].into_iter().find(|p| Path::new(p).exists());
-    let program = program.ok_or("nginx is not installed (Debian: apt-get install nginx-light)")?;
-    let child = Command::new(program)
-        .arg("-c")
-        .arg(&config)
-        .args(["-e", "stderr"])
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|e| format!("{program}: {e}"))?;
-    let process = Process(child);
+    let program = nginx_program().ok_or("nginx is not installed (apt-get install nginx-light)")?;
+    let process = start_nginx(program, &config, address)?;
+    Ok(RunningServer { process, address, ingest: Ingest::Directory(segments) })
+}
+
+/// Returns the path of nginx if it is installed.
+pub(super) fn nginx_program() -> Option<&'static Path> {
+    ["/usr/sbin/nginx", "/usr/bin/nginx"].map(Path::new).into_iter().find(|path| path.exists())
+}
+
+/// Returns the line that lets nginx's worker read the files of root.
+pub(super) fn nginx_user() -> &'static str {
+    if nix::unistd::geteuid().is_root() { "user root;\n" } else { "" }
+}
+
+/// Starts nginx, which listens on `address` by its configuration.
+pub(super) fn start_nginx(
+    program: &Path,
+    config: &Path,
+    address: SocketAddr,
+) -> Result<Process, Failure> {
+    let mut command = Command::new(program);
+    command.arg("-c").arg(config).args(["-e", "stderr"]).stderr(Stdio::null());
+    start_on(command, address)
+}
+
+/// Returns a free TCP address of this machine.
+pub(super) fn free_address() -> Result<SocketAddr, Failure> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    Ok(listener.local_addr()?)
+}
+
+/// Starts a command and waits until it accepts TCP connections on `address`.
+pub(super) fn start_on(mut command: Command, address: SocketAddr) -> Result<Process, Failure> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let mut process = Process(command.spawn().map_err(|e| format!("{name}: {e}"))?);
     let end = Instant::now() + Duration::from_secs(5);
     while TcpStream::connect(address).is_err() {
+        if let Some(status) = process.0.try_wait()? {
+            return Err(format!("{name} did not start: {status}").into());
+        }
         if Instant::now() > end {
-            return Err(format!("{program} does not listen on {address}").into());
+            return Err(format!("{name} does not listen on {address}").into());
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    Ok(RunningServer { process, address, ingest: Ingest::Directory(segments) })
+    Ok(process)
 }
 
 /// Returns a process and its children.

@@ -15,7 +15,8 @@ use serde_json::Value;
 use super::media::TagSource;
 use super::publisher::Publisher;
 use super::servers::{self, Contestant, Process};
-use super::{SETTLE, Viewers, identity};
+use super::turn::{SETTLE, Viewers};
+use super::{identity, watch_command};
 use crate::Failure;
 use crate::client::MTU;
 use crate::loopback::receive_errors;
@@ -56,10 +57,10 @@ pub(crate) fn measure(
     );
     let (server, _) = servers::inspected_edge(&mendcast, dir.path(), &settings)?;
     let pid = server.process.0.id();
-    let publisher = Publisher::start_with(server.ingest.clone(), TagSource::thin())?;
+    let publisher = Publisher::start_with(&server.ingest, TagSource::thin())?;
     std::thread::sleep(LEAD);
-    let (mut process, joined) =
-        Viewers::start(Contestant::Edge, server.address, dir.path(), viewers)?;
+    let watch = watch_command(Contestant::Edge, server.address, dir.path(), viewers)?;
+    let (mut process, joined) = Viewers::start(watch, viewers)?;
     std::thread::sleep(SETTLE);
     let (cpu, errors, start) = (servers::cpu(pid)?, receive_errors(), Instant::now());
     process.measure(TIME)?;

@@ -106,8 +106,8 @@ impl Soak {
         let (server, admin) =
             server::start(&mendcast, dir.path(), &servants, &self.settings, log.clone())?;
         let (link, address) = server::link(&mendcast, server.address, &self.loss)?;
-        let publisher = Publisher::start(server.ingest.clone())?;
-        std::thread::sleep(super::LEAD);
+        let publisher = Publisher::start(&server.ingest)?;
+        std::thread::sleep(super::turn::LEAD);
         let Ingest::Rtmp(rtmp) = server.ingest else { return Err("no RTMP".into()) };
         let mut stage = SoakStage {
             observed: Observed { admin, pid: server.process.0.id(), start: Instant::now() },
