@@ -78,7 +78,7 @@ fn a_stream_is_pushed_to_nginx_and_pulled_from_there() {
     let first = Edge::start(&push("live/*", &format!("rtmp://{address}/{{name}}"), ""));
     let _publisher = Publisher::start(first.rtmp, "live/demo", None);
     let pushes = format!(
-        "mendcast_push_connections{{stream=\"live/demo\",target=\"rtmp://{address}/{{name}}\"}}"
+        "mendcast_push_connections{{stream=\"live/*\",target=\"rtmp://{address}/{{name}}\"}}"
     );
     until("the push", || first.metric(&pushes) > 0.0);
     let pull =
