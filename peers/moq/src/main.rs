@@ -6,10 +6,10 @@
 //!
 //! A stream is a broadcast `live/benchN` with one track. Its groups are groups of pictures, and its
 //! frames are FLV tags. The publisher prints `publishing` once the relay has accepted it. The
-//! viewers report as those of the other products.
+//! viewers report like the viewers of all products.
 
-// The streams and the counters are those of the other products, so their source files are too. The
-// benchmark's crate would bring the dependencies of the whole product into this workspace.
+// All products share streams and counters, and so these source files. The benchmark's crate would
+// bring the dependencies of the whole product into this workspace.
 #[path = "../../../crates/bench/src/edge/media.rs"]
 #[allow(dead_code)]
 mod streams;

@@ -171,8 +171,12 @@ impl UdpSocket {
         let receiver = UdpSocketState::new((&socket).into())?;
         // quinn-udp 0.6.3 enables receive timestamps, but its control buffer of 96 bytes cannot
         // hold them beside segment size, local address and ECN: the kernel then drops the ECN field
-        // of coalesced receives. Timestamps are unused here.
-        setsockopt(&socket, sockopt::ReceiveTimestampns, &false)?;
+        // of coalesced receives. Timestamps are unused here. A sandbox without them refuses the
+        // option (ENOPROTOOPT) and also refused it to quinn-udp.
+        match setsockopt(&socket, sockopt::ReceiveTimestampns, &false) {
+            Ok(()) | Err(Errno::ENOPROTOOPT) => {}
+            Err(e) => return Err(e.into()),
+        }
         let address = socket.local_addr()?;
         let max_batch = receiver.max_gso_segments();
         let (paused, stats) = (PausedDestinations::default(), SendStats::default());
