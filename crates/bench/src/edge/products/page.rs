@@ -74,18 +74,18 @@ impl Page {
         line("machine", &machine());
         line("duration", &format!("{} s per turn, {} rounds", self.time.as_secs(), self.rounds));
         text += "\n## Results\n\n";
-        let _ = write!(
+        let _ = writeln!(
             text,
             "Median of the rounds, and range. The ratio is CPU per Gbit over the one of mendcast \
              with FLV over HTTP/3. A row without doubts means equal work: all viewers stayed, and \
-             each received at least {:.0} % of its stream.\n",
+             each received at least {:.0} % of its stream.",
             EQUAL_WORK * 100.0
         );
         for (scenario, rows) in &self.scenarios {
             text += &section(*scenario, rows);
         }
         for (product, how) in &self.skipped {
-            let _ = write!(text, "\nskipped: {}: {how}\n", product.title());
+            let _ = writeln!(text, "\nskipped: {}: {how}", product.title());
         }
         text +=
             "\n## Versions and settings\n\n| product | version | event loops |\n|---|---|---|\n";
