@@ -77,18 +77,12 @@ impl LiveCost {
         let viewers = self.viewers.unwrap_or(pick(500, 50)).max(1) as usize;
         let time = Duration::from_secs(self.seconds.unwrap_or(pick(30, 5)).max(1));
         let rounds = self.rounds.unwrap_or(pick(5, 1));
-        let own = std::env::current_exe()?;
         let dir = tempfile::tempdir()?;
         // Segments are served from memory, because reading them from disk would measure the disk.
         let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         let memory = memory?;
         identity(dir.path())?;
-        let programs = Programs {
-            mendcast,
-            peer: own.with_file_name("mendcast-bench-peer"),
-            dir: dir.path().to_owned(),
-            memory: memory.path().to_owned(),
-        };
+        let programs = Programs::new(mendcast, dir.path(), memory.path())?;
         println!(
             "      {viewers} viewers of {} Mbps, {} s each, datagrams of {MTU} B; no process is \
              bound to a CPU",

@@ -48,6 +48,14 @@ pub(super) struct Programs {
     pub memory: PathBuf,
 }
 
+impl Programs {
+    /// Returns the programs, with the peer beside this one.
+    pub(super) fn new(mendcast: PathBuf, dir: &Path, memory: &Path) -> Result<Self, Failure> {
+        let peer = std::env::current_exe()?.with_file_name("mendcast-bench-peer");
+        Ok(Self { mendcast, peer, dir: dir.to_owned(), memory: memory.to_owned() })
+    }
+}
+
 /// Protocol of the viewers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum ViewTransport {

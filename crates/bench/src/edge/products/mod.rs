@@ -60,15 +60,11 @@ impl Products {
         let time = Duration::from_secs(self.seconds.unwrap_or(pick(30, 4)).max(1));
         let rounds = self.rounds.unwrap_or(pick(3, 1)).max(1);
         let scenarios = self.scenarios(quick)?;
-        let (dir, memory) = (tempfile::tempdir()?, tempfile::tempdir()?);
+        let dir = tempfile::tempdir()?;
         identity(dir.path())?;
         let programs = ProductPrograms {
-            common: Programs {
-                mendcast,
-                peer: std::env::current_exe()?.with_file_name("mendcast-bench-peer"),
-                dir: dir.path().to_owned(),
-                memory: memory.path().to_owned(),
-            },
+            // No product here serves files.
+            common: Programs::new(mendcast, dir.path(), dir.path())?,
             installed: self.programs.clone(),
         };
         let mut skipped = Vec::new();

@@ -51,7 +51,7 @@ pub(super) struct Draft<'a> {
     pub(super) alone: bool,
 }
 
-/// What is known of a packet besides its bytes. Its end is valid after [`Draft::finish`].
+/// Properties of a packet. [`Draft::finish`] sets `end`.
 pub(super) struct Built {
     space: SpaceId,
     number: u64,
