@@ -50,6 +50,7 @@ const BUILT_IN: &[(&str, &str)] = &built_in![
     "wira-harm",
     "autorec-fig13",
     "autorec-fig13-gate",
+    "autorec-causes",
     "autorec-fig14",
     "autorec-fig15",
     "autorec-fig16",

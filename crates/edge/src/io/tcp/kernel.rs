@@ -3,19 +3,19 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::LazyLock;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use nix::libc;
 use nix::sys::socket::sockopt::{GetStruct, SetStruct, TcpCongestion};
-use nix::sys::socket::{getsockopt, setsockopt};
+use nix::sys::socket::{GetSockOpt, getsockopt, setsockopt};
+use tracing::subscriber::{NoSubscriber, with_default};
 
 use super::counts::TcpCounts;
 
 /// A pacing rate above any link, in bytes/s. Any value but the kernel's default turns pacing on.
 const PACING_RATE: u64 = 100_000_000_000 / 8;
-/// First kernel version that fills all of [`Info`].
-const MIN_VERSION: (u32, u32) = (4, 19);
 
 #[derive(Clone, Copy, Debug)]
 struct MaxPacingRate;
@@ -27,7 +27,7 @@ nix::setsockopt_impl!(
     SetStruct<u64>
 );
 
-/// The part of `struct tcp_info` that kernels since [`MIN_VERSION`] fill.
+/// The part of `struct tcp_info` that Linux 4.19 and later fill.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 struct Info {
@@ -73,15 +73,24 @@ pub(super) fn pace(socket: &impl AsFd) -> io::Result<()> {
     Ok(setsockopt(socket, MaxPacingRate, &PACING_RATE)?)
 }
 
-/// Whether the kernel fills all of [`Info`]; `nix` panics otherwise.
-static FILLS_ALL: LazyLock<bool> = LazyLock::new(|| {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let mut numbers = release.split('.').map(|part| part.parse().unwrap_or(0));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= MIN_VERSION
-});
+/// Returns whether the kernel has `option` and fills all of its value. Otherwise `nix` panics:
+/// older kernels, gVisor and emulators fill less.
+fn is_filled<O: GetSockOpt + Copy>(socket: &impl AsFd, option: O) -> bool {
+    let read = AssertUnwindSafe(|| getsockopt(socket, option).is_ok());
+    // The panic is an answer here, not a fault to be logged.
+    with_default(NoSubscriber::new(), || catch_unwind(read)).unwrap_or(false)
+}
 
 pub(super) fn counts(socket: &impl AsFd) -> Option<TcpCounts> {
-    let info = FILLS_ALL.then(|| getsockopt(socket, TcpInfo).ok())??;
+    static HAS_COUNTS: OnceLock<bool> = OnceLock::new();
+    let has_counts = *HAS_COUNTS.get_or_init(|| {
+        let has_counts = is_filled(socket, TcpInfo);
+        if !has_counts {
+            tracing::warn!("no statistics of viewers on TCP: the kernel's TCP_INFO lacks some");
+        }
+        has_counts
+    });
+    let info = has_counts.then(|| getsockopt(socket, TcpInfo).ok())??;
     let micros = |micros: u32| Duration::from_micros(micros.into());
     Some(TcpCounts {
         rtt: micros(info.rtt),
@@ -101,6 +110,31 @@ pub(super) fn counts(socket: &impl AsFd) -> Option<TcpCounts> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpListener;
+
+    /// A value that is larger than any kernel's.
+    #[derive(Clone, Copy, Debug)]
+    struct LargerInfo;
+    nix::getsockopt_impl!(
+        LargerInfo,
+        libc::IPPROTO_TCP,
+        libc::TCP_INFO,
+        [u64; 1 << 10],
+        GetStruct<[u64; 1 << 10]>
+    );
+
+    /// An option that no kernel has.
+    #[derive(Clone, Copy, Debug)]
+    struct Unknown;
+    nix::getsockopt_impl!(Unknown, libc::IPPROTO_TCP, i32::MAX, Info, GetStruct<Info>);
+
+    #[test]
+    fn statistics_that_a_kernel_lacks_are_no_fault() {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(is_filled(&socket, TcpInfo), "these tests need Linux 4.19");
+        assert!(!is_filled(&socket, LargerInfo));
+        assert!(!is_filled(&socket, Unknown));
+    }
 
     #[test]
     fn field_offsets_match_the_kernel() {
