@@ -13,7 +13,7 @@
 #                     docs/develop/interop.md
 #   make bench        compares CPU time and memory with other stacks; QUICK=1 for a short run
 #   make bench-edge   measures the cost of a live viewer, next to quinn and nginx; QUICK=1 for a short run
-#   make bench-products  compares the cost of live viewers with MediaMTX and nginx-rtmp; QUICK=1 for a short
+#   make bench-products  compares the cost of live viewers with moq-relay, MediaMTX and nginx-rtmp; QUICK=1 for a short
 #                     run, PAGE=FILE writes the results as Markdown, MEDIAMTX=DIR for a clone of its repository,
 #                     PRODUCTS="--rounds 5"
 #   make bench-count  counts instructions of the server in fixed workloads under valgrind; fails above +5 %

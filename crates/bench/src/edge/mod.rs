@@ -39,7 +39,7 @@ use crate::report::{BenchReport, PeerTarget, Samples};
 use cost::Cost;
 use publisher::{Ingest, Publisher};
 use servers::{Contestant, Programs, ViewTransport};
-use turn::{LEAD, SETTLE, Viewers};
+use turn::{Feed, LEAD, SETTLE, Viewers};
 
 pub(crate) use heap::Heap;
 pub(crate) use products::Products;
@@ -168,7 +168,7 @@ fn run(
 ) -> Result<Cost, Failure> {
     let server = contestant.start(programs)?;
     let watch = watch_command(contestant, server.address, &programs.dir, viewers)?;
-    turn::run(server, Publisher::start, watch, viewers, time)
+    turn::run(server, |ingest| Publisher::start(ingest).map(Feed::Thread), watch, viewers, time)
 }
 
 /// Returns the command of a contestant's viewers.

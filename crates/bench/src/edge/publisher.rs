@@ -30,6 +30,8 @@ pub(super) enum Ingest {
     Rtmp(SocketAddr),
     /// A line with the name, and an endless FLV file, over TCP.
     Flv(SocketAddr),
+    /// Media over QUIC, by another program.
+    Moq(SocketAddr),
     /// Segments and a playlist in a directory. The segments are FLV; a file server does not care.
     Directory(PathBuf),
 }
@@ -137,6 +139,7 @@ impl Sink {
                 stream.write_all(&file_header(true, true))?;
                 Self::Flv(stream)
             }
+            Ingest::Moq(_) => return Err("Media over QUIC has its own publisher".into()),
             Ingest::Directory(path) => {
                 Self::Directory { path: path.clone(), segment: Vec::new(), number: 0 }
             }

@@ -69,6 +69,9 @@ pub(super) enum ViewTransport {
     Rtmp,
     /// RTMP over TLS over TCP.
     Rtmps,
+    /// Media over QUIC, by `peers/moq`.
+    #[value(skip)]
+    Moq,
 }
 
 /// A server and its protocol.

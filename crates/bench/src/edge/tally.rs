@@ -1,4 +1,7 @@
 //! Counters of the viewers, and their report to the benchmark.
+//!
+//! `peers/moq` compiles this file too: its viewers report in the same way, without the benchmark's
+//! dependencies.
 
 use std::io::stdin;
 use std::sync::atomic::{AtomicBool, Ordering};

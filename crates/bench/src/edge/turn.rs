@@ -81,17 +81,36 @@ pub(super) fn watch(
     Ok(command)
 }
 
+/// Publisher of a turn.
+pub(super) enum Feed {
+    Thread(Publisher),
+    /// Another process, which publishes until killed.
+    Program(Process),
+}
+
+impl Feed {
+    fn stop(self) -> Result<(), Failure> {
+        match self {
+            Self::Thread(publisher) => publisher.stop(),
+            Self::Program(mut process) => match process.0.try_wait()? {
+                Some(status) => Err(format!("publisher: {status}").into()),
+                None => Ok(()),
+            },
+        }
+    }
+}
+
 /// Runs a turn of a started server. `publish` starts the streams, and `watch` is the command of
 /// the viewers.
 pub(super) fn run(
     server: RunningServer,
-    publish: impl FnOnce(&Ingest) -> Result<Publisher, Failure>,
+    publish: impl FnOnce(&Ingest) -> Result<Feed, Failure>,
     watch: Command,
     viewers: usize,
     time: Duration,
 ) -> Result<Cost, Failure> {
     let pid = server.process.0.id();
-    let publisher = publish(&server.ingest)?;
+    let feed = publish(&server.ingest)?;
     std::thread::sleep(LEAD);
     let before = servers::resident(pid)?;
     let (mut process, joined) = Viewers::start(watch, viewers)?;
@@ -103,7 +122,7 @@ pub(super) fn run(
     let (after, wall) = (servers::machine(), start.elapsed());
     let threads = cost::shares(&threads, &servers::threads(pid)?, wall);
     let seen = process.seen()?;
-    publisher.stop()?;
+    feed.stop()?;
     let (before, after) = machine.zip(after).ok_or("the system has no CPU statistics")?;
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let machine =

@@ -80,6 +80,7 @@ impl Watch {
             ViewTransport::H2 => ("h2", false),
             ViewTransport::Hls => ("http/1.1", false),
             ViewTransport::Rtmp | ViewTransport::Rtmps => ("", false),
+            ViewTransport::Moq => return Err("peers/moq has the viewers of MoQ".into()),
         };
         let mut tls = client::tls(&self.dir, protocol)?;
         // RTMP has no ALPN identifier.
@@ -100,7 +101,9 @@ impl Watch {
                     sleep(after).await;
                     let result = match (stream.watch.transport, endpoint) {
                         (ViewTransport::H3, Some(endpoint)) => stream.read_h3(endpoint).await,
-                        (ViewTransport::H3, _) => Err("a viewer has no endpoint".into()),
+                        (ViewTransport::H3 | ViewTransport::Moq, _) => {
+                            Err("a viewer has no endpoint".into())
+                        }
                         (ViewTransport::H2, _) => stream.read_h2(tls).await,
                         (ViewTransport::Hls, _) => stream.read_hls(tls).await,
                         (ViewTransport::Rtmp, _) => stream.read_rtmp(None).await,

@@ -148,7 +148,7 @@ fn target(product: Product, scenario: Scenario) -> PeerTarget {
     match product {
         _ if scenario.streams > 1 => PeerTarget::None,
         Product::Quinn => PeerTarget::RatioAtMost(0.3),
-        Product::MediaMtxRtmps => PeerTarget::RatioAtMost(0.5),
+        Product::Moq | Product::MediaMtxRtmps => PeerTarget::RatioAtMost(0.5),
         Product::NginxRtmp => PeerTarget::RatioAtMost(1.0),
         _ => PeerTarget::None,
     }

@@ -19,7 +19,8 @@ const METHOD: &str = "- A stream has 2 Mbit/s: 25 pictures per second with a key
     and sound. With several streams, the viewers are divided equally among them, and no two \
     pictures are published at the same time.\n\
     - The products take turns in each round, as shipped, with the settings below. No process is \
-    bound to a CPU. Ingest is RTMP without encryption, and FLV over TCP for quinn + h3.\n\
+    bound to a CPU. Ingest is RTMP without encryption, FLV over TCP for quinn + h3, and MoQ for \
+    moq-relay.\n\
     - CPU time is the kernel's count for all threads and processes of the server while all viewers \
     are present, ingest included. It is divided by the FLV bytes that viewers received. Loopback \
     has no network card, and part of the kernel's work on acknowledgements counts for the \
@@ -31,7 +32,8 @@ const METHOD: &str = "- A stream has 2 Mbit/s: 25 pictures per second with a key
     - quinn + h3 is a plain relay of this repository on these crates, not a product. Its source is \
     `crates/bench/src/edge/quinn_relay.rs`.\n\
     - Viewers: `quinn` and `h3` for HTTP/3, `hyper` for HTTP/2, Mendcast's RTMP client for RTMP \
-    and RTMPS. Encrypted viewers offer TLS 1.3 with AES-128-GCM only.\n";
+    and RTMPS, `moq-net` for MoQ. Encrypted viewers offer TLS 1.3 with AES-128-GCM only.\n\
+    - Published tags are frames of MoQ, with a group per group of pictures.\n";
 
 /// Contents of the page.
 pub(super) struct Page {
@@ -194,7 +196,7 @@ mod tests {
         let rows = vec![
             row(Product::Mendcast, &[0.05, 0.06, 0.04], &[]),
             row(Product::Quinn, &[0.1], &["one", "two | three"]),
-            row(Product::MediaMtxRtmps, &[], &["a turn failed: gone"]),
+            row(Product::Moq, &[], &["a turn failed: gone"]),
         ];
         page.add(Scenario { streams: 1, viewers: 10 }, rows);
         let text = page.text();
@@ -204,7 +206,7 @@ mod tests {
              | – |",
             "| quinn + h3 | FLV over HTTP/3 | yes | 1.000 | 2.00 | 20 | 2.0 | 12.3 | one; two / \
              three |",
-            "| MediaMTX | RTMPS | yes | – | – | – | – | – | a turn failed: gone |",
+            "| moq-relay | MoQ (moq-lite) | yes | – | – | – | – | – | a turn failed: gone |",
             "skipped: nginx-rtmp, RTMP: install it",
             "| quinn + h3 | quinn 0.1 | one thread |",
         ] {

@@ -1,14 +1,15 @@
 //! The products, and how each one is started and viewed.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::super::publisher::Ingest;
-use super::super::servers::{self, Programs, RunningServer, ViewTransport};
-use super::super::turn;
+use super::super::publisher::{Ingest, Publisher};
+use super::super::servers::{self, Process, Programs, RunningServer, ViewTransport};
+use super::super::turn::{self, Feed};
 use crate::Failure;
+use crate::identity::NAME;
 
 /// nginx-rtmp as installed by Debian.
 const NGINX_MODULE: &str = "/usr/lib/nginx/modules/ngx_rtmp_module.so";
@@ -23,6 +24,7 @@ pub(super) enum Product {
     MendcastRtmp,
     MendcastRtmps,
     Quinn,
+    Moq,
     MediaMtxRtmp,
     MediaMtxRtmps,
     NginxRtmp,
@@ -37,9 +39,10 @@ pub(super) struct ProductPrograms {
 }
 
 impl Product {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Mendcast,
         Self::Quinn,
+        Self::Moq,
         Self::MendcastHttp2,
         Self::MendcastRtmps,
         Self::MediaMtxRtmps,
@@ -55,6 +58,7 @@ impl Product {
                 "mendcast"
             }
             Self::Quinn => "quinn + h3",
+            Self::Moq => "moq-relay",
             Self::MediaMtxRtmp | Self::MediaMtxRtmps => "MediaMTX",
             Self::NginxRtmp => "nginx-rtmp",
         }
@@ -68,6 +72,7 @@ impl Product {
             ViewTransport::Hls => "HLS",
             ViewTransport::Rtmp => "RTMP",
             ViewTransport::Rtmps => "RTMPS",
+            ViewTransport::Moq => "MoQ (moq-lite)",
         }
     }
 
@@ -82,6 +87,7 @@ impl Product {
             Self::MendcastHttp2 => ViewTransport::H2,
             Self::MendcastRtmp | Self::MediaMtxRtmp | Self::NginxRtmp => ViewTransport::Rtmp,
             Self::MendcastRtmps | Self::MediaMtxRtmps => ViewTransport::Rtmps,
+            Self::Moq => ViewTransport::Moq,
         }
     }
 
@@ -96,6 +102,10 @@ impl Product {
                 "`[server] cores = 1`: a loop for QUIC, a loop for TCP"
             }
             Self::Quinn => "one thread",
+            Self::Moq => {
+                "`--runtime-workers 1 --runtime-pin=false`, `TOKIO_WORKER_THREADS=1`: a loop for \
+                 QUIC, a loop for the rest"
+            }
             Self::MediaMtxRtmp | Self::MediaMtxRtmps => {
                 "`GOMAXPROCS=1`: Go code runs on one thread at a time, system calls on more"
             }
@@ -112,6 +122,9 @@ impl Product {
                 vec![(common.mendcast.clone(), "make bench-products")]
             }
             Self::Quinn => vec![(common.peer.clone(), "make bench-products")],
+            Self::Moq => ["moq-relay", "mendcast-moq"]
+                .map(|name| (programs.installed.join(name), script))
+                .to_vec(),
             Self::MediaMtxRtmp | Self::MediaMtxRtmps => {
                 vec![(programs.installed.join("mediamtx"), script)]
             }
@@ -140,8 +153,31 @@ impl Product {
                 mendcast(common).map(|(server, address)| RunningServer { address, ..server })
             }
             Self::Quinn => servers::relay(common),
+            Self::Moq => moq_relay(programs),
             Self::MediaMtxRtmp | Self::MediaMtxRtmps => media_mtx(self, programs),
             Self::NginxRtmp => nginx(common),
+        }
+    }
+
+    /// Publishes the streams.
+    pub(super) fn publish(
+        self,
+        programs: &ProductPrograms,
+        ingest: &Ingest,
+        streams: usize,
+    ) -> Result<Feed, Failure> {
+        match ingest {
+            Ingest::Moq(address) => {
+                let mut command = moq(programs, "publish", *address);
+                let mut child = command.arg(streams.to_string()).stdout(Stdio::piped()).spawn()?;
+                let line = child.stdout.as_mut().map(servers::read_line).unwrap_or_default();
+                let process = Process(child);
+                match line.as_str() {
+                    "publishing" => Ok(Feed::Program(process)),
+                    _ => Err(format!("the publisher did not start: {line}").into()),
+                }
+            }
+            _ => Publisher::start_many(ingest, streams).map(Feed::Thread),
         }
     }
 
@@ -153,6 +189,11 @@ impl Product {
         (streams, viewers): (usize, usize),
     ) -> Result<Command, Failure> {
         let path = match self.transport() {
+            ViewTransport::Moq => {
+                let mut command = moq(programs, "watch", address);
+                command.arg(streams.to_string()).arg(viewers.to_string());
+                return Ok(command);
+            }
             ViewTransport::Rtmp | ViewTransport::Rtmps => "/live/bench{}",
             _ => "/live/bench{}.flv",
         };
@@ -218,6 +259,28 @@ fn nginx_config(address: SocketAddr, dir: &Path) -> String {
          rtmp {{\n access_log off;\n server {{\n  listen {address};\n  \
          application live {{ live on; }}\n }}\n}}\n"
     )
+}
+
+/// Starts `moq-relay`. Its publisher and viewers retry until it listens.
+fn moq_relay(programs: &ProductPrograms) -> Result<RunningServer, Failure> {
+    let address = UdpSocket::bind("127.0.0.1:0")?.local_addr()?;
+    let dir = &programs.common.dir;
+    let mut command = Command::new(programs.installed.join("moq-relay"));
+    command.arg("--listen").arg(address.to_string());
+    command.arg("--listen-tls-cert").arg(dir.join("chain.pem"));
+    command.arg("--listen-tls-key").arg(dir.join("key.pem"));
+    command.args(["--auth-public", "**", "--runtime-workers", "1", "--runtime-pin=false"]);
+    command.args(["--log-level", "error"]).env("TOKIO_WORKER_THREADS", "1");
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    Ok(RunningServer { process: Process(child), address, ingest: Ingest::Moq(address) })
+}
+
+/// Returns a command of `mendcast-moq`.
+fn moq(programs: &ProductPrograms, role: &str, address: SocketAddr) -> Command {
+    let mut command = Command::new(programs.installed.join("mendcast-moq"));
+    command.arg(role).arg(address.to_string()).arg(NAME);
+    command.arg(programs.common.dir.join("chain.pem"));
+    command
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::super::cost::Cost;
 use super::super::media::RATE;
-use super::super::publisher::Publisher;
 use super::super::turn;
 use super::product::{Product, ProductPrograms};
 
@@ -45,7 +44,7 @@ impl Row {
         let result = product.start(programs).and_then(|server| {
             let shape = (scenario.streams, scenario.viewers);
             let watch = product.watch(programs, server.address, shape)?;
-            let publish = |ingest: &_| Publisher::start_many(ingest, scenario.streams);
+            let publish = |ingest: &_| product.publish(programs, ingest, scenario.streams);
             turn::run(server, publish, watch, scenario.viewers, time)
         });
         let doubts = match result {

@@ -21,6 +21,7 @@ pub(super) fn version(product: Product, programs: &ProductPrograms) -> String {
             let [quinn, h3] = ["quinn", "h3"].map(|name| locked(LOCK, name).unwrap_or("unknown"));
             Some(format!("quinn {quinn}, h3 {h3}"))
         }
+        Product::Moq => number(&output(&installed("moq-relay"), &["--version"])),
         Product::MediaMtxRtmp | Product::MediaMtxRtmps => {
             number(&output(&installed("mediamtx"), &["--version"]))
         }
@@ -82,6 +83,7 @@ mod tests {
             ("v1.20.1\n", Some("1.20.1")),
             ("nginx version: nginx/1.22.1\n", Some("1.22.1")),
             ("1:1.2.2+dfsg-3", Some("1.2.2")),
+            ("moq-relay 0.17.10\n", Some("0.17.10")),
             ("mendcast 0.2.0-dev (QUIC edge)", Some("0.2.0")),
             ("no such file", None),
             ("", None),
