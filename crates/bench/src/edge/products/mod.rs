@@ -24,14 +24,15 @@ use row::{Row, Scenario};
 /// Measure products side by side
 #[derive(Debug, clap::Args)]
 pub(crate) struct Products {
-    /// Number of streams of a scenario; may be repeated [default: 1 and 100, 1 and 4 with --quick]
+    /// Number of streams of a scenario; may be repeated [default: 1, 1 and 100; 1 and 4 with
+    /// --quick]
     #[arg(long, requires = "viewers")]
     streams: Vec<usize>,
-    /// Viewers of all streams of a scenario, once per --streams [default: 500 and 800, 20 and 20
-    /// with --quick]
+    /// Viewers of all streams of a scenario, once per --streams [default: 100, 500 and 800; 20 and
+    /// 20 with --quick]
     #[arg(long, requires = "streams")]
     viewers: Vec<usize>,
-    /// Seconds to measure [default: 30, or 4 with --quick]
+    /// Seconds to measure [default: 10, or 4 with --quick]
     #[arg(long)]
     seconds: Option<u64>,
     /// Rounds [default: 3, or 1 with --quick]
@@ -57,7 +58,7 @@ impl Products {
         mendcast: PathBuf,
     ) -> Result<(), Failure> {
         let pick = |full: u64, look: u64| if quick { look } else { full };
-        let time = Duration::from_secs(self.seconds.unwrap_or(pick(30, 4)).max(1));
+        let time = Duration::from_secs(self.seconds.unwrap_or(pick(10, 4)).max(1));
         let rounds = self.rounds.unwrap_or(pick(3, 1)).max(1);
         let scenarios = self.scenarios(quick)?;
         let dir = tempfile::tempdir()?;
@@ -109,7 +110,7 @@ impl Products {
     fn scenarios(&self, quick: bool) -> Result<Vec<Scenario>, Failure> {
         let pairs = match (&self.streams[..], quick) {
             ([], true) => vec![(1, 20), (4, 20)],
-            ([], false) => vec![(1, 500), (100, 800)],
+            ([], false) => vec![(1, 100), (1, 500), (100, 800)],
             (streams, _) if streams.len() == self.viewers.len() => {
                 streams.iter().copied().zip(self.viewers.iter().copied()).collect()
             }
