@@ -1,6 +1,6 @@
 //! Checks of the virtual hosts of a configuration.
 
-use crate::stream_name::is_stream;
+use crate::stream_name::is_stream_name;
 
 /// Checks the hosts, which are pairs of names and a prefix. Returns the first wrong key and its
 /// problem.
@@ -12,7 +12,7 @@ pub(crate) fn fault(hosts: &[(Vec<&str>, &str)]) -> Option<(&'static str, String
             return Some(("names", twice));
         }
     }
-    let wrong = hosts.iter().find(|(_, prefix)| !is_stream(prefix));
+    let wrong = hosts.iter().find(|(_, prefix)| !is_stream_name(prefix));
     wrong.map(|(_, prefix)| ("prefix", format!("expected a name such as \"a\", got {prefix:?}")))
 }
 

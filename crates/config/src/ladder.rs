@@ -1,6 +1,6 @@
 //! Checks of the ladders of a configuration.
 
-use crate::stream_name::{MAX_NAME, is_stream};
+use crate::stream_name::{MAX_STREAM_NAME, is_stream_name};
 
 /// Maximum number of renditions of a ladder, with and without patterns. Apple's authoring rules
 /// have 9.
@@ -21,7 +21,7 @@ pub(crate) struct LadderKeys<'a> {
 pub(crate) fn fault(ladders: &[LadderKeys<'_>]) -> Option<(&'static str, String)> {
     for (index, ladder) in ladders.iter().enumerate() {
         let LadderKeys { name, renditions, multitrack, .. } = ladder;
-        if !is_stream(name) {
+        if !is_stream_name(name) {
             let expected = "expected a name such as \"live/show\"";
             return Some(("name", format!("{expected}, got {name:?}")));
         }
@@ -37,7 +37,7 @@ pub(crate) fn fault(ladders: &[LadderKeys<'_>]) -> Option<(&'static str, String)
             let wrong = |what: String| Some(("renditions", format!("{what} in {name:?}")));
             let start = rendition.strip_suffix('*');
             let stem = start.map(|start| start.strip_suffix('/').unwrap_or(start));
-            if !is_stream(stem.unwrap_or(rendition)) {
+            if !is_stream_name(stem.unwrap_or(rendition)) {
                 let expected = "expected stream names, or a prefix and *";
                 return wrong(format!("{expected}, got {rendition:?}"));
             }
@@ -52,8 +52,8 @@ pub(crate) fn fault(ladders: &[LadderKeys<'_>]) -> Option<(&'static str, String)
             return Some(("audio", format!("{what} in {name:?}")));
         }
         if *multitrack {
-            if name.len() + MAX_TRACK > MAX_NAME {
-                let most = MAX_NAME - MAX_TRACK;
+            if name.len() + MAX_TRACK > MAX_STREAM_NAME {
+                let most = MAX_STREAM_NAME - MAX_TRACK;
                 let expected = format!("expected at most {most} bytes with multitrack");
                 return Some(("name", format!("{expected}, got {name:?}")));
             }

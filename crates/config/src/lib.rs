@@ -62,6 +62,7 @@ pub use scheme::{takes, unused};
 pub use secret::Secret;
 pub use sections::{Key, Problem, Section, Sections, Whole, assign};
 pub use store_url::{StoreScheme, StoreUrl};
+pub use stream_name::{MAX_STREAM_NAME, is_stream_name};
 pub use url::{Header, HttpUrl, Upstream, Variant};
 pub use value::{Shown, Size, Value, one_of, quoted};
 pub use words::{

@@ -13,7 +13,8 @@ use std::time::SystemTime;
 
 use crate::config::Config;
 use crate::ladder;
-use crate::names::{is_name, matches};
+use crate::config::is_stream_name;
+use crate::names::matches;
 use crate::tokens::{self, KeySets, Terms};
 
 pub use input::PublisherInput;
@@ -44,7 +45,7 @@ pub(crate) fn authorize<'k>(
     remote: SocketAddr,
     now: SystemTime,
 ) -> Result<Option<&'k str>, Cow<'static, str>> {
-    if !is_name(name) {
+    if !is_stream_name(name) {
         return Err("invalid stream name".into());
     }
     if ladder::get(config, name).is_some_and(|ladder| !ladder.multitrack) {

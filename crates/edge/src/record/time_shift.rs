@@ -14,7 +14,8 @@ use super::window::{Entrance, RenderedPlaylist, Window};
 use crate::config::{self, Config};
 use crate::disk::pool::Pool;
 use crate::live::HlsViewers;
-use crate::names::{is_name, matches};
+use crate::config::is_stream_name;
+use crate::names::matches;
 use crate::sync::lock;
 
 /// Time without requests after which a stream's index is dropped.
@@ -29,7 +30,7 @@ pub(crate) fn rule_of<'a>(config: &'a Config, stream: &str) -> Option<&'a config
     let mut rules = config.record.iter();
     rules
         .find(|rule| !rule.time_shift.is_zero() && matches(&rule.stream, stream))
-        .filter(|_| is_name(stream))
+        .filter(|_| is_stream_name(stream))
 }
 
 /// Reason why a stream has no time shift now.

@@ -12,7 +12,7 @@ use crate::admin::snapshot::{describe_stream, viewers_of_streams};
 use crate::bans::{Ban, BanTarget, BansFull, MAX_BANS};
 use crate::config::{Level, Network, Value as _};
 use crate::logging;
-use crate::names::is_name;
+use crate::config::is_stream_name;
 use crate::passes::ViewerId;
 use crate::reload::reload;
 use crate::sessions::Session;
@@ -112,7 +112,7 @@ pub(super) fn ban(shared: &Shared, mut fields: JsonFields) -> Done {
         (Some(address), None, None, None) => BanTarget::Network(read_address(&address)?),
         (None, Some(prefix), None, None) => BanTarget::Network(read_prefix(&prefix)?),
         (None, None, Some(viewer), None) => BanTarget::Viewer(read_viewer("viewer", &viewer)?),
-        (None, None, None, Some(name)) if is_name(&name) => BanTarget::Stream(name),
+        (None, None, None, Some(name)) if is_stream_name(&name) => BanTarget::Stream(name),
         (None, None, None, Some(_)) => {
             return Err(Reply::wrong("stream", "this is not a valid stream name"));
         }

@@ -22,7 +22,8 @@ use relay::memory::Event;
 
 use crate::config;
 use crate::live::{Budget, Missing, Pull, settings};
-use crate::names::{is_name, matches};
+use crate::config::is_stream_name;
+use crate::names::matches;
 use crate::state::State;
 use schedule::Puller;
 pub(crate) use via::Via;
@@ -65,6 +66,6 @@ fn budget(rule: &config::Pull) -> Budget<'_> {
 /// Returns the first rule that matches the stream, unless the stream is banned.
 fn rule<'a>(state: &'a State, name: &str) -> Option<&'a config::Pull> {
     let rules = &mut state.config.pull.iter();
-    let rule = rules.find(|rule| matches(&rule.stream, name)).filter(|_| is_name(name));
+    let rule = rules.find(|rule| matches(&rule.stream, name)).filter(|_| is_stream_name(name));
     rule.filter(|_| !state.bans.has_stream(name))
 }
