@@ -1,8 +1,8 @@
 //! One RTMP connection: a publisher, a player, or neither yet.
 //!
 //! One task drives a sans-IO [`Server`]. It reads and writes whenever the socket is ready. A
-//! player's next tag is pulled only after everything before it was written, so a slow player costs
-//! no memory and skips like any other viewer.
+//! player's next tags are pulled only after everything before them was written, so a slow player
+//! costs no memory and skips like any other viewer.
 //!
 //! Each state has a deadline that unrelated traffic does not extend: for the handshake, and then
 //! for the first request. Publishers must send media, and players must read. A silent player is
@@ -164,22 +164,27 @@ impl RtmpConnection {
         let shared = self.shared.clone();
         let mut drained = pin!(drained(&shared));
         let mut is_drained = false;
+        let mut timer = pin!(sleep_until(self.deadline()));
         loop {
             self.collect();
             if self.ending && self.output.is_empty() {
                 return Ok(());
             }
+            // It may end early: deadlines mostly move back, and each move would cost a lock.
             let deadline = self.deadline();
+            if deadline < timer.deadline() {
+                timer.as_mut().reset(deadline);
+            }
             let slices: Vec<IoSlice<'_>> =
                 self.output.iter().take(MAX_SLICES).map(|piece| IoSlice::new(piece)).collect();
             let pulls = slices.is_empty() && self.is_flushed && !self.ending;
             let role = &mut self.role;
             let next = poll_fn(|context| match role {
                 RtmpRole::Plays(player) if player.session.stay().poll_over(context).is_ready() => {
-                    Poll::Ready(RoleEvent::Tag(None))
+                    Poll::Ready(RoleEvent::Tags(Vec::new()))
                 }
                 RtmpRole::Plays(player) if pulls && !player.paused => {
-                    player.viewer.poll_next(context).map(RoleEvent::Tag)
+                    player.poll_tags(context).map(RoleEvent::Tags)
                 }
                 RtmpRole::Waits(waiting) => {
                     waiting.viewer.poll_kinds(context).map(RoleEvent::Kinds)
@@ -210,7 +215,10 @@ impl RtmpConnection {
                     self.times.last_sent = Instant::now();
                 }
                 next = next => self.take_next(next),
-                () = sleep_until(deadline) => self.on_deadline()?,
+                () = &mut timer => {
+                    self.on_deadline()?;
+                    timer.as_mut().reset(self.deadline());
+                }
                 () = self.places.evicted() => return Err(AbnormalEnd::Evicted),
                 () = &mut drained, if !is_drained => {
                     is_drained = true;
@@ -457,13 +465,17 @@ impl RtmpConnection {
                 let player = RtmpPlayer { viewer, session, paused: false, based: false };
                 self.role = RtmpRole::Plays(Box::new(player));
             }
-            (RoleEvent::Tag(Some(tag)), RtmpRole::Plays(mut player)) => {
-                let time = player.viewer.own_time(&tag);
-                if let Some(origin) = player.viewer.origin().filter(|_| !player.based) {
-                    player.based = true;
-                    self.server.send_tag(&flv::time_base_tag(origin));
+            (RoleEvent::Tags(tags), RtmpRole::Plays(mut player)) if !tags.is_empty() => {
+                for (tag, time) in tags {
+                    if !player.based
+                        && !tag.role().is_header()
+                        && let Some(origin) = player.viewer.origin()
+                    {
+                        player.based = true;
+                        self.server.send_tag(&flv::time_base_tag(origin));
+                    }
+                    self.server.send_tag_at(&tag, time);
                 }
-                self.server.send_tag_at(&tag, time);
                 let progress = player.viewer.progress();
                 player.session.on_media(&progress);
                 self.role = RtmpRole::Plays(player);
