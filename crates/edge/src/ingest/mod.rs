@@ -12,8 +12,8 @@ use std::net::SocketAddr;
 use std::time::SystemTime;
 
 use crate::config::Config;
-use crate::ladder;
 use crate::config::is_stream_name;
+use crate::ladder;
 use crate::names::matches;
 use crate::tokens::{self, KeySets, Terms};
 

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant, SystemTime};
 use super::directory::folder;
 use super::entries::RecordedFile;
 use super::window::{Entrance, RenderedPlaylist, Window};
+use crate::config::is_stream_name;
 use crate::config::{self, Config};
 use crate::disk::pool::Pool;
 use crate::live::HlsViewers;
-use crate::config::is_stream_name;
 use crate::names::matches;
 use crate::sync::lock;
 

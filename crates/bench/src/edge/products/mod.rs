@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn streams_and_viewers_form_scenarios() {
-        assert_eq!(scenarios("", false).expect("valid"), [(1, 500), (100, 800)]);
+        assert_eq!(scenarios("", false).expect("valid"), [(1, 100), (1, 500), (100, 800)]);
         assert_eq!(scenarios("", true).expect("valid"), [(1, 20), (4, 20)]);
         let two = "--streams 1 --viewers 30 --streams 3 --viewers 24";
         assert_eq!(scenarios(two, false).expect("valid"), [(1, 30), (3, 24)]);

@@ -77,7 +77,7 @@ impl Page {
         let _ = writeln!(
             text,
             "Median of the rounds, and range. The ratio is CPU per Gbit over the one of mendcast \
-             with FLV over HTTP/3. A row without doubts means equal work: all viewers stayed, and \
+             with FLV over HTTP/3, if neither row has doubts. A row without doubts means equal work: all viewers stayed, and \
              each received at least {:.0} % of its stream.",
             EQUAL_WORK * 100.0
         );
@@ -115,12 +115,15 @@ fn section(scenario: Scenario, rows: &[Row]) -> String {
         samples
     };
     let ours = rows.iter().find(|row| row.product == Product::Mendcast);
+    // Rows with doubts may not have done the same work.
+    let ours = ours.filter(|row| row.doubts.is_empty());
     let ours = ours.map_or(f64::NAN, |row| samples(row, &Cost::per_gbit).median());
     for row in rows {
         let cpu = samples(row, &Cost::per_gbit);
         let delay = |at: usize| samples(row, &|cost: &Cost| cost.seen.pictures.quantiles[at] * 1e3);
         let ratio = cpu.median() / ours;
-        let ratio = if ratio.is_finite() { format!("{ratio:.2}") } else { "–".to_owned() };
+        let is_comparable = ratio.is_finite() && row.doubts.is_empty();
+        let ratio = if is_comparable { format!("{ratio:.2}") } else { "–".to_owned() };
         let doubts = if row.doubts.is_empty() { "–".to_owned() } else { row.doubts.join("; ") };
         let _ = writeln!(
             text,
@@ -196,6 +199,7 @@ mod tests {
         let rows = vec![
             row(Product::Mendcast, &[0.05, 0.06, 0.04], &[]),
             row(Product::Quinn, &[0.1], &["one", "two | three"]),
+            row(Product::MediaMtxRtmps, &[0.1], &[]),
             row(Product::Moq, &[], &["a turn failed: gone"]),
         ];
         page.add(Scenario { streams: 1, viewers: 10 }, rows);
@@ -204,8 +208,8 @@ mod tests {
             "### 1 stream, 10 viewers",
             "| mendcast | FLV over HTTP/3 | yes | 0.500 (0.400 to 0.600) | 1.00 | 20 | 2.0 | 12.3 \
              | – |",
-            "| quinn + h3 | FLV over HTTP/3 | yes | 1.000 | 2.00 | 20 | 2.0 | 12.3 | one; two / \
-             three |",
+            "| quinn + h3 | FLV over HTTP/3 | yes | 1.000 | – | 20 | 2.0 | 12.3 | one; two / three |",
+            "| MediaMTX | RTMPS | yes | 1.000 | 2.00 | 20 | 2.0 | 12.3 | – |",
             "| moq-relay | MoQ (moq-lite) | yes | – | – | – | – | – | a turn failed: gone |",
             "skipped: nginx-rtmp, RTMP: install it",
             "| quinn + h3 | quinn 0.1 | one thread |",

@@ -30,7 +30,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::naming::{proofs, publisher_proofs, stream_name};
 use super::places::Places;
-use super::roles::{RoleEvent, RtmpPlayer, RtmpRole, Waiting};
+use super::roles::{RoleEvent, RtmpPlayer, RtmpRole, Waiting, poll_tags};
 use super::transport::{AbnormalEnd, Transport, received, send};
 use crate::bans::Refused;
 use crate::entropy::noise;
@@ -184,7 +184,7 @@ impl RtmpConnection {
                     Poll::Ready(RoleEvent::Tags(Vec::new()))
                 }
                 RtmpRole::Plays(player) if pulls && !player.paused => {
-                    player.poll_tags(context).map(RoleEvent::Tags)
+                    poll_tags(&mut player.viewer, context).map(RoleEvent::Tags)
                 }
                 RtmpRole::Waits(waiting) => {
                     waiting.viewer.poll_kinds(context).map(RoleEvent::Kinds)

@@ -12,7 +12,7 @@ use crate::play;
 use crate::sessions::{Opening, Session};
 
 /// Size in bytes at which a player's bundle is complete.
-const BUNDLE: usize = 64 * 1024;
+const BUNDLE: usize = 16 * 1024;
 
 /// The role of a connection.
 pub(super) enum RtmpRole {
@@ -38,25 +38,23 @@ pub(super) struct RtmpPlayer {
     pub(super) based: bool,
 }
 
-impl RtmpPlayer {
-    /// Returns the tags that are available, usually a picture with the sound before it. They leave
-    /// in one write. None at the end of the stream.
-    pub(super) fn poll_tags(&mut self, context: &mut Context<'_>) -> Poll<Vec<(Tag, u32)>> {
-        let mut tags = Vec::new();
-        let mut bytes = 0;
-        while bytes < BUNDLE {
-            match self.viewer.poll_next(context) {
-                Poll::Ready(Some(tag)) => {
-                    bytes += tag.bytes().len();
-                    let time = self.viewer.own_time(&tag);
-                    tags.push((tag, time));
-                }
-                Poll::Pending if tags.is_empty() => return Poll::Pending,
-                Poll::Ready(None) | Poll::Pending => break,
+/// Returns the tags that are available, usually a picture with the sound before it. They leave in
+/// one write. None at the end of the stream.
+pub(super) fn poll_tags(viewer: &mut Viewer, context: &mut Context<'_>) -> Poll<Vec<(Tag, u32)>> {
+    let mut tags = Vec::new();
+    let mut bytes = 0;
+    while bytes < BUNDLE {
+        match viewer.poll_next(context) {
+            Poll::Ready(Some(tag)) => {
+                bytes += tag.bytes().len();
+                let time = viewer.own_time(&tag);
+                tags.push((tag, time));
             }
+            Poll::Pending if tags.is_empty() => return Poll::Pending,
+            Poll::Ready(None) | Poll::Pending => break,
         }
-        Poll::Ready(tags)
     }
+    Poll::Ready(tags)
 }
 
 /// An event of the stream for its player or publisher.
@@ -67,4 +65,43 @@ pub(super) enum RoleEvent {
     Tags(Vec<(Tag, u32)>),
     /// The publisher has lost its stream.
     Lost(Dismissal),
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use media::Kind;
+    use relay::{Registry, Settings, Start};
+
+    use super::*;
+
+    #[test]
+    fn available_tags_leave_together_up_to_the_size_of_a_bundle() {
+        let streams = Registry::new(1 << 24);
+        let publisher = streams.publish("live/a", Settings::default()).expect("room");
+        let frame = |time, len: usize| {
+            let payload = [&[0xaf, 1][..], &vec![7; len]].concat();
+            publisher.push(Tag::new(Kind::Audio, time, &payload).expect("short"));
+        };
+        publisher.push(Tag::new(Kind::Audio, 0, &[0xaf, 0, 0x12, 0x10]).expect("short"));
+        let stream = streams.get("live/a").expect("published");
+        let mut viewer = Viewer::new(stream, Start::LatestGop).expect("room");
+        let mut context = Context::from_waker(Waker::noop());
+        let mut poll = || match poll_tags(&mut viewer, &mut context) {
+            Poll::Ready(tags) => Some(tags.iter().map(|(_, time)| *time).collect::<Vec<_>>()),
+            Poll::Pending => None,
+        };
+        let _joined = poll();
+        assert_eq!(poll(), None);
+        (1..4).for_each(|n| frame(n * 20, 100));
+        assert_eq!(poll().map(|times| times.len()), Some(3));
+        assert_eq!(poll(), None);
+        (4..8).for_each(|n| frame(n * 20, BUNDLE / 2));
+        assert_eq!(poll().map(|times| times.len()), Some(2));
+        assert_eq!(poll().map(|times| times.len()), Some(2));
+        frame(200, 3 * BUNDLE);
+        assert_eq!(poll().map(|times| times.len()), Some(1));
+        assert_eq!(poll(), None);
+    }
 }

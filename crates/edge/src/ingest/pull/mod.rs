@@ -21,8 +21,8 @@ use relay::Stream;
 use relay::memory::Event;
 
 use crate::config;
-use crate::live::{Budget, Missing, Pull, settings};
 use crate::config::is_stream_name;
+use crate::live::{Budget, Missing, Pull, settings};
 use crate::names::matches;
 use crate::state::State;
 use schedule::Puller;
