@@ -8,7 +8,7 @@ use crate::value::{Value, quoted};
 /// Maximum length of a language tag (RFC 5646, section 4.4.1).
 const MAX_LANGUAGE: usize = 35;
 /// Maximum length of a name, in bytes.
-const MAX_STREAM_NAME: usize = 64;
+const MAX_NAME: usize = 64;
 
 /// An audio rendition (EXT-X-MEDIA): LANGUAGE, optionally a name, a colon and a stream.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Debug)]
@@ -33,7 +33,7 @@ impl AudioRendition {
         };
         let is_language = language.len() <= MAX_LANGUAGE && language.split('-').all(is_part);
         let is_name =
-            name.len() <= MAX_STREAM_NAME && !name.contains(|c: char| c == '"' || c.is_control());
+            name.len() <= MAX_NAME && !name.contains(|c: char| c == '"' || c.is_control());
         let is_valid = is_language && is_name && is_stream_name(stream);
         is_valid.then(|| Self {
             language: language.to_owned(),

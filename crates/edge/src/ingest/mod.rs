@@ -11,8 +11,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::time::SystemTime;
 
-use crate::config::Config;
-use crate::config::is_stream_name;
+use crate::config::{Config, is_stream_name};
 use crate::ladder;
 use crate::names::matches;
 use crate::tokens::{self, KeySets, Terms};

@@ -77,8 +77,8 @@ impl Page {
         let _ = writeln!(
             text,
             "Median of the rounds, and range. The ratio is CPU per Gbit over the one of mendcast \
-             with FLV over HTTP/3, if neither row has doubts. A row without doubts means equal work: all viewers stayed, and \
-             each received at least {:.0} % of its stream.",
+             with FLV over HTTP/3, if neither row has doubts. A row without doubts means equal \
+             work: all viewers stayed, and each received at least {:.0} % of its stream.",
             EQUAL_WORK * 100.0
         );
         for (scenario, rows) in &self.scenarios {

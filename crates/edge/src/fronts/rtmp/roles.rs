@@ -39,7 +39,7 @@ pub(super) struct RtmpPlayer {
 }
 
 /// Returns the tags that are available, usually a picture with the sound before it. They leave in
-/// one write. None at the end of the stream.
+/// one write. Empty at the end of the stream.
 pub(super) fn poll_tags(viewer: &mut Viewer, context: &mut Context<'_>) -> Poll<Vec<(Tag, u32)>> {
     let mut tags = Vec::new();
     let mut bytes = 0;

@@ -20,8 +20,7 @@ use std::sync::Arc;
 use relay::Stream;
 use relay::memory::Event;
 
-use crate::config;
-use crate::config::is_stream_name;
+use crate::config::{self, is_stream_name};
 use crate::live::{Budget, Missing, Pull, settings};
 use crate::names::matches;
 use crate::state::State;
