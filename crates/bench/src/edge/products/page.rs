@@ -208,7 +208,8 @@ mod tests {
             "### 1 stream, 10 viewers",
             "| mendcast | FLV over HTTP/3 | yes | 0.500 (0.400 to 0.600) | 1.00 | 20 | 2.0 | 12.3 \
              | – |",
-            "| quinn + h3 | FLV over HTTP/3 | yes | 1.000 | – | 20 | 2.0 | 12.3 | one; two / three |",
+            "| quinn + h3 | FLV over HTTP/3 | yes | 1.000 | – | 20 | 2.0 | 12.3 \
+             | one; two / three |",
             "| MediaMTX | RTMPS | yes | 1.000 | 2.00 | 20 | 2.0 | 12.3 | – |",
             "| moq-relay | MoQ (moq-lite) | yes | – | – | – | – | – | a turn failed: gone |",
             "skipped: nginx-rtmp, RTMP: install it",
