@@ -9,7 +9,7 @@ use core::task::{Context, Poll, ready};
 use core::time::Duration;
 
 use bytes::buf::Chain;
-use bytes::{Buf as _, Bytes, BytesMut};
+use bytes::{Buf as _, Bytes};
 use media::{Role, Tag, flv};
 use relay::{Viewer, ViewerProgress};
 
@@ -89,14 +89,13 @@ impl FlvStream {
         if tag.role() != Role::Metadata {
             *time_line = unwrapped(*time_line, time);
         }
-        let mut own = BytesMut::new();
-        if let Some(origin) = self.viewer.origin().filter(|_| self.base == 0) {
-            own.extend_from_slice(flv::time_base_tag(origin).bytes());
-            self.base = own.len() as u64;
-        }
         let (header, rest) = tag.at(time);
-        own.extend_from_slice(&header);
-        own.freeze().chain(rest)
+        let origin = self.viewer.origin().filter(|_| self.base == 0);
+        let Some(base) = origin.map(flv::time_base_tag) else {
+            return Bytes::copy_from_slice(&header).chain(rest);
+        };
+        self.base = base.bytes().len() as u64;
+        Bytes::from([&base.bytes()[..], &header].concat()).chain(rest)
     }
 
     /// Returns the viewer, to change its rendition.

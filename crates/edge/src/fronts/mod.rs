@@ -8,3 +8,6 @@ mod tcp;
 pub(crate) mod threads;
 
 pub(crate) use handshakes::Turns;
+
+/// Size in bytes from which on a player's available tags leave in a write of their own.
+const BUNDLE: usize = 16 * 1024;

@@ -2,19 +2,17 @@
 //! (RFC 7838, section 3; RFC 9114, section 3.1).
 
 mod activity;
+mod body;
 
 use std::convert::Infallible;
-use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use delivery::{Body as _, Piece};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::Incoming;
 use hyper::header::{ALT_SVC, HOST, HeaderName, HeaderValue};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -28,7 +26,7 @@ use super::handshakes::Turns;
 use super::{accept, proxy};
 use crate::bans::Refused;
 use crate::config::any_contains;
-use crate::http::{Answer, RequestHead, Responder, Response, max_body};
+use crate::http::{Answer, RequestHead, Response, max_body};
 use crate::identity::ACME_ALPN;
 use crate::invitation::alt_svc;
 use crate::io::{MeasuredStream, TcpPath};
@@ -37,6 +35,7 @@ use crate::routes::respond;
 use crate::state::{Shared, State};
 use crate::viewer::Protocol;
 use activity::{Activity, Open};
+use body::ResponseBody;
 
 /// Maximum header bytes per request, as in HTTP/3.
 const MAX_HEADERS: u32 = 16 * 1024;
@@ -297,11 +296,7 @@ async fn answer(
 }
 
 fn written(response: Response, open: Open) -> hyper::Response<ResponseBody> {
-    let mut body = ResponseBody { responder: response.body.into(), open };
-    if body.is_end_stream() {
-        body.open.complete();
-    }
-    let mut out = hyper::Response::new(body);
+    let mut out = hyper::Response::new(ResponseBody::new(response.body.into(), open));
     if let Ok(status) = response.status.try_into() {
         *out.status_mut() = status;
     }
@@ -311,39 +306,6 @@ fn written(response: Response, open: Open) -> hyper::Response<ResponseBody> {
         }
     }
     out
-}
-
-/// A [`Responder`] as hyper body.
-#[derive(Debug)]
-struct ResponseBody {
-    responder: Responder,
-    open: Open,
-}
-
-impl Body for ResponseBody {
-    type Data = Piece;
-    type Error = io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Frame<Piece>>>> {
-        self.open.touch();
-        let next = self.responder.poll_fill(context);
-        // hyper does not poll for the end if the length is known.
-        if self.is_end_stream() || matches!(next, Poll::Ready(Ok(None))) {
-            self.open.complete();
-        }
-        next.map(|next| next.transpose().map(|r| r.map(Frame::data)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.responder.remaining() == Some(0)
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.responder.remaining().map_or_else(SizeHint::new, SizeHint::with_exact)
-    }
 }
 
 #[cfg(test)]

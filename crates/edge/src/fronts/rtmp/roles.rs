@@ -6,13 +6,11 @@ use std::task::{Context, Poll};
 use media::Tag;
 use relay::Viewer;
 
+use crate::fronts::BUNDLE;
 use crate::ingest::Publishing;
 use crate::live::Dismissal;
 use crate::play;
 use crate::sessions::{Opening, Session};
-
-/// Size in bytes at which a player's bundle is complete.
-const BUNDLE: usize = 16 * 1024;
 
 /// The role of a connection.
 pub(super) enum RtmpRole {

@@ -1,6 +1,7 @@
 //! Tests of the TCP front with real clients over loopback.
 
 use std::collections::VecDeque;
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 

@@ -1,5 +1,8 @@
 //! HTTP/2 clients with unusual frames.
 
+use media::{Kind, Tag};
+use relay::Settings;
+
 use super::*;
 
 /// An HTTP/2 frame (RFC 9113, section 4.1).
@@ -153,4 +156,58 @@ async fn http_2_client_is_pinged() {
         }
     };
     timeout(LIMIT, frames()).await.expect("a ping");
+}
+
+#[tokio::test]
+async fn available_tags_of_a_live_stream_share_a_frame() {
+    const DATA: u8 = 0;
+    const TAGS: u64 = 3;
+    const ROUNDS: u64 = 20;
+    let server = start(|_| ());
+    let streams = &server.shared.state().live.streams;
+    let publisher = streams.publish("live/a", Settings::default()).expect("room");
+    let push = |time: u64, payload: &[u8]| {
+        publisher.push(Tag::new(Kind::Audio, time as u32, payload).expect("short"));
+    };
+    push(0, &[0xaf, 0, 0x12, 0x10]);
+    push(0, &[&[0xaf, 1][..], &[7; 300]].concat());
+    let mut stream = server.tls(b"h2").await;
+    stream.write_all(&[preface(), get(1, "/live/a.flv")].concat()).await.expect("sent");
+    // Reads DATA frames until the body ends with this tag.
+    let mut body = Vec::new();
+    let mut frames_until = async |tag: &[u8]| {
+        let mut count = 0;
+        while !body.ends_with(tag) {
+            let mut head = [0; 9];
+            stream.read_exact(&mut head).await.expect("a frame");
+            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+            let mut payload = vec![0; length];
+            stream.read_exact(&mut payload).await.expect("all of it");
+            if head[3] == DATA {
+                count += 1;
+                body.extend(payload);
+            }
+        }
+        count
+    };
+    let frames = async {
+        // The payload of a tag, and the size field after it.
+        frames_until(&[&[7; 300][..], &313u32.to_be_bytes()].concat()).await;
+        let mut count = 0;
+        for round in 1..=ROUNDS {
+            for tag in 0..TAGS {
+                push(
+                    round * 100 + tag,
+                    &[&[0xaf, 1][..], &[tag as u8; 298], &[round as u8; 2]].concat(),
+                );
+            }
+            let last =
+                [&[TAGS as u8 - 1; 298][..], &[round as u8; 2], &313u32.to_be_bytes()].concat();
+            count += frames_until(&last).await;
+        }
+        count
+    };
+    let frames = timeout(LIMIT, frames).await.expect("all tags");
+    // A tag may leave alone if the viewer is served while the next one is pushed.
+    assert!((ROUNDS..ROUNDS * (TAGS - 1)).contains(&frames), "{frames} frames");
 }
