@@ -53,7 +53,7 @@ pub struct TransportStats {
     pub longest_burst: u32,
     /// Packets sent after a loss; `None` if it is not measured
     /// ([`Scheme::correlation`](recovery::Scheme::correlation)).
-    pub after_loss: Option<AfterLoss>,
+    pub after_loss: Option<Box<AfterLoss>>,
     /// Verdict on a first flight beyond the initial window.
     pub jump: Verdict,
     /// Names and values that determined the recovery scheme's decisions.
@@ -70,6 +70,7 @@ impl TransportStats {
         let (stats, recovery) = (connection.stats(), connection.recovery());
         let mut reasons = Vec::new();
         connection.explain_recovery(&mut |name, value| reasons.push((name, value)));
+        reasons.shrink_to_fit();
         Self {
             rtt_min: connection.rtt().min(),
             rtt: connection.rtt().smoothed(),
@@ -84,7 +85,7 @@ impl TransportStats {
             unit_times: recovery.unit_times,
             bursts: *recovery.bursts.counts(),
             longest_burst: recovery.bursts.longest(),
-            after_loss: recovery.correlation.as_ref().map(|known| known.counts()),
+            after_loss: recovery.correlation.as_ref().map(|known| Box::new(known.counts())),
             jump: guided(connection).map(Guided::verdict).unwrap_or_default(),
             reasons,
             resumed: stats.resumed,
@@ -104,9 +105,9 @@ impl TransportStats {
         }
         if let (Some(now), Some(before)) = (&mut self.after_loss, &earlier.after_loss) {
             // These counts are reset on a new path, so all of them may be newer.
-            let is_newer = now.iter().zip(before).all(|(now, then)| now.0 >= then.0);
+            let is_newer = now.iter().zip(before.iter()).all(|(now, then)| now.0 >= then.0);
             if is_newer {
-                for (now, then) in now.iter_mut().zip(before) {
+                for (now, then) in now.iter_mut().zip(before.iter()) {
                     *now = (now.0 - then.0, now.1.saturating_sub(then.1));
                 }
             }
@@ -231,7 +232,8 @@ mod tests {
         let ms = LAST_CLASSES.map(|last| LAGS[last].as_millis());
         assert_eq!(ms, [1, 5, 20, 50, 100, 200]);
         let after = core::array::from_fn(|class| (10 * (class as u64 + 1), class as u64));
-        let seen = written(&TransportStats { after_loss: Some(after), ..transport() }).after_loss;
+        let seen =
+            written(&TransportStats { after_loss: Some(after.into()), ..transport() }).after_loss;
         assert_eq!((seen.after_1ms_sent, seen.after_1ms_lost), (Some(10), Some(0)));
         assert_eq!((seen.after_5ms_sent, seen.after_5ms_lost), (Some(20 + 30), Some(1 + 2)));
         assert_eq!((seen.after_20ms_sent, seen.after_20ms_lost), (Some(40 + 50), Some(3 + 4)));
@@ -248,14 +250,14 @@ mod tests {
             totals: Totals { lost: 5, finished: 5, rounds: 7, ..transport().totals },
             unit_times: UnitTimes { count: 2, sum: Duration::from_millis(100) },
             bursts: [3, 1, 0, 0, 0, 0, 0, 0, 0],
-            after_loss: Some([(10, 2); LAGS.len()]),
+            after_loss: Some([(10, 2); LAGS.len()].into()),
             ..transport()
         };
         let now = TransportStats {
             totals: Totals { lost: 25, finished: 15, rounds: 27, ..before.totals },
             unit_times: UnitTimes { count: 4, sum: Duration::from_millis(300) },
             bursts: [5, 2, 0, 0, 0, 0, 0, 1, 1],
-            after_loss: Some([(30, 5); LAGS.len()]),
+            after_loss: Some([(30, 5); LAGS.len()].into()),
             ..before.clone()
         };
         let record = written(&now.clone().since(&before));
@@ -268,7 +270,7 @@ mod tests {
         assert_eq!(record.recovery.t_unit_ms, Some(100.0));
         let after = record.after_loss;
         assert_eq!((after.after_1ms_sent, after.after_1ms_lost), (Some(20), Some(3)));
-        let moved = TransportStats { after_loss: Some([(8, 1); LAGS.len()]), ..now };
+        let moved = TransportStats { after_loss: Some([(8, 1); LAGS.len()].into()), ..now };
         let after = written(&moved.since(&before)).after_loss;
         assert_eq!((after.after_1ms_sent, after.after_1ms_lost), (Some(8), Some(1)));
     }

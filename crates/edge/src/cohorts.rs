@@ -9,6 +9,7 @@
 use core::fmt;
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use recovery::catalog::{Parameters, SchemeSpec, Weights};
 use startup::decision::Mode;
@@ -80,14 +81,14 @@ pub struct Assignment {
     /// Whether the client sent its own unit, rather than being assigned by its network.
     pub is_known: bool,
     /// The cohort.
-    pub cohort: Cohort,
+    pub cohort: Arc<Cohort>,
 }
 
 /// The cohorts of a configuration.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cohorts {
     salt: String,
-    cohorts: Vec<Cohort>,
+    cohorts: Vec<Arc<Cohort>>,
 }
 
 impl Cohorts {
@@ -116,6 +117,7 @@ impl Cohorts {
                 (cohort.scheme, cohort.start) = (scheme.clone(), start);
             }
         }
+        let cohorts = cohorts.into_iter().map(Arc::new).collect();
         Ok(Self { salt: config.experiment.salt.clone(), cohorts })
     }
 
@@ -135,7 +137,7 @@ impl Cohorts {
     }
 
     /// Returns the cohort of a unit.
-    pub fn of(&self, unit: Unit) -> &Cohort {
+    pub fn of(&self, unit: Unit) -> &Arc<Cohort> {
         let weights = self.cohorts.iter().map(|cohort| cohort.weight);
         &self.cohorts[unit.cohort(&self.salt, weights)]
     }
@@ -152,7 +154,7 @@ impl Cohorts {
     }
 
     /// Returns all cohorts.
-    pub fn all(&self) -> &[Cohort] {
+    pub fn all(&self) -> &[Arc<Cohort>] {
         &self.cohorts
     }
 }

@@ -4,7 +4,7 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
-use bytes::{BufMut, Bytes};
+use bytes::BufMut;
 use quic::wire::{VARINT_MAX, put_varint};
 use units::{Direction, Side, StreamId, Timestamp};
 
@@ -69,8 +69,9 @@ impl Default for Config {
 #[derive(Debug, Default)]
 pub struct Server {
     pub(crate) config: Config,
-    /// The server's control stream, and its QPACK streams if the client's limit allowed them.
-    pub(crate) critical: [Option<StreamId>; 3],
+    /// The server's control stream. It has no QPACK streams: without a dynamic table in either
+    /// direction, RFC 9204, section 4.2, lets them be omitted.
+    pub(crate) control: Option<StreamId>,
     incoming: UniStreams,
     /// The request streams known to the transport.
     pub(crate) requests: BTreeMap<StreamId, RequestState>,
@@ -114,8 +115,8 @@ impl Server {
         Self { config, ..Self::default() }
     }
 
-    /// Opens the control stream with SETTINGS, and the two QPACK streams. Call once, as soon as the
-    /// transport can send application data (RFC 9114, section 7.2.4.2).
+    /// Opens the control stream with SETTINGS. Call once, as soon as the transport can send
+    /// application data (RFC 9114, section 7.2.4.2).
     pub fn start(&mut self, t: &mut impl Transport) {
         self.last_use = Some(t.now());
         let mut settings = Vec::new();
@@ -135,18 +136,11 @@ impl Server {
         put_varint(&mut first, settings.len() as u64);
         first.put_slice(&settings);
 
-        self.critical[0] = t.open_uni().filter(|&id| t.write(id, first.into()).is_ok());
-        if self.critical[0].is_none() {
+        self.control = t.open_uni().filter(|&id| t.write(id, first.into()).is_ok());
+        if self.control.is_none() {
             // RFC 9114, section 6.2: the client "MUST allow" at least three of these streams.
             let reason = "stream limit leaves no control stream";
             self.close(t, ConnectionError::new(code::H3_GENERAL_PROTOCOL_ERROR, reason));
-            return;
-        }
-        for (place, kind) in [(1, control::ENCODER_STREAM), (2, control::DECODER_STREAM)] {
-            // RFC 9204, section 4.2: an unused stream may be omitted.
-            self.critical[place] = t
-                .open_uni()
-                .filter(|&id| t.write(id, Bytes::copy_from_slice(&[kind as u8])).is_ok());
         }
     }
 
@@ -316,7 +310,7 @@ impl Server {
             return;
         }
         tracing::trace!(stream = id.0, code, "stream stopped by the client");
-        if self.critical.contains(&Some(id)) {
+        if self.control == Some(id) {
             // RFC 9114, section 6.2.1: the receiver "MUST NOT request that the sender close the
             // control stream".
             self.close(t, control::closed_critical());

@@ -32,7 +32,7 @@ impl Server {
 
     /// Sends GOAWAY: requests from the identifier `limit` on are not served.
     fn send_goaway(&mut self, t: &mut impl Transport, limit: u64) {
-        let Some(id) = self.critical[0].filter(|_| !self.is_closed) else { return };
+        let Some(id) = self.control.filter(|_| !self.is_closed) else { return };
         if self.goaway == Some(limit) {
             return;
         }

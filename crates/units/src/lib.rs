@@ -19,7 +19,7 @@ pub use calendar::{date_time, parse_compact_date};
 pub use ids::{Direction, Ecn, PacketNumber, Side, StreamId};
 pub use mark::Mark;
 pub use mix::{GOLDEN_GAMMA, mix64};
-pub use queue::release_capacity;
+pub use queue::{release_capacity, reserve_first};
 pub use rate::{ParseRateError, Rate};
 pub use span::{ParseDurationError, parse_duration};
 pub use time::Timestamp;

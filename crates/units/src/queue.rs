@@ -1,4 +1,4 @@
-//! Memory of queues after a burst.
+//! Memory of queues: little before the first entries, and little after a burst.
 
 use std::collections::VecDeque;
 
@@ -15,9 +15,30 @@ pub fn release_capacity<T>(queue: &mut VecDeque<T>) {
     }
 }
 
+/// Makes room for one entry in a queue without memory, which would make room for four. To be called
+/// before the first entry of queues that seldom hold more than one.
+pub fn reserve_first<T>(queue: &mut VecDeque<T>) {
+    if queue.capacity() == 0 {
+        queue.reserve_exact(1);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_entry_takes_the_memory_of_one() {
+        let mut queue: VecDeque<u64> = VecDeque::new();
+        reserve_first(&mut queue);
+        queue.push_back(1);
+        assert_eq!(queue.capacity(), 1);
+        queue.push_back(2);
+        let full = queue.capacity();
+        queue.clear();
+        reserve_first(&mut queue);
+        assert_eq!(queue.capacity(), full);
+    }
 
     #[test]
     fn a_queue_keeps_what_it_uses_regularly() {

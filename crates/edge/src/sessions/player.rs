@@ -14,13 +14,13 @@ const ROUNDING_S: f64 = 1e-6;
 /// the page.
 const EARLIER_SESSION_FACTOR: f64 = 2.0;
 
-/// The reports of one session's player.
+/// The reports of one session's player. Most players send none, so reports have their own memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PlayerReports {
     /// The page's last report, cumulative since its opening.
-    last: Option<Beacon>,
+    last: Option<Box<Beacon>>,
     /// Its last report before this session.
-    before: Option<Beacon>,
+    before: Option<Box<Beacon>>,
     totals: Option<PlayerTotals>,
 }
 
@@ -39,12 +39,12 @@ pub(super) struct PlayerTotals {
 impl PlayerReports {
     /// Creates a player. `before` is the last report of its page in an earlier session.
     pub(super) fn new(before: Option<Beacon>) -> Self {
-        Self { before, ..Self::default() }
+        Self { before: before.map(Box::new), ..Self::default() }
     }
 
     /// Returns the page's last report.
     pub(super) fn last(&self) -> Option<&Beacon> {
-        self.last.as_ref()
+        self.last.as_deref()
     }
 
     /// Returns the totals of this session; `None` before the first report.
@@ -54,7 +54,7 @@ impl PlayerReports {
 
     /// Adds a report, `lasted` after the start of the session. Returns the exceeded bounds.
     pub(super) fn on_report(&mut self, beacon: Beacon, lasted: Duration) -> Vec<Excess> {
-        let report = beacon.clone().since(self.before.as_ref());
+        let report = beacon.clone().since(self.before.as_deref());
         let mut claim = Claim {
             first_frame_ms: report.first_frame_ms,
             played_s: Some(report.played_s),
@@ -67,7 +67,7 @@ impl PlayerReports {
         let max_s = lasted.as_secs_f64() + SLACK_S;
         if is_first && report.played_s + report.freeze_s > EARLIER_SESSION_FACTOR * max_s {
             // The page's counts include an earlier session. Only later increments belong here.
-            self.before = Some(beacon.clone());
+            self.before = Some(beacon.clone().into());
             claim = Claim::default();
             excess = vec![Excess::Earlier];
         }
@@ -79,7 +79,7 @@ impl PlayerReports {
         if report.buffer_ms.is_some_and(|ms| ms > MAX_BUFFER_MS) {
             excess.push(Excess::Buffer);
         }
-        self.last = Some(beacon);
+        self.last = Some(beacon.into());
         excess
     }
 }

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use units::reserve_first;
 
 /// Neighbouring segments grow together up to this many bytes. It bounds both the copying that one
 /// small frame can cause and, because neighbours together exceed it, the number of segments without
@@ -96,6 +97,7 @@ impl Assembler {
         if next > 0 && joins(&self.segments[next - 1], start, piece.len()) {
             self.segments[next - 1].data.extend_from_slice(piece);
         } else {
+            reserve_first(&mut self.segments);
             self.segments.insert(next, ReceivedRun { start, data: piece.to_vec() });
             next += 1;
         }

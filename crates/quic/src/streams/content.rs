@@ -9,7 +9,7 @@ use super::send::SendStream;
 
 impl Streams {
     fn sender(&self, range: &StreamRange) -> Option<&SendStream> {
-        self.table.get(range.slot, range.id)?.send.as_ref()
+        self.table.get(range.slot, range.id)?.send.as_deref()
     }
 }
 

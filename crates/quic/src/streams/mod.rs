@@ -190,8 +190,8 @@ impl Streams {
         self.table.insert(Stream {
             id,
             priority: Priority::default(),
-            send: (ours || both).then(|| SendStream::new(self.initial_max_data(id))),
-            recv: (!ours || both).then(|| RecvStream::new(window())),
+            send: (ours || both).then(|| SendStream::new(self.initial_max_data(id)).into()),
+            recv: (!ours || both).then(|| RecvStream::new(window()).into()),
             scheduled: None,
             events: 0,
             control: 0,

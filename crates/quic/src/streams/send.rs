@@ -7,7 +7,7 @@ use core::ops::Range;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use units::{Mark, release_capacity};
+use units::{Mark, release_capacity, reserve_first};
 
 use super::interface::SendProgress;
 use crate::ranges::RangeSet;
@@ -150,6 +150,7 @@ impl SendStream {
     pub(super) fn push(&mut self, data: Bytes, mark: Option<Mark>) {
         let chunk = Chunk::new(self.written, data, mark);
         self.written = chunk.end;
+        reserve_first(&mut self.chunks);
         self.chunks.push_back(chunk);
     }
 

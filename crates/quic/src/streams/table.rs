@@ -1,5 +1,5 @@
 //! Where the streams of a connection live: a slab, and an index from identifier to slot. Neither
-//! allocates while it is empty.
+//! allocates while it is empty. Most streams have one part only, so each part has its own memory.
 
 use core::hash::{BuildHasherDefault, Hasher};
 use std::collections::HashMap;
@@ -16,9 +16,9 @@ pub(super) struct Stream {
     pub(super) id: StreamId,
     pub(super) priority: Priority,
     /// `None` on a unidirectional stream of the peer.
-    pub(super) send: Option<SendStream>,
+    pub(super) send: Option<Box<SendStream>>,
     /// `None` on a unidirectional stream of ours.
-    pub(super) recv: Option<RecvStream>,
+    pub(super) recv: Option<Box<RecvStream>>,
     /// How the stream stands in the schedule, if it does.
     pub(super) scheduled: Option<Sendable>,
     /// Events that wait for the application (bits of `flags::event`). The stream is in the queue
@@ -33,8 +33,8 @@ impl Stream {
     /// Both parts are finished, and the application has been told.
     pub(super) fn is_over(&self) -> bool {
         self.events == 0
-            && self.send.as_ref().is_none_or(SendStream::is_done)
-            && self.recv.as_ref().is_none_or(RecvStream::is_done)
+            && self.send.as_deref().is_none_or(SendStream::is_done)
+            && self.recv.as_deref().is_none_or(RecvStream::is_done)
     }
 }
 
@@ -65,7 +65,7 @@ impl Hasher for IdHasher {
 /// The streams of one connection.
 #[derive(Debug, Default)]
 pub(super) struct StreamTable {
-    slots: Vec<Option<Box<Stream>>>,
+    slots: Vec<Option<Stream>>,
     free: Vec<u32>,
     index: HashMap<StreamId, u32, BuildHasherDefault<IdHasher>>,
 }
@@ -77,22 +77,22 @@ impl StreamTable {
 
     /// The stream `id` if it still lives in `slot`.
     pub(super) fn get(&self, slot: u32, id: StreamId) -> Option<&Stream> {
-        self.slots.get(slot as usize)?.as_deref().filter(|stream| stream.id == id)
+        self.slots.get(slot as usize)?.as_ref().filter(|stream| stream.id == id)
     }
 
     /// The stream `id` if it still lives in `slot`.
     pub(super) fn get_mut(&mut self, slot: u32, id: StreamId) -> Option<&mut Stream> {
-        self.slots.get_mut(slot as usize)?.as_deref_mut().filter(|stream| stream.id == id)
+        self.slots.get_mut(slot as usize)?.as_mut().filter(|stream| stream.id == id)
     }
 
     /// The stream in a slot that is known to be taken.
     pub(super) fn at(&mut self, slot: u32) -> &mut Stream {
-        self.slots[slot as usize].as_deref_mut().expect("slots come from the index or a queue")
+        self.slots[slot as usize].as_mut().expect("slots come from the index or a queue")
     }
 
     pub(super) fn insert(&mut self, stream: Stream) -> u32 {
         let id = stream.id;
-        let stream = Some(Box::new(stream));
+        let stream = Some(stream);
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = stream;
@@ -115,6 +115,6 @@ impl StreamTable {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Stream)> {
-        (0..).zip(&self.slots).filter_map(|(slot, stream)| Some((slot, stream.as_deref()?)))
+        (0..).zip(&self.slots).filter_map(|(slot, stream)| Some((slot, stream.as_ref()?)))
     }
 }
