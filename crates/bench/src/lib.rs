@@ -60,6 +60,8 @@ enum ProcessRole {
     Products(edge::Products),
     /// Run viewers on a lossy link for half an hour
     Soak(edge::Soak),
+    /// Measure what connections without requests cost
+    Idle(edge::Idle),
     /// Run a workload whose instructions `bench/instructions` counts
     Count(counted::Counted),
     /// Viewers of the live benchmark
@@ -87,6 +89,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Some(ProcessRole::Watch(watch)) => return watch.run(),
         Some(ProcessRole::Heap(heap)) => return heap.run(),
         Some(ProcessRole::Soak(soak)) => return soak.run(mendcast()?),
+        Some(ProcessRole::Idle(idle)) => return idle.run(arguments.quick, mendcast()?),
         Some(ProcessRole::Edge(live)) => {
             let mut report = BenchReport::new();
             live.run(&mut report, arguments.quick, mendcast()?)?;

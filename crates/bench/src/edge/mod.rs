@@ -12,6 +12,7 @@
 
 mod cost;
 mod heap;
+mod idle;
 mod media;
 mod products;
 mod publisher;
@@ -42,6 +43,7 @@ use servers::{Contestant, Programs, ViewTransport};
 use turn::{Feed, LEAD, SETTLE, Viewers};
 
 pub(crate) use heap::Heap;
+pub(crate) use idle::Idle;
 pub(crate) use products::Products;
 pub(crate) use quinn_relay::run as serve_relay;
 pub(crate) use soak::Soak;

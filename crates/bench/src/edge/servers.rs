@@ -369,6 +369,20 @@ pub(super) fn cpu(pid: u32) -> Result<Duration, Failure> {
     Ok(threads(pid)?.iter().map(|thread| thread.time).sum())
 }
 
+/// Returns how often the threads of a process have slept and been woken.
+///
+/// # Errors
+/// The process does not exist.
+pub(super) fn wakes(pid: u32) -> Result<u64, Failure> {
+    let path = format!("/proc/{pid}/task");
+    let tasks = std::fs::read_dir(&path).map_err(|e| format!("{path}: {e}"))?.flatten();
+    let of = |status: String| -> Option<u64> {
+        let mut lines = status.lines();
+        lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()
+    };
+    Ok(tasks.filter_map(|task| of(std::fs::read_to_string(task.path().join("status")).ok()?)).sum())
+}
+
 /// Returns the resident memory of a process and its children in bytes.
 ///
 /// # Errors
