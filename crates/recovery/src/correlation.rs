@@ -217,34 +217,43 @@ impl Ring {
         self.since_change = 0;
     }
 
+    /// Adds the packets in the ring that follow a loss at `at`, which is in the ring itself.
     fn count(&mut self, at: Timestamp) {
-        // Packets of one burst share a send time. The lost packet itself is skipped once.
-        let mut skip_itself = true;
-        // Packets settle roughly in order, so the class of the previous packet is a good first
-        // guess.
-        let mut class = 0;
+        const HORIZON: u64 = LAG_NANOS[LAGS.len() - 1];
+        // Packets settle roughly in order, so most have the class of the previous one. Its range
+        // of lags is `first..=first + width`, and (packets, lost) were not added yet.
+        let (mut class, mut first, mut width) = (0, 0, LAG_NANOS[0]);
+        let mut seen = (0, 0);
         let (newer, older) = self.settled[..self.len].split_at(self.next.min(self.len));
         for &(sent, lost) in older.iter().chain(newer) {
-            if sent < at || (sent == at && lost && core::mem::take(&mut skip_itself)) {
-                continue;
+            // Lags of earlier packets wrap, and are beyond all classes.
+            let lag = sent.as_nanos().wrapping_sub(at.as_nanos());
+            if lag.wrapping_sub(first) > width {
+                if lag > HORIZON {
+                    continue;
+                }
+                self.counts[class].0 += core::mem::take(&mut seen.0);
+                self.counts[class].1 += core::mem::take(&mut seen.1);
+                class = LAG_NANOS.partition_point(|&end| end < lag);
+                first = if class == 0 { 0 } else { LAG_NANOS[class - 1] + 1 };
+                width = LAG_NANOS[class] - first;
             }
-            let lag = sent.as_nanos() - at.as_nanos();
-            while class > 0 && lag <= LAG_NANOS[class - 1] {
-                class -= 1;
-            }
-            while class < LAGS.len() && lag > LAG_NANOS[class] {
-                class += 1;
-            }
-            if let Some(count) = self.counts.get_mut(class) {
-                count.0 += 1;
-                count.1 += u64::from(lost);
-            }
+            seen.0 += 1;
+            seen.1 += u64::from(lost);
         }
+        self.counts[class].0 += seen.0;
+        self.counts[class].1 += seen.1;
+        // The loss itself.
+        self.counts[0].0 -= 1;
+        self.counts[0].1 -= 1;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::bool::weighted;
+    use proptest::collection::vec;
+
     use super::*;
 
     /// Settles a packet every `gap` milliseconds, in order; `lost` selects the losses.
@@ -367,5 +376,36 @@ mod tests {
         assert!(all.ring.is_none());
         (0..10_000).for_each(|_| all.on_settled(Timestamp::from_millis(2_000), true));
         assert!(all.ring.is_some_and(|ring| ring.pending.len() <= RING_SIZE / 4 + 1));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_settled_packet_is_counted_in_the_class_of_its_lag(
+            packets in vec((0u64..400_000, weighted(0.2)), 1..600),
+            pick: proptest::sample::Index,
+        ) {
+            // In microseconds, in any order.
+            let mut all = LossCorrelation::default();
+            all.on_settled(Timestamp::ZERO, true);
+            for &(sent, lost) in &packets {
+                all.on_settled(Timestamp::from_micros(sent), lost);
+            }
+            let mut ring = *all.ring.expect("a loss");
+            let settled = ring.settled[..ring.len].iter();
+            let losses: Vec<_> = settled.filter(|(_, lost)| *lost).collect();
+            proptest::prop_assume!(!losses.is_empty());
+            let at = losses[pick.index(losses.len())].0;
+            let mut expected = Counts::default();
+            for &(sent, lost) in ring.settled[..ring.len].iter().filter(|(sent, _)| *sent >= at) {
+                if let Some(class) = LAGS.iter().position(|&end| sent.since(at) <= end) {
+                    expected[class].0 += 1;
+                    expected[class].1 += u64::from(lost);
+                }
+            }
+            expected[0] = (expected[0].0 - 1, expected[0].1 - 1);
+            ring.counts = Counts::default();
+            ring.count(at);
+            proptest::prop_assert_eq!(ring.counts, expected);
+        }
     }
 }
