@@ -220,9 +220,10 @@ impl Ring {
     /// Adds the packets in the ring that follow a loss at `at`, which is in the ring itself.
     fn count(&mut self, at: Timestamp) {
         const HORIZON: u64 = LAG_NANOS[LAGS.len() - 1];
-        // Packets settle roughly in order, so most have the class of the previous one. Its range
-        // of lags is `first..=first + width`, and (packets, lost) were not added yet.
+        // Packets settle roughly in order, so most have the class of the previous one, which holds
+        // lags from `first` to `first + width`.
         let (mut class, mut first, mut width) = (0, 0, LAG_NANOS[0]);
+        // Packets and losses of the present run of a class.
         let mut seen = (0, 0);
         let (newer, older) = self.settled[..self.len].split_at(self.next.min(self.len));
         for &(sent, lost) in older.iter().chain(newer) {

@@ -1,7 +1,7 @@
 //! Cost of connections without requests: memory, CPU time and wake-ups of the server. The clients
 //! are unmodified `quinn` connections in this process, over loopback.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -9,16 +9,13 @@ use quinn::crypto::rustls::QuicClientConfig;
 use rustls::client::Resumption;
 use tokio::sync::oneshot;
 
-use super::servers::{self, Thread};
-use super::{cost, identity};
+use super::{identity, servers, watch};
 use crate::Failure;
 use crate::client;
 use crate::identity::NAME;
 
 /// Client threads, each with a runtime.
 const THREADS: usize = 2;
-/// Sockets per thread.
-const SOCKETS: usize = 8;
 /// Concurrent handshakes per thread.
 const HANDSHAKES: usize = 32;
 /// Time after the last handshake before the measurement.
@@ -54,7 +51,7 @@ impl Idle {
     }
 
     /// Measures one number of connections. Returns the row of the table.
-    fn measure(&self, mendcast: &std::path::Path, count: usize) -> Result<String, Failure> {
+    fn measure(&self, mendcast: &Path, count: usize) -> Result<String, Failure> {
         let dir = tempfile::tempdir()?;
         identity(dir.path())?;
         // Some places are for handshakes only. The address is exempt from its own limit.
@@ -88,10 +85,10 @@ impl Idle {
         std::thread::sleep(SETTLE);
         let handshakes = servers::cpu(pid)?.saturating_sub(cpu);
         let each = servers::resident(pid)?.saturating_sub(resident) as f64 / count as f64;
-        let (before, woken, start) = (servers::threads(pid)?, servers::wakes(pid)?, Instant::now());
+        let (cpu, woken, start) = (servers::cpu(pid)?, servers::wakes(pid)?, Instant::now());
         std::thread::sleep(Duration::from_secs(self.seconds));
         let wall = start.elapsed();
-        let (after, wakes) = (servers::threads(pid)?, servers::wakes(pid)? - woken);
+        let (busy, wakes) = (servers::cpu(pid)?.saturating_sub(cpu), servers::wakes(pid)? - woken);
         let gone = connections.iter().find_map(quinn::Connection::close_reason);
         if let Some(reason) = gone {
             return Err(format!("a connection ended: {reason}").into());
@@ -100,7 +97,7 @@ impl Idle {
             "| {count} | {} | {:.1} | {:.2} % | {:.0} | {:.2} ms |",
             if self.ping == 0 { "–".to_owned() } else { format!("{} s", self.ping) },
             each / 1e3,
-            busy(&before, &after, wall) * 100.0,
+            busy.as_secs_f64() / wall.as_secs_f64() * 100.0,
             wakes as f64 / wall.as_secs_f64(),
             handshakes.as_secs_f64() * 1e3 / count as f64
         ))
@@ -131,10 +128,6 @@ impl ClientThread {
     }
 }
 
-fn busy(before: &[Thread], after: &[Thread], wall: Duration) -> f64 {
-    cost::shares(before, after, wall).iter().map(|(_, share)| share).sum()
-}
-
 /// Opens `count` connections.
 async fn connect(
     tls: rustls::ClientConfig,
@@ -142,8 +135,7 @@ async fn connect(
     address: std::net::SocketAddr,
     count: usize,
 ) -> Result<Vec<quinn::Connection>, Failure> {
-    let endpoints = (0..SOCKETS).map(|_| client::endpoint(tls.clone()));
-    let endpoints = endpoints.collect::<Result<Vec<_>, Failure>>()?;
+    let endpoints = watch::endpoints(&tls)?;
     let mut under_way = tokio::task::JoinSet::new();
     let mut connections = Vec::with_capacity(count);
     for number in 0..count {
@@ -152,7 +144,7 @@ async fn connect(
         {
             connections.push(connection??);
         }
-        let (endpoint, config) = (endpoints[number % SOCKETS].clone(), config.clone());
+        let (endpoint, config) = (endpoints[number % endpoints.len()].clone(), config.clone());
         under_way.spawn(async move {
             let connecting = endpoint.connect_with(config, address, NAME);
             let connecting = connecting.map_err(|e| Failure::from(e.to_string()))?;
