@@ -15,7 +15,7 @@ use groups::decide::{GroupStats, Rules};
 use groups::select::Selection;
 use groups::{Arm, GroupId, MAX_FILE, Table, Times};
 
-use crate::engine::{Engine, Source};
+use crate::engine::{Engine, Kept, Source};
 use crate::geo::{Geo, with_ancestors};
 use crate::guard::{self, Guard, Sums};
 use crate::integers::Integers;
@@ -189,23 +189,24 @@ impl Decision<'_> {
     pub fn selections(&self) -> Result<Integers, Error> {
         let rows = match &self.rows {
             Rows::File(path) => Integers::read_csv(path, &query::SELECTION_COLUMNS)?,
-            Rows::Exact => self.query(&self.plan.band(&self.window()))?,
+            Rows::Exact => self.query(&self.plan.band(&self.window()), self.plan.kept())?,
             Rows::Sessions => {
-                let histograms = self.query(&self.plan.histogram(&self.window()))?;
+                let query = self.plan.histogram(&self.window());
+                let histograms = self.query(&query, self.plan.kept())?;
                 self.merged(Source::Table(histograms))?
             }
             Rows::Histograms(folder) => {
                 let files = self.histograms(folder, ".parquet")?;
-                self.merged(Source::Files(files, &query::HISTOGRAM_COLUMNS))?
+                self.merged(Source::Files(files, &query::HISTOGRAM_COLUMNS, Kept::Most))?
             }
         };
         Ok(rows)
     }
 
-    fn query(&self, sql: &str) -> Result<Integers, Error> {
+    fn query(&self, sql: &str, kept: Kept) -> Result<Integers, Error> {
         let window = self.window();
         let files = self.store.sessions_between(window.start, window.end)?;
-        self.engine.run(sql, "sessions", Source::Files(files, &rows::COLUMNS))
+        self.engine.run(sql, "sessions", Source::Files(files, &rows::COLUMNS, kept))
     }
 
     fn merged(&self, histograms: Source) -> Result<Integers, Error> {
@@ -217,6 +218,10 @@ impl Decision<'_> {
     fn outcome_period(&self) -> Range<u64> {
         let start = self.window().start;
         start..(start + self.period.as_secs()).min(self.end())
+    }
+
+    fn outcomes(&self) -> Result<Integers, Error> {
+        self.query(&query::outcomes(&self.outcome_period()), Kept::Most)
     }
 
     /// Adds the period's outcomes to the guard and evaluates it.
@@ -238,7 +243,7 @@ impl Decision<'_> {
                 let files = self.histograms(folder, ".outcomes.csv")?;
                 files.iter().map(|path| Integers::read_csv(path, &guard::COLUMNS)).collect()
             }
-            _ => self.query(&query::outcomes(&self.outcome_period())).map(|rows| vec![rows]),
+            _ => self.outcomes().map(|rows| vec![rows]),
         };
         // Without treated viewers, as in control periods, there is nothing to compare.
         let is_treated = |sums: &Sums| sums.iter().any(|sum| *sum > 0);
@@ -286,7 +291,7 @@ impl Decision<'_> {
     /// If a file cannot be read or written, or a query fails.
     pub fn write_histograms(&self, pop: &str) -> Result<usize, Error> {
         let path = |suffix| self.store.path(&format!("histograms/{}/{pop}.{suffix}", self.end()));
-        let outcomes = self.query(&query::outcomes(&self.outcome_period()))?;
+        let outcomes = self.outcomes()?;
         replace_with(&path("outcomes.csv"), outcomes.csv().as_bytes())?;
         let names = self.store.read_pairs("groups.csv")?;
         self.store.write_pairs(
@@ -294,7 +299,7 @@ impl Decision<'_> {
             "id,name",
             &names,
         )?;
-        let histograms = self.query(&self.plan.histogram(&self.window()))?;
+        let histograms = self.query(&self.plan.histogram(&self.window()), self.plan.kept())?;
         let rows = histograms.len();
         histograms.write_parquet(&path("parquet"))?;
         Ok(rows)

@@ -10,11 +10,21 @@ use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 use crate::Error;
 use crate::integers::Integers;
 
+/// Part of its rows that a query keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kept {
+    /// Most rows.
+    Most,
+    /// Perhaps a few. Other columns of a row are decoded once its filter has passed, which saves up
+    /// to a third of the memory if few rows pass, and costs a fifth more time if all do.
+    Few,
+}
+
 /// Input of a query.
 #[derive(Debug)]
 pub enum Source {
     /// Parquet files; without any, an empty table with these columns.
-    Files(Vec<PathBuf>, &'static [&'static str]),
+    Files(Vec<PathBuf>, &'static [&'static str], Kept),
     /// Result of another query.
     Table(Integers),
 }
@@ -59,15 +69,14 @@ impl Engine {
         source: Source,
     ) -> Result<(Schema, Vec<RecordBatch>), DataFusionError> {
         let mut config = SessionConfig::new().with_target_partitions(self.threads);
-        // Decodes the columns of eligible sessions only. A query reads its sessions several times
-        // in parallel; if few are eligible, the others would take more than half of its memory.
-        config.options_mut().execution.parquet.pushdown_filters = true;
+        config.options_mut().execution.parquet.pushdown_filters =
+            matches!(source, Source::Files(.., Kept::Few));
         let context = SessionContext::new_with_config(config);
         let rows = match source {
-            Source::Files(files, columns) if files.is_empty() => {
+            Source::Files(files, columns, _) if files.is_empty() => {
                 context.read_batch(Integers::empty(columns).into_batch())?
             }
-            Source::Files(files, _) => {
+            Source::Files(files, ..) => {
                 let files: Vec<String> =
                     files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
                 context.read_parquet(files, ParquetReadOptions::default()).await?

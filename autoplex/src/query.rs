@@ -5,6 +5,11 @@ use core::ops::Range;
 
 use groups::select::{Metric, Policy};
 
+use crate::engine::Kept;
+
+/// Condition that all sessions fulfil.
+const ALL: &str = "1 = 1";
+
 /// SQL expressions of a policy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
@@ -34,7 +39,7 @@ impl Plan {
             Metric::GoodputPerRtt => ratio("goodput_kbps", "1000", "rtt_us"),
             Metric::OpenRate => "open_kbps".into(),
         };
-        let filter = if policy.explorers { "explorer = 1 AND open_kbps > 0" } else { "1 = 1" };
+        let filter = if policy.explorers { "explorer = 1 AND open_kbps > 0" } else { ALL };
         let policy = policy.clone();
         Self {
             metric,
@@ -43,6 +48,11 @@ impl Plan {
             prefix_share: policy.prefix_share,
             policy,
         }
+    }
+
+    /// Returns the part of the sessions that are eligible.
+    pub fn kept(&self) -> Kept {
+        if self.filter == ALL { Kept::Most } else { Kept::Few }
     }
 
     /// Returns the name of the policy, marked if the plan differs from it.

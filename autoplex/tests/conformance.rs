@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use groups::select::{Policy, choose};
-use mendcast_autoplex::engine::{Engine, Source};
+use mendcast_autoplex::engine::{Engine, Kept, Source};
 use mendcast_autoplex::integers::Integers;
 use mendcast_autoplex::query::{HISTOGRAM_COLUMNS, Plan, SELECTION_COLUMNS, outcomes};
 use mendcast_autoplex::rows::{COLUMNS, Measured, table};
@@ -65,7 +65,7 @@ fn case() -> &'static Case {
             for part in 0..3 {
                 let files = files(&case.path("sessions"))[part..part + 1].to_vec();
                 let window = if part == 2 { END..END } else { BEGIN..END };
-                let source = Source::Files(files, &COLUMNS);
+                let source = Source::Files(files, &COLUMNS, plan.kept());
                 let histogram =
                     engine.run(&plan.histogram(&window), "sessions", source).expect("run");
                 let path = histograms.join(format!("{part}.parquet"));
@@ -75,7 +75,8 @@ fn case() -> &'static Case {
         }
         for (name, sql, folder) in queries {
             let table = if name.starts_with("merge") { "histograms" } else { "sessions" };
-            let found = engine.run(&sql, table, Source::Files(files(&folder), &COLUMNS));
+            let found =
+                engine.run(&sql, table, Source::Files(files(&folder), &COLUMNS, Kept::Most));
             let found = found.unwrap_or_else(|e| panic!("{name}: {e}"));
             assert!(found.len() > 100, "{name}: {} rows", found.len());
             std::fs::write(case.path(&format!("{name}.sql")), sql).expect("written");

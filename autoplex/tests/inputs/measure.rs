@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use datafusion::parquet::arrow::ArrowWriter;
-use mendcast_autoplex::engine::{Engine, Source};
+use mendcast_autoplex::engine::{Engine, Kept, Source};
 use mendcast_autoplex::measure::DropReason;
 use mendcast_autoplex::rows;
 use serde_json::{Value, json};
@@ -18,7 +18,8 @@ fn count(store: &Store) -> (usize, i64) {
     let sql = "SELECT CAST(COUNT(DISTINCT session) AS BIGINT) AS n, \
                CAST(COUNT(*) AS BIGINT) AS all_of FROM sessions";
     let engine = Engine::new(1).expect("threads");
-    let found = engine.run(sql, "sessions", Source::Files(files.clone(), &rows::COLUMNS));
+    let found =
+        engine.run(sql, "sessions", Source::Files(files.clone(), &rows::COLUMNS, Kept::Few));
     let found = found.expect("counted");
     assert_eq!(found.columns[0], found.columns[1], "duplicate sessions");
     (files.len(), found.columns[0][0])
