@@ -62,6 +62,8 @@ enum ProcessRole {
     Soak(edge::Soak),
     /// Measure what connections without requests cost
     Idle(edge::Idle),
+    /// Measure whether the cost of a viewer grows with streams and viewers
+    Scale(edge::Scale),
     /// Run a workload whose instructions `bench/instructions` counts
     Count(counted::Counted),
     /// Viewers of the live benchmark
@@ -90,6 +92,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Some(ProcessRole::Heap(heap)) => return heap.run(),
         Some(ProcessRole::Soak(soak)) => return soak.run(mendcast()?),
         Some(ProcessRole::Idle(idle)) => return idle.run(arguments.quick, mendcast()?),
+        Some(ProcessRole::Scale(scale)) => return scale.run(arguments.quick, mendcast()?),
         Some(ProcessRole::Edge(live)) => {
             let mut report = BenchReport::new();
             live.run(&mut report, arguments.quick, mendcast()?)?;

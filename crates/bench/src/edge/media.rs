@@ -107,12 +107,12 @@ impl TagSource {
         })
     }
 
-    /// Creates a stream of three-packet pictures, four per second, without sound, which leaves time
+    /// Creates a stream of three-packet pictures at this interval, without sound, which leaves time
     /// to serve thousands of viewers in between.
-    pub(super) fn thin() -> Self {
+    pub(super) fn thin(frame: Duration) -> Self {
         Self::of(Shape {
-            frame: Duration::from_millis(250),
-            group: 8,
+            frame,
+            group: (GROUP.as_nanos() / frame.as_nanos()).max(1) as u64,
             key_bytes: 3_000,
             other_bytes: 3_000,
             has_sound: false,
@@ -159,13 +159,16 @@ impl TagSource {
     }
 }
 
-/// Several streams of 2 Mbps, started in turn so that their pictures are published at different
-/// times.
+/// Several streams, started in turn so that their pictures are published at different times.
 pub(super) struct Streams(Vec<(Duration, TagSource)>);
 
 impl Streams {
-    pub(super) fn new(count: usize) -> Self {
-        Self((0..count).map(|stream| (phase(stream, count), TagSource::new())).collect())
+    pub(super) fn new(count: usize, source: impl Fn() -> TagSource) -> Self {
+        Self((0..count).map(|stream| (phase(stream, count), source())).collect())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 
     pub(super) fn single(source: TagSource) -> Self {
@@ -237,7 +240,7 @@ mod tests {
 
     #[test]
     fn pictures_of_a_hundred_streams_never_coincide() {
-        let mut streams = Streams::new(100);
+        let mut streams = Streams::new(100, TagSource::new);
         let (mut pictures, mut keys) = (Vec::new(), [0; 100]);
         let mut last = Duration::ZERO;
         loop {

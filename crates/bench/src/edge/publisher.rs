@@ -52,10 +52,10 @@ impl Publisher {
         Ok(Self::feed(vec![Sink::open(ingest, "bench")?], Streams::single(source)))
     }
 
-    /// Publishes `count` streams of 2 Mbps as `bench0`, `bench1` and so on.
-    pub(super) fn start_many(ingest: &Ingest, count: usize) -> Result<Self, Failure> {
-        let sinks = (0..count).map(|stream| Sink::open(ingest, &format!("bench{stream}")));
-        Ok(Self::feed(sinks.collect::<Result<_, _>>()?, Streams::new(count)))
+    /// Publishes the streams as `bench0`, `bench1` and so on.
+    pub(super) fn start_many(ingest: &Ingest, streams: Streams) -> Result<Self, Failure> {
+        let sinks = (0..streams.len()).map(|stream| Sink::open(ingest, &format!("bench{stream}")));
+        Ok(Self::feed(sinks.collect::<Result<_, _>>()?, streams))
     }
 
     fn feed(mut sinks: Vec<Sink>, mut streams: Streams) -> Self {

@@ -24,6 +24,8 @@ use crate::report::{BenchReport, PeerTarget, Samples};
 
 /// Concurrent viewers.
 const VIEWERS: usize = 2_000;
+/// Interval between pictures.
+const PICTURE: Duration = Duration::from_millis(250);
 /// Duration of the measurement.
 const TIME: Duration = Duration::from_secs(10);
 /// Time for a key frame to be published before the first viewer joins.
@@ -57,7 +59,7 @@ pub(crate) fn measure(
     );
     let (server, _) = servers::inspected_edge(&mendcast, dir.path(), &settings)?;
     let pid = server.process.0.id();
-    let publisher = Publisher::start_with(&server.ingest, TagSource::thin())?;
+    let publisher = Publisher::start_with(&server.ingest, TagSource::thin(PICTURE))?;
     std::thread::sleep(LEAD);
     let watch = watch_command(Contestant::Edge, server.address, dir.path(), viewers)?;
     let (mut process, joined) = Viewers::start(watch, viewers)?;

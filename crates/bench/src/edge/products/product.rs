@@ -5,6 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::super::media::{Streams, TagSource};
 use super::super::publisher::{Ingest, Publisher};
 use super::super::servers::{self, Process, Programs, RunningServer, ViewTransport};
 use super::super::turn::{self, Feed};
@@ -177,7 +178,10 @@ impl Product {
                     _ => Err(format!("the publisher did not start: {line}").into()),
                 }
             }
-            _ => Publisher::start_many(ingest, streams).map(Feed::Thread),
+            _ => {
+                let streams = Streams::new(streams, TagSource::new);
+                Publisher::start_many(ingest, streams).map(Feed::Thread)
+            }
         }
     }
 
