@@ -158,8 +158,14 @@ impl Ledger {
     /// Returns the send time of the next expected packet: in flight, with first-transmitted stream
     /// data, and not consumed by [`Ledger::pass_expected`].
     pub(crate) fn first_expected(&self) -> Option<Timestamp> {
-        let mut records = self.records.iter().skip(self.place_expected());
-        Some(records.find(|record| record.is_expected())?.time_sent)
+        let place = self.place_expected();
+        // Acknowledgements move the place to an expected packet, if there is one.
+        let first = self.records.get(place)?;
+        if first.is_expected() {
+            return Some(first.time_sent);
+        }
+        let mut later = self.records.range(place + 1..);
+        Some(later.find(|record| record.is_expected())?.time_sent)
     }
 
     /// Consumes that packet. `overdue` returns the unit of its data.

@@ -13,6 +13,15 @@ const PEAK_DECAY: Duration = Duration::from_secs(4);
 /// like a queue; a queue that never drains in this time looks like the path.
 const TROUGH_RISE: Duration = Duration::from_secs(60);
 
+/// Lateness of overdue data, in variances of the round-trip time. Below the four of the probe
+/// time-out, whose effects cost more.
+const OVERDUE_VARIANCES: u32 = 3;
+
+/// Returns the time after which data is overdue.
+fn overdue(smoothed: Duration, variance: Duration) -> Duration {
+    smoothed + (variance * OVERDUE_VARIANCES).max(GRANULARITY)
+}
+
 /// Estimates of one path.
 #[derive(Clone, Copy, Debug)]
 pub struct Rtt {
@@ -25,6 +34,8 @@ pub struct Rtt {
     trough: Duration,
     smoothed: Duration,
     variance: Duration,
+    /// See [`Rtt::overdue`]. The timer of each packet needs it.
+    overdue: Duration,
     min: Duration,
     first_sample: Option<Timestamp>,
     last_sample: Timestamp,
@@ -41,6 +52,7 @@ impl Rtt {
             trough: initial,
             smoothed: initial,
             variance: initial / 2,
+            overdue: overdue(initial, initial / 2),
             min,
             first_sample: None,
             last_sample: Timestamp::ZERO,
@@ -68,6 +80,7 @@ impl Rtt {
             self.trough = latest;
             self.smoothed = latest;
             self.variance = latest / 2;
+            self.overdue = overdue(self.smoothed, self.variance);
             return;
         }
         // RFC 9002, section 5.2: "min_rtt MUST be set to the lesser of min_rtt and latest_rtt";
@@ -86,6 +99,7 @@ impl Rtt {
         let difference = self.smoothed.abs_diff(adjusted);
         self.variance = (self.variance * 3 + difference) / 4;
         self.smoothed = (self.smoothed * 7 + adjusted) / 8;
+        self.overdue = overdue(self.smoothed, self.variance);
     }
 
     /// The newest sample.
@@ -116,6 +130,11 @@ impl Rtt {
     /// Mean deviation.
     pub fn variance(&self) -> Duration {
         self.variance
+    }
+
+    /// Time after which unacknowledged data is overdue, without the peer's `max_ack_delay`.
+    pub(crate) fn overdue(&self) -> Duration {
+        self.overdue
     }
 
     /// Lowest sample; the stand-in before the first one.

@@ -63,11 +63,30 @@ pub struct LossCorrelation {
     expected: Option<Box<Chances>>,
 }
 
+/// Fate of a packet: its send time in nanoseconds, times two, plus one if it was lost. Half the
+/// size of a pair, and the ring is the largest part of a viewer's loss statistics.
+#[derive(Clone, Copy, Default, Debug)]
+struct Settled(u64);
+
+impl Settled {
+    fn new(sent: Timestamp, lost: bool) -> Self {
+        Self(sent.as_nanos() << 1 | u64::from(lost))
+    }
+
+    fn sent_nanos(self) -> u64 {
+        self.0 >> 1
+    }
+
+    fn is_lost(self) -> bool {
+        self.0 & 1 == 1
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Ring {
     counts: Counts,
-    /// Send times of packets and whether they were lost, in the order of settlement.
-    settled: [(Timestamp, bool); RING_SIZE],
+    /// In the order of settlement.
+    settled: [Settled; RING_SIZE],
     next: usize,
     len: usize,
     /// Send time of the newest packet.
@@ -91,52 +110,11 @@ impl LossCorrelation {
     /// Notes the fate of a packet sent at `sent`. Packets before the first loss are ignored.
     #[inline]
     pub fn on_settled(&mut self, sent: Timestamp, lost: bool) {
-        if self.ring.is_none() && !lost {
-            return;
+        match &mut self.ring {
+            Some(ring) => ring.remember(sent, lost),
+            None if lost => self.ring.insert(Box::default()).remember(sent, lost),
+            None => {}
         }
-        self.remember(sent, lost);
-    }
-
-    fn remember(&mut self, sent: Timestamp, lost: bool) {
-        let ring = self.ring.get_or_insert_with(|| {
-            Box::new(Ring {
-                counts: Counts::default(),
-                settled: [(Timestamp::ZERO, false); RING_SIZE],
-                next: 0,
-                len: 0,
-                newest: Timestamp::ZERO,
-                packets: 0,
-                sampling_shift: 0,
-                since_change: 0,
-                losses: 0,
-                episodes: 0,
-                last_evaluated: Timestamp::ZERO,
-                pending: std::collections::VecDeque::new(),
-            })
-        });
-        ring.newest = ring.newest.max(sent);
-        let is_skipped =
-            ring.packets.wrapping_mul(GOLDEN_RATIO).leading_zeros() < ring.sampling_shift;
-        ring.packets += 1;
-        if is_skipped {
-            return;
-        }
-        // Evaluate a loss before it is overwritten, with the packets there are.
-        if ring.pending.front() == Some(&ring.next) {
-            ring.evaluate_first();
-        }
-        if lost {
-            ring.losses += 1;
-            if ring.losses <= ALWAYS_EVALUATED || ring.losses.wrapping_mul(GOLDEN_RATIO) >> 62 == 0
-            {
-                ring.pending.push_back(ring.next);
-            }
-        }
-        ring.settled[ring.next] = (sent, lost);
-        ring.next = (ring.next + 1) % RING_SIZE;
-        ring.len = (ring.len + 1).min(RING_SIZE);
-        ring.since_change += 1;
-        ring.adapt();
     }
 
     /// Evaluates losses that are old enough. To be called after each complete acknowledgement.
@@ -180,10 +158,56 @@ impl LossCorrelation {
     }
 }
 
+impl Default for Ring {
+    fn default() -> Self {
+        Self {
+            counts: Counts::default(),
+            settled: [Settled::default(); RING_SIZE],
+            next: 0,
+            len: 0,
+            newest: Timestamp::ZERO,
+            packets: 0,
+            sampling_shift: 0,
+            since_change: 0,
+            losses: 0,
+            episodes: 0,
+            last_evaluated: Timestamp::ZERO,
+            pending: std::collections::VecDeque::new(),
+        }
+    }
+}
+
 impl Ring {
+    fn remember(&mut self, sent: Timestamp, lost: bool) {
+        self.newest = self.newest.max(sent);
+        let number = self.packets.wrapping_mul(GOLDEN_RATIO);
+        self.packets += 1;
+        if number.leading_zeros() < self.sampling_shift {
+            return;
+        }
+        // Evaluate a loss before it is overwritten, with the packets there are.
+        if self.pending.front() == Some(&self.next) {
+            self.evaluate_first();
+        }
+        if lost {
+            self.losses += 1;
+            if self.losses <= ALWAYS_EVALUATED || self.losses.wrapping_mul(GOLDEN_RATIO) >> 62 == 0
+            {
+                self.pending.push_back(self.next);
+            }
+        }
+        self.settled[self.next] = Settled::new(sent, lost);
+        self.next = (self.next + 1) % RING_SIZE;
+        self.len = (self.len + 1).min(RING_SIZE);
+        self.since_change += 1;
+        if self.since_change >= MIN_SAMPLE {
+            self.adapt();
+        }
+    }
+
     fn evaluate_first(&mut self) {
         if let Some(place) = self.pending.pop_front() {
-            let (at, _) = self.settled[place];
+            let at = Timestamp::from_nanos(self.settled[place].sent_nanos());
             self.episodes +=
                 u64::from(self.episodes == 0 || at.since(self.last_evaluated) > EPISODE_GAP);
             self.last_evaluated = at;
@@ -197,7 +221,7 @@ impl Ring {
 
     /// Returns the time from the packet at this index to the newest one.
     fn age_nanos(&self, place: usize) -> u64 {
-        self.newest.as_nanos().saturating_sub(self.settled[place].0.as_nanos())
+        self.newest.as_nanos().saturating_sub(self.settled[place].sent_nanos())
     }
 
     /// Halves sampling if the whole ring is younger than [`EVALUATION_AGE_NANOS`], and doubles it
@@ -206,7 +230,6 @@ impl Ring {
         if self.since_change >= RING_SIZE && self.age_nanos(self.next) < EVALUATION_AGE_NANOS {
             self.sampling_shift += 1;
         } else if self.sampling_shift > 0
-            && self.since_change >= MIN_SAMPLE
             && self.age_nanos((self.next + RING_SIZE - MIN_SAMPLE) % RING_SIZE)
                 > EVALUATION_AGE_NANOS
         {
@@ -226,9 +249,9 @@ impl Ring {
         // Packets and losses of the present run of a class.
         let mut seen = (0, 0);
         let (newer, older) = self.settled[..self.len].split_at(self.next.min(self.len));
-        for &(sent, lost) in older.iter().chain(newer) {
+        for packet in older.iter().chain(newer) {
             // Lags of earlier packets wrap, and are beyond all classes.
-            let lag = sent.as_nanos().wrapping_sub(at.as_nanos());
+            let lag = packet.sent_nanos().wrapping_sub(at.as_nanos());
             if lag.wrapping_sub(first) > width {
                 if lag > HORIZON {
                     continue;
@@ -240,7 +263,7 @@ impl Ring {
                 width = LAG_NANOS[class] - first;
             }
             seen.0 += 1;
-            seen.1 += u64::from(lost);
+            seen.1 += u64::from(packet.is_lost());
         }
         self.counts[class].0 += seen.0;
         self.counts[class].1 += seen.1;
@@ -393,11 +416,14 @@ mod tests {
             }
             let mut ring = *all.ring.expect("a loss");
             let settled = ring.settled[..ring.len].iter();
-            let losses: Vec<_> = settled.filter(|(_, lost)| *lost).collect();
+            let settled: Vec<_> = settled
+                .map(|packet| (Timestamp::from_nanos(packet.sent_nanos()), packet.is_lost()))
+                .collect();
+            let losses: Vec<_> = settled.iter().filter(|(_, lost)| *lost).collect();
             proptest::prop_assume!(!losses.is_empty());
             let at = losses[pick.index(losses.len())].0;
             let mut expected = Counts::default();
-            for &(sent, lost) in ring.settled[..ring.len].iter().filter(|(sent, _)| *sent >= at) {
+            for &(sent, lost) in settled.iter().filter(|(sent, _)| *sent >= at) {
                 if let Some(class) = LAGS.iter().position(|&end| sent.since(at) <= end) {
                     expected[class].0 += 1;
                     expected[class].1 += u64::from(lost);

@@ -9,12 +9,7 @@
 
 use super::Connection;
 use super::spaces::SpaceId;
-use crate::rtt::GRANULARITY;
 use units::Timestamp;
-
-/// Lateness of overdue data, in variances of the round-trip time. Below the four of the probe
-/// time-out, whose effects cost more.
-const VARIANCES: u32 = 3;
 
 impl Connection {
     /// Returns when the next packet in flight becomes overdue. `None` if that carries no
@@ -26,11 +21,10 @@ impl Connection {
         if self.probe_timer.is_backed_off() {
             return None;
         }
-        let rtt = &self.path.rtt;
         // RFC 9000, section 13.2.2: the peer should acknowledge every second packet at once.
         // Browsers do not.
         let answered = self.data.ledger.first_expected()? + self.peer.max_ack_delay;
-        let due = answered + rtt.smoothed() + (rtt.variance() * VARIANCES).max(GRANULARITY);
+        let due = answered + self.path.rtt.overdue();
         self.probe_timer.is_lossy(due).then_some(due)
     }
 

@@ -75,12 +75,16 @@ impl Lost {
 
     /// Settles the first open packet from position `at` to number `end`, and returns it as it was
     /// before; none if there is none.
+    #[inline]
     pub(super) fn take(&mut self, at: usize, end: u64) -> Option<(u64, SentPacket)> {
         // Nearly always the end of the search, without reading a record.
-        let is_within = |number: &&u64| **number <= end;
-        self.numbers.get(at).filter(is_within)?;
+        self.numbers.get(at).filter(|number| **number <= end)?;
+        self.take_open(at, end)
+    }
+
+    fn take_open(&mut self, at: usize, end: u64) -> Option<(u64, SentPacket)> {
         let at = self.next_open(at);
-        let number = *self.numbers.get(at).filter(is_within)?;
+        let number = *self.numbers.get(at).filter(|number| **number <= end)?;
         let behind = self.gone + at as u64 + 1;
         let entry = self.entries.get_mut(at)?;
         let record = entry.record;
