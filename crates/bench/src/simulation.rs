@@ -28,7 +28,7 @@ pub(crate) fn measure(report: &mut BenchReport, rounds: usize, bytes: u64) -> Re
     }
     let peer = "quinn-proto to quinn-proto, no links";
     // Links and the event queue add cost; our end is cheaper than the pair's.
-    let target = PeerTarget::RatioAtLeast(0.9);
+    let target = PeerTarget::RatioAtLeast(1.0);
     report.add_pairs(("sim_packets_per_cpu_second", UNIT), peer, &real, target);
     // The pair seals and opens its packets, the testbed does not.
     let target = PeerTarget::RatioAtLeast(1.1);

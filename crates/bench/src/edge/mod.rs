@@ -120,7 +120,7 @@ impl LiveCost {
             let heap = |name| heap_per_viewer(name, &programs, viewers).map(Samples::of);
             let (ours, peer) = (heap("mendcast")?, heap("quinn")?);
             let what = ("edge_heap_per_viewer", "B");
-            report.add(what, &ours, ("quinn + h3", &peer), PeerTarget::AtMost(24_576.0));
+            report.add(what, &ours, ("quinn + h3", &peer), PeerTarget::AtMost(15_360.0));
         }
         Ok(())
     }

@@ -282,8 +282,8 @@ pub(crate) fn measure(
     let Some(((_, _, ours), others)) = contestants.split_first() else { return Ok(()) };
     for (name, _, samples) in others {
         let target = match *name {
-            "quinn" => PeerTarget::RatioAtLeast(1.5),
-            "floor" => PeerTarget::RatioAtLeast(1.0 / 1.6),
+            "quinn" => PeerTarget::RatioAtLeast(2.0),
+            "floor" => PeerTarget::RatioAtLeast(1.0 / 1.5),
             _ => PeerTarget::None,
         };
         let what = ("loopback_gbit_per_cpu_second", "Gbit per server CPU-second");

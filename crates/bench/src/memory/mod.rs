@@ -294,7 +294,7 @@ pub(crate) fn measure_heap(report: &mut BenchReport, count: u16) -> Result<(), F
         ("idle_connection_heap", "B"),
         &one(ours.idle),
         ("quinn-proto", &one(peer.idle)),
-        PeerTarget::AtMost(12_288.0),
+        PeerTarget::AtMost(6_144.0),
     );
     // A copy of the payload would be a megabyte.
     report.add(
