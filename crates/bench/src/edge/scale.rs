@@ -40,10 +40,10 @@ impl Scale {
         let defaults: &[u32] = if quick { &[2, 10] } else { &[10, 100, 1_000] };
         let counts = if self.streams.is_empty() { defaults } else { &self.streams };
         println!(
-            "| loops | streams | viewers | KB per viewer | CPU | us per viewer and picture \
-             | delay p50 | p99 | left or late |"
+            "| loops | streams | viewers | KB per viewer | CPU | us per delivered picture \
+             | delivered | delay p50 | p99 | left or late |"
         );
-        println!("|---|---|---|---|---|---|---|---|---|");
+        println!("|---|---|---|---|---|---|---|---|---|---|");
         let loops = if self.loops.is_empty() { &[1][..] } else { &self.loops };
         for &streams in counts {
             for &loops in loops {
@@ -77,14 +77,17 @@ impl Scale {
         };
         let time = Duration::from_secs(self.seconds);
         let cost = turn::run(server, publish, watch, viewers, time)?;
+        let delivered = cost.seen.pictures.tags as f64;
+        let published = viewers as f64 * time.as_secs_f64() / PICTURE.as_secs_f64();
         let [p50, p99, _] = cost.seen.pictures.quantiles.map(|seconds| seconds * 1e3);
         let left = viewers.saturating_sub(cost.viewers) + cost.seen.late;
         Ok(format!(
-            "| {loops} | {streams} | {viewers} | {:.1} | {:.1} % | {:.1} | {p50:.1} ms \
+            "| {loops} | {streams} | {viewers} | {:.1} | {:.1} % | {:.1} | {:.1} % | {p50:.1} ms \
              | {p99:.1} ms | {left} |",
             cost.resident / 1e3,
             cost.busy() * 100.0,
-            cost.busy() * 1e6 * PICTURE.as_secs_f64() / cost.viewers as f64,
+            cost.busy() * cost.wall.as_secs_f64() * 1e6 / delivered.max(1.0),
+            delivered / published * 100.0,
         ))
     }
 }
