@@ -1,12 +1,13 @@
 //! A server on `quiche` with its own event loop and GSO. A call sends all datagrams that `quiche`
-//! releases at once.
+//! releases at once. With pacing, datagrams wait for their release time
+//! ([`quiche::SendInfo::at`]); only BBRv2 has one, the CUBIC of `quiche` does not pace.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, IoSliceMut};
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
@@ -22,9 +23,17 @@ struct Client {
     connection: quiche::Connection,
     /// Responses in progress: written bytes by stream.
     answers: HashMap<u64, usize>,
+    /// A datagram that waits for its release time.
+    held: Option<Held>,
 }
 
-fn config(dir: &Path) -> Result<quiche::Config, quiche::Error> {
+struct Held {
+    datagram: Vec<u8>,
+    to: SocketAddr,
+    at: Instant,
+}
+
+fn config(dir: &Path, paced: bool) -> Result<quiche::Config, quiche::Error> {
     let path = |name: &str| dir.join(name).to_string_lossy().into_owned();
     let mut config = quiche::Config::new(quiche::PROTOCOL_VERSION)?;
     config.load_cert_chain_from_pem_file(&path("chain.pem"))?;
@@ -36,13 +45,17 @@ fn config(dir: &Path) -> Result<quiche::Config, quiche::Error> {
     config.set_initial_max_data(1 << 20);
     config.set_initial_max_stream_data_bidi_remote(1 << 16);
     config.set_initial_max_streams_bidi(1_000);
-    config.set_cc_algorithm(quiche::CongestionControlAlgorithm::CUBIC);
-    config.enable_pacing(false);
+    config.set_cc_algorithm(if paced {
+        quiche::CongestionControlAlgorithm::Bbr2Gcongestion
+    } else {
+        quiche::CongestionControlAlgorithm::CUBIC
+    });
+    config.enable_pacing(paced);
     Ok(config)
 }
 
-pub(crate) fn run(dir: &Path) -> Result<(), String> {
-    let mut config = config(dir).map_err(|e| e.to_string())?;
+pub(crate) fn run(dir: &Path, paced: bool) -> Result<(), String> {
+    let mut config = config(dir, paced).map_err(|e| e.to_string())?;
     let error = |e: std::io::Error| e.to_string();
     let socket = UdpSocket::bind("127.0.0.1:0").map_err(error)?;
     let state = UdpSocketState::new((&socket).into()).map_err(error)?;
@@ -54,7 +67,11 @@ pub(crate) fn run(dir: &Path) -> Result<(), String> {
     let mut out = vec![0; SEGMENTS * usize::from(MTU)];
     let mut next_id = 0u64;
     loop {
-        let sleep = clients.values().filter_map(|client| client.connection.timeout()).min();
+        let now = Instant::now();
+        let timers = clients.values().filter_map(|client| client.connection.timeout());
+        let releases = clients.values().filter_map(|client| client.held.as_ref());
+        let releases = releases.map(|held| held.at.saturating_duration_since(now));
+        let sleep = timers.chain(releases).min();
         let timeout = TimeSpec::from_duration(sleep.unwrap_or(Duration::from_secs(60)));
         let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
         // An interrupted wait only ends early.
@@ -83,7 +100,7 @@ pub(crate) fn run(dir: &Path) -> Result<(), String> {
                         let scid = quiche::ConnectionId::from_ref(&id);
                         let accepted = quiche::accept(&scid, None, local, meta.addr, &mut config);
                         let Ok(connection) = accepted else { continue };
-                        let mut client = Client { connection, answers: HashMap::new() };
+                        let mut client = Client { connection, answers: HashMap::new(), held: None };
                         // The connection ID chosen by the client is not registered, because the
                         // first flight of the benchmark's client is one datagram.
                         let info = quiche::RecvInfo { from: meta.addr, to: local };
@@ -110,7 +127,7 @@ pub(crate) fn run(dir: &Path) -> Result<(), String> {
 
 /// Reads requests, and writes responses within flow control limits.
 fn serve(client: &mut Client, answer: &[u8]) {
-    let Client { connection, answers } = client;
+    let Client { connection, answers, .. } = client;
     let mut request = [0; 1_000];
     for id in connection.readable() {
         while let Ok((_, fin)) = connection.stream_recv(id, &mut request) {
@@ -137,15 +154,25 @@ fn send(
     out: &mut [u8],
 ) -> Result<(), String> {
     loop {
-        let (mut len, mut to) = (0, None);
-        while len + usize::from(MTU) <= out.len() {
+        let (mut len, mut to, now) = (0, None, Instant::now());
+        if client.held.as_ref().is_some_and(|held| held.at > now) {
+            return Ok(());
+        }
+        if let Some(held) = client.held.take() {
+            len = held.datagram.len();
+            out[..len].copy_from_slice(&held.datagram);
+            to = Some(held.to);
+        }
+        while len % usize::from(MTU) == 0 && len + usize::from(MTU) <= out.len() {
             let end = len + usize::from(MTU);
             let Ok((written, info)) = client.connection.send(&mut out[len..end]) else { break };
-            len += written;
-            to = Some(info.to);
-            if written < usize::from(MTU) {
+            if info.at > now {
+                let datagram = out[len..len + written].to_vec();
+                client.held = Some(Held { datagram, to: info.to, at: info.at });
                 break;
             }
+            len += written;
+            to = Some(info.to);
         }
         let Some(destination) = to else { return Ok(()) };
         let segment_size = Some(usize::from(MTU)).filter(|&size| size < len);

@@ -44,7 +44,7 @@ struct Arguments {
     #[arg(long, global = true, value_name = "FILE")]
     mendcast: Option<PathBuf>,
     /// Program with the separately built peers (peers/); omit to skip them
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE")]
     peers: Option<PathBuf>,
     /// Only benchmarks with this in their names
     #[arg(long, value_name = "TEXT", default_value = "")]
@@ -64,6 +64,8 @@ enum ProcessRole {
     Idle(edge::Idle),
     /// Measure whether the cost of a viewer grows with streams and viewers
     Scale(edge::Scale),
+    /// Measure how evenly servers send
+    Pacing(loopback::Pacing),
     /// Run a workload whose instructions `bench/instructions` counts
     Count(counted::Counted),
     /// Viewers of the live benchmark
@@ -101,6 +103,11 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Some(ProcessRole::Products(products)) => {
             let mut report = BenchReport::new();
             products.run(&mut report, arguments.quick, mendcast()?)?;
+            return report.write(&arguments.out);
+        }
+        Some(ProcessRole::Pacing(pacing)) => {
+            let mut report = BenchReport::new();
+            pacing.run(&mut report, arguments.quick, mendcast()?, arguments.peers)?;
             return report.write(&arguments.out);
         }
         None => {}

@@ -13,6 +13,7 @@
 mod cost;
 mod heap;
 mod idle;
+pub(crate) mod link;
 mod media;
 mod products;
 mod publisher;

@@ -11,7 +11,7 @@ use crate::Failure;
 use crate::client::MTU;
 
 /// A child that is killed on drop.
-pub(super) struct Process(pub Child);
+pub(crate) struct Process(pub Child);
 
 impl Drop for Process {
     fn drop(&mut self) {

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
+
 use super::{ANSWER, PARALLEL, floor, process_cpu};
 use crate::Failure;
 use crate::client;
@@ -35,14 +37,14 @@ impl Fetch {
 
     async fn download(&self) -> Result<f64, Failure> {
         let connection = self.connect().await?;
-        let mut left = self.answers;
-        while left > 0 {
-            let now = left.min(PARALLEL);
-            let fetches: Vec<_> = (0..now).map(|_| tokio::spawn(get(connection.clone()))).collect();
-            for fetch in fetches {
-                fetch.await??;
+        let (mut left, mut fetches) = (self.answers, JoinSet::new());
+        loop {
+            while left > 0 && fetches.len() < PARALLEL {
+                fetches.spawn(get(connection.clone()));
+                left -= 1;
             }
-            left -= now;
+            let Some(fetched) = fetches.join_next().await else { break };
+            fetched??;
         }
         let received = connection.stats().udp_rx;
         connection.close(0u32.into(), b"");

@@ -7,7 +7,9 @@
 
 mod fetch;
 mod floor;
+mod pacing;
 mod quinn_server;
+mod tap;
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -24,6 +26,7 @@ use crate::identity::Identity;
 use crate::report::{BenchReport, PeerTarget, Samples};
 
 pub(crate) use fetch::Fetch;
+pub(crate) use pacing::Pacing;
 
 /// Size of an answer in bytes.
 const ANSWER: usize = 1 << 20;
@@ -126,14 +129,15 @@ pub(crate) fn calibration() -> f64 {
 
 /// Program of a contestant.
 enum ServerProgram<'a> {
-    Edge(&'a Path),
+    /// The product, with a congestion controller.
+    Edge(&'a Path, &'a str),
     Own,
     Peer(&'a Path),
 }
 
 fn start(kind: &ServerProgram<'_>, name: &str, dir: &Path) -> Result<ServerProcess, Failure> {
     match kind {
-        ServerProgram::Edge(program) => edge(program, dir),
+        ServerProgram::Edge(program, congestion) => edge(program, dir, congestion),
         ServerProgram::Own => {
             let own = std::env::current_exe()?;
             let mut command = Command::new(own.with_file_name("mendcast-bench-peer"));
@@ -148,8 +152,18 @@ fn start(kind: &ServerProgram<'_>, name: &str, dir: &Path) -> Result<ServerProce
     }
 }
 
+/// Creates a directory with a certificate and key for the contestants.
+fn identity_dir() -> Result<tempfile::TempDir, Failure> {
+    let dir = tempfile::tempdir()?;
+    let identity = Identity::new();
+    for (name, text) in [("chain.pem", &identity.pem.0), ("key.pem", &identity.pem.1)] {
+        std::fs::write(dir.path().join(name), text)?;
+    }
+    Ok(dir)
+}
+
 /// Starts the product on a free port. It answers from its cache of small files.
-fn edge(program: &Path, dir: &Path) -> Result<ServerProcess, Failure> {
+fn edge(program: &Path, dir: &Path, congestion: &str) -> Result<ServerProcess, Failure> {
     let root = dir.join("www");
     std::fs::create_dir_all(&root)
         .and_then(|()| std::fs::write(root.join("chunk"), answer()))
@@ -157,7 +171,7 @@ fn edge(program: &Path, dir: &Path) -> Result<ServerProcess, Failure> {
     let config = dir.join("edge.toml");
     let text = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\ncertificate = \"chain.pem\"\nkey = \"key.pem\"\n\
-         root = \"www\"\ncores = 1\n[quic]\ncongestion = \"cubic\"\ninitial_mtu = {MTU}\n\
+         root = \"www\"\ncores = 1\n[quic]\ncongestion = \"{congestion}\"\ninitial_mtu = {MTU}\n\
          max_mtu = {MTU}\nhq_interop = true\n"
     );
     std::fs::write(&config, text).map_err(|e| format!("{}: {e}", config.display()))?;
@@ -195,6 +209,22 @@ struct Cost {
     receive_errors: u64,
 }
 
+/// Downloads `answers` megabytes in a process of its own. Returns its output.
+fn fetch(what: &str, from: SocketAddr, dir: &Path, answers: usize) -> Result<String, Failure> {
+    let output = Command::new(std::env::current_exe()?)
+        .args(["fetch", what, &from.to_string()])
+        .arg(dir)
+        .arg(answers.to_string())
+        .stderr(Stdio::inherit())
+        .output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        Ok(text)
+    } else {
+        Err(format!("the download failed: {text}").into())
+    }
+}
+
 /// Downloads `answers` megabytes and reads the CPU time of both processes.
 fn download(
     name: &str,
@@ -202,21 +232,9 @@ fn download(
     dir: &Path,
     answers: usize,
 ) -> Result<Cost, Failure> {
-    let own = std::env::current_exe()?;
     let fetch = |answers: usize| {
-        let output = Command::new(&own)
-            .arg("fetch")
-            .args([if name == "floor" { "floor" } else { "quic" }, &server.address.to_string()])
-            .arg(dir)
-            .arg(answers.to_string())
-            .stderr(Stdio::inherit())
-            .output()?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        if output.status.success() {
-            Ok(text)
-        } else {
-            Err(Failure::from(format!("{name}: the download failed: {text}")))
-        }
+        let what = if name == "floor" { "floor" } else { "quic" };
+        fetch(what, server.address, dir, answers).map_err(|e| Failure::from(format!("{name}: {e}")))
     };
     // The first download fills caches and tables.
     fetch(16)?;
@@ -243,13 +261,9 @@ pub(crate) fn measure(
     mendcast: &Path,
     peers: Option<&Path>,
 ) -> Result<(), Failure> {
-    let dir = tempfile::tempdir()?;
-    let identity = Identity::new();
-    for (name, text) in [("chain.pem", &identity.pem.0), ("key.pem", &identity.pem.1)] {
-        std::fs::write(dir.path().join(name), text)?;
-    }
+    let dir = identity_dir()?;
     let mut contestants = vec![
-        ("mendcast", ServerProgram::Edge(mendcast), Samples::default()),
+        ("mendcast", ServerProgram::Edge(mendcast, "cubic"), Samples::default()),
         ("quinn", ServerProgram::Own, Samples::default()),
         ("floor", ServerProgram::Own, Samples::default()),
     ];

@@ -27,6 +27,7 @@ mod view;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use super::link;
 use super::publisher::{Ingest, Publisher};
 use super::servers;
 use crate::Failure;
@@ -105,7 +106,8 @@ impl Soak {
         let log = LogMeter::default();
         let (server, admin) =
             server::start(&mendcast, dir.path(), &servants, &self.settings, log.clone())?;
-        let (link, address) = server::link(&mendcast, server.address, &self.loss)?;
+        let flags = ["--from", server::VIEWERS_ADDRESS, "--rtt", "40ms", "--loss-down", &self.loss];
+        let (link, address) = link::start(&mendcast, server.address, &flags)?;
         let publisher = Publisher::start(&server.ingest)?;
         std::thread::sleep(super::turn::LEAD);
         let Ingest::Rtmp(rtmp) = server.ingest else { return Err("no RTMP".into()) };

@@ -1,13 +1,12 @@
 //! The server, the path to it, and its externally visible state.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::super::publisher::KEY;
-use super::super::servers::{self, Process, RunningServer};
+use super::super::servers::{self, RunningServer};
 use super::hook::SLOW_NAMES;
 use super::log::LogMeter;
 use crate::Failure;
@@ -22,7 +21,7 @@ const NO_HEALTH: Duration = Duration::from_secs(3_600);
 /// player reports have 5 s more.
 const FORGET_TIMEOUT: Duration = Duration::from_secs(60);
 /// Source address of the healthy viewers' packets.
-const VIEWERS_ADDRESS: &str = "127.0.0.2";
+pub(super) const VIEWERS_ADDRESS: &str = "127.0.0.2";
 /// Publish key of the streams `others/…`.
 pub(super) const OTHER_KEY: &str = "others";
 /// Places for TCP connections. Neighbours demand more, so places are shared.
@@ -119,27 +118,6 @@ pub(super) fn start(
     std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
     let (server, admin) = servers::start_logged_edge(mendcast, &path, log)?;
     Ok((server, admin.ok_or("the edge has no admin listener")?))
-}
-
-/// Starts the lossy link. Returns the address for viewers.
-pub(super) fn link(
-    mendcast: &Path,
-    to: SocketAddr,
-    loss: &str,
-) -> Result<(Process, SocketAddr), Failure> {
-    let mut child = Command::new(mendcast)
-        .args(["link", "--listen", "127.0.0.1:0", "--to", &to.to_string()])
-        .args(["--from", VIEWERS_ADDRESS, "--rtt", "40ms", "--loss-down", loss])
-        .stderr(Stdio::piped())
-        .spawn()?;
-    let log = child.stderr.take();
-    let process = Process(child);
-    let mut line = String::new();
-    if let Some(log) = log {
-        BufReader::new(log).read_line(&mut line)?;
-    }
-    let address = line.trim().strip_prefix("listening on ").and_then(|text| text.parse().ok());
-    Ok((process, address.ok_or(format!("the link did not start: {line}"))?))
 }
 
 /// External view of the server.
