@@ -111,8 +111,8 @@ impl LossCorrelation {
     #[inline]
     pub fn on_settled(&mut self, sent: Timestamp, lost: bool) {
         match &mut self.ring {
-            Some(ring) => ring.remember(sent, lost),
-            None if lost => self.ring.insert(Box::default()).remember(sent, lost),
+            Some(ring) => ring.offer(sent, lost),
+            None if lost => self.ring.insert(Box::default()).offer(sent, lost),
             None => {}
         }
     }
@@ -178,13 +178,18 @@ impl Default for Ring {
 }
 
 impl Ring {
-    fn remember(&mut self, sent: Timestamp, lost: bool) {
+    /// Remembers the fate of a packet if it is sampled. Fast senders skip most.
+    #[inline]
+    fn offer(&mut self, sent: Timestamp, lost: bool) {
         self.newest = self.newest.max(sent);
         let number = self.packets.wrapping_mul(GOLDEN_RATIO);
         self.packets += 1;
-        if number.leading_zeros() < self.sampling_shift {
-            return;
+        if number.leading_zeros() >= self.sampling_shift {
+            self.remember(sent, lost);
         }
+    }
+
+    fn remember(&mut self, sent: Timestamp, lost: bool) {
         // Evaluate a loss before it is overwritten, with the packets there are.
         if self.pending.front() == Some(&self.next) {
             self.evaluate_first();
@@ -205,6 +210,7 @@ impl Ring {
         }
     }
 
+    #[inline(never)]
     fn evaluate_first(&mut self) {
         if let Some(place) = self.pending.pop_front() {
             let at = Timestamp::from_nanos(self.settled[place].sent_nanos());
@@ -242,31 +248,22 @@ impl Ring {
 
     /// Adds the packets in the ring that follow a loss at `at`, which is in the ring itself.
     fn count(&mut self, at: Timestamp) {
-        const HORIZON: u64 = LAG_NANOS[LAGS.len() - 1];
-        // Packets settle roughly in order, so most have the class of the previous one, which holds
-        // lags from `first` to `first + width`.
-        let (mut class, mut first, mut width) = (0, 0, LAG_NANOS[0]);
-        // Packets and losses of the present run of a class.
-        let mut seen = (0, 0);
-        let (newer, older) = self.settled[..self.len].split_at(self.next.min(self.len));
-        for packet in older.iter().chain(newer) {
+        let lag = |packet: &Settled| packet.sent_nanos().wrapping_sub(at.as_nanos());
+        // Packets settle roughly in order, so classes come in runs.
+        let mut rest = &self.settled[..self.len];
+        while let Some(packet) = rest.first() {
             // Lags of earlier packets wrap, and are beyond all classes.
-            let lag = packet.sent_nanos().wrapping_sub(at.as_nanos());
-            if lag.wrapping_sub(first) > width {
-                if lag > HORIZON {
-                    continue;
-                }
-                self.counts[class].0 += core::mem::take(&mut seen.0);
-                self.counts[class].1 += core::mem::take(&mut seen.1);
-                class = LAG_NANOS.partition_point(|&end| end < lag);
-                first = if class == 0 { 0 } else { LAG_NANOS[class - 1] + 1 };
-                width = LAG_NANOS[class] - first;
+            let class = LAG_NANOS.partition_point(|&end| end < lag(packet));
+            let first = if class == 0 { 0 } else { LAG_NANOS[class - 1] + 1 };
+            let width = LAG_NANOS.get(class).map_or(u64::MAX - first, |end| end - first);
+            let end = rest.iter().position(|packet| lag(packet).wrapping_sub(first) > width);
+            let (run, others) = rest.split_at(end.unwrap_or(rest.len()));
+            if let Some((packets, lost)) = self.counts.get_mut(class) {
+                *packets += run.len() as u64;
+                *lost += run.iter().map(|packet| u64::from(packet.is_lost())).sum::<u64>();
             }
-            seen.0 += 1;
-            seen.1 += u64::from(packet.is_lost());
+            rest = others;
         }
-        self.counts[class].0 += seen.0;
-        self.counts[class].1 += seen.1;
         // The loss itself.
         self.counts[0].0 -= 1;
         self.counts[0].1 -= 1;
