@@ -16,8 +16,10 @@
 #   make bench-products  compares the cost of live viewers with moq-relay, MediaMTX and nginx-rtmp; QUICK=1 for a short
 #                     run, PAGE=FILE writes the results as Markdown, MEDIAMTX=DIR for a clone of its repository,
 #                     PRODUCTS="--rounds 5"
+#   make bench-pacing  measures how evenly servers send, next to quinn, quiche and s2n-quic; QUICK=1 for a short run
 #   make bench-count  counts instructions of the server in fixed workloads under valgrind; fails above +5 %
-#   make bench-history COMMITS="A B"   measures commits in turns, and draws them; ROUNDS=5, EDGE=1 for live viewers
+#   make bench-history COMMITS="A B"   measures commits in turns, and draws them; ROUNDS=5, EDGE=1 for live viewers,
+#                     DECISION=1 for AutoPlex's decision
 #   make soak         200 viewers join and leave behind a lossy link for half an hour, alone and next to hostile
 #                     neighbours, which must not affect them; SOAK="--minutes 2" for a smoke test
 #   make fuzz         runs the random tests longer (CASES=20000): frames, schedules, paths; see fuzz/README.md
@@ -47,7 +49,7 @@
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: demo test e2e e2e-ladder e2e-tracks e2e-cohorts interop bench bench-edge bench-products bench-count bench-history soak fuzz lab reference site autoplex test-autoplex release release-check install-check chart-check web conformance h3spec lint lint-autoplex lint-fuzz need-cargo need-cc pages
+.PHONY: demo test e2e e2e-ladder e2e-tracks e2e-cohorts interop bench bench-edge bench-products bench-pacing bench-count bench-history soak fuzz lab reference site autoplex test-autoplex release release-check install-check chart-check web conformance h3spec lint lint-autoplex lint-fuzz need-cargo need-cc pages
 
 need-cargo:
 	@command -v $(CARGO) >/dev/null || { echo "missing: Rust with cargo 1.90 or newer (https://rustup.rs)"; exit 1; }
@@ -111,6 +113,13 @@ bench-edge: need-cargo need-cc
 	$(CARGO) build --release --locked --bin mendcast --bin mendcast-bench --bin mendcast-bench-peer
 	$(TARGET)/release/mendcast-bench edge $(if $(QUICK),--quick) --out bench-edge.json
 
+# Without peers/ (Debian: apt-get install libclang-dev) quiche and s2n-quic are skipped.
+bench-pacing: need-cargo need-cc
+	$(CARGO) build --release --locked --bin mendcast --bin mendcast-bench --bin mendcast-bench-peer
+	-$(CARGO) build --release --locked --manifest-path peers/Cargo.toml --target-dir $(TARGET)/peers
+	$(TARGET)/release/mendcast-bench pacing $(if $(QUICK),--quick) \
+	  --peers $(TARGET)/peers/release/mendcast-peers --out bench-pacing.json
+
 # Missing products are skipped.
 bench-products: need-cargo need-cc
 	$(CARGO) build --release --locked --bin mendcast --bin mendcast-bench --bin mendcast-bench-peer
@@ -124,7 +133,7 @@ bench-count: need-cargo need-cc
 	bench/instructions --bin $(TARGET)/debug/mendcast-bench
 
 bench-history: need-cargo need-cc
-	bench/history $(or $(COMMITS),HEAD~50 HEAD) --rounds $(or $(ROUNDS),5) $(if $(EDGE),--edge)
+	bench/history $(or $(COMMITS),HEAD~50 HEAD) --rounds $(or $(ROUNDS),5) $(if $(EDGE),--edge) $(if $(DECISION),--decision)
 
 soak: need-cargo need-cc
 	$(CARGO) build --release --locked --bin mendcast --bin mendcast-bench
