@@ -80,7 +80,8 @@ impl Pacing {
         let flags = ["--rate", &self.rate, "--rtt", "40ms", "--queue", "200kB"];
         println!("link: {}", flags.join(" "));
         println!(
-            "| server | congestion | Mbit/s | even gap | error p50 | error p99 | train p50 | p99 | lost |"
+            "| server | congestion | Mbit/s | even gap | error p50 | error p99 | train p50 | p99 \
+             | lost |"
         );
         println!("|---|---|---|---|---|---|---|---|---|");
         for _ in 0..rounds {
