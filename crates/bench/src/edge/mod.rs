@@ -49,6 +49,7 @@ pub(crate) use idle::Idle;
 pub(crate) use products::Products;
 pub(crate) use quinn_relay::run as serve_relay;
 pub(crate) use scale::Scale;
+pub(crate) use servers::cpu as process_cpu;
 pub(crate) use soak::Soak;
 pub(crate) use wake::measure as measure_wake;
 pub(crate) use watch::Watch;

@@ -365,7 +365,7 @@ pub(super) fn threads(pid: u32) -> Result<Vec<Thread>, Failure> {
 }
 
 /// Returns the CPU time of all threads of a process and of its children.
-pub(super) fn cpu(pid: u32) -> Result<Duration, Failure> {
+pub(crate) fn cpu(pid: u32) -> Result<Duration, Failure> {
     Ok(threads(pid)?.iter().map(|thread| thread.time).sum())
 }
 

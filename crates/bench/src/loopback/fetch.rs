@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cpu_time::ProcessTime;
 use tokio::task::JoinSet;
 
-use super::{ANSWER, PARALLEL, floor, process_cpu};
+use super::{ANSWER, PARALLEL, floor};
 use crate::Failure;
 use crate::client;
 use crate::identity::NAME;
@@ -31,7 +32,7 @@ impl Fetch {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(self.download())?
         };
-        println!("{} {datagram}", process_cpu(std::process::id())?.as_secs_f64());
+        println!("{} {datagram}", ProcessTime::try_now()?.as_duration().as_secs_f64());
         Ok(())
     }
 

@@ -22,8 +22,9 @@ use cpu_time::ThreadTime;
 
 use crate::Failure;
 use crate::client::MTU;
+use crate::edge::process_cpu;
 use crate::identity::Identity;
-use crate::report::{BenchReport, PeerTarget, Samples};
+use crate::report::{BenchReport, PeerTarget};
 
 pub(crate) use fetch::Fetch;
 pub(crate) use pacing::Pacing;
@@ -84,20 +85,10 @@ impl ServerProcess {
         Ok(server)
     }
 
-    /// Returns the current user and system time.
+    /// Returns the CPU time of its threads.
     fn cpu(&self) -> Result<Duration, Failure> {
         process_cpu(self.child.id())
     }
-}
-
-/// Returns user and system time of a process from /proc, in ticks of a hundredth of a second.
-fn process_cpu(pid: u32) -> Result<Duration, Failure> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))
-        .map_err(|e| format!("/proc/{pid}/stat: {e}"))?;
-    // The name before the last parenthesis may contain anything.
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
-    let ticks = |index: usize| fields.get(index).and_then(|f| f.parse::<u64>().ok()).unwrap_or(0);
-    Ok(Duration::from_millis((ticks(11) + ticks(12)) * 10))
 }
 
 /// Returns the number of datagrams dropped by full sockets, on the whole machine.
@@ -263,14 +254,14 @@ pub(crate) fn measure(
 ) -> Result<(), Failure> {
     let dir = identity_dir()?;
     let mut contestants = vec![
-        ("mendcast", ServerProgram::Edge(mendcast, "cubic"), Samples::default()),
-        ("quinn", ServerProgram::Own, Samples::default()),
-        ("floor", ServerProgram::Own, Samples::default()),
+        ("mendcast", ServerProgram::Edge(mendcast, "cubic"), Vec::new()),
+        ("quinn", ServerProgram::Own, Vec::new()),
+        ("floor", ServerProgram::Own, Vec::new()),
     ];
     match peers.filter(|program| program.exists()) {
         Some(program) => {
             for name in ["quiche", "s2n-quic"] {
-                contestants.push((name, ServerProgram::Peer(program), Samples::default()));
+                contestants.push((name, ServerProgram::Peer(program), Vec::new()));
             }
         }
         None => println!("skipped: quiche and s2n-quic (no program at --peers)"),
@@ -301,22 +292,8 @@ pub(crate) fn measure(
             _ => PeerTarget::None,
         };
         let what = ("loopback_gbit_per_cpu_second", "Gbit per server CPU-second");
-        report.add(what, ours, (name, samples), target);
+        let rounds: Vec<_> = ours.iter().copied().zip(samples.iter().copied()).collect();
+        report.add_pairs(what, name, &rounds, target);
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_time_of_this_process_is_read() {
-        let before = process_cpu(std::process::id()).expect("readable");
-        let end = Instant::now() + Duration::from_secs(5);
-        while process_cpu(std::process::id()).expect("readable") == before {
-            assert!(Instant::now() < end, "the counter stands still");
-        }
-        assert!(process_cpu(u32::MAX).is_err());
-    }
 }
