@@ -146,10 +146,10 @@ fn compare(report: &mut BenchReport, sides: &[(Contestant, Vec<Cost>); 6]) -> Re
     let hour = Cost::per_viewer_hour;
     let per_core = |cost: &Cost| 3_600.0 / cost.per_viewer_hour();
     let delay = |at: usize| move |cost: &Cost| cost.seen.pictures.quantiles[at] * 1e3;
-    let half = PeerTarget::RatioAtMost(0.5);
-    row(("edge_cpu_per_viewer_hour", "CPU s"), ours, quinn, &hour, half);
-    let twice = PeerTarget::RatioAtLeast(2.0);
-    row(("edge_viewers_per_core", "viewers"), ours, quinn, &per_core, twice);
+    let cost = PeerTarget::RatioAtMost(0.3);
+    row(("edge_cpu_per_viewer_hour", "CPU s"), ours, quinn, &hour, cost);
+    let viewers = PeerTarget::RatioAtLeast(1.0 / 0.3);
+    row(("edge_viewers_per_core", "viewers"), ours, quinn, &per_core, viewers);
     row(("edge_picture_delay_p50", "ms"), ours, quinn, &delay(0), PeerTarget::AtMost(5.0));
     row(("edge_picture_delay_p99", "ms"), ours, quinn, &delay(1), PeerTarget::AtMost(20.0));
     row(("edge_hls_cpu_per_viewer_hour", "CPU s"), hls, nginx, &hour, PeerTarget::None);
