@@ -3,6 +3,7 @@
 
 use super::Connection;
 use super::event::Event;
+use super::peer::Peer;
 use super::spaces::{EarlySpace, Handshake, SpaceId};
 use crate::crypto::{KeyChange, Level, Tls, TlsConfig, initial_keys};
 use crate::wire::{
@@ -77,7 +78,7 @@ impl Connection {
     /// Reads the client's transport parameters once TLS has them.
     fn take_parameters(&mut self) -> Result<(), TransportError> {
         let Some(handshake) = &mut self.handshake else { return Ok(()) };
-        if self.peer.initial_source_connection_id.is_some() {
+        if self.peer.known {
             return Ok(());
         }
         let Some(bytes) = handshake.tls.peer_transport_parameters() else { return Ok(()) };
@@ -91,7 +92,7 @@ impl Connection {
                 "initial_source_connection_id does not match",
             ));
         }
-        self.peer = parameters;
+        self.peer = Peer::from(&parameters);
         self.path.mtud.limit(parameters.max_udp_payload_size);
         self.streams.set_peer_limits(&parameters);
         if let Some(info) = &mut self.info {

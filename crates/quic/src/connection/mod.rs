@@ -20,6 +20,7 @@ mod off_path;
 mod opening;
 mod overdue;
 mod owners;
+mod peer;
 mod probe_timer;
 mod receive;
 mod spaces;
@@ -47,6 +48,7 @@ use header::HeaderRandomness;
 use idle::IdleTimer;
 use lifecycle::Lifecycle;
 use off_path::{KnownAddresses, OffPath};
+use peer::Peer;
 use probe_timer::ProbeTimer;
 use rand_chacha::ChaCha12Rng;
 use recovery::Recovery;
@@ -88,8 +90,7 @@ pub struct Connection {
     ecn: EcnMonitor,
     /// Queued path validation frames, with their destinations.
     off_path: VecDeque<OffPath>,
-    /// The peer's transport parameters; defaults until received.
-    peer: TransportParameters,
+    peer: Peer,
     events: VecDeque<Event>,
     control: ControlFrames,
     ticket: Option<Box<PendingTicket>>,
@@ -187,7 +188,7 @@ impl Connection {
             throughput: Throughput::default(),
             ecn: EcnMonitor::default(),
             off_path: VecDeque::new(),
-            peer: TransportParameters::default(),
+            peer: Peer::unknown(),
             events: VecDeque::new(),
             control: ControlFrames::new(local_ids, RemoteIds::new(scid)),
             ticket: None,
