@@ -1,9 +1,12 @@
 //! Certificate and cipher shared by all contestants.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+
+use crate::Failure;
 
 /// Name in the certificate.
 pub(crate) const NAME: &str = "server.bench";
@@ -66,4 +69,13 @@ pub(crate) fn server_tls(
     tls.alpn_protocols = vec![b"hq-interop".to_vec()];
     tls.max_early_data_size = u32::MAX;
     tls
+}
+
+/// Writes a certificate and its key for servers and viewers.
+pub(crate) fn write(dir: &Path) -> Result<(), Failure> {
+    let identity = Identity::new();
+    for (name, text) in [("chain.pem", &identity.pem.0), ("key.pem", &identity.pem.1)] {
+        std::fs::write(dir.join(name), text)?;
+    }
+    Ok(())
 }

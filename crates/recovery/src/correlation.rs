@@ -210,6 +210,7 @@ impl Ring {
         }
     }
 
+    // Apart, because few packets need it, and their caller runs for each.
     #[inline(never)]
     fn evaluate_first(&mut self) {
         if let Some(place) = self.pending.pop_front() {

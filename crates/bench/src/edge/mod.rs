@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use crate::Failure;
 use crate::client::MTU;
-use crate::identity::Identity;
+use crate::identity::write as identity;
 use crate::loopback::calibration;
 use crate::report::{BenchReport, PeerTarget, Samples};
 use cost::Cost;
@@ -154,15 +154,6 @@ fn compare(report: &mut BenchReport, sides: &[(Contestant, Vec<Cost>); 6]) -> Re
     row(("edge_picture_delay_p99", "ms"), ours, quinn, &delay(1), PeerTarget::AtMost(20.0));
     row(("edge_hls_cpu_per_viewer_hour", "CPU s"), hls, nginx, &hour, PeerTarget::None);
     threads::compare(report, &one.1, &two.1)
-}
-
-/// Writes a certificate and its key for servers and viewers.
-fn identity(dir: &Path) -> Result<(), Failure> {
-    let identity = Identity::new();
-    for (name, text) in [("chain.pem", &identity.pem.0), ("key.pem", &identity.pem.1)] {
-        std::fs::write(dir.join(name), text)?;
-    }
-    Ok(())
 }
 
 /// Runs one contestant's turn.

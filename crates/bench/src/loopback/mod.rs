@@ -23,7 +23,7 @@ use cpu_time::ThreadTime;
 use crate::Failure;
 use crate::client::MTU;
 use crate::edge::process_cpu;
-use crate::identity::Identity;
+use crate::identity;
 use crate::report::{BenchReport, PeerTarget};
 
 pub(crate) use fetch::Fetch;
@@ -146,10 +146,7 @@ fn start(kind: &ServerProgram<'_>, name: &str, dir: &Path) -> Result<ServerProce
 /// Creates a directory with a certificate and key for the contestants.
 fn identity_dir() -> Result<tempfile::TempDir, Failure> {
     let dir = tempfile::tempdir()?;
-    let identity = Identity::new();
-    for (name, text) in [("chain.pem", &identity.pem.0), ("key.pem", &identity.pem.1)] {
-        std::fs::write(dir.path().join(name), text)?;
-    }
+    identity::write(dir.path())?;
     Ok(dir)
 }
 

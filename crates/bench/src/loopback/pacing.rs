@@ -9,6 +9,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use qoe::stats::Sample;
+
 use super::tap::{Departure, Tap};
 use super::{ServerProgram, fetch, identity_dir, receive_errors, start};
 use crate::Failure;
@@ -97,7 +99,7 @@ impl Pacing {
                     return Err(format!("{}: the download is too short", contestant.name).into());
                 };
                 println!(
-                    "| {} | {} | {:.1} | {:.0} us | {:.0} us | {:.0} us | {} | {} | {lost} |",
+                    "| {} | {} | {:.1} | {:.0} us | {:.0} us | {:.0} us | {:.0} | {:.0} | {lost} |",
                     contestant.name,
                     contestant.congestion,
                     gaps.rate / 1e6,
@@ -131,7 +133,7 @@ struct Gaps {
     /// Difference of a gap from the even one, p50 and p99.
     error: [f64; 2],
     /// Datagrams per train, p50 and p99 of trains.
-    train: [usize; 2],
+    train: [f64; 2],
 }
 
 impl Gaps {
@@ -140,7 +142,7 @@ impl Gaps {
         let start = departures.first()?.at + STARTUP;
         // The window of the last gaps would contain the end of the download.
         let end = departures.last()?.at.checked_sub(WINDOW)?;
-        let (mut errors, mut evens, mut trains) = (Vec::new(), Vec::new(), vec![1]);
+        let (mut errors, mut evens, mut trains) = (Vec::new(), Vec::new(), vec![1.0]);
         let (mut began, mut ended, mut bytes) = (None, Duration::ZERO, 0);
         // Index of the first datagram that left at a time or later.
         let index = |at| departures.partition_point(|departure| departure.at < at);
@@ -162,27 +164,20 @@ impl Gaps {
             errors.push((gap - even).abs());
             evens.push(even);
             match trains.last_mut() {
-                Some(train) if gap < TRAIN * even => *train += 1,
-                _ => trains.push(1),
+                Some(train) if gap < TRAIN * even => *train += 1.0,
+                _ => trains.push(1.0),
             }
             (began, ended) = (began.or(Some(previous.at)), this.at);
             bytes += this.bytes;
         }
-        errors.sort_by(f64::total_cmp);
-        evens.sort_by(f64::total_cmp);
-        trains.sort_unstable();
+        let (errors, trains) = (Sample::new(errors)?, Sample::new(trains)?);
         Some(Self {
             rate: bytes as f64 * 8.0 / (ended - began?).as_secs_f64(),
-            even: quantile(&evens, 0.5)?,
-            error: [quantile(&errors, 0.5)?, quantile(&errors, 0.99)?],
-            train: [quantile(&trains, 0.5)?, quantile(&trains, 0.99)?],
+            even: Sample::new(evens)?.quantile(0.5),
+            error: [0.5, 0.99].map(|order| errors.quantile(order)),
+            train: [0.5, 0.99].map(|order| trains.quantile(order)),
         })
     }
-}
-
-/// Returns a quantile of sorted values.
-fn quantile<T: Copy>(sorted: &[T], share: f64) -> Option<T> {
-    sorted.get((sorted.len().saturating_sub(1) as f64 * share).round() as usize).copied()
 }
 
 #[cfg(test)]
@@ -202,12 +197,12 @@ mod tests {
     fn an_even_sender_has_no_error_and_trains_show() {
         let even = Gaps::of(&trains(1)).expect("long enough");
         assert!((even.rate - 10e6).abs() < 1e3 && (even.even - 1e-3).abs() < 1e-6, "{even:?}");
-        assert!(even.error[1] < 1e-6 && even.train == [1, 1], "{even:?}");
+        assert!(even.error[1] < 1e-6 && even.train == [1.0, 1.0], "{even:?}");
         // Nine gaps of ten are a millisecond too short, and one is nine too long.
         let lumpy = Gaps::of(&trains(10)).expect("long enough");
         assert!((lumpy.error[0] - 1e-3).abs() < 1e-6, "{lumpy:?}");
         assert!((lumpy.error[1] - 9e-3).abs() < 1e-6, "{lumpy:?}");
-        assert_eq!(lumpy.train, [10, 10]);
+        assert_eq!(lumpy.train, [10.0, 10.0]);
     }
 
     #[test]
