@@ -54,15 +54,15 @@ pub struct Recovered {
 impl Recovered {
     pub(crate) fn of(connection: &Connection, now: Timestamp) -> Self {
         let recovery = connection.recovery();
-        let sizes = *recovery.bursts.counts();
+        let sizes = *recovery.losses.bursts.counts();
         let runs = sizes.iter().map(|&count| u64::from(count)).sum();
         let packets = connection.stats().packets_lost;
         let correlation = recovery.correlation.as_ref();
         Self {
             totals: recovery.totals,
-            latencies: recovery.latencies.clone(),
-            unit_times: recovery.unit_times,
-            bursts: LossBursts { runs, packets, longest: recovery.bursts.longest(), sizes },
+            latencies: recovery.losses.latencies.clone(),
+            unit_times: recovery.losses.unit_times,
+            bursts: LossBursts { runs, packets, longest: recovery.losses.bursts.longest(), sizes },
             correlation: correlation.map_or_else(Default::default, |known| {
                 known.counts().map(|(sent, lost)| AfterLoss { sent, lost })
             }),

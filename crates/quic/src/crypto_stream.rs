@@ -4,6 +4,7 @@
 use crate::ledger::SentFrame;
 use crate::ranges::RangeSet;
 use crate::wire::{TransportError, TransportErrorCode, Writer, put_crypto, types};
+use core::ops::Range;
 
 /// Maximum bytes buffered beyond a gap (RFC 9000, section 7.5, requires at least 4,096).
 const MAX_BUFFERED: u64 = 16_384;
@@ -15,77 +16,99 @@ const FRAME_OVERHEAD: usize = 1 + 8 + 2;
 /// Handshake bytes to send.
 #[derive(Debug, Default)]
 pub(crate) struct CryptoSend {
+    /// First offset never sent.
+    next: u64,
+    /// `None` while all bytes are acknowledged, as they are after the handshake.
+    unacked: Option<Box<Unacked>>,
+}
+
+/// Bytes from the first unacknowledged one on.
+#[derive(Debug, Default)]
+struct Unacked {
     data: Vec<u8>,
     /// Stream offset of the first byte of `data`.
     base: u64,
-    /// First offset never sent.
-    next: u64,
     lost: RangeSet,
     acked: RangeSet,
+}
+
+impl Unacked {
+    fn end(&self) -> u64 {
+        self.base + self.data.len() as u64
+    }
+
+    /// Marks the unacknowledged parts of a range as lost.
+    fn lose(&mut self, range: Range<u64>) {
+        let gaps: Vec<_> = self.acked.gaps_in(range).collect();
+        for gap in gaps {
+            self.lost.insert(gap);
+        }
+    }
 }
 
 impl CryptoSend {
     /// Appends bytes.
     pub(crate) fn write(&mut self, bytes: &[u8]) {
-        self.data.extend_from_slice(bytes);
-    }
-
-    fn end(&self) -> u64 {
-        self.base + self.data.len() as u64
+        let base = self.next;
+        let new = || Box::new(Unacked { base, ..Unacked::default() });
+        self.unacked.get_or_insert_with(new).data.extend_from_slice(bytes);
     }
 
     /// Returns true if bytes wait to be sent or retransmitted.
+    #[inline]
     pub(crate) fn is_due(&self) -> bool {
-        self.next < self.end() || !self.lost.is_empty()
+        let unacked = self.unacked.as_ref();
+        unacked.is_some_and(|bytes| self.next < bytes.end() || !bytes.lost.is_empty())
     }
 
     /// Writes one CRYPTO frame, lost bytes first; none if nothing waits or fits.
     pub(crate) fn write_frame(&mut self, w: &mut Writer<'_>) -> Option<SentFrame> {
+        let unacked = self.unacked.as_mut()?;
         let room = w.remaining().checked_sub(FRAME_OVERHEAD).filter(|&room| room >= 16)?;
-        let (start, end) = match self.lost.first() {
+        let (start, end) = match unacked.lost.first() {
             Some(range) => (range.start, range.end),
-            None => (self.next, self.end()),
+            None => (self.next, unacked.end()),
         };
         let end = end.min(start + room as u64).min(start + 8_192);
         if start >= end {
             return None;
         }
-        self.lost.remove(start..end);
+        unacked.lost.remove(start..end);
         self.next = self.next.max(end);
-        let data = &self.data[(start - self.base) as usize..(end - self.base) as usize];
+        let base = unacked.base;
+        let data = &unacked.data[(start - base) as usize..(end - base) as usize];
         put_crypto(w, start, data);
         Some(SentFrame::Crypto { offset: start, len: data.len() as u16 })
     }
 
     /// Handles an acknowledged frame. Frees all bytes up to the first gap.
     pub(crate) fn on_acked(&mut self, offset: u64, len: u16) {
-        let end = offset + u64::from(len);
-        self.acked.insert(offset.max(self.base)..end.max(self.base));
-        self.lost.remove(offset..end);
-        if let Some(first) = self.acked.first().filter(|first| first.start == self.base) {
-            self.acked.remove(first.clone());
-            self.data.drain(..(first.end - self.base) as usize);
-            self.base = first.end;
-            if self.data.is_empty() {
-                self.data = Vec::new();
+        let Some(unacked) = &mut self.unacked else { return };
+        let (base, end) = (unacked.base, offset + u64::from(len));
+        unacked.acked.insert(offset.max(base)..end.max(base));
+        unacked.lost.remove(offset..end);
+        if let Some(first) = unacked.acked.first().filter(|first| first.start == base) {
+            unacked.acked.remove(first.clone());
+            unacked.data.drain(..(first.end - base) as usize);
+            unacked.base = first.end;
+            if unacked.data.is_empty() {
+                self.unacked = None;
             }
         }
     }
 
     /// Handles a lost frame. Retransmits its unacknowledged part.
     pub(crate) fn on_lost(&mut self, offset: u64, len: u16) {
-        let range = offset.max(self.base)..(offset + u64::from(len)).max(self.base);
-        let gaps: Vec<_> = self.acked.gaps_in(range).collect();
-        for gap in gaps {
-            self.lost.insert(gap);
+        if let Some(unacked) = &mut self.unacked {
+            let (base, end) = (unacked.base, offset + u64::from(len));
+            unacked.lose(offset.max(base)..end.max(base));
         }
     }
 
     /// Resends all unacknowledged bytes (RFC 9002, section 6.2.4).
     pub(crate) fn resend(&mut self) {
-        let gaps: Vec<_> = self.acked.gaps_in(self.base..self.next).collect();
-        for gap in gaps {
-            self.lost.insert(gap);
+        if let Some(unacked) = &mut self.unacked {
+            unacked.lose(unacked.base..self.next);
         }
     }
 }
@@ -93,9 +116,16 @@ impl CryptoSend {
 /// Handshake bytes received.
 #[derive(Debug, Default)]
 pub(crate) struct CryptoReceive {
-    buffer: Vec<u8>,
-    /// Stream offset of the first byte of `buffer`.
+    /// Stream offset of the first byte not taken.
     base: u64,
+    /// `None` while all received bytes were taken, as they are after the handshake.
+    waiting: Option<Box<Waiting>>,
+}
+
+/// Received bytes from `base` on.
+#[derive(Debug, Default)]
+struct Waiting {
+    buffer: Vec<u8>,
     present: RangeSet,
 }
 
@@ -112,12 +142,13 @@ impl CryptoReceive {
         let skip = self.base.saturating_sub(offset) as usize;
         let at = (offset.max(self.base) - self.base) as usize;
         let data = &data[skip..];
-        if self.buffer.len() < at + data.len() {
-            self.buffer.resize(at + data.len(), 0);
+        let Waiting { buffer, present } = self.waiting.get_or_insert_default().as_mut();
+        if buffer.len() < at + data.len() {
+            buffer.resize(at + data.len(), 0);
         }
-        self.buffer[at..at + data.len()].copy_from_slice(data);
-        self.present.insert(offset.max(self.base)..end);
-        if self.present.len() > MAX_PIECES {
+        buffer[at..at + data.len()].copy_from_slice(data);
+        present.insert(offset.max(self.base)..end);
+        if present.len() > MAX_PIECES {
             return Err(exceeded("handshake data too scattered"));
         }
         Ok(())
@@ -125,11 +156,16 @@ impl CryptoReceive {
 
     /// Takes out the bytes that are in order.
     pub(crate) fn take(&mut self) -> Option<Vec<u8>> {
-        let first = self.present.first().filter(|first| first.start == self.base)?;
-        let rest = self.buffer.split_off((first.end - self.base) as usize);
-        self.present.remove(first.clone());
+        let Waiting { buffer, present } = self.waiting.as_deref_mut()?;
+        let first = present.first().filter(|first| first.start == self.base)?;
+        let rest = buffer.split_off((first.end - self.base) as usize);
+        present.remove(first.clone());
         self.base = first.end;
-        Some(core::mem::replace(&mut self.buffer, rest))
+        let bytes = core::mem::replace(buffer, rest);
+        if buffer.is_empty() {
+            self.waiting = None;
+        }
+        Some(bytes)
     }
 }
 
@@ -181,6 +217,9 @@ mod tests {
         s.on_acked(49, 49);
         s.on_acked(98, 2);
         assert!(!s.is_due());
-        assert_eq!(s.data.capacity(), 0);
+        assert!(s.unacked.is_none(), "its memory is free");
+        s.write(&[8; 5]);
+        let later = s.write_frame(&mut Writer::new(&mut buf));
+        assert_eq!(later, Some(SentFrame::Crypto { offset: 100, len: 5 }));
     }
 }

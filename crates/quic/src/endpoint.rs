@@ -221,6 +221,7 @@ impl Endpoint {
         datagram: Datagram<&mut [u8]>,
         reply: &mut Vec<u8>,
     ) -> Outcome {
+        self.first_ids.expire(now);
         let size = datagram.payload.len();
         let Ok(header) = parse_header(datagram.payload, LOCAL_LEN) else {
             return Outcome::Dropped(DropReason::Header);
@@ -270,7 +271,8 @@ impl Endpoint {
                 return Some((plain.slot, sequence));
             }
         }
-        self.first_ids.find(dcid).map(|slot| (slot, 0))
+        let slot = self.first_ids.find(dcid)?;
+        self.connections.get(slot as usize)?.is_some().then_some((slot, 0))
     }
 
     fn deliver(

@@ -210,6 +210,7 @@ impl RemoteIds {
         if new.sequence < self.retire_prior_to {
             self.retire(new.sequence)?;
         } else {
+            self.spare.reserve_exact(1);
             self.spare.push(new);
         }
         let below = self.retire_prior_to;

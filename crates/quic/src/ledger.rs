@@ -21,7 +21,6 @@ use core::ops::RangeInclusive;
 use core::time::Duration;
 use lists::Lists;
 use lost::Lost;
-use record::IDLE_CAPACITY;
 pub(crate) use record::{Carried, Fate, PacketContent, PacketKind, SentFrame, SentPacket};
 use recovery::{Acked, UnitKey};
 use std::collections::VecDeque;
@@ -32,6 +31,8 @@ pub(crate) use verdict::{Thresholds, TimeThreshold};
 /// Maximum losses per pass of loss detection; the rest is due at once. A peer that lets the server
 /// fill a window and acknowledges only its end must not stall other connections.
 const MAX_LOSSES: u32 = 64;
+/// Packets that the ledger has room for when it stops being empty: most pictures have no more.
+const FIRST_CAPACITY: usize = 8;
 
 /// Effects of an acknowledgement on the ledger.
 #[derive(Clone, Copy, Debug, Default)]
@@ -141,6 +142,9 @@ impl Ledger {
         } else {
             self.plain_run += 1;
             self.unanswered += 1;
+        }
+        if self.records.capacity() == 0 {
+            self.records.reserve_exact(FIRST_CAPACITY);
         }
         self.records.push_back(record);
     }
@@ -379,11 +383,9 @@ impl Ledger {
                 self.lists.release(record.content);
             }
         }
-        if self.records.is_empty() && self.records.capacity() > IDLE_CAPACITY {
-            self.records = VecDeque::new();
-        }
-        // Lists are rare after the handshake: while the ledger is empty they take no memory.
+        // An empty ledger takes no memory.
         if self.records.is_empty() {
+            self.records = VecDeque::new();
             self.lists.shrink();
         }
     }

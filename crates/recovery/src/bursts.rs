@@ -31,6 +31,16 @@ fn class(size: u32) -> usize {
 }
 
 impl Bursts {
+    pub(crate) const EMPTY: Self = Self {
+        counts: [0; BURST_SIZES.len() + 1],
+        longest: 0,
+        last: None,
+        run: 0,
+        present: 0,
+        former: 0,
+        turned: Timestamp::ZERO,
+    };
+
     pub(crate) fn on_lost(&mut self, now: Timestamp, rtt: Duration, number: u64) {
         self.turn(now, rtt);
         let follows = self.last.is_some_and(|last| last + 1 == number);
@@ -60,9 +70,15 @@ impl Bursts {
     }
 
     /// Returns B_max, the longest run in the last 5 to 10 round-trip times; 0 without a loss.
-    pub(crate) fn recent(&mut self, now: Timestamp, rtt: Duration) -> u32 {
-        self.turn(now, rtt);
-        self.present.max(self.former)
+    pub(crate) fn recent(&self, now: Timestamp, rtt: Duration) -> u32 {
+        let (age, period) = (now.since(self.turned), rtt * PERIOD_RTTS);
+        if age < period {
+            self.present.max(self.former)
+        } else if age < period * 2 {
+            self.present
+        } else {
+            0
+        }
     }
 
     /// Returns the runs by size class.

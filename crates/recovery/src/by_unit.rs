@@ -8,11 +8,15 @@ pub(crate) struct ByUnit<T>(Vec<Option<(UnitKey, T)>>);
 
 impl<T> Default for ByUnit<T> {
     fn default() -> Self {
-        Self(Vec::new())
+        Self::new()
     }
 }
 
 impl<T> ByUnit<T> {
+    pub(crate) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
     pub(crate) fn set(&mut self, key: UnitKey, value: T) {
         if self.0.len() <= key.index() {
             self.0.resize_with(key.index() + 1, || None);

@@ -7,7 +7,7 @@ use units::Mark;
 /// The transport's data, such as QUIC streams.
 pub trait Content {
     /// Content of one frame: a range of a stream.
-    type Piece: Copy + Debug;
+    type Piece: Copy + Debug + 'static;
 
     /// Returns the length of a piece in bytes.
     fn len(piece: &Self::Piece) -> u32;
@@ -45,8 +45,8 @@ pub(crate) struct Contents<P> {
     missing: Vec<P>,
 }
 
-impl<P> Default for Contents<P> {
-    fn default() -> Self {
+impl<P> Contents<P> {
+    pub(crate) const fn new() -> Self {
         Self { pieces: Vec::new(), missing: Vec::new() }
     }
 }

@@ -1,7 +1,7 @@
 //! Decision intervals (AutoRec, journal version, section V-A).
 
 use crate::scheme::IntervalMetrics;
-use crate::statistics::{Statistics, Totals, UnitTimes};
+use crate::statistics::{Statistics, UnitTimes};
 use core::time::Duration;
 use units::Timestamp;
 
@@ -9,22 +9,43 @@ use units::Timestamp;
 #[derive(Debug)]
 pub(crate) struct DecisionInterval {
     start: Timestamp,
-    /// Totals at its start.
-    totals: Totals,
+    /// Counts at its start.
+    before: Counts,
+    rounds_max: u32,
+}
+
+/// Counts of a connection that an interval's metrics need.
+#[derive(Debug, Default)]
+struct Counts {
+    acked: u64,
+    lost: u64,
+    finished: u64,
+    replicas: u64,
+    sent_bytes: u64,
+    goodput_bytes: u64,
     latencies: Duration,
     unit_times: UnitTimes,
-    rounds_max: u32,
+}
+
+impl Counts {
+    fn of(sums: &Statistics) -> Self {
+        let totals = &sums.totals;
+        Self {
+            acked: totals.acked,
+            lost: totals.lost,
+            finished: totals.finished,
+            replicas: totals.replicas,
+            sent_bytes: totals.first_bytes + totals.copy_bytes,
+            goodput_bytes: totals.goodput_bytes,
+            latencies: sums.losses.latencies.sum(),
+            unit_times: sums.losses.unit_times,
+        }
+    }
 }
 
 impl DecisionInterval {
     pub(crate) fn new(now: Timestamp) -> Self {
-        Self {
-            start: now,
-            totals: Totals::default(),
-            latencies: Duration::ZERO,
-            unit_times: UnitTimes::default(),
-            rounds_max: 0,
-        }
+        Self { start: now, before: Counts::default(), rounds_max: 0 }
     }
 
     /// Notes a unit finished in this round.
@@ -33,13 +54,7 @@ impl DecisionInterval {
     }
 
     pub(crate) fn restart(&mut self, now: Timestamp, sums: &Statistics) {
-        *self = Self {
-            start: now,
-            totals: sums.totals,
-            latencies: sums.latencies.sum(),
-            unit_times: sums.unit_times,
-            rounds_max: 0,
-        };
+        *self = Self { start: now, before: Counts::of(sums), rounds_max: 0 };
     }
 
     /// Returns the metrics and starts a new interval, if this one has lasted for `length`.
@@ -53,21 +68,22 @@ impl DecisionInterval {
         if span < length {
             return None;
         }
-        let counted = sums.totals.since(&self.totals);
-        let finished = counted.finished;
-        let latency = sums.latencies.sum().saturating_sub(self.latencies);
+        let (counts, before) = (Counts::of(sums), &self.before);
+        let finished = counts.finished - before.finished;
+        let latency = counts.latencies.saturating_sub(before.latencies);
         let metrics = IntervalMetrics {
             now,
             span,
-            acked: counted.acked,
-            lost: counted.lost,
-            t_unit: sums.unit_times.since(&self.unit_times).mean(),
+            acked: counts.acked - before.acked,
+            // Losses and replicas may be taken back.
+            lost: counts.lost.saturating_sub(before.lost),
+            t_unit: counts.unit_times.since(&before.unit_times).mean(),
             finished,
             recovery_latency: (finished > 0).then(|| latency.div_f64(finished as f64)),
             rounds_max: self.rounds_max,
-            sent_bytes: counted.first_bytes + counted.copy_bytes,
-            goodput_bytes: counted.goodput_bytes,
-            replicas: counted.replicas,
+            sent_bytes: counts.sent_bytes - before.sent_bytes,
+            goodput_bytes: counts.goodput_bytes - before.goodput_bytes,
+            replicas: counts.replicas.saturating_sub(before.replicas),
         };
         self.restart(now, sums);
         Some(metrics)

@@ -50,6 +50,7 @@ mod guard;
 mod interval;
 mod level;
 mod metrics;
+mod on_demand;
 mod overdue;
 mod packet;
 mod papers;
@@ -70,6 +71,7 @@ pub use correlation::{CALLS, Chances, LAGS, LossCorrelation};
 pub use guard::{Guard, SharedBudget};
 pub use level::fixed;
 pub use metrics::{Latencies, OffTime};
+pub use on_demand::{Empty, OnDemand};
 pub use overdue::Overdue;
 pub use packet::{Acked, Loss, Packet, Written};
 pub use papers::{art, autorec};
@@ -81,5 +83,5 @@ pub use scheme::{
     Expected, IntervalMetrics, LossSignal, PathState, RecoveryEvent, RedundancyAdapter,
     ReplicaScheduler, Scheme, SendOpportunity, View, WindowExcess,
 };
-pub use statistics::{Statistics, Totals, UnitTimes};
+pub use statistics::{LossStatistics, Statistics, Totals, UnitTimes};
 pub use table::{CopyKind, LostUnit, UnitKey, UnitTable};

@@ -26,6 +26,9 @@ pub struct Latencies {
 }
 
 impl Latencies {
+    pub(crate) const EMPTY: Self =
+        Self { count: 0, sum: Duration::ZERO, max: Duration::ZERO, buckets: None };
+
     /// Adds a latency.
     pub fn add(&mut self, latency: Duration) {
         self.count += 1;

@@ -6,8 +6,6 @@ use crate::table::CopyKind;
 use core::time::Duration;
 use units::Timestamp;
 
-const SHORT: Duration = Duration::from_secs(1);
-const LONG: Duration = Duration::from_secs(32);
 /// Evidence below which the loss rate is scaled down: time and packets. Otherwise an early outage
 /// would make a path look worse than others.
 const MIN_EVIDENCE: (Duration, u64) = (Duration::from_secs(4), 400);
@@ -15,13 +13,13 @@ const MIN_EVIDENCE: (Duration, u64) = (Duration::from_secs(4), 400);
 /// Recently acknowledged and lost packets.
 #[derive(Debug)]
 pub(crate) struct RecentLoss {
-    short: PeriodCounts,
-    long: PeriodCounts,
+    short: PeriodCounts<1>,
+    long: PeriodCounts<32>,
 }
 
 impl RecentLoss {
     pub(crate) fn new(now: Timestamp) -> Self {
-        Self { short: PeriodCounts::new(now, SHORT), long: PeriodCounts::new(now, LONG) }
+        Self { short: PeriodCounts::new(now), long: PeriodCounts::new(now) }
     }
 
     /// Counts a settled packet; `copy` is its role if it was a copy.
@@ -58,39 +56,39 @@ impl RecentLoss {
     }
 }
 
-/// Packets of the current and the previous period.
+/// Packets of the current and the previous period, each of `SECONDS`.
 #[derive(Debug)]
-struct PeriodCounts {
-    span: Duration,
+struct PeriodCounts<const SECONDS: u64> {
     /// Start of the previous period, or of the current one without a previous one.
     began: Timestamp,
     /// End of the current period.
     until: Timestamp,
     /// Acknowledged and lost packets.
-    present: (u64, u64),
-    former: (u64, u64),
+    present: (u32, u32),
+    former: (u32, u32),
 }
 
-impl PeriodCounts {
-    fn new(now: Timestamp, span: Duration) -> Self {
-        let until = now + span;
-        Self { span, began: now, until, present: (0, 0), former: (0, 0) }
+impl<const SECONDS: u64> PeriodCounts<SECONDS> {
+    const SPAN: Duration = Duration::from_secs(SECONDS);
+
+    fn new(now: Timestamp) -> Self {
+        Self { began: now, until: now + Self::SPAN, present: (0, 0), former: (0, 0) }
     }
 
     fn count(&mut self, now: Timestamp, is_lost: bool) {
         if now >= self.until {
             self.turn(now);
         }
-        self.present.0 += u64::from(!is_lost);
-        self.present.1 += u64::from(is_lost);
+        self.present.0 += u32::from(!is_lost);
+        self.present.1 += u32::from(is_lost);
     }
 
     /// Starts a period.
     fn turn(&mut self, now: Timestamp) {
-        if now >= self.until + self.span {
-            *self = Self::new(now, self.span);
+        if now >= self.until + Self::SPAN {
+            *self = Self::new(now);
         } else {
-            (self.began, self.until) = (self.until - self.span, now + self.span);
+            (self.began, self.until) = (self.until - Self::SPAN, now + Self::SPAN);
             self.former = core::mem::take(&mut self.present);
         }
     }
@@ -100,8 +98,10 @@ impl PeriodCounts {
         *lost = lost.saturating_sub(1);
     }
 
+    /// Returns the acknowledged and lost packets of both periods.
     fn all(&self) -> (u64, u64) {
-        (self.present.0 + self.former.0, self.present.1 + self.former.1)
+        let sum = |now, before| u64::from(now) + u64::from(before);
+        (sum(self.present.0, self.former.0), sum(self.present.1, self.former.1))
     }
 }
 

@@ -9,6 +9,7 @@ use crate::contents::{Content, Contents};
 use crate::correlation::LossCorrelation;
 use crate::guard::Guard;
 use crate::interval::DecisionInterval;
+use crate::on_demand::{Empty, OnDemand};
 use crate::overdue::{Fates, Overdue};
 use crate::packet::{Acked, Loss, Packet, UnitArrival};
 use crate::recent::RecentLoss;
@@ -29,11 +30,42 @@ struct Finished {
     by: Option<UnitArrival>,
 }
 
+/// Lost units and their contents.
+#[derive(Debug)]
+struct Units<P> {
+    table: UnitTable,
+    contents: Contents<P>,
+    /// Bytes of first copies of overdue units. They count as replicas until the packet is declared
+    /// lost.
+    overdue_copies: ByUnit<u32>,
+    finished: Vec<Finished>,
+}
+
+impl<P> Units<P> {
+    const fn new() -> Self {
+        Self {
+            table: UnitTable::new(),
+            contents: Contents::new(),
+            overdue_copies: ByUnit::new(),
+            finished: Vec::new(),
+        }
+    }
+}
+
+impl<P> Default for Units<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: 'static> Empty for Units<P> {
+    const EMPTY: &'static Self = &Self::new();
+}
+
 /// Recovery state of a connection: lost units, their contents, and the scheme.
 #[derive(Debug)]
 pub struct Recovery<C: Content> {
-    table: UnitTable,
-    contents: Contents<C::Piece>,
+    units: OnDemand<Units<C::Piece>>,
     scheme: Scheme,
     guard: Option<Guard>,
     path: PathState,
@@ -43,24 +75,20 @@ pub struct Recovery<C: Content> {
     path_began: Timestamp,
     recent: RecentLoss,
     overdue: Fates,
-    /// Bytes of first copies of overdue units. They count as replicas until the packet is declared
-    /// lost.
-    overdue_copies: ByUnit<u32>,
-    finished: Vec<Finished>,
 }
 
 fn view<'a>(
     now: Timestamp,
     path: PathState,
     units: &'a UnitTable,
-    statistics: &'a mut Statistics,
+    statistics: &'a Statistics,
     fates: &Fates,
     recent: &RecentLoss,
 ) -> View<'a> {
     View {
         path,
         units,
-        longest_burst: statistics.bursts.recent(now, path.smoothed_rtt),
+        longest_burst: statistics.losses.bursts.recent(now, path.smoothed_rtt),
         correlation: statistics.correlation.as_ref(),
         overdue_lost: fates.lost(),
         loss_rate: recent.rate(now),
@@ -73,8 +101,7 @@ impl<C: Content> Recovery<C> {
     pub fn new(scheme: Scheme, guard: Option<Guard>, now: Timestamp) -> Self {
         let correlation = scheme.correlation.then(LossCorrelation::default);
         Self {
-            table: UnitTable::default(),
-            contents: Contents::default(),
+            units: OnDemand::default(),
             scheme,
             guard,
             path: PathState::default(),
@@ -83,8 +110,6 @@ impl<C: Content> Recovery<C> {
             path_began: now,
             recent: RecentLoss::new(now),
             overdue: Fates::default(),
-            overdue_copies: ByUnit::default(),
-            finished: Vec::new(),
         }
     }
 
@@ -136,17 +161,17 @@ impl<C: Content> Recovery<C> {
 
     /// Returns the unit while it is unfinished.
     pub fn unit(&self, key: UnitKey) -> Option<&LostUnit> {
-        self.table.get(key)
+        self.units.table.get(key)
     }
 
     /// Returns the number of unfinished units.
     pub fn len(&self) -> usize {
-        self.table.len()
+        self.units.table.len()
     }
 
     /// Returns whether there is no unfinished unit.
     pub fn is_empty(&self) -> bool {
-        self.table.is_empty()
+        self.units.table.is_empty()
     }
 
     /// Handles the loss of a packet that carried `pieces`. Their missing parts become a unit. If
@@ -173,9 +198,9 @@ impl<C: Content> Recovery<C> {
             self.copy_lost(now, key, kind)
         });
         if let Some(key) = round_lost
-            && self.table.get(key).is_some_and(|unit| unit.round == 2)
+            && self.units.table.get(key).is_some_and(|unit| unit.round == 2)
         {
-            for piece in self.contents.get(key) {
+            for piece in self.units.contents.get(key) {
                 content.detach(piece);
             }
         }
@@ -211,7 +236,7 @@ impl<C: Content> Recovery<C> {
         };
         self.overdue.on_overdue(packet.number);
         let view =
-            view(now, self.path, &self.table, &mut self.statistics, &self.overdue, &self.recent);
+            view(now, self.path, &self.units.table, &self.statistics, &self.overdue, &self.recent);
         if !self.scheme.scheduler.wants_overdue(now, &data, &view) {
             return None;
         }
@@ -220,8 +245,9 @@ impl<C: Content> Recovery<C> {
 
     /// Handles the loss of an overdue unit's packet. A copy that has left was the retransmission.
     fn overdue_lost(&mut self, key: UnitKey) {
-        self.table.on_overdue_lost(key);
-        let Some(bytes) = self.overdue_copies.take(key) else { return };
+        let units = self.units.change();
+        units.table.on_overdue_lost(key);
+        let Some(bytes) = units.overdue_copies.take(key) else { return };
         let totals = &mut self.statistics.totals;
         totals.replica_bytes = totals.replica_bytes.saturating_sub(bytes.into());
         totals.replicas = totals.replicas.saturating_sub(1);
@@ -234,7 +260,7 @@ impl<C: Content> Recovery<C> {
     pub(crate) fn count_loss(&mut self, now: Timestamp, packet: &Packet) {
         let statistics = &mut self.statistics;
         statistics.totals.lost += 1;
-        statistics.bursts.on_lost(now, self.path.smoothed_rtt, packet.number);
+        statistics.losses.change().bursts.on_lost(now, self.path.smoothed_rtt, packet.number);
         if packet.sent < self.path_began {
             return;
         }
@@ -255,12 +281,13 @@ impl<C: Content> Recovery<C> {
         pieces: impl IntoIterator<Item = C::Piece>,
         content: &C,
     ) -> Option<UnitKey> {
-        let missing = self.contents.missing_of(content, pieces);
+        let units = self.units.change();
+        let missing = units.contents.missing_of(content, pieces);
         let mark = content.mark(missing.first()?);
         let bytes = missing.iter().map(C::len).sum();
         let unit = if overdue { LostUnit::overdue } else { LostUnit::new };
-        let key = self.table.insert(unit(first_sent, now, bytes, mark));
-        self.contents.open(key);
+        let key = units.table.insert(unit(first_sent, now, bytes, mark));
+        units.contents.open(key);
         self.statistics.totals.units += 1;
         tracing::trace!(unit = ?key, bytes, overdue, "lost unit opened");
         self.scheme.adapter.on_event(&RecoveryEvent::Opened { now, unit: key });
@@ -273,7 +300,9 @@ impl<C: Content> Recovery<C> {
         self.statistics.totals.replicas_lost += u64::from(kind == CopyKind::Replica);
         let event = RecoveryEvent::CopySettled { now, unit: key, kind, acked: false };
         self.scheme.adapter.on_event(&event);
-        let Some((round, is_lost)) = self.table.on_copy_lost(key, self.scheme.answers_each) else {
+        let answers_each = self.scheme.answers_each;
+        let Some((round, is_lost)) = self.units.change().table.on_copy_lost(key, answers_each)
+        else {
             return false;
         };
         if is_lost {
@@ -334,7 +363,7 @@ impl<C: Content> Recovery<C> {
         }
         if !self.settle(now, key, Some(arrival), content) && acked == Acked::InTime {
             // The copy carried only a part of the missing data.
-            self.table.on_partly_acked(key);
+            self.units.change().table.on_partly_acked(key);
         }
     }
 
@@ -354,7 +383,8 @@ impl<C: Content> Recovery<C> {
         let arrival = UnitArrival { sent, copy: Some(kind) };
         self.statistics.totals.replicas_acked += u64::from(kind == CopyKind::Replica);
         // One ACK may acknowledge several copies, in any order.
-        if let Some(Finished { unit, by, .. }) = self.finished.iter_mut().find(|f| f.key == key)
+        if let Some(Finished { unit, by, .. }) =
+            self.units.change().finished.iter_mut().find(|f| f.key == key)
             && by.is_some_and(|by| arrival.sent < by.sent || arrival.is_first(unit))
         {
             *by = Some(arrival);
@@ -363,7 +393,7 @@ impl<C: Content> Recovery<C> {
 
     /// Returns the units that the acknowledgement being processed has finished.
     pub fn just_finished(&self) -> impl Iterator<Item = UnitKey> {
-        self.finished.iter().map(|finished| finished.key)
+        self.units.finished.iter().map(|finished| finished.key)
     }
 
     /// Finishes the unit if nothing is missing. Returns whether it is finished.
@@ -374,12 +404,13 @@ impl<C: Content> Recovery<C> {
         by: Option<UnitArrival>,
         content: &C,
     ) -> bool {
-        if self.table.get(key).is_none() {
+        if self.units.table.get(key).is_none() {
             return true;
         }
-        let missing = self.contents.take_missing(content, key);
+        let contents = &mut self.units.change().contents;
+        let missing = contents.take_missing(content, key);
         let is_over = missing.is_empty();
-        self.contents.give_back(missing);
+        contents.give_back(missing);
         if is_over {
             self.finish(now, key, by);
         }
@@ -387,14 +418,15 @@ impl<C: Content> Recovery<C> {
     }
 
     pub(crate) fn finish(&mut self, now: Timestamp, key: UnitKey, by: Option<UnitArrival>) {
-        self.contents.slot(key).clear();
-        if let Some(unit) = self.table.remove(key) {
+        let units = self.units.change();
+        units.contents.slot(key).clear();
+        if let Some(unit) = units.table.remove(key) {
             self.scheme.scheduler.on_finished(key);
             let (rounds, copies) = (unit.round, unit.copies);
             tracing::trace!(unit = ?key, rounds, copies, "lost unit recovered");
             let state = unit.clone();
             self.scheme.adapter.on_event(&RecoveryEvent::Finished { now, unit: key, state });
-            self.finished.push(Finished { key, unit, at: now, by });
+            units.finished.push(Finished { key, unit, at: now, by });
         }
     }
 
@@ -422,24 +454,28 @@ impl<C: Content> Recovery<C> {
         self.path = path;
         let length = path.smoothed_rtt * self.scheme.adapter.interval_rtts();
         let metrics = self.interval.close(now, length, &self.statistics)?;
-        let view = view(now, path, &self.table, &mut self.statistics, &self.overdue, &self.recent);
+        let view =
+            view(now, path, &self.units.table, &self.statistics, &self.overdue, &self.recent);
         self.scheme.adapter.on_interval(&metrics, &view);
         self.scheme.scheduler.on_interval(&metrics, self.scheme.adapter.ceiling());
         Some(metrics)
     }
 
     fn count_finished(&mut self, each: &mut impl FnMut(Timestamp, &LostUnit)) {
-        let mut all = core::mem::take(&mut self.finished);
+        if self.units.finished.is_empty() {
+            return;
+        }
+        let mut all = core::mem::take(&mut self.units.change().finished);
         for finished in all.drain(..) {
             each(finished.at, &finished.unit);
             self.count(&finished.unit, finished.by);
         }
-        self.finished = all;
+        self.units.change().finished = all;
     }
 
     fn count(&mut self, unit: &LostUnit, by: Option<UnitArrival>) {
         let statistics = &mut self.statistics;
-        if let Some((round, copies)) = self.table.complete(unit) {
+        if let Some((round, copies)) = self.units.change().table.complete(unit) {
             let totals = &mut statistics.totals;
             totals.finished += 1;
             totals.finished_late += u64::from(round > 1);
@@ -452,12 +488,12 @@ impl<C: Content> Recovery<C> {
             // The packet declared lost has arrived: the loss was spurious.
             Some(UnitArrival { copy: None, .. }) => {
                 if let Some(first) = unit.first_copy {
-                    statistics.unit_times.remove(first.since(unit.first_sent));
+                    statistics.losses.change().unit_times.remove(first.since(unit.first_sent));
                 }
                 return;
             }
             Some(by) if !by.is_first(unit) => {
-                statistics.latencies.add(by.sent.since(unit.detected));
+                statistics.losses.change().latencies.add(by.sent.since(unit.detected));
             }
             _ => {}
         }
@@ -480,9 +516,7 @@ impl<C: Content> Recovery<C> {
 
     /// Drops all units because the connection is closed. Statistics remain.
     pub fn close(&mut self) {
-        self.table = UnitTable::default();
-        self.contents = Contents::default();
-        self.finished.clear();
+        self.units = OnDemand::default();
     }
 }
 

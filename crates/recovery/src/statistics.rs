@@ -3,6 +3,7 @@
 use crate::bursts::Bursts;
 use crate::correlation::LossCorrelation;
 use crate::metrics::{Latencies, OffMode, OffTime};
+use crate::on_demand::{Empty, OnDemand};
 use core::time::Duration;
 use units::Timestamp;
 
@@ -133,11 +134,9 @@ impl UnitTimes {
     }
 }
 
-/// Measurements of a connection's recovery.
+/// Measurements of lost data.
 #[derive(Debug, Default)]
-pub struct Statistics {
-    /// Counters.
-    pub totals: Totals,
+pub struct LossStatistics {
     /// Recovery latencies of data whose first retransmission was lost: time from the detection of
     /// the loss to the transmission of the copy that arrived.
     pub latencies: Latencies,
@@ -145,6 +144,23 @@ pub struct Statistics {
     pub unit_times: UnitTimes,
     /// Runs of consecutive lost packets.
     pub bursts: Bursts,
+}
+
+impl Empty for LossStatistics {
+    const EMPTY: &'static Self = &Self {
+        latencies: Latencies::EMPTY,
+        unit_times: UnitTimes { count: 0, sum: Duration::ZERO },
+        bursts: Bursts::EMPTY,
+    };
+}
+
+/// Measurements of a connection's recovery.
+#[derive(Debug, Default)]
+pub struct Statistics {
+    /// Counters.
+    pub totals: Totals,
+    /// Measurements of lost data.
+    pub losses: OnDemand<LossStatistics>,
     /// Loss correlation, measured if [`Scheme::correlation`](crate::Scheme::correlation) is set.
     pub correlation: Option<LossCorrelation>,
     pub(crate) off_mode: OffMode,

@@ -150,6 +150,20 @@ pub struct UnitTable {
 }
 
 impl UnitTable {
+    pub(crate) const fn new() -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_age: VecDeque::new(),
+            waiting: VecDeque::new(),
+            overdue: VecDeque::new(),
+            len: 0,
+            opened: 0,
+            wholes: Vec::new(),
+            free_wholes: Vec::new(),
+        }
+    }
+
     /// Returns the number of unfinished units.
     pub fn len(&self) -> usize {
         self.len

@@ -10,8 +10,8 @@ use quic::crypto::{
 };
 use quic::streams::{ReadOutcome, StreamEvent};
 use quic::{
-    Addresses, Connection, Datagram, Endpoint, EndpointConfig, Event, Handle, RetryPolicy,
-    TransportConfig,
+    Addresses, Connection, Datagram, Endpoint, EndpointConfig, Event, Handle, HandshakeInfo,
+    RetryPolicy, TransportConfig,
 };
 use startup::cookie::CookieRules;
 use startup::decision::{Inputs, Limits, Mode};
@@ -49,8 +49,7 @@ pub(super) struct Returning {
 }
 
 impl Returning {
-    fn on_ready(&mut self, connection: &mut Connection) {
-        let info = connection.take_handshake_info().unwrap_or_default();
+    fn on_ready(&mut self, connection: &mut Connection, info: HandshakeInfo) {
         let Some(own) = info.returned_token else { return };
         self.tokens += 1;
         if !self.cookies {
@@ -141,9 +140,10 @@ impl Ours {
         while let Some(event) = self.endpoint.poll_event(handle) {
             match event {
                 Event::Ready => {
-                    let connection = self.endpoint.connection(handle);
-                    if let Some((returning, connection)) = self.returning.as_mut().zip(connection) {
-                        returning.on_ready(connection);
+                    let Some(connection) = self.endpoint.connection(handle) else { return };
+                    let info = connection.take_handshake_info().unwrap_or_default();
+                    if let Some(returning) = &mut self.returning {
+                        returning.on_ready(connection, info);
                     }
                 }
                 Event::Connected => {

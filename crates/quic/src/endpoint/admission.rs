@@ -180,7 +180,7 @@ impl Endpoint {
         let mut ctx = Context { rng: &mut self.rng, keys: &self.config.keys, ecn: &self.ecn };
         let connection = Connection::accept(now, accepted, &mut ctx);
         self.connections[slot as usize] = Some(Box::new(connection));
-        self.first_ids.insert(now, slot, initial.dcid);
+        self.first_ids.insert(slot, initial.dcid);
         self.stats.accepted += 1;
         slot
     }

@@ -9,71 +9,69 @@ use units::Timestamp;
 /// Lifetime of a first ID after the handshake. Without it, a late copy of the client's first packet
 /// would open another connection.
 const FIRST_ID_LIFETIME: Duration = Duration::from_secs(3);
-
-#[derive(Clone, Copy)]
-struct FirstId {
-    id: ConnectionId,
-    /// The handshake is under way.
-    is_early: bool,
-}
+/// IDs that the tables keep room for.
+const KEPT_ROOM: usize = 256;
 
 /// First IDs and the slots of their connections, until some time after the handshake.
 #[derive(Default)]
 pub(super) struct FirstIds {
     slots: HashMap<ConnectionId, u32>,
-    /// The reverse of `slots`, for removal by slot.
-    by_slot: HashMap<u32, FirstId>,
+    /// IDs of handshakes under way, by slot.
+    unfinished: HashMap<u32, ConnectionId>,
     /// IDs of finished handshakes, by the time to forget them.
     lingering: VecDeque<(Timestamp, u32, ConnectionId)>,
-    unfinished: usize,
 }
 
 impl FirstIds {
-    /// The slot of the connection that this ID opened.
+    /// The slot of the connection that this ID opened, which may be empty or have a new tenant.
     pub(super) fn find(&self, id: &ConnectionId) -> Option<u32> {
         self.slots.get(id).copied()
     }
 
     /// Handshakes that are not finished.
     pub(super) fn unfinished(&self) -> usize {
-        self.unfinished
+        self.unfinished.len()
     }
 
-    /// Adds a handshake in this slot. Forgets expired IDs.
-    pub(super) fn insert(&mut self, now: Timestamp, slot: u32, id: ConnectionId) {
-        self.forget_old(now);
+    /// Adds a handshake in this slot.
+    pub(super) fn insert(&mut self, slot: u32, id: ConnectionId) {
         self.slots.insert(id, slot);
-        self.by_slot.insert(slot, FirstId { id, is_early: true });
-        self.unfinished += 1;
+        self.unfinished.insert(slot, id);
     }
 
     /// The handshake in this slot is finished: its ID is forgotten some time later.
     pub(super) fn on_handshake_over(&mut self, now: Timestamp, slot: u32) {
         // Asked for each datagram, mostly while no handshake is under way.
-        if self.unfinished > 0
-            && let Some(first) = self.by_slot.get_mut(&slot)
-            && core::mem::take(&mut first.is_early)
+        if !self.unfinished.is_empty()
+            && let Some(id) = self.unfinished.remove(&slot)
         {
-            self.unfinished -= 1;
-            self.lingering.push_back((now + FIRST_ID_LIFETIME, slot, first.id));
+            self.lingering.push_back((now + FIRST_ID_LIFETIME, slot, id));
         }
     }
 
-    /// Removes the slot's first ID.
+    /// The connection in this slot is over.
     pub(super) fn forget(&mut self, slot: u32) {
-        if let Some(FirstId { id, is_early }) = self.by_slot.remove(&slot) {
+        if let Some(id) = self.unfinished.remove(&slot) {
             self.slots.remove(&id);
-            self.unfinished -= usize::from(is_early);
         }
     }
 
-    fn forget_old(&mut self, now: Timestamp) {
+    /// Forgets expired IDs. Gives memory back after a crowd of new clients.
+    pub(super) fn expire(&mut self, now: Timestamp) {
+        let mut over = false;
         while let Some(&(_, slot, id)) = self.lingering.front().filter(|old| old.0 <= now) {
             self.lingering.pop_front();
-            // The slot may have another tenant.
-            if self.by_slot.get(&slot).is_some_and(|first| first.id == id) {
-                self.forget(slot);
+            over = true;
+            // The client may have begun anew.
+            if self.unfinished.get(&slot) != Some(&id) {
+                self.slots.remove(&id);
             }
+        }
+        if over && self.slots.capacity() > 4 * self.slots.len() + KEPT_ROOM {
+            let room = |len: usize| 2 * len + KEPT_ROOM / 2;
+            self.slots.shrink_to(room(self.slots.len()));
+            self.unfinished.shrink_to(room(self.unfinished.len()));
+            self.lingering.shrink_to(room(self.lingering.len()));
         }
     }
 }

@@ -5,7 +5,7 @@
 //! Entries therefore stay in place until they expire. Settled ones point to the next open entry,
 //! and look-ups shorten these pointers, so that finding an open entry takes a few steps.
 
-use super::record::{Fate, IDLE_CAPACITY, SentPacket};
+use super::record::{Fate, SentPacket};
 use std::collections::VecDeque;
 use units::Timestamp;
 
@@ -115,7 +115,7 @@ impl Lost {
     pub(super) fn expire(&mut self, now: Timestamp) -> Option<Option<SentPacket>> {
         let oldest = self.entries.front();
         if oldest.is_none_or(|oldest| now < oldest.until && self.entries.len() <= MAX_KEPT) {
-            if self.entries.is_empty() && self.entries.capacity() > IDLE_CAPACITY {
+            if self.entries.is_empty() {
                 (self.numbers, self.entries) = Default::default();
             }
             return None;

@@ -5,9 +5,6 @@ use congestion::RateStamp;
 use recovery::{Acked, CopyKind, UnitKey};
 use units::{StreamId, Timestamp};
 
-/// Capacity that an empty deque of packets may keep.
-pub(super) const IDLE_CAPACITY: usize = 16;
-
 /// A frame whose acknowledgement or loss has consequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SentFrame {

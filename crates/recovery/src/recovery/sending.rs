@@ -19,7 +19,7 @@ impl<C: Content> Recovery<C> {
     /// if flow control holds it back. Without first copies or new data, the sender is in off-mode.
     #[inline]
     pub fn opportunity(&mut self, now: Timestamp, fresh: bool, blocked: bool) -> SendOpportunity {
-        let off_mode = !fresh && self.table.next_waiting().is_none();
+        let off_mode = !fresh && self.next_waiting().is_none();
         self.statistics.off_mode.set(now, off_mode, off_mode && blocked);
         SendOpportunity { off_mode }
     }
@@ -27,19 +27,19 @@ impl<C: Content> Recovery<C> {
     /// Returns the waiting unit that was first sent earliest.
     #[inline]
     pub fn next_waiting(&mut self) -> Option<UnitKey> {
-        self.table.next_waiting()
+        if self.is_empty() { None } else { self.units.change().table.next_waiting() }
     }
 
     /// Returns the unfinished unit with the earliest detected loss, for a probe.
     pub fn oldest(&self) -> Option<UnitKey> {
-        self.table.oldest()
+        self.units.table.oldest()
     }
 
     /// Returns the unit that should get a replica now, if the guard allows it. May be
     /// called repeatedly.
     #[inline]
     pub fn next_replica(&mut self, now: Timestamp, at: &SendOpportunity) -> Option<UnitKey> {
-        if self.table.is_empty() {
+        if self.is_empty() {
             return None;
         }
         let key = self.due_replica(now, at)?;
@@ -51,11 +51,11 @@ impl<C: Content> Recovery<C> {
     fn due_replica(&mut self, now: Timestamp, at: &SendOpportunity) -> Option<UnitKey> {
         let is_free = !self.scheme.when_idle || at.off_mode;
         let is_urgent = is_free || self.overdue.lost() > URGENT_LOSS;
-        let overdue = self.table.next_overdue();
+        let overdue = self.units.change().table.next_overdue();
         if let Some(key) = overdue.filter(|&key| is_urgent || self.may_precede_data(key)) {
             return Some(key);
         }
-        let key = self.scheme.scheduler.poll(now, at, &self.table)?;
+        let key = self.scheme.scheduler.poll(now, at, &self.units.table)?;
         (is_free || self.may_precede_data(key)).then_some(key)
     }
 
@@ -65,20 +65,20 @@ impl<C: Content> Recovery<C> {
     /// paths hardly wider than the stream; after an outage, the waiting data leaves soon or the
     /// path is full.
     fn may_precede_data(&self, key: UnitKey) -> bool {
-        let mark = self.table.get(key).and_then(|unit| unit.mark);
+        let mark = self.units.table.get(key).and_then(|unit| unit.mark);
         let stream = mark.and_then(|mark| mark.catching_up);
         stream.is_some_and(|rate| self.path.delivery_rate >= rate.scale(MIN_PATH_RATIO))
     }
 
     /// Returns when [`Recovery::next_replica`] must be called next, at the latest.
     pub fn next_timeout(&self) -> Option<Timestamp> {
-        if self.table.is_empty() { None } else { self.scheme.scheduler.next_timeout() }
+        if self.is_empty() { None } else { self.scheme.scheduler.next_timeout() }
     }
 
     /// Returns which replicas may leave although the congestion window is full; none without a
     /// lost unit.
     pub fn excess(&self) -> WindowExcess {
-        if self.table.is_empty() { WindowExcess::Never } else { self.scheme.excess }
+        if self.is_empty() { WindowExcess::Never } else { self.scheme.excess }
     }
 
     /// Writes a copy of the unit's missing data into a packet. `write` gets one piece after
@@ -92,13 +92,14 @@ impl<C: Content> Recovery<C> {
         content: &C,
         mut write: impl FnMut(&C::Piece) -> Fit<C::Piece>,
     ) -> Written {
-        let mut missing = self.contents.take_missing(content, key);
+        let units = self.units.change();
+        let mut missing = units.contents.take_missing(content, key);
         if missing.is_empty() {
-            self.contents.give_back(missing);
+            units.contents.give_back(missing);
             self.end_unwritten(now, key, content);
             return Written::Over;
         }
-        let kept = self.contents.slot(key);
+        let kept = units.contents.slot(key);
         kept.clear();
         let mut rest = Vec::new();
         let mut written = 0;
@@ -121,17 +122,17 @@ impl<C: Content> Recovery<C> {
             kept.append(&mut rest);
         } else if !rest.is_empty() {
             let bytes = rest.iter().map(C::len).sum();
-            if let Some(other) = self.table.split(key, bytes) {
-                *self.contents.slot(other) = rest;
+            if let Some(other) = units.table.split(key, bytes) {
+                *units.contents.slot(other) = rest;
             }
         }
-        self.contents.give_back(missing);
+        units.contents.give_back(missing);
         if !is_written {
             return Written::NoRoom;
         }
-        let unit = self.table.get(key);
+        let unit = units.table.get(key);
         if kind == CopyKind::Replica && unit.is_some_and(LostUnit::is_first_of_overdue) {
-            self.overdue_copies.set(key, written);
+            units.overdue_copies.set(key, written);
         }
         self.copy_sent(now, key, kind);
         Written::Copy
@@ -139,7 +140,7 @@ impl<C: Content> Recovery<C> {
 
     /// Ends a unit that has nothing missing when its turn comes.
     fn end_unwritten(&mut self, now: Timestamp, key: UnitKey, content: &C) {
-        if self.contents.get(key).iter().any(|piece| content.is_abandoned(piece)) {
+        if self.units.contents.get(key).iter().any(|piece| content.is_abandoned(piece)) {
             self.drop_unit(now, key);
         } else {
             self.finish(now, key, None);
@@ -148,9 +149,10 @@ impl<C: Content> Recovery<C> {
 
     /// Abandons a unit after its stream was reset.
     pub(super) fn drop_unit(&mut self, now: Timestamp, key: UnitKey) {
-        self.contents.slot(key).clear();
-        if let Some(unit) = self.table.remove(key) {
-            self.table.complete(&unit);
+        let units = self.units.change();
+        units.contents.slot(key).clear();
+        if let Some(unit) = units.table.remove(key) {
+            units.table.complete(&unit);
             self.statistics.totals.abandoned += 1;
             tracing::trace!(unit = ?key, "lost unit abandoned");
             self.scheme.scheduler.on_finished(key);
@@ -159,11 +161,11 @@ impl<C: Content> Recovery<C> {
     }
 
     pub(crate) fn copy_sent(&mut self, now: Timestamp, key: UnitKey, kind: CopyKind) {
-        let Some(unit) = self.table.on_copy_sent(now, key, kind) else { return };
+        let Some(unit) = self.units.change().table.on_copy_sent(now, key, kind) else { return };
         let (round, is_first) = (unit.round, unit.copies == 1);
         let totals = &mut self.statistics.totals;
         if is_first {
-            self.statistics.unit_times.add(now.since(unit.first_sent));
+            self.statistics.losses.change().unit_times.add(now.since(unit.first_sent));
         }
         match kind {
             CopyKind::Retransmission => {
@@ -191,7 +193,7 @@ impl<C: Content> Recovery<C> {
     /// Handles a new copy of a unit taking the place of the one before it. The transport no longer
     /// declares the older copy lost, so the newest one alone decides whether the round is lost.
     pub fn superseded(&mut self, now: Timestamp, key: UnitKey) {
-        self.table.on_superseded(key);
+        self.units.change().table.on_superseded(key);
         let event = RecoveryEvent::CopySuperseded { now, unit: key };
         self.scheme.adapter.on_event(&event);
     }
@@ -199,17 +201,17 @@ impl<C: Content> Recovery<C> {
     /// Asks the scheme for replicas after the first copy of a round or of overdue data.
     fn plan_replicas(&mut self, now: Timestamp, key: UnitKey, round: u32) {
         let view =
-            view(now, self.path, &self.table, &mut self.statistics, &self.overdue, &self.recent);
+            view(now, self.path, &self.units.table, &self.statistics, &self.overdue, &self.recent);
         let level = self.scheme.adapter.level(key, round, &view);
         tracing::trace!(unit = ?key, round, level, "copies planned");
-        if let Some(unit) = self.table.get(key) {
+        if let Some(unit) = self.units.table.get(key) {
             self.scheme.scheduler.on_retransmitted(now, key, unit, level, &view);
         }
     }
 
     /// Notes that a probe repeated data of no unit, first sent at `first_sent`.
     pub fn probed(&mut self, now: Timestamp, first_sent: Timestamp) {
-        self.statistics.unit_times.add(now.since(first_sent));
+        self.statistics.losses.change().unit_times.add(now.since(first_sent));
     }
 
     /// Notes that a packet of `bytes` left; `copy` is its role if it was a copy.
@@ -289,7 +291,7 @@ mod tests {
         assert_eq!(r.just_finished().collect::<Vec<_>>(), [key]);
         r.acked(at(180), &superseded, Acked::Superseded, &());
         let _ = r.ack_done(at(180), PathState::default(), |_, _| {});
-        assert_eq!(r.statistics().latencies.count(), 0, "the retransmission arrived");
+        assert_eq!(r.statistics().losses.latencies.count(), 0, "the retransmission arrived");
         assert_eq!(r.just_finished().count(), 0);
     }
 }

@@ -20,13 +20,14 @@ impl Recovery<()> {
     }
 
     pub(crate) fn split(&mut self, key: UnitKey, bytes: u32) -> Option<UnitKey> {
-        let part = self.table.split(key, bytes)?;
-        *self.contents.slot(part) = vec![bytes];
+        let units = self.units.change();
+        let part = units.table.split(key, bytes)?;
+        *units.contents.slot(part) = vec![bytes];
         Some(part)
     }
 
     pub(crate) fn view(&mut self, now: Timestamp) -> View<'_> {
-        view(now, self.path, &self.table, &mut self.statistics, &self.overdue, &self.recent)
+        view(now, self.path, &self.units.table, &self.statistics, &self.overdue, &self.recent)
     }
 
     pub(crate) fn packet_lost(&mut self, now: Timestamp, number: u64, sent: Timestamp) {
@@ -47,7 +48,7 @@ impl Recovery<()> {
 
     /// Notes that a copy arrived with a part of the missing data.
     pub(crate) fn partly_acked(&mut self, key: UnitKey) {
-        self.table.on_partly_acked(key);
+        self.units.change().table.on_partly_acked(key);
     }
 
     pub(crate) fn abandon(&mut self, now: Timestamp, key: UnitKey) {

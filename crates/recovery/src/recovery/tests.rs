@@ -65,8 +65,8 @@ fn recovery_latency_covers_only_data_whose_retransmission_was_lost() {
     r.copy_sent(at(200), spurious, CopyKind::Retransmission);
     r.finish(at(210), spurious, Some(UnitArrival { sent: at(140), copy: None }));
     r.counted();
-    assert_eq!(r.statistics().latencies.count(), 0);
-    let times = r.statistics().unit_times;
+    assert_eq!(r.statistics().losses.latencies.count(), 0);
+    let times = r.statistics().losses.unit_times;
     assert_eq!(
         (times.count, times.mean()),
         (1, Some(Duration::from_millis(60))),
@@ -78,8 +78,8 @@ fn recovery_latency_covers_only_data_whose_retransmission_was_lost() {
     r.copy_sent(at(391), twice, CopyKind::Retransmission);
     r.finish(at(450), twice, copy(391));
     r.counted();
-    assert_eq!(r.statistics().latencies.max(), Some(Duration::from_millis(91)));
-    assert_eq!(r.statistics().latencies.count(), 1);
+    assert_eq!(r.statistics().losses.latencies.max(), Some(Duration::from_millis(91)));
+    assert_eq!(r.statistics().losses.latencies.count(), 1);
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn the_earliest_sent_copy_in_an_acknowledgement_ends_recovery() {
     r.finish(at(180), key, replica(120));
     r.copy_acked(at(180), key, CopyKind::Replica, at(110));
     r.counted();
-    assert_eq!(r.statistics().latencies.max(), Some(Duration::from_millis(10)));
+    assert_eq!(r.statistics().losses.latencies.max(), Some(Duration::from_millis(10)));
     assert_eq!(
         (
             r.statistics().totals.rounds,
@@ -320,9 +320,13 @@ fn the_earliest_sent_copy_in_an_acknowledgement_ends_recovery() {
         r.finish(at(260), key, replica(200));
         r.copy_acked(at(260), key, arrives, at(200));
         r.counted();
-        assert_eq!(r.statistics().latencies.count(), count, "{arrives:?}");
+        assert_eq!(r.statistics().losses.latencies.count(), count, "{arrives:?}");
     }
-    assert_eq!(r.statistics().latencies.sum(), Duration::from_millis(10), "only the first has one");
+    assert_eq!(
+        r.statistics().losses.latencies.sum(),
+        Duration::from_millis(10),
+        "only the first has one"
+    );
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn silence_off_mode_limit_and_acknowledgement_follow_figure_11() {
     r.finish(t6, key, arrival(t2, CopyKind::Replica));
     r.counted();
     assert_eq!(r.next_replica(t6, &OFF), None);
-    assert_eq!(r.statistics().latencies.max(), Some(t2 - t1));
+    assert_eq!(r.statistics().losses.latencies.max(), Some(t2 - t1));
 }
 
 #[test]
