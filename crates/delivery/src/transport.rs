@@ -6,7 +6,7 @@ use core::time::Duration;
 use quic::Connection;
 use records::Record;
 use records::schema::{AfterLoss as AfterLossColumns, BurstLengths};
-use recovery::{BurstCounts, LAGS, Latencies, OffTime, Totals, UnitTimes};
+use recovery::{BurstCounts, LAGS, Latencies, LossCorrelation, OffTime, Totals, UnitTimes};
 use startup::Guided;
 use startup::cookie::Verdict;
 use units::{Rate, Timestamp};
@@ -19,7 +19,7 @@ use crate::start::guided;
 const LAST_CLASSES: [usize; 6] = [0, 2, 4, 5, 6, 7];
 
 /// Packets sent some time after a loss, and losses among them, by the classes of [`LAGS`].
-pub type AfterLoss = [(u64, u64); LAGS.len()];
+pub type AfterLoss = [(u32, u32); LAGS.len()];
 
 /// Transport statistics of a connection. Round-trip times, maxima and the highest round cover the
 /// whole connection; counts may cover a session only ([`TransportStats::since`]).
@@ -64,6 +64,12 @@ pub struct TransportStats {
     pub early_data: bool,
 }
 
+/// Returns the counts of a connection.
+fn after_loss(known: &LossCorrelation) -> AfterLoss {
+    let count = |packets: u64| u32::try_from(packets).unwrap_or(u32::MAX);
+    known.counts().map(|(sent, lost)| (count(sent), count(lost)))
+}
+
 impl TransportStats {
     /// Collects the statistics of the whole connection.
     pub fn of(now: Timestamp, connection: &Connection) -> Self {
@@ -85,7 +91,7 @@ impl TransportStats {
             unit_times: recovery.losses.unit_times,
             bursts: *recovery.losses.bursts.counts(),
             longest_burst: recovery.losses.bursts.longest(),
-            after_loss: recovery.correlation.as_ref().map(|known| Box::new(known.counts())),
+            after_loss: recovery.correlation.as_ref().map(|known| Box::new(after_loss(known))),
             jump: guided(connection).map(Guided::verdict).unwrap_or_default(),
             reasons,
             resumed: stats.resumed,
@@ -199,8 +205,8 @@ impl TransportStats {
         let mut first = 0;
         for ((sent, lost), last) in columns.into_iter().zip(LAST_CLASSES) {
             let classes = &after[first..=last];
-            *sent = Some(classes.iter().map(|class| class.0 as i64).sum());
-            *lost = Some(classes.iter().map(|class| class.1 as i64).sum());
+            *sent = Some(classes.iter().map(|class| i64::from(class.0)).sum());
+            *lost = Some(classes.iter().map(|class| i64::from(class.1)).sum());
             first = last + 1;
         }
     }
@@ -231,7 +237,7 @@ mod tests {
     fn classes_of_lag_are_added_up_between_the_columns_limits() {
         let ms = LAST_CLASSES.map(|last| LAGS[last].as_millis());
         assert_eq!(ms, [1, 5, 20, 50, 100, 200]);
-        let after = core::array::from_fn(|class| (10 * (class as u64 + 1), class as u64));
+        let after = core::array::from_fn(|class| (10 * (class as u32 + 1), class as u32));
         let seen =
             written(&TransportStats { after_loss: Some(after.into()), ..transport() }).after_loss;
         assert_eq!((seen.after_1ms_sent, seen.after_1ms_lost), (Some(10), Some(0)));

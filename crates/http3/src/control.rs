@@ -87,6 +87,8 @@ impl UniStreams {
             Some(place) => place,
             None if self.streams.len() < MAX_STREAMS => {
                 let uni = Uni::Untyped(Varints::default());
+                // Clients open three, and a vector makes room for four.
+                self.streams.reserve_exact(1);
                 self.streams.push(UniStream { id, uni, input: StreamInput::default() });
                 self.streams.len() - 1
             }

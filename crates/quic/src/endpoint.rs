@@ -12,6 +12,7 @@ use crate::datagram::Datagram;
 use crate::drops::{Counts, DropReason};
 use crate::ecn::Networks;
 use crate::ids::LOCAL_LEN;
+use crate::ledger::SentFrame;
 use crate::mtud::BASE;
 use crate::wire::{ConnectionId, Header, PacketType, VERSION_1, parse_header, version_negotiation};
 use first_ids::FirstIds;
@@ -135,6 +136,8 @@ pub struct Endpoint {
     negotiations: PerSecond,
     /// Networks where ECN failed.
     ecn: Networks,
+    /// Memory for packets under construction.
+    frames: Vec<SentFrame>,
     stats: EndpointStats,
 }
 
@@ -152,6 +155,7 @@ impl Endpoint {
             resets: PerSecond::default(),
             negotiations: PerSecond::default(),
             ecn: Networks::default(),
+            frames: Vec::new(),
             stats: EndpointStats::default(),
             config,
         }
@@ -282,9 +286,9 @@ impl Endpoint {
         index: u32,
         local_id: u64,
     ) {
-        let Self { connections, rng, config, ecn, stats, .. } = self;
+        let Self { connections, rng, config, ecn, stats, frames, .. } = self;
         let Some(Some(connection)) = connections.get_mut(index as usize) else { return };
-        let mut ctx = Context { rng, keys: &config.keys, ecn };
+        let mut ctx = Context { rng, keys: &config.keys, ecn, frames };
         connection.on_datagram(now, datagram, local_id, &mut ctx);
         if let Some(ip) = connection.take_ecn_failure() {
             ecn.remember(now, ip);
@@ -350,9 +354,9 @@ impl Endpoint {
         buf: &mut [u8],
         max_segments: usize,
     ) -> Option<Transmit> {
-        let Self { connections, rng, config, ecn, .. } = self;
+        let Self { connections, rng, config, ecn, frames, .. } = self;
         let connection = connections.get_mut(handle.0 as usize)?.as_mut()?;
-        let mut ctx = Context { rng, keys: &config.keys, ecn };
+        let mut ctx = Context { rng, keys: &config.keys, ecn, frames };
         connection.poll_transmit(now, buf, max_segments, &mut ctx)
     }
 

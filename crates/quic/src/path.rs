@@ -70,14 +70,14 @@ impl Challenge {
 pub(crate) const MIN_BUDGET: u64 = 200;
 
 /// An address of the peer and the state of its validation (RFC 9000, section 8).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Standing {
     pub addresses: Addresses,
     pub validated: bool,
     /// UDP payload bytes received from, and sent to, an address not validated yet.
     pub received: u64,
     pub sent: u64,
-    pub challenge: Option<Challenge>,
+    pub challenge: Option<Box<Challenge>>,
 }
 
 impl Standing {
@@ -93,7 +93,7 @@ impl Standing {
 
     /// Returns true if validation has failed.
     pub(crate) fn has_failed(&self, now: Timestamp) -> bool {
-        match self.challenge {
+        match &self.challenge {
             Some(challenge) => now >= challenge.gives_up_at,
             None => !self.validated,
         }

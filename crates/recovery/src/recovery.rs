@@ -2,14 +2,14 @@
 //! missing byte. The crate's documentation lists the calls of [`Recovery`] and their order.
 //! `sending` handles transmit opportunities.
 
+mod lost_units;
 mod sending;
 
-use crate::by_unit::ByUnit;
-use crate::contents::{Content, Contents};
+use crate::contents::Content;
 use crate::correlation::LossCorrelation;
 use crate::guard::Guard;
 use crate::interval::DecisionInterval;
-use crate::on_demand::{Empty, OnDemand};
+use crate::on_demand::OnDemand;
 use crate::overdue::{Fates, Overdue};
 use crate::packet::{Acked, Loss, Packet, UnitArrival};
 use crate::recent::RecentLoss;
@@ -18,54 +18,13 @@ use crate::scheme::{
 };
 use crate::statistics::Statistics;
 use crate::table::{CopyKind, LostUnit, UnitKey, UnitTable};
+use lost_units::{Finished, LostUnits};
 use units::Timestamp;
-
-/// A unit finished by the acknowledgement being processed.
-#[derive(Debug)]
-struct Finished {
-    key: UnitKey,
-    unit: LostUnit,
-    at: Timestamp,
-    /// The first-sent packet known to have arrived.
-    by: Option<UnitArrival>,
-}
-
-/// Lost units and their contents.
-#[derive(Debug)]
-struct Units<P> {
-    table: UnitTable,
-    contents: Contents<P>,
-    /// Bytes of first copies of overdue units. They count as replicas until the packet is declared
-    /// lost.
-    overdue_copies: ByUnit<u32>,
-    finished: Vec<Finished>,
-}
-
-impl<P> Units<P> {
-    const fn new() -> Self {
-        Self {
-            table: UnitTable::new(),
-            contents: Contents::new(),
-            overdue_copies: ByUnit::new(),
-            finished: Vec::new(),
-        }
-    }
-}
-
-impl<P> Default for Units<P> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<P: 'static> Empty for Units<P> {
-    const EMPTY: &'static Self = &Self::new();
-}
 
 /// Recovery state of a connection: lost units, their contents, and the scheme.
 #[derive(Debug)]
 pub struct Recovery<C: Content> {
-    units: OnDemand<Units<C::Piece>>,
+    units: OnDemand<LostUnits<C::Piece>>,
     scheme: Scheme,
     guard: Option<Guard>,
     path: PathState,

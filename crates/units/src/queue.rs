@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 
 /// Number of entries whose memory a queue keeps.
-const KEPT: usize = 16;
+const KEPT: usize = 8;
 
 /// Gives most of a queue's memory back once an eighth of it is used.
 ///
 /// To be called after entries were removed. The queue keeps room for twice its entries, at least
-/// 16, so a queue that fills and empties all the time seldom allocates.
+/// 8, so a queue that fills and empties all the time seldom allocates.
 pub fn release_capacity<T>(queue: &mut VecDeque<T>) {
     if queue.capacity() > KEPT && queue.len() < queue.capacity() / 8 {
         queue.shrink_to(KEPT.max(2 * queue.len()));

@@ -78,13 +78,13 @@ impl TcpPath {
 #[derive(Clone, Debug)]
 pub struct SincePath {
     path: Arc<TcpPath>,
-    before: TcpCounts,
+    before: Box<TcpCounts>,
 }
 
 impl SincePath {
     /// Starts now.
     pub fn new(path: &Arc<TcpPath>) -> Self {
-        Self { path: path.clone(), before: *lock(&path.counts) }
+        Self { path: path.clone(), before: Box::new(*lock(&path.counts)) }
     }
 
     /// Returns the latest delivery rate of the path, if measured.
@@ -94,11 +94,11 @@ impl SincePath {
 
     /// Fills the columns that TCP can answer, if the connection has a round-trip time.
     pub fn write_to(&self, record: &mut Record) {
-        let (now, before) = (*lock(&self.path.counts), self.before);
+        let (now, before) = (*lock(&self.path.counts), &*self.before);
         if now.rtt.is_zero() {
             return;
         }
-        let since = |of: fn(&TcpCounts) -> u64| of(&now).saturating_sub(of(&before));
+        let since = |of: fn(&TcpCounts) -> u64| of(&now).saturating_sub(of(before));
         let count = |count: u64| Some(count as i64);
         let ratio = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
         let retransmitted = since(|c| c.retransmitted);

@@ -53,7 +53,8 @@ enum NextCookie {
 /// The startup decision, made at the first response of some size.
 #[derive(Debug)]
 struct StartDecision {
-    inputs: Inputs,
+    /// Until the size of the first frame is known.
+    inputs: Option<Box<Inputs>>,
     started: Started,
 }
 
@@ -63,7 +64,7 @@ pub(super) struct ConnectionStart {
     mode: Mode,
     cookies: Vec<ReceivedCookie>,
     /// The resumed path state; the outer `None` before it was looked up.
-    past: Option<Option<(Carrier, PathState)>>,
+    past: Option<Option<Box<(Carrier, PathState)>>>,
     decision: Option<StartDecision>,
     /// A live response has started.
     is_live: bool,
@@ -189,8 +190,8 @@ impl ConnectionStart {
         all: &SavedPaths,
         config: &config::Startup,
     ) -> Option<(Carrier, PathState)> {
-        if let Some(past) = self.past {
-            return past;
+        if let Some(past) = &self.past {
+            return past.as_deref().copied();
         }
         let client = connection.addresses().remote.ip();
         let rules = rules(config);
@@ -202,7 +203,7 @@ impl ConnectionStart {
                 None
             }
         };
-        self.past = Some(past);
+        self.past = Some(past.map(Box::new));
         past
     }
 
@@ -232,6 +233,7 @@ impl ConnectionStart {
         let handshake_rtt = rtt.first_sample().map(|_| rtt.min());
         let inputs = Inputs { first_frame, past, handshake_rtt };
         let started = start(connection, self.mode, &inputs, config);
+        let inputs = first_frame.is_none().then(|| Box::new(inputs));
         self.decision = Some(StartDecision { inputs, started: Started { carrier, ..started } });
     }
 
@@ -242,7 +244,7 @@ impl ConnectionStart {
 
     /// Whether the size of the first frame would still change the startup decision.
     pub(super) fn awaits_size(&self) -> bool {
-        self.decision.as_ref().is_some_and(|decision| decision.inputs.first_frame.is_none())
+        self.decision.as_ref().is_some_and(|decision| decision.inputs.is_some())
     }
 
     /// Sets the first-frame size, known only after the response started. Returns the new startup
@@ -254,8 +256,8 @@ impl ConnectionStart {
         config: &config::Startup,
     ) -> Option<Started> {
         let decision = self.decision.as_mut()?;
-        decision.inputs.first_frame = Some(first_frame);
-        let updated = start(connection, self.mode, &decision.inputs, config);
+        let inputs = Inputs { first_frame: Some(first_frame), ..*decision.inputs.take()? };
+        let updated = start(connection, self.mode, &inputs, config);
         updated.window?;
         decision.started = Started { carrier: decision.started.carrier, ..updated };
         Some(decision.started)
@@ -317,6 +319,10 @@ impl ConnectionStart {
             }
             NextCookie::Token(due) | NextCookie::Refresh(due) if due <= now => {
                 self.next = NextCookie::Refresh(now + Refresh::PERIOD);
+                if self.past.is_some() && !delivery::is_unmeasured(connection) {
+                    // The measurements replace them.
+                    self.cookies = Vec::new();
+                }
                 let cookie = self.cookie(connection);
                 let is_due = self.refresh.is_due(now, &cookie);
                 is_due.then(|| {
@@ -330,7 +336,7 @@ impl ConnectionStart {
 
     /// Returns the current path state as a cookie.
     fn cookie(&self, connection: &Connection) -> Cookie {
-        let past = self.past.as_ref().and_then(Option::as_ref).map(|(_, past)| &past.cookie);
+        let past = self.past.as_ref().and_then(Option::as_ref).map(|past| &past.1.cookie);
         delivery::path_state(connection, past, unix_now(), self.unit.0)
     }
 }

@@ -49,7 +49,7 @@ pub(super) struct PathPolicy {
     /// The start of the connection and the cookies for the next one.
     start: ConnectionStart,
     /// The cap of the user group, from the first session on.
-    cap: Option<ConnectionCap>,
+    cap: Option<Box<ConnectionCap>>,
     /// Transport statistics for the sessions of this connection.
     watches: Vec<Watch>,
     /// Time of the next bitrate update.
@@ -146,7 +146,8 @@ impl PathPolicy {
             if self.cap.is_none() {
                 let (all, config) = (&state.autoplex, &state.config.autoplex);
                 let address = connection.addresses().remote.ip();
-                self.cap = ConnectionCap::begin(all, config, address, self.viewer.unit, session);
+                let cap = ConnectionCap::begin(all, config, address, self.viewer.unit, session);
+                self.cap = cap.map(Box::new);
             }
         }
     }

@@ -31,14 +31,14 @@ impl Connection {
     fn migrate(&mut self, arrival: &Arrival, fresh_id: bool, ctx: &mut Context<'_>) {
         let Arrival { now, addresses, .. } = *arrival;
         self.known.expire(now);
-        let old = self.path.standing;
+        let old = self.path.standing.clone();
         let returns = self.known.contains(addresses.remote);
         let follows = if returns {
             // Section 9.3: a recently seen address needs no validation, so an attacker who replays
             // a packet from elsewhere costs the client nothing. A validation under way continues.
             self.return_to(arrival, ctx)
         } else {
-            let challenge = Some(self.new_challenge(now, ctx));
+            let challenge = Some(Box::new(self.new_challenge(now, ctx)));
             let standing = Standing { challenge, ..Standing::new(addresses) };
             let estimates = self.known.take_estimates(addresses.remote.ip());
             self.go_on(now, standing, estimates, ctx)
@@ -96,9 +96,8 @@ impl Connection {
         estimates: Option<Box<Path>>,
         ctx: &mut Context<'_>,
     ) -> bool {
-        let old = self.path.standing;
-        if old.addresses.remote.ip() == standing.addresses.remote.ip() {
-            self.path.standing = standing;
+        if self.path.standing.addresses.remote.ip() == standing.addresses.remote.ip() {
+            let old = core::mem::replace(&mut self.path.standing, standing);
             self.known.keep_address(now, old);
             return true;
         }
@@ -123,9 +122,10 @@ impl Connection {
     ) -> Option<Path> {
         let oldest = self.data.ledger.oldest_number();
         let mark = self.known.assign_mark(self.path.generation, oldest)?;
+        let ip = standing.addresses.remote.ip();
         let mut path = Path::new(&self.config, self.cap, standing, mark, ctx.rng.next_u64());
         path.mtud.limit(self.peer.max_udp_payload_size);
-        if ctx.ecn.has_failed(now, standing.addresses.remote.ip()) {
+        if ctx.ecn.has_failed(now, ip) {
             path.ecn = PathEcn::failed(self.config.ecn);
         }
         self.recovery.on_new_path(now);

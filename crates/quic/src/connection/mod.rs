@@ -67,6 +67,8 @@ pub(crate) struct Context<'a> {
     pub keys: &'a KeyRing,
     /// Networks with a costly ECN fault.
     pub ecn: &'a Networks,
+    /// Memory for the frames of the packet under construction.
+    pub frames: &'a mut Vec<SentFrame>,
 }
 
 /// A QUIC connection on the server's side.
@@ -104,7 +106,6 @@ pub struct Connection {
     info: Option<Box<HandshakeInfo>>,
     stats: Stats,
     observer: Option<Box<dyn Observer + Send>>,
-    scratch: Vec<SentFrame>,
 }
 
 /// Input of the endpoint for a new connection.
@@ -200,7 +201,6 @@ impl Connection {
             info: Some(Box::new(info)),
             stats: Stats { token: proof.token_use, ..Stats::default() },
             observer,
-            scratch: Vec::new(),
         }
     }
 

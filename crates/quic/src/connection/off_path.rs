@@ -127,7 +127,7 @@ impl KnownAddresses {
         let is_it = |known: &Known| known.standing().addresses.remote == remote;
         let place = self.known.iter().position(is_it)?;
         Some(match self.known.remove(place).at {
-            KnownState::Path(path) => (path.standing, Some(path)),
+            KnownState::Path(path) => (path.standing.clone(), Some(path)),
             KnownState::Address(standing) => (standing, self.take_estimates(remote.ip())),
         })
     }
@@ -138,7 +138,7 @@ impl KnownAddresses {
             known.path().is_some_and(|path| path.standing.addresses.remote.ip() == ip)
         };
         let known = self.known.iter_mut().find(is_there)?;
-        let address = KnownState::Address(*known.standing());
+        let address = KnownState::Address(known.standing().clone());
         match core::mem::replace(&mut known.at, address) {
             KnownState::Path(path) => Some(path),
             KnownState::Address(_) => None,
@@ -184,7 +184,7 @@ impl KnownAddresses {
         let ip = path.standing.addresses.remote.ip();
         let heir = self.known.iter_mut().find(|k| k.standing().addresses.remote.ip() == ip);
         if let Some(known) = heir {
-            path.standing = *known.standing();
+            path.standing = known.standing().clone();
             known.at = KnownState::Path(path);
         } else {
             self.retired.extend(path.last_sent.map(|last| (path.generation, last)));

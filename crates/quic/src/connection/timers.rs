@@ -57,7 +57,7 @@ impl Connection {
         soonest(self.next_overdue());
         // RFC 9002, section 6.2.1: no probe time-out while the time threshold is pending.
         soonest(self.loss_deadline().or_else(|| self.pto_deadline()).map(|(at, _)| at));
-        soonest(self.path.standing.challenge.map(|challenge| challenge.deadline()));
+        soonest(self.path.standing.challenge.as_ref().map(|challenge| challenge.deadline()));
         soonest(self.keep_alive_deadline());
         if let Some(handshake) = &self.handshake {
             soonest(Some(handshake.started + self.config.handshake_timeout));

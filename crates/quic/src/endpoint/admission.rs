@@ -177,7 +177,8 @@ impl Endpoint {
             local_ids,
             seed: self.rng.next_u64(),
         };
-        let mut ctx = Context { rng: &mut self.rng, keys: &self.config.keys, ecn: &self.ecn };
+        let Self { rng, ecn, frames, .. } = self;
+        let mut ctx = Context { rng, keys: &self.config.keys, ecn, frames };
         let connection = Connection::accept(now, accepted, &mut ctx);
         self.connections[slot as usize] = Some(Box::new(connection));
         self.first_ids.insert(slot, initial.dcid);

@@ -117,7 +117,7 @@ impl Assembler {
                 return None;
             }
             self.head = Bytes::from(self.segments.pop_front()?.data);
-            if self.segments.is_empty() && self.segments.capacity() > 16 {
+            if self.segments.is_empty() {
                 self.segments = VecDeque::new();
             }
         }

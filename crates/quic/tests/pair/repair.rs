@@ -136,8 +136,8 @@ fn lost_data_goes_out_again_in_renumbered_packets_as_often_as_the_level_says() {
     assert_eq!((totals.replicas, totals.replicas_lost, totals.rounds_max), (2, 2, 2));
     // P1's loss was detected when P2 left; P5 is what arrived.
     let latency = copies[4].at.since(copies[1].at);
-    assert_eq!(recovery.latencies.max(), Some(latency));
-    assert_eq!(recovery.unit_times.mean(), Some(copies[1].at.since(copies[0].at)));
+    assert_eq!(recovery.losses.latencies.max(), Some(latency));
+    assert_eq!(recovery.losses.unit_times.mean(), Some(copies[1].at.since(copies[0].at)));
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn an_acknowledgement_of_any_copy_ends_recovery() {
     assert_eq!(copies[2].purpose, Purpose::Replica);
     let recovery = pair.connection().recovery();
     assert_eq!(recovery.totals.rounds_max, 1);
-    assert_eq!(recovery.latencies.max(), Some(copies[2].at.since(copies[1].at)));
+    assert_eq!(recovery.losses.latencies.max(), Some(copies[2].at.since(copies[1].at)));
     // Copies in flight at the acknowledgement are scored too.
     let totals = &recovery.totals;
     assert_eq!(totals.replicas, totals.replicas_acked + totals.replicas_lost);
@@ -337,7 +337,7 @@ fn while_there_is_new_data_the_copies_of_a_unit_are_spread_over_its_t_unit() {
     let all = log.all();
     let last = all.iter().rfind(|sent| sent.purpose == Purpose::Original && sent.bytes.is_some());
     let last = last.expect("data").at;
-    let t_unit = pair.connection().recovery().unit_times.mean().expect("losses");
+    let t_unit = pair.connection().recovery().losses.unit_times.mean().expect("losses");
     let mut gaps = Vec::new();
     for replica in all.iter().filter(|sent| sent.purpose == Purpose::Replica && sent.at < last) {
         let before = all.iter().rfind(|sent| {

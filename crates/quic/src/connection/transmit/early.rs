@@ -71,7 +71,6 @@ impl Connection {
         buf: &'a mut [u8],
         ctx: &Context<'_>,
     ) -> Option<Head<'a>> {
-        self.scratch.clear();
         let number = self.handshake.as_ref()?.early(id)?.space.ledger.next_number();
         let dcid = self.control.remote_ids.active.id;
         let scid = self.control.local_ids.get(0, ctx.keys.cids());
@@ -91,13 +90,13 @@ impl Connection {
         may_elicit: bool,
         ctx: &mut Context<'_>,
     ) -> Option<usize> {
-        let mut draft = self.begin_early(id, buf, ctx)?.draft();
+        let mut draft = self.begin_early(id, buf, ctx)?.draft(ctx.frames);
         let space = &mut self.handshake.as_mut()?.early_mut(id)?.space;
         if space.received.wants_ack()
             && let Some(largest) =
                 space.received.write_ack(now, ACK_DELAY_EXPONENT, &mut draft.w, usize::MAX)
         {
-            self.scratch.push(SentFrame::Ack { largest });
+            draft.frames.push(SentFrame::Ack { largest });
         }
         if may_elicit {
             if space.probes > 0 && !space.crypto_send.is_due() {
@@ -106,7 +105,7 @@ impl Connection {
                 space.crypto_send.resend();
             }
             while let Some(frame) = space.crypto_send.write_frame(&mut draft.w) {
-                self.scratch.push(frame);
+                draft.frames.push(frame);
                 draft.built.eliciting = true;
             }
             if space.probes > 0 && !draft.built.eliciting {
@@ -122,7 +121,7 @@ impl Connection {
         draft.pad_to(pad_to.saturating_sub(TAG_LEN));
         draft.finish();
         let built = &draft.built;
-        Some(self.end_packet(now, buf, built, self.path.generation))
+        Some(self.end_packet(now, buf, built, ctx.frames, self.path.generation))
     }
 
     /// Writes CONNECTION_CLOSE in every space with keys (RFC 9000, section 10.2.3).
@@ -159,7 +158,7 @@ impl Connection {
             SpaceId::Data => self.begin_short(buf)?,
             _ => self.begin_early(id, buf, ctx)?,
         };
-        let mut draft = head.draft();
+        let mut draft = head.draft(ctx.frames);
         match reason {
             CloseReason::Transport(error) => put_connection_close(&mut draft.w, error),
             CloseReason::Application { code, reason } if id == SpaceId::Data => {
@@ -175,6 +174,6 @@ impl Connection {
         }
         draft.finish();
         let built = &draft.built;
-        Some(self.end_packet(now, buf, built, self.path.generation))
+        Some(self.end_packet(now, buf, built, ctx.frames, self.path.generation))
     }
 }

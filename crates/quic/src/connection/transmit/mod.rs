@@ -266,7 +266,7 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> Option<(usize, bool)> {
         self.skip_number(ctx);
-        let mut draft = self.begin_short(buf)?.draft();
+        let mut draft = self.begin_short(buf)?.draft(ctx.frames);
         draft.built.ect = marked;
         // A copy must have room for the original's content, so its acknowledgement takes only the
         // rest.
@@ -275,7 +275,7 @@ impl Connection {
             let reserved = if matches!(turn, Turn::Ack { .. }) { 0 } else { BESIDE_ACK };
             self.write_ack(now, &mut draft, reserved);
         }
-        self.fill(now, &mut draft, turn, ctx);
+        self.fill(now, &mut draft, turn, ctx.keys.cids());
         let ack_due = self.data.received.deadline().is_some_and(|at| at <= now);
         if is_copy && self.data.received.wants_ack() && (draft.built.eliciting || ack_due) {
             self.write_ack(now, &mut draft, 0);
@@ -299,7 +299,7 @@ impl Connection {
         let alone = draft.alone;
         draft.finish();
         let built = &draft.built;
-        let size = self.end_packet(now, buf, built, self.path.generation);
+        let size = self.end_packet(now, buf, built, ctx.frames, self.path.generation);
         Some((size, alone))
     }
 
@@ -355,7 +355,9 @@ impl Connection {
     /// use up the budget of an unvalidated address.
     fn transmit_path_validation(&mut self, now: Timestamp, buf: &mut [u8]) -> Option<Transmit> {
         self.keys.as_ref()?;
-        if let Some(challenge) = self.path.standing.challenge.filter(|challenge| challenge.due) {
+        if let Some(challenge) =
+            self.path.standing.challenge.as_ref().filter(|challenge| challenge.due)
+        {
             let [small, full] = challenge.data;
             let limit = self.path.amplification_limit();
             let data = if limit < u64::from(BASE) { small } else { full };
@@ -401,7 +403,8 @@ impl Connection {
     ) -> Option<Transmit> {
         let size = usize::from(BASE).min(usize::try_from(owed.limit).unwrap_or(usize::MAX));
         let buf = buf.get_mut(..size)?;
-        let mut draft = self.begin_short(buf)?.draft();
+        let mut frames = Vec::new();
+        let mut draft = self.begin_short(buf)?.draft(&mut frames);
         match owed.frame {
             OffPathFrame::Challenge(data) => put_path_challenge(&mut draft.w, data),
             OffPathFrame::Response(data) => put_path_response(&mut draft.w, data),
@@ -412,7 +415,7 @@ impl Connection {
         let ecn = codepoint(draft.built.ect);
         draft.finish();
         let built = &draft.built;
-        self.end_packet(now, buf, built, generation);
+        self.end_packet(now, buf, built, &mut frames, generation);
         Some(Transmit { addresses: owed.addresses, ecn, len: size, segment: size })
     }
 
@@ -427,7 +430,8 @@ impl Connection {
         }
         let (len, marked) = (usize::from(size), self.marks(now));
         let buf = buf.get_mut(..len)?;
-        let mut draft = self.begin_short(buf)?.draft();
+        let mut frames = Vec::new();
+        let mut draft = self.begin_short(buf)?.draft(&mut frames);
         put_ping(&mut draft.w);
         draft.pad();
         draft.built.eliciting = true;
@@ -436,7 +440,7 @@ impl Connection {
         self.path.mtud.on_probe_sent(size);
         draft.finish();
         let built = &draft.built;
-        self.end_packet(now, buf, built, self.path.generation);
+        self.end_packet(now, buf, built, &mut frames, self.path.generation);
         let (addresses, ecn) = (self.path.standing.addresses, codepoint(marked));
         Some(self.sent(Transmit { addresses, ecn, len, segment: len }))
     }

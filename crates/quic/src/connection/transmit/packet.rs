@@ -5,7 +5,7 @@ use super::Turn;
 use crate::config::CopyAccounting;
 use crate::connection::spaces::SpaceId;
 use crate::connection::{Connection, Context};
-use crate::crypto::TAG_LEN;
+use crate::crypto::{CidCipher, TAG_LEN};
 use crate::ledger::{Carried, Fate, PacketContent, PacketKind, SentFrame, SentPacket};
 use crate::observer;
 use crate::streams::{StreamRange, Streams};
@@ -49,6 +49,8 @@ pub(super) struct Draft<'a> {
     pub(super) built: Built,
     /// Must be sent in its own transmission.
     pub(super) alone: bool,
+    /// Frames with consequences, except for the first STREAM frame ([`Built::content`]).
+    pub(super) frames: &'a mut Vec<SentFrame>,
 }
 
 /// Properties of a packet. [`Draft::finish`] sets `end`.
@@ -60,7 +62,7 @@ pub(super) struct Built {
     end: usize,
     pub(super) kind: PacketKind,
     unit: Option<UnitKey>,
-    /// The first STREAM frame. The other frames are in the connection's scratch list.
+    /// The first STREAM frame.
     content: PacketContent,
     pub(super) eliciting: bool,
     /// Sent with an ECN-capable codepoint.
@@ -70,7 +72,8 @@ pub(super) struct Built {
 impl<'a> Head<'a> {
     /// Writes the packet number.
     #[inline(always)]
-    pub(super) fn draft(self) -> Draft<'a> {
+    pub(super) fn draft(self, frames: &'a mut Vec<SentFrame>) -> Draft<'a> {
+        frames.clear();
         let Head { mut w, length_at, space, number, pn_len } = self;
         let pn_offset = w.position();
         put_packet_number(&mut w, number, pn_len);
@@ -86,7 +89,7 @@ impl<'a> Head<'a> {
             eliciting: false,
             ect: false,
         };
-        Draft { w, length_at, built, alone: false }
+        Draft { w, length_at, built, alone: false, frames }
     }
 }
 
@@ -143,7 +146,6 @@ impl Connection {
     /// Starts a 1-RTT packet in `buf`, leaving room for the tag.
     #[inline(always)]
     pub(super) fn begin_short<'a>(&mut self, buf: &'a mut [u8]) -> Option<Head<'a>> {
-        self.scratch.clear();
         let keys = self.keys.as_ref()?;
         let number = self.data.ledger.next_number();
         // At least 2 bytes, so that a copy fits wherever its original just fitted.
@@ -162,6 +164,7 @@ impl Connection {
         now: Timestamp,
         buf: &mut [u8],
         built: &Built,
+        frames: &mut Vec<SentFrame>,
         generation: u8,
     ) -> usize {
         let Built { space, number, pn_offset, payload_at, end, .. } = *built;
@@ -186,7 +189,7 @@ impl Connection {
             early.keys.local.packet.seal(number, header, payload);
             early.keys.local.header.protect(packet, pn_offset, pn_len);
         }
-        self.book(now, built, generation);
+        self.book(now, built, frames, generation);
         if let Some(key) = built.unit
             && self.config.accounting == CopyAccounting::Newest
         {
@@ -197,7 +200,7 @@ impl Connection {
 
     /// Enters a packet in its space's ledger and the path's counts.
     #[inline]
-    fn book(&mut self, now: Timestamp, built: &Built, generation: u8) {
+    fn book(&mut self, now: Timestamp, built: &Built, frames: &mut Vec<SentFrame>, generation: u8) {
         let (id, size) = (built.space, built.end + TAG_LEN);
         self.stats.packets_sent += 1;
         let mut stamp = RateStamp::default();
@@ -238,22 +241,19 @@ impl Connection {
             ect: built.ect,
             fate: Fate::Outstanding,
         };
-        if self.scratch.is_empty() {
+        if frames.is_empty() {
             if let Some(space) = self.space_mut(id) {
                 space.ledger.push(record(built.content));
             }
             return;
         }
-        let mut frames = core::mem::take(&mut self.scratch);
         if let Carried::Stream(range) = built.content.get() {
             frames.push(SentFrame::Stream(range));
         }
         if let Some(space) = self.space_mut(id) {
-            let content = space.ledger.keep(&frames);
+            let content = space.ledger.keep(frames);
             space.ledger.push(record(content));
         }
-        frames.clear();
-        self.scratch = frames;
     }
 
     /// Writes the frames of a packet.
@@ -262,12 +262,12 @@ impl Connection {
         now: Timestamp,
         draft: &mut Draft<'_>,
         turn: Turn,
-        ctx: &mut Context<'_>,
+        cids: &CidCipher,
     ) {
         match turn {
             Turn::Ack { .. } => return,
             Turn::Probe => return self.write_probe(now, draft),
-            Turn::Control => self.write_control(draft, ctx),
+            Turn::Control => self.write_control(draft, cids),
             Turn::Replica { key, beyond_window } => {
                 if self.write_replica(now, draft, key) == Written::Copy || beyond_window {
                     return;
@@ -306,7 +306,7 @@ impl Connection {
     /// Writes a STREAM frame that fits.
     #[inline]
     fn write_range(&mut self, draft: &mut Draft<'_>, range: &StreamRange) {
-        put_range(&self.streams, &mut self.scratch, draft, range);
+        put_range(&self.streams, draft, range);
     }
 
     /// Writes a copy of a unit's missing data.
@@ -317,12 +317,12 @@ impl Connection {
         key: UnitKey,
         kind: CopyKind,
     ) -> Written {
-        let Self { recovery, streams, scratch, .. } = self;
+        let Self { recovery, streams, .. } = self;
         let written = recovery.copy(now, key, kind, streams, |range| {
             let fit = fitting(range, draft.w.remaining());
             match &fit {
-                Fit::Whole => put_range(streams, scratch, draft, range),
-                Fit::Part(head, _) => put_range(streams, scratch, draft, head),
+                Fit::Whole => put_range(streams, draft, range),
+                Fit::Part(head, _) => put_range(streams, draft, head),
                 Fit::None => {}
             }
             fit
@@ -367,40 +367,34 @@ impl Connection {
         let limit = draft.w.remaining().saturating_sub(reserved);
         let received = &mut self.data.received;
         if let Some(largest) = received.write_ack(now, ACK_DELAY_EXPONENT, &mut draft.w, limit) {
-            self.scratch.push(SentFrame::Ack { largest });
+            draft.frames.push(SentFrame::Ack { largest });
         }
     }
 
     /// Writes HANDSHAKE_DONE and handshake bytes.
     fn write_transport_control(&mut self, draft: &mut Draft<'_>) {
-        let done = self.control.write_handshake_done(&mut draft.w, &mut self.scratch);
+        let done = self.control.write_handshake_done(&mut draft.w, draft.frames);
         draft.built.eliciting |= done;
         while let Some(frame) = self.data.crypto_send.write_frame(&mut draft.w) {
-            self.scratch.push(frame);
+            draft.frames.push(frame);
             draft.built.eliciting = true;
         }
     }
 
-    fn write_control(&mut self, draft: &mut Draft<'_>, ctx: &mut Context<'_>) {
+    fn write_control(&mut self, draft: &mut Draft<'_>, cids: &CidCipher) {
         self.write_transport_control(draft);
         draft.built.eliciting |= self.control.write_ping(&mut draft.w);
-        let before = self.scratch.len();
-        self.control.write_ids_and_tokens(&mut draft.w, ctx.keys.cids(), &mut self.scratch);
-        let scratch = &mut self.scratch;
+        let (before, frames) = (draft.frames.len(), &mut *draft.frames);
+        self.control.write_ids_and_tokens(&mut draft.w, cids, frames);
         self.streams
-            .write_control(&mut draft.w, &mut |frame| scratch.push(SentFrame::Control(frame)));
-        draft.built.eliciting |= self.scratch.len() > before;
+            .write_control(&mut draft.w, &mut |frame| frames.push(SentFrame::Control(frame)));
+        draft.built.eliciting |= draft.frames.len() > before;
     }
 }
 
 /// Writes a STREAM frame that fits.
 #[inline]
-fn put_range(
-    streams: &Streams,
-    scratch: &mut Vec<SentFrame>,
-    draft: &mut Draft<'_>,
-    range: &StreamRange,
-) {
+fn put_range(streams: &Streams, draft: &mut Draft<'_>, range: &StreamRange) {
     let len = usize::from(range.len);
     put_stream_header(&mut draft.w, range.id, range.offset, Some(len), range.fin);
     if !streams.copy(range, draft.w.reserve(len)) {
@@ -410,7 +404,7 @@ fn put_range(
     if draft.built.content.is_nothing() {
         draft.built.content = PacketContent::stream(*range);
     } else {
-        scratch.push(SentFrame::Stream(*range));
+        draft.frames.push(SentFrame::Stream(*range));
     }
 }
 
