@@ -275,8 +275,10 @@ impl Endpoint {
                 return Some((plain.slot, sequence));
             }
         }
-        let slot = self.first_ids.find(dcid)?;
-        self.connections.get(slot as usize)?.is_some().then_some((slot, 0))
+        // The slot may have another tenant now.
+        let ours = self.first_ids.find(dcid)?;
+        let connection = self.connections.get(ours.slot as usize)?.as_ref()?;
+        connection.is_named(ours).then_some((ours.slot, 0))
     }
 
     fn deliver(

@@ -44,6 +44,11 @@ impl LocalIds {
         Self { plain, next: 1, retired_below: 0, retired: 0, due: Vec::new(), used: 0 }
     }
 
+    /// Returns whether `plain` is the ID of the handshake.
+    pub(crate) fn begins_with(&self, plain: &CidPlain) -> bool {
+        self.plain == *plain
+    }
+
     /// The ID with this sequence number.
     pub(crate) fn get(&self, sequence: u64, cipher: &CidCipher) -> ConnectionId {
         ConnectionId::new(&cipher.encode(&self.plain_of(sequence))).unwrap_or(ConnectionId::EMPTY)

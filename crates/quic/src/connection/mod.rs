@@ -280,6 +280,11 @@ impl Connection {
         self.control.local_ids.accept(plain)
     }
 
+    /// Returns whether `plain` is the first ID that we chose for this connection.
+    pub(crate) fn is_named(&self, plain: &CidPlain) -> bool {
+        self.control.local_ids.begins_with(plain)
+    }
+
     /// Returns true while the application may use the connection.
     fn is_open(&self) -> bool {
         self.life.is_open()

@@ -166,7 +166,7 @@ impl Endpoint {
             self.connections.len() as u32 - 1
         });
         *self.unproven.at(now) += u32::from(!proof.is_valid());
-        let local_ids = LocalIds::new(self.new_id(slot));
+        let ours = self.new_id(slot);
         let accepted = Accepted {
             config: &self.config.transport,
             tls: &self.config.tls,
@@ -174,14 +174,14 @@ impl Endpoint {
             dcid: initial.dcid,
             scid: initial.scid,
             proof,
-            local_ids,
+            local_ids: LocalIds::new(ours),
             seed: self.rng.next_u64(),
         };
         let Self { rng, ecn, frames, .. } = self;
         let mut ctx = Context { rng, keys: &self.config.keys, ecn, frames };
         let connection = Connection::accept(now, accepted, &mut ctx);
         self.connections[slot as usize] = Some(Box::new(connection));
-        self.first_ids.insert(slot, initial.dcid);
+        self.first_ids.insert(initial.dcid, ours);
         self.stats.accepted += 1;
         slot
     }
