@@ -60,12 +60,8 @@ impl Bursts {
     }
 
     fn turn(&mut self, now: Timestamp, rtt: Duration) {
-        let age = now.since(self.turned);
-        let period = rtt * PERIOD_RTTS;
-        if age >= period {
-            self.former = if age < period * 2 { self.present } else { 0 };
-            self.present = 0;
-            self.turned = now;
+        if now.since(self.turned) >= rtt * PERIOD_RTTS {
+            (self.former, self.present, self.turned) = (self.recent(now, rtt), 0, now);
         }
     }
 

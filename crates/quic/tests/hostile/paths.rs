@@ -152,6 +152,22 @@ fn resets_are_only_for_ids_that_this_server_gave() {
 }
 
 #[test]
+fn the_first_id_of_a_connection_leads_to_no_later_one_in_its_place() {
+    let mut first = connected();
+    let handle = first.handle.expect("a connection");
+    // A Handshake packet to the ID that the client chose for the server.
+    let late = [&[0xe0, 0, 0, 0, 1, 8][..], &[0xd0; 8], &[0, 0x40, 40], &[0; 40]].concat();
+    assert_eq!(first.outcome(&mut late.clone()), Outcome::Connection(handle));
+    first.server.remove(handle);
+    let unknown = Outcome::Dropped(DropReason::UnknownConnection);
+    assert_eq!(first.outcome(&mut late.clone()), unknown);
+    let mut second = Raw::with_id(first.server, [0xd1; 8]);
+    let mut hello = second.packet(PacketType::Initial, &frames(put_ping));
+    assert_eq!(second.outcome(&mut hello), Outcome::Accepted(handle));
+    assert_eq!(second.outcome(&mut late.clone()), unknown);
+}
+
+#[test]
 fn connections_of_cores_that_a_restart_has_taken_away_are_reset() {
     let mut before = config();
     (before.core, before.cores) = (3, 4);
